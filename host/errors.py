@@ -1,0 +1,120 @@
+"""Every error Mullion raises on purpose: typed, and able to cross the wire between the daemon and its clients.
+
+The message names the column, value, limit or file at fault and says what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class MullionError(Exception):
+    """Base of every error that Mullion raises on purpose."""
+
+
+class PredicateError(MullionError, ValueError):
+    """The join condition itself is wrong: an unknown operator, a lower bound above the upper one."""
+
+
+class WindowError(MullionError, ValueError):
+    """The window is wrong: not positive, both kinds at once, an unreadable duration."""
+
+
+class SchemaError(MullionError, ValueError):
+    """A column is missing, stands twice, or changed its type between two calls."""
+
+
+class KeyTypeError(MullionError, TypeError):
+    """A key, time or sequence column has a type that cannot be joined on exactly."""
+
+
+class OrderError(MullionError, ValueError):
+    """A sequence value is NULL, or lies before one that was already processed."""
+
+
+class UnsupportedError(MullionError, NotImplementedError):
+    """Something Mullion knows by name but does not do yet."""
+
+
+class CapacityError(MullionError, MemoryError):
+    """What was asked for does not fit.
+
+    Attributes
+    ----------
+    needed, available : int or None
+        In the unit the message names (bytes of device memory, or rows of a window).
+    """
+
+    def __init__(self, message: str, needed: int | None = None, available: int | None = None):
+        super().__init__(message)
+        self.needed = needed
+        self.available = available
+
+
+class DeviceError(MullionError, RuntimeError):
+    """No such device, or the device failed."""
+
+
+class DaemonError(MullionError, RuntimeError):
+    """Base of what can go wrong between a client and the daemon."""
+
+
+class ProtocolError(DaemonError):
+    """A frame that is not one of ours: bad magic, truncated, malformed."""
+
+
+class LimitError(DaemonError):
+    """A message, stage or number of queries above the daemon's limit."""
+
+
+class AuthError(DaemonError):
+    """A missing or wrong token."""
+
+
+class QueryError(DaemonError):
+    """A query that is open already under the same name with another specification."""
+
+
+class UnknownQueryError(DaemonError):
+    """No query of that name is open."""
+
+
+class ReplayError(DaemonError):
+    """A batch older than the last one that was made final."""
+
+
+class StateLostError(DaemonError):
+    """The daemon does not hold the window that this batch continues."""
+
+
+class ConnectionLostError(DaemonError, ConnectionError):
+    """The daemon cannot be reached, or went away."""
+
+
+def _classes(root: type[MullionError] = MullionError) -> dict[str, type[MullionError]]:
+    found = {root.__name__: root}
+    for sub in root.__subclasses__():
+        found.update(_classes(sub))
+    return found
+
+
+def to_wire(error: BaseException) -> dict[str, Any]:
+    """A JSON-able description of an error.
+
+    An error that is not a `MullionError` travels as `DaemonError` with its class named in the message.
+    """
+    if isinstance(error, MullionError):
+        wire: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
+        if isinstance(error, CapacityError):
+            wire |= {"needed": error.needed, "available": error.available}
+        return wire
+    return {"error": "DaemonError", "message": f"{type(error).__name__}: {error}"}
+
+
+def from_wire(wire: dict[str, Any]) -> MullionError:
+    """The exception that `to_wire` described, of the same class and with the same message."""
+    kind = _classes().get(str(wire.get("error")), DaemonError)
+    message = str(wire.get("message", "unknown error"))
+    if issubclass(kind, CapacityError):
+        return kind(message, wire.get("needed"), wire.get("available"))
+    return kind(message)
