@@ -1,0 +1,138 @@
+"""Daemons started for joins where none was named, and when they end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from host.daemon import DaemonClient, PrivateDaemon, start_private
+from host.errors import DaemonError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_lock = threading.Lock()
+#: For joins that are not streams: one daemon for each device, until this process ends.
+_of_batches: dict[str, PrivateDaemon] = {}
+_watchers: weakref.WeakKeyDictionary[SparkSession, _QueryWatcher] = weakref.WeakKeyDictionary()
+
+
+def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
+    """Start a daemon for a join, or for DataFrames that are not streams find the one started before; its
+    address.
+
+    A daemon for streams serves one `window_join`. When a streaming query ends, its windows are freed; when
+    the last query that used the daemon has ended, so does the daemon. One that no query ever uses, and the
+    one for DataFrames that are not streams, end with this process, however that ends.
+
+    Raises
+    ------
+    UnsupportedError
+        The session's tasks run on other machines, which could not reach the daemon.
+    DeviceError, DaemonError
+        It did not start.
+    """
+    master = spark.conf.get("spark.master", None) or ""
+    if not master.startswith("local"):
+        raise UnsupportedError(
+            f"this session runs its tasks on a cluster ({master or 'unknown master'}), which cannot reach a "
+            "daemon that is "
+            "started here: start one that they can reach (mullion serve --listen host:port) and name it with "
+            "daemon="
+        )
+    with _lock:
+        if streaming:
+            daemon = start_private(device)
+            _watcher(spark).add(daemon)
+        else:
+            known = _of_batches.get(device)
+            daemon = known if known is not None and known.process.poll() is None else start_private(device)
+            _of_batches[device] = daemon
+    return daemon.address
+
+
+def _watcher(spark: SparkSession) -> _QueryWatcher:
+    watcher = _watchers.get(spark)
+    if watcher is None:
+        watcher = _watchers[spark] = _QueryWatcher(spark)
+        spark.streams.addListener(watcher)
+    return watcher
+
+
+class _QueryWatcher(StreamingQueryListener):
+    """Ends the private daemons of a session with the queries that use them."""
+
+    def __init__(self, spark: SparkSession):
+        self._spark = weakref.ref(spark)
+        self._guard = threading.Lock()
+        self._daemons: list[PrivateDaemon] = []
+        self._served: set[str] = set()  # addresses of daemons that a query was seen to use
+        self._ran: set[str] = set()  # ids of active queries that completed a micro-batch
+
+    def add(self, daemon: PrivateDaemon) -> None:
+        """Watch over a daemon."""
+        with self._guard:
+            self._daemons.append(daemon)
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing to do: which daemon a query uses shows when its first micro-batch has run."""
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing to do."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Note that a query has run, and so has opened its windows where it uses a daemon of ours."""
+        query = str(event.progress.id)
+        with self._guard:
+            first = query not in self._ran
+            self._ran.add(query)
+            if first:
+                self._end_unused()
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Free the windows of the query, and end the daemons that no query uses any more."""
+        query = str(event.id)
+        with self._guard:
+            self._ran.discard(query)
+            for daemon in self._daemons:
+                self._close_windows(daemon, query)
+            self._end_unused()
+
+    def _close_windows(self, daemon: PrivateDaemon, query: str) -> None:
+        try:
+            with DaemonClient(daemon.address) as client:
+                for name in client.status()["queries"]:
+                    if name.startswith(f"{query}/"):
+                        self._served.add(daemon.address)
+                        client.close_query(name)
+        except DaemonError as error:
+            # It died before its query, which then failed with this same reason.
+            log.warning("the daemon of query %s cannot be reached: %s", query, error)
+            self._served.add(daemon.address)
+
+    def _end_unused(self) -> None:
+        spark = self._spark()
+        active = {str(query.id) for query in spark.streams.active} if spark is not None else set()
+        if not active <= self._ran:
+            # A query that has not run yet may be about to use any of them; its first progress comes back
+            # here.
+            return
+        for daemon in [daemon for daemon in self._daemons if daemon.address in self._served]:
+            if not self._in_use(daemon):
+                self._daemons.remove(daemon)
+                self._served.discard(daemon.address)
+                daemon.close()
+
+    def _in_use(self, daemon: PrivateDaemon) -> bool:
+        try:
+            with DaemonClient(daemon.address) as client:
+                return bool(client.status()["queries"])
+        except DaemonError as error:
+            log.warning("the daemon at %s cannot be reached: %s", daemon.address, error)
+            return False

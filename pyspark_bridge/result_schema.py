@@ -1,0 +1,59 @@
+"""The Spark schema of a join's result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from host import JoinSpec
+from host.errors import SchemaError
+from pyspark_bridge.watermarks import DELAY_KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+def result_schema(
+    spec: JoinSpec, left_df: DataFrame, right_df: DataFrame, left: pa.Schema, right: pa.Schema
+) -> StructType:
+    """Names as `JoinSpec.output_schema` gives them; types, nullability and comments as the DataFrames have
+    them.
+
+    Raises
+    ------
+    SchemaError
+        A name occurs twice; names that differ in case alone count as one where the session ignores case.
+    MullionError
+        What `JoinSpec.output_schema` raises: wrong columns and types.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    output = spec.output_schema(left, right)
+    if spec.form == "rows":
+        fields = [*left_df.schema.fields, *right_df.schema.fields]
+        schema = StructType(
+            [
+                StructField(name, field.dataType, field.nullable, _without_watermark(field.metadata))
+                for name, field in zip(output.names, fields, strict=True)
+            ]
+        )
+    else:
+        schema = from_arrow_schema(output)
+    if str(left_df.sparkSession.conf.get("spark.sql.caseSensitive")).lower() != "true":
+        seen: dict[str, str] = {}
+        for name in schema.names:
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                raise SchemaError(
+                    f"columns {other!r} and {name!r} of the result differ in case alone, which this session "
+                    "ignores "
+                    "(spark.sql.caseSensitive); rename one side's"
+                )
+    return schema
+
+
+def _without_watermark(metadata: dict | None) -> dict:
+    return {key: value for key, value in (metadata or {}).items() if key != DELAY_KEY}
