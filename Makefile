@@ -62,7 +62,7 @@ lock: ## choose new pinned versions
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	"$(PYTHON)" -m venv "$$dir"; \
 	"$$dir/bin/python" -m pip install --quiet --disable-pip-version-check '.[dev,java]'; \
-	{ sed -n '/^#/p' requirements.lock; "$$dir/bin/python" -m pip freeze --exclude mullion; } > requirements.lock.new; \
+	{ sed -n '/^#/p' requirements.lock; "$$dir/bin/python" -m pip freeze --exclude mullion --exclude pip --exclude setuptools; } > requirements.lock.new; \
 	mv requirements.lock.new requirements.lock
 
 clean: ## remove the environment and what tests and tools leave behind
