@@ -1,0 +1,8 @@
+"""Devices: where the commands of the run engine are carried out."""
+
+from __future__ import annotations
+
+from host.devices.device import Device, DeviceInfo
+from host.devices.registry import list_devices, open_device
+
+__all__ = ["Device", "DeviceInfo", "list_devices", "open_device"]

@@ -1,0 +1,229 @@
+"""The interface of a device: where sorted runs live, and the four commands over them.
+
+Nothing here knows how a device works. A device keeps the runs of one side of one join in a `RunStore`; the run
+engine schedules `merge`, `probe`, `gather` (or `count`) and `drop` on it.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from host.errors import CapacityError
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceInfo:
+    """What `list_devices` tells of one device.
+
+    Attributes
+    ----------
+    name : str
+        What to pass as ``device=``.
+    kind : str
+    description : str
+    memory_bytes : int
+        0 where the device is absent.
+    available : bool
+    reason : str
+        Why it is absent, else empty.
+    """
+
+    name: str
+    kind: str
+    description: str
+    memory_bytes: int
+    available: bool = True
+    reason: str = ""
+
+
+@dataclasses.dataclass
+class Run:
+    """A sorted run on a device; its owner is the store that made it.
+
+    Attributes
+    ----------
+    length : int
+        Rows, at least 1.
+    handle : object
+        The store's own.
+    """
+
+    length: int
+    handle: Any
+
+
+@dataclasses.dataclass
+class Limits:
+    """Which stored rows each probe may meet: ``first <= row < first + span``, row numbers modulo 2**32.
+
+    Attributes
+    ----------
+    first, span : ndarray of uint32, shape (n,)
+    runs : ndarray of bool, shape (number of probed runs,)
+        The runs that need the check; the others lie inside the limits of every probe.
+    """
+
+    first: np.ndarray
+    span: np.ndarray
+    runs: np.ndarray
+
+
+@dataclasses.dataclass
+class Probe:
+    """The answer to a probe command, kept on the device until it is gathered or counted.
+
+    Attributes
+    ----------
+    probes : int
+        Number n of probes.
+    runs : list of Run
+    candidates : int
+        Pairs before any limits.
+    handle : object
+        The store's own.
+    """
+
+    probes: int
+    runs: list[Run]
+    candidates: int
+    handle: Any
+
+
+class RunStore(abc.ABC):
+    """Sorted runs of one side of one join.
+
+    Keys have one width; row numbers are the low 32 bits of the rows' arrival numbers. Within a run, equal keys
+    stand in no particular order.
+
+    Attributes
+    ----------
+    key_bits : int
+        32 or 64.
+    capacity_rows : int
+        Rows that all runs together may hold, the output of a merge included.
+    nbytes : int
+        Device memory taken, all of it from the start or from the last `grow`.
+    """
+
+    key_bits: int
+    capacity_rows: int
+    nbytes: int
+
+    @property
+    def key_dtype(self) -> np.dtype[Any]:
+        """int32 or int64."""
+        return np.dtype(np.int32 if self.key_bits == 32 else np.int64)
+
+    @abc.abstractmethod
+    def grow(self, rows: int) -> None:
+        """Makes room for `rows` rows in all, runs kept. Raises CapacityError, and changes nothing, if it cannot."""
+
+    @abc.abstractmethod
+    def load(self, keys: np.ndarray, rows: np.ndarray) -> Run:
+        """Stores ascending keys, shape (n,), n >= 1, with their row numbers (uint32) as a run."""
+
+    @abc.abstractmethod
+    def merge(self, older: Run, newer: Run) -> Run:
+        """Merges two runs into one and frees both."""
+
+    @abc.abstractmethod
+    def drop(self, run: Run) -> None:
+        """Frees a run."""
+
+    @abc.abstractmethod
+    def probe(self, runs: list[Run], lower: np.ndarray, upper: np.ndarray) -> Probe:
+        """Finds, for each probe and run, the range of keys with ``lower <= key <= upper``.
+
+        Both bounds ascend, shape (n,), n >= 1, of `key_dtype`, and ``lower <= upper``.
+        """
+
+    @abc.abstractmethod
+    def gather(self, probe: Probe, limits: Limits | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The pairs of a probe in blocks: index of the probe (uint32) and row number (uint32), each shape (m,)."""
+
+    @abc.abstractmethod
+    def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
+        """Pairs of each probe, int64, shape (n,)."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Frees everything. Idempotent."""
+
+
+class Device(abc.ABC):
+    """A device that carries out the commands of the run engine.
+
+    Parameters
+    ----------
+    info : DeviceInfo
+    memory_bytes : int
+        Memory that stores may take together.
+    """
+
+    def __init__(self, info: DeviceInfo, memory_bytes: int):
+        self.info = info
+        self.memory_bytes = memory_bytes
+        self._reserved: dict[int, int] = {}
+        self._tickets = itertools.count()
+        self._lock = threading.Lock()
+
+    @property
+    def used_bytes(self) -> int:
+        """Memory reserved by open stores."""
+        return sum(self._reserved.values())
+
+    def reserve(self, needed: int, what: str, ticket: int | None = None) -> int:
+        """Sets memory aside; with a ticket, changes what it holds.
+
+        Raises
+        ------
+        CapacityError
+            If that much is not free; nothing changes.
+        """
+        with self._lock:
+            held = self._reserved.get(ticket, 0) if ticket is not None else 0
+            available = self.memory_bytes - self.used_bytes + held
+            if needed > available:
+                raise CapacityError(
+                    f"{what} needs {needed:,} bytes on device {self.info.name}, which has {available:,} free of "
+                    f"{self.memory_bytes:,}: use smaller windows or another device",
+                    needed,
+                    available,
+                )
+            ticket = next(self._tickets) if ticket is None else ticket
+            self._reserved[ticket] = needed
+            return ticket
+
+    def release(self, ticket: int) -> None:
+        """Gives back what a ticket holds."""
+        with self._lock:
+            self._reserved.pop(ticket, None)
+
+    @abc.abstractmethod
+    def open_store(self, *, key_bits: int, rows: int, what: str) -> RunStore:
+        """Room for the runs of one side.
+
+        Parameters
+        ----------
+        key_bits : int
+            32 or 64.
+        rows : int
+            Rows all runs together may hold, merge output included.
+        what : str
+            Named in the error, such as "the left window".
+
+        Raises
+        ------
+        CapacityError
+            With the bytes needed and available.
+        """
+
+    def close(self) -> None:
+        """Gives the device back. Idempotent."""

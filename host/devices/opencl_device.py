@@ -1,0 +1,391 @@
+"""Any OpenCL device; by default the CPU device of PoCL that pip installs."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from host.devices.arena import Arena
+from host.devices.device import Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.errors import CapacityError, DeviceError
+
+try:
+    import pyopencl as cl
+except ImportError as error:  # the reason is shown by list_devices and by open
+    cl = None
+    _MISSING = f"pyopencl cannot be imported ({error}): pip install pyopencl pocl-binary-distribution"
+else:
+    _MISSING = ""
+
+PARTITION_SHIFT = 5  # a partition of 32 keys: two cache lines of 32-bit keys, one index entry
+TASK_PAIRS = 1 << 14  # pairs one work-item gathers at most
+BLOCK_PAIRS = 1 << 20  # pairs gathered at a time
+MERGE_CHUNK = 1024
+MERGE_CHAINS = 4
+_KERNELS = pathlib.Path(__file__).parent / "kernels" / "runs.cl"
+_RUN = np.dtype([("start", "u4"), ("length", "u4"), ("limited", "u4"), ("unused", "u4")])
+_TASK = np.dtype([("chunk", "u4"), ("length", "u4"), ("first", "u8"), ("output", "u8")])
+
+
+def _name(device: Any) -> str:
+    return f"opencl:{device.name.strip()}"
+
+
+def _preference(device: Any) -> int:
+    """The embedded CPU device first."""
+    return 0 if "portable computing" in device.platform.name.lower() else 1
+
+
+class OpenClDevice(Device):
+    """An OpenCL device.
+
+    Parameters
+    ----------
+    device : pyopencl.Device
+
+    Raises
+    ------
+    DeviceError
+        If the kernels do not build on it.
+    """
+
+    def __init__(self, device: Any):
+        memory = int(device.global_mem_size)
+        super().__init__(
+            DeviceInfo(
+                _name(device), "opencl", f"{device.platform.name.strip()}, {device.version.strip()}", memory
+            ),
+            memory,
+        )
+        self.cl_device = device
+        self.probe_chunk = 64 if device.type & cl.device_type.CPU else 4
+        try:
+            self.context = cl.Context([device])
+            self.queue = cl.CommandQueue(self.context)
+        except cl.Error as error:
+            raise DeviceError(f"device {self.info.name} cannot be opened: {error}") from error
+        self._programs: dict[int, Any] = {}
+
+    @classmethod
+    def _devices(cls) -> list[Any]:
+        if cl is None:
+            raise DeviceError(_MISSING)
+        try:
+            devices = [d for platform in cl.get_platforms() for d in platform.get_devices()]
+        except cl.Error as error:
+            raise DeviceError(
+                f"no OpenCL platform is installed ({error}): pip install pocl-binary-distribution"
+            ) from error
+        if not devices:
+            raise DeviceError("no OpenCL device is installed: pip install pocl-binary-distribution")
+        return sorted(devices, key=_preference)
+
+    @classmethod
+    def found(cls) -> list[DeviceInfo]:
+        """Every OpenCL device, the default one first."""
+        try:
+            devices = cls._devices()
+        except DeviceError as error:
+            return [DeviceInfo("opencl", "opencl", "OpenCL", 0, False, str(error))]
+        return [
+            DeviceInfo(
+                _name(d), "opencl", f"{d.platform.name.strip()}, {d.version.strip()}", int(d.global_mem_size)
+            )
+            for d in devices
+        ]
+
+    @classmethod
+    def open(cls, which: str = "") -> OpenClDevice:
+        """Opens the first device whose name contains `which`. Raises DeviceError if there is none."""
+        devices = cls._devices()
+        for device in devices:
+            if which.lower() in device.name.lower():
+                return cls(device)
+        raise DeviceError(
+            f"there is no OpenCL device named like {which!r}: there are {', '.join(_name(d) for d in devices)}"
+        )
+
+    def program(self, key_bits: int) -> Any:
+        """The kernels for keys of this width, built once."""
+        if key_bits not in self._programs:
+            most = (1 << (key_bits - 1)) - 1
+            options = [
+                "-cl-std=CL1.2",
+                f"-DKEY={'int' if key_bits == 32 else 'long'}",
+                f"-DKEY_MAX={most}{'' if key_bits == 32 else 'L'}",
+                f"-DPARTITION_SHIFT={PARTITION_SHIFT}",
+                f"-DPROBE_CHUNK={self.probe_chunk}",
+                f"-DMERGE_CHUNK={MERGE_CHUNK}",
+                f"-DMERGE_CHAINS={MERGE_CHAINS}",
+            ]
+            try:
+                self._programs[key_bits] = cl.Program(self.context, _KERNELS.read_text()).build(options)
+            except cl.Error as error:
+                raise DeviceError(f"the kernels do not build on {self.info.name}: {error}") from error
+        return self._programs[key_bits]
+
+    def open_store(self, *, key_bits: int, rows: int, what: str) -> OpenClStore:
+        return OpenClStore(self, key_bits, rows, what)
+
+
+class OpenClStore(RunStore):
+    """See `RunStore`. One queue, in order: a freed range may be written again at once."""
+
+    def __init__(self, device: OpenClDevice, key_bits: int, rows: int, what: str):
+        self.key_bits = key_bits
+        self._device = device
+        self._what = what
+        self._key_bytes = key_bits // 8
+        self._queue = device.queue
+        program = device.program(key_bits)
+        self._kernels = {name: cl.Kernel(program, name) for name in ("probe", "gather", "count", "merge")}
+        for name, scalars in _SCALARS.items():
+            self._kernels[name].set_scalar_arg_dtypes(scalars)
+        self._arena = Arena(0, 1 << PARTITION_SHIFT)
+        self._runs: dict[int, Run] = {}  # by start
+        self._scratch: dict[str, Any] = {}
+        self._ticket: int | None = None
+        self._allocate(rows)
+
+    # Memory
+
+    def _size(self, rows: int) -> int:
+        """Rows of the region for so many rows of runs: each is padded to a partition."""
+        partition = 1 << PARTITION_SHIFT
+        return -(-(rows + max(128 * partition, rows // 64)) // partition) * partition
+
+    def _bytes(self, size: int) -> int:
+        partition = 1 << PARTITION_SHIFT
+        # One partition more than the region: a merge may read one row past a run.
+        return (size + partition) * (self._key_bytes + 4) + (size // partition + 1) * self._key_bytes
+
+    def _allocate(self, rows: int) -> None:
+        size = self._size(rows)
+        nbytes = self._bytes(size)
+        ceiling = int(self._device.cl_device.max_mem_alloc_size)
+        if (size + 64) * self._key_bytes > ceiling:
+            raise CapacityError(
+                f"{self._what} needs {(size + 64) * self._key_bytes:,} bytes in one piece on device "
+                f"{self._device.info.name}, which gives {ceiling:,} at most: use a smaller window or another device",
+                (size + 64) * self._key_bytes,
+                ceiling,
+            )
+        self._ticket = self._device.reserve(nbytes, self._what, self._ticket)
+        partition = 1 << PARTITION_SHIFT
+        flags = cl.mem_flags.READ_WRITE
+        try:
+            keys = cl.Buffer(self._device.context, flags, (size + partition) * self._key_bytes)
+            numbers = cl.Buffer(self._device.context, flags, (size + partition) * 4)
+            index = cl.Buffer(self._device.context, flags, (size // partition + 1) * self._key_bytes)
+        except cl.Error as error:
+            available = self._device.memory_bytes - self._device.used_bytes + nbytes
+            raise CapacityError(
+                f"{self._what}: device {self._device.info.name} gave no {nbytes:,} bytes: {error}",
+                nbytes,
+                available,
+            ) from error
+        if self._arena.rows:
+            old = self._arena.rows
+            cl.enqueue_copy(self._queue, keys, self._keys, byte_count=old * self._key_bytes)
+            cl.enqueue_copy(self._queue, numbers, self._numbers, byte_count=old * 4)
+            cl.enqueue_copy(self._queue, index, self._index, byte_count=old // partition * self._key_bytes)
+            self._queue.finish()
+        self._keys, self._numbers, self._index = keys, numbers, index
+        self._arena.grow(size)
+        self.capacity_rows = rows
+        self._region_bytes = nbytes
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        return self._region_bytes + sum(buffer.size for buffer in self._scratch.values())
+
+    def _buffer(self, name: str, nbytes: int) -> Any:
+        """Scratch memory of at least so many bytes; what it held is lost."""
+        held = self._scratch.get(name)
+        if held is None or held.size < nbytes:
+            size = max(4096, 1 << (nbytes - 1).bit_length())
+            self._scratch[name] = held = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, size)
+        return held
+
+    def _upload(self, name: str, values: np.ndarray) -> Any:
+        buffer = self._buffer(name, values.nbytes)
+        cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(values), is_blocking=False)
+        return buffer
+
+    def grow(self, rows: int) -> None:
+        self._allocate(rows)
+
+    def _take(self, rows: int) -> int:
+        start = self._arena.take(rows)
+        if start is None and self._arena.free_rows >= self._arena.padded(rows):
+            self._compact()
+            start = self._arena.take(rows)
+        if start is None:
+            raise CapacityError(
+                f"{self._what} has {self._arena.free_rows} rows free on device {self._device.info.name} and needs {rows} more",
+                rows,
+                self._arena.free_rows,
+            )
+        return start
+
+    def _compact(self) -> None:
+        """Moves the runs together, by way of the host: rare, as runs are few and lie where the best fit put them."""
+        runs = [self._runs.pop(start) for start in sorted(self._runs)]
+        self._arena = Arena(self._arena.rows, self._arena.align)
+        for run in runs:
+            # In ascending order every run moves down, onto nothing that is still needed.
+            size = self._arena.padded(run.length)
+            keys, numbers = np.empty(size, self.key_dtype), np.empty(run.length, np.uint32)
+            cl.enqueue_copy(self._queue, keys, self._keys, src_offset=run.handle * self._key_bytes)
+            cl.enqueue_copy(self._queue, numbers, self._numbers, src_offset=run.handle * 4)
+            start = self._arena.take(run.length)
+            assert start is not None
+            self._store(start, keys, numbers)
+            run.handle = start
+            self._runs[start] = run
+
+    # Runs
+
+    def load(self, keys: np.ndarray, rows: np.ndarray) -> Run:
+        start = self._take(len(keys))
+        size = self._arena.padded(len(keys))
+        padded = np.full(size, np.iinfo(self.key_dtype).max, self.key_dtype)
+        padded[: len(keys)] = keys
+        self._store(start, padded, rows)
+        run = Run(len(keys), start)
+        self._runs[start] = run
+        return run
+
+    def _store(self, start: int, padded: np.ndarray, rows: np.ndarray) -> None:
+        shift, queue = PARTITION_SHIFT, self._queue
+        cl.enqueue_copy(queue, self._keys, padded, dst_offset=start * self._key_bytes)
+        cl.enqueue_copy(queue, self._numbers, np.ascontiguousarray(rows, np.uint32), dst_offset=start * 4)
+        index = np.ascontiguousarray(padded[:: 1 << shift])
+        cl.enqueue_copy(queue, self._index, index, dst_offset=(start >> shift) * self._key_bytes)
+
+    def merge(self, older: Run, newer: Run) -> Run:
+        length = older.length + newer.length
+        start = self._take(length)
+        self._kernels["merge"](
+            self._queue, (-(-length // MERGE_CHUNK),), (1,), self._keys, self._numbers, self._index,
+            older.handle, older.length, newer.handle, newer.length, start,
+        )  # fmt: skip
+        self.drop(older)
+        self.drop(newer)
+        run = Run(length, start)
+        self._runs[start] = run
+        return run
+
+    def drop(self, run: Run) -> None:
+        del self._runs[run.handle]
+        self._arena.give(run.handle, run.length)
+
+    # Probing
+
+    def _table(self, runs: list[Run], limited: np.ndarray | None = None) -> Any:
+        table = np.zeros(len(runs), _RUN)
+        table["start"] = [run.handle for run in runs]
+        table["length"] = [run.length for run in runs]
+        if limited is not None:
+            table["limited"] = limited
+        return self._upload("runs", table)
+
+    def probe(self, runs: list[Run], lower: np.ndarray, upper: np.ndarray) -> Probe:
+        n = len(lower)
+        chunks = -(-n // self._device.probe_chunk)
+        totals = np.empty(chunks, np.uint64)
+        total_buffer = self._buffer("totals", totals.nbytes)
+        self._kernels["probe"](
+            self._queue, (chunks,), (1,), self._keys, self._index, self._table(runs), len(runs), n,
+            self._upload("lower", lower), self._upload("upper", upper),
+            self._buffer("starts", 4 * n * len(runs)), self._buffer("lengths", 4 * n * len(runs)), total_buffer,
+        )  # fmt: skip
+        cl.enqueue_copy(self._queue, totals, total_buffer)
+        return Probe(n, runs, int(totals.sum()), totals.astype(np.int64))
+
+    def _limit_buffers(self, limits: Limits | None) -> tuple[int, Any, Any]:
+        if limits is None:
+            return 0, self._buffer("limit_first", 4), self._buffer("limit_span", 4)
+        return 1, self._upload("limit_first", limits.first), self._upload("limit_span", limits.span)
+
+    def gather(self, probe: Probe, limits: Limits | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        runs = self._table(probe.runs, None if limits is None else limits.runs)
+        limited, first, span = self._limit_buffers(limits)
+        tasks = _tasks(probe.handle)
+        ends = np.cumsum(tasks["length"], dtype=np.int64)
+        at = 0
+        while at < len(tasks):
+            done = int(ends[at - 1]) if at else 0
+            to = max(int(np.searchsorted(ends, done + BLOCK_PAIRS, "right")), at + 1)
+            block, total = tasks[at:to], int(ends[to - 1]) - done
+            block["output"] = ends[at:to] - block["length"] - done
+            probes_buffer, rows_buffer = (
+                self._buffer("out_probes", 4 * total),
+                self._buffer("out_rows", 4 * total),
+            )
+            written_buffer = self._buffer("written", 4 * len(block))
+            self._kernels["gather"](
+                self._queue, (len(block),), (1,), self._numbers, runs, len(probe.runs), probe.probes,
+                self._scratch["starts"], self._scratch["lengths"], self._upload("tasks", block),
+                limited, first, span, probes_buffer, rows_buffer, written_buffer,
+            )  # fmt: skip
+            probes, rows = np.empty(total, np.uint32), np.empty(total, np.uint32)
+            cl.enqueue_copy(self._queue, probes, probes_buffer, is_blocking=False)
+            cl.enqueue_copy(self._queue, rows, rows_buffer, is_blocking=limits is None)
+            if limits is not None:
+                written = np.empty(len(block), np.uint32)
+                cl.enqueue_copy(self._queue, written, written_buffer)
+                if int(written.sum()) != total:
+                    lengths = block["length"].astype(np.int64)
+                    within = np.arange(total) - np.repeat(block["output"].astype(np.int64), lengths)
+                    keep = within < np.repeat(written, lengths)
+                    probes, rows = probes[keep], rows[keep]
+            if len(rows):
+                yield probes, rows
+            at = to
+
+    def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
+        runs = self._table(probe.runs, None if limits is None else limits.runs)
+        limited, first, span = self._limit_buffers(limits)
+        counts = np.empty(probe.probes, np.int64)
+        buffer = self._buffer("counts", counts.nbytes)
+        self._kernels["count"](
+            self._queue, (probe.probes,), None, self._numbers, runs, len(probe.runs), probe.probes,
+            self._scratch["starts"], self._scratch["lengths"], limited, first, span, buffer,
+        )  # fmt: skip
+        cl.enqueue_copy(self._queue, counts, buffer)
+        return counts
+
+    def close(self) -> None:
+        if self._ticket is None:
+            return
+        self._queue.finish()
+        for buffer in (*self._scratch.values(), self._keys, self._numbers, self._index):
+            buffer.release()
+        self._scratch.clear()
+        self._device.release(self._ticket)
+        self._ticket = None
+        self._region_bytes = 0
+
+
+def _tasks(totals: np.ndarray) -> np.ndarray:
+    """Shares of the candidates of each chunk, none larger than `TASK_PAIRS`."""
+    shares = -(-totals // TASK_PAIRS)
+    tasks = np.zeros(int(shares.sum()), _TASK)
+    chunk = np.repeat(np.arange(len(totals)), shares)
+    number = np.arange(len(tasks)) - np.repeat(np.cumsum(shares) - shares, shares)
+    tasks["chunk"] = chunk
+    tasks["first"] = number * TASK_PAIRS
+    tasks["length"] = np.minimum(totals[chunk] - number * TASK_PAIRS, TASK_PAIRS)
+    return tasks
+
+
+_SCALARS: dict[str, list[Any]] = {
+    "probe": [None, None, None, np.uint32, np.uint32, None, None, None, None, None],
+    "gather": [None, None, np.uint32, np.uint32, None, None, None, np.uint32, None, None, None, None, None],
+    "count": [None, None, np.uint32, np.uint32, None, None, np.uint32, None, None, None],
+    "merge": [None, None, None, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32],
+}

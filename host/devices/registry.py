@@ -1,0 +1,37 @@
+"""Which devices there are, by name."""
+
+from __future__ import annotations
+
+from host.devices.device import Device, DeviceInfo
+from host.devices.numpy_device import NumpyDevice
+from host.devices.opencl_device import OpenClDevice
+from host.errors import DeviceError
+
+KINDS = {"numpy": NumpyDevice, "opencl": OpenClDevice}
+
+
+def list_devices() -> list[DeviceInfo]:
+    """Every device that can be named, present or not, with the reason where it is not."""
+    return [info for kind in KINDS.values() for info in kind.found()]
+
+
+def open_device(name: str) -> Device:
+    """Opens a device.
+
+    Parameters
+    ----------
+    name : str
+        A kind (``"opencl"``, ``"numpy"``), or a kind, a colon and a part of the name `list_devices` gives.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, with those there are.
+    """
+    if not isinstance(name, str):
+        raise DeviceError(f"device must be a name such as 'opencl' or 'numpy', not {name!r}")
+    kind, _, which = name.partition(":")
+    if kind not in KINDS:
+        known = ", ".join(repr(info.name) for info in list_devices() if info.available)
+        raise DeviceError(f"there is no device {name!r}: there are {known}")
+    return KINDS[kind].open(which)

@@ -1,0 +1,1 @@
+"""Engines: sequenced batches of encoded keys in, row-number pairs out."""

@@ -1,0 +1,435 @@
+"""The run engine: sequenced batches in, pairs out, by four commands over sorted runs.
+
+Source: PanJoin, section III-A (subwindow chain), III-D (BI-Sort), III-E (batch mode).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from host.devices.device import Device, Limits, RunStore
+from host.engine.batch import Batch, Counts, Pairs
+from host.engine.boundary_generator import BoundaryGenerator
+from host.engine.row_times import RowTimes
+from host.engine.run_policy import RunPolicy
+from host.engine.subwindow import SLICES, CountRing, Extent, StoredRun, Subwindow, SubwindowRing, TimeRing
+from host.errors import CapacityError
+
+SIDES = ("left", "right")
+OTHER = {"left": "right", "right": "left"}
+MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
+LEAST_STEP_ROWS = 1 << 13
+PROBE_ROWS = 1 << 16  # rows that probe at a time: bounds the scratch memory of a device
+FIRST_TIME_ROWS = 1 << 16  # room of a time window's store before it grows
+_INT64 = np.iinfo(np.int64)
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineSpec:
+    """What a run engine must know of a query.
+
+    Attributes
+    ----------
+    counts : dict of str to int, or None
+        Rows of the window of each side, for count windows.
+    within : tuple of int, or None
+        ``(low, high)`` of ``right_time - left_time``, for time windows.
+    delay : int
+        How far a row may come after a newer one, as far as known; sets the width of time slices.
+    capacity : int or None
+        Rows kept per side at most, for time windows.
+    """
+
+    counts: dict[str, int] | None
+    within: tuple[int, int] | None
+    delay: int = 0
+    capacity: int | None = None
+
+
+@dataclasses.dataclass
+class _Prober:
+    """Rows of one side, sorted by key, with what limits the rows they may meet."""
+
+    side: str
+    batch: Batch
+    first_opposite: int
+    last_opposite: int
+    times: tuple[np.ndarray, np.ndarray] | None  # least and greatest time to meet, per row
+
+    def slices(self) -> Iterator[slice]:
+        for start in range(0, len(self.batch), PROBE_ROWS):
+            yield slice(start, start + PROBE_ROWS)
+
+
+class RunEngine:
+    """Joins batches on a device.
+
+    Parameters
+    ----------
+    device : Device
+    spec : EngineSpec
+    generator : BoundaryGenerator
+    key_bits : dict of str to int
+        Width of the encoded keys of each side.
+    policy : RunPolicy
+
+    Raises
+    ------
+    CapacityError
+        If the windows do not fit the device.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        spec: EngineSpec,
+        generator: BoundaryGenerator,
+        key_bits: dict[str, int],
+        policy: RunPolicy,
+    ):
+        self.spec = spec
+        self.seconds: dict[str, float] = dict.fromkeys(
+            ("sort", "bounds", "load", "probe", "gather", "merge"), 0.0
+        )
+        self.probed_runs = 0
+        self._generator = generator
+        self._policy = policy
+        self._rings: dict[str, SubwindowRing] = {}
+        self._stores: dict[str, RunStore] = {}
+        self._times: dict[str, RowTimes] = {}
+        self._step_rows = MOST_STEP_ROWS
+        if spec.counts is not None:
+            self._step_rows = min(max(min(spec.counts.values()), LEAST_STEP_ROWS), MOST_STEP_ROWS)
+        try:
+            for side in SIDES:
+                self._stores[side] = device.open_store(
+                    key_bits=key_bits[side], rows=self._store_rows(side), what=f"the {side} window"
+                )
+        except CapacityError:
+            self.close()
+            raise
+
+    def _store_rows(self, side: str) -> int:
+        """Rows a store must hold; opens the side's ring."""
+        if self.spec.counts is not None:
+            count = self.spec.counts[side]
+            ring = CountRing(count)
+            self._rings[side] = ring
+            # The window, what of the oldest subwindow has expired, the step's new rows, and the output of a merge.
+            return count + 2 * ring.subwindow_rows + 2 * self._step_rows
+        assert self.spec.within is not None
+        low, high = self.spec.within
+        self._rings[side] = TimeRing(max((high - low) // SLICES, self.spec.delay // SLICES, 1))
+        self._times[side] = RowTimes()
+        return 2 * (
+            FIRST_TIME_ROWS if self.spec.capacity is None else min(self.spec.capacity, FIRST_TIME_ROWS)
+        )
+
+    # What the operator asks
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory taken by both windows."""
+        return sum(store.nbytes for store in self._stores.values())
+
+    def stored_rows(self, side: str) -> int:
+        """Rows of a side that lie on the device."""
+        return sum(run.run.length for run in self._rings[side].runs())
+
+    def oldest_row(self, side: str) -> int | None:
+        """The oldest row number of a side on the device, or None."""
+        return min((run.extent.first_row for run in self._rings[side].runs()), default=None)
+
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        """Makes sure that a call's rows fit, before anything is applied.
+
+        Raises
+        ------
+        CapacityError
+            If they do not.
+        """
+        if self.spec.within is None:
+            return
+        for side in SIDES:
+            rows = self.stored_rows(side) + new_rows[side]
+            if self.spec.capacity is not None and rows > self.spec.capacity:
+                raise CapacityError(
+                    f"the {side} window would hold {rows} rows, above the declared capacity of {self.spec.capacity}: "
+                    "raise the capacity, shorten the window or give a watermark",
+                    rows,
+                    self.spec.capacity,
+                )
+            store = self._stores[side]
+            if 2 * rows > store.capacity_rows:  # a merge needs room for its output
+                ceiling = max(
+                    2 * rows, 2 * self.spec.capacity if self.spec.capacity is not None else 4 * rows
+                )
+                try:
+                    store.grow(min(max(2 * rows, 2 * store.capacity_rows), ceiling))
+                except CapacityError:
+                    store.grow(2 * rows)
+
+    def process(
+        self, batches: dict[str, Batch], arrived: dict[str, int], *, counting: bool = False
+    ) -> Iterator[Pairs | Counts]:
+        """Joins and stores the rows of one call.
+
+        Parameters
+        ----------
+        batches : dict of str to Batch
+            One for each side.
+        arrived : dict of str to int
+            Rows of each stream after this call, whether joined or not.
+        counting : bool
+            Count the pairs instead.
+
+        Yields
+        ------
+        Pairs, or Counts when counting
+            In no particular order. All must be taken.
+        """
+        for step in self._steps(batches):
+            yield from self._step(step, counting)
+        for side, ring in self._rings.items():
+            if isinstance(ring, CountRing):
+                ring.arrived = arrived[side]
+                self._expire(side, lambda extent, s=side: extent.last_row < arrived[s] - self.spec.counts[s])  # type: ignore[index, misc]
+            self._merge_full(ring, self._stores[side])
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        """Drops subwindows whose every row has a time at or before a limit (None: none)."""
+        for side, limit in last_useless.items():
+            if limit is not None:
+                self._expire(side, lambda extent, least=limit: extent.last_time <= least)  # type: ignore[misc]
+                oldest = self.oldest_row(side)
+                self._times[side].trim(self._times[side].end if oldest is None else oldest)
+
+    def close(self) -> None:
+        """Frees the device memory. Idempotent."""
+        for store in self._stores.values():
+            store.close()
+
+    # One call
+
+    def _steps(self, batches: dict[str, Batch]) -> Iterator[dict[str, Batch]]:
+        """Cuts a call along the total order of arrival, so that no step is long against the windows."""
+        if sum(len(b) for b in batches.values()) <= self._step_rows:
+            yield batches
+            return
+        places = {side: b.rows + b.opposite for side, b in batches.items()}
+        cuts = np.sort(np.concatenate(list(places.values())))[self._step_rows :: self._step_rows]
+        at = dict.fromkeys(SIDES, 0)
+        for cut in [*cuts.tolist(), _INT64.max]:
+            to = {side: int(np.searchsorted(places[side], cut, "left")) for side in SIDES}
+            yield {side: batches[side].take(slice(at[side], to[side])) for side in SIDES}
+            at = to
+
+    def _step(self, batches: dict[str, Batch], counting: bool) -> Iterator[Pairs | Counts]:
+        probers: dict[str, list[_Prober]] = {}
+        added: dict[str, list[tuple[Subwindow, StoredRun]]] = {}
+        for side in SIDES:
+            probers[side], added[side] = self._load(side, batches[side])
+        for side in SIDES:
+            new = [run for _, run in added[OTHER[side]]]
+            old = self._rings[OTHER[side]].runs()
+            for prober in probers[side]:
+                yield from self._probe(prober, old, counting, arrival=False)
+                yield from self._probe(prober, new, counting, arrival=True)
+        for side in SIDES:
+            ring, store = self._rings[side], self._stores[side]
+            for subwindow, run in added[side]:
+                subwindow.runs.append(run)
+            if isinstance(ring, CountRing) and len(batches[side]):
+                assert self.spec.counts is not None
+                ring.arrived = max(ring.arrived, int(batches[side].rows[-1]) + 1)
+                least = ring.arrived - self.spec.counts[side]
+                self._expire(side, lambda extent, least=least: extent.last_row < least)  # type: ignore[misc]
+            with self._timed("merge"):
+                for subwindow in {id(s): s for s, _ in added[side]}.values():
+                    lengths = [run.run.length for run in subwindow.runs]
+                    if lengths:
+                        self._merge(subwindow, store, self._policy.merges(lengths))
+            self._merge_full(ring, store)
+
+    def _load(self, side: str, batch: Batch) -> tuple[list[_Prober], list[tuple[Subwindow, StoredRun]]]:
+        """Sorts a batch by subwindow and key, and stores the parts as runs that belong to no subwindow yet."""
+        probers: list[_Prober] = []
+        added: list[tuple[Subwindow, StoredRun]] = []
+        if not len(batch):
+            return probers, added
+        if side in self._times:
+            assert batch.times is not None
+            self._times[side].put(batch.rows, batch.times)
+        for subwindow, part in self._rings[side].cut(batch):
+            extent = Extent.of(part)
+            first, last = int(part.opposite[0]), int(part.opposite[-1])
+            with self._timed("sort"):
+                ordered = part.sorted()
+            with self._timed("load"):
+                run = self._stores[side].load(ordered.keys, (ordered.rows & 0xFFFFFFFF).astype(np.uint32))
+            probers.append(_Prober(side, ordered, first, last, self._time_limits(side, ordered)))
+            added.append((subwindow, StoredRun(run, extent)))
+        return probers, added
+
+    def _time_limits(self, side: str, batch: Batch) -> tuple[np.ndarray, np.ndarray] | None:
+        """The least and greatest time that each row's partner may have."""
+        if self.spec.within is None:
+            return None
+        assert batch.times is not None
+        low, high = self.spec.within if side == "left" else (-self.spec.within[1], -self.spec.within[0])
+        first, last = int(batch.times.min()), int(batch.times.max())
+        if _INT64.min <= first + low and last + high <= _INT64.max:
+            return batch.times + low, batch.times + high
+        least, most = batch.times.astype(object) + low, batch.times.astype(object) + high
+        none = ((least > _INT64.max) | (most < _INT64.min)).astype(bool)
+        least = np.clip(least, _INT64.min, _INT64.max).astype(np.int64)
+        most = np.clip(most, _INT64.min, _INT64.max).astype(np.int64)
+        least[none], most[none] = 1, 0
+        return least, most
+
+    # Probing
+
+    def _probe(
+        self, prober: _Prober, runs: list[StoredRun], counting: bool, *, arrival: bool
+    ) -> Iterator[Pairs | Counts]:
+        """Pairs of some rows with some runs.
+
+        `arrival` says that the runs hold rows of the same step, which may have arrived later than the rows that probe.
+        """
+        if not runs:
+            return
+        for part in prober.slices():
+            batch = prober.batch.take(part)
+            times = None if prober.times is None else (prober.times[0][part], prober.times[1][part])
+            plain, timed = self._choose(prober, times, runs, arrival)
+            if not plain and not timed:
+                continue
+            with self._timed("bounds"):
+                bounds = self._generator.bounds(prober.side, batch.keys)
+            store = self._stores[OTHER[prober.side]]
+            for bound in bounds:
+                if not len(bound.lower):
+                    continue
+                rows = batch.rows if bound.probes is None else batch.rows[bound.probes]
+                opposite = batch.opposite if bound.probes is None else batch.opposite[bound.probes]
+                for chosen, by_time in ((plain, False), (timed, True)):
+                    if not chosen:
+                        continue
+                    self.probed_runs += len(chosen)
+                    with self._timed("probe"):
+                        probe = store.probe([run.run for run, _ in chosen], bound.lower, bound.upper)
+                    if not probe.candidates:
+                        continue
+                    limits = self._limits(prober.side, opposite, chosen)
+                    if counting and not by_time:
+                        with self._timed("gather"):
+                            counts = store.count(probe, limits)
+                        yield Counts(prober.side, rows, counts)
+                        continue
+                    base = min(run.extent.first_row for run, _ in chosen)
+                    blocks = store.gather(probe, limits)
+                    while True:
+                        with self._timed("gather"):
+                            block = next(blocks, None)
+                            if block is None:
+                                break
+                            which, low_rows = block
+                            stored = (low_rows - np.uint32(base & 0xFFFFFFFF)).astype(np.int64)
+                            stored += base
+                            if by_time:
+                                assert times is not None
+                                probes = which if bound.probes is None else bound.probes[which]
+                                met = self._times[OTHER[prober.side]].get(stored)
+                                inside = (times[0][probes] <= met) & (met <= times[1][probes])
+                                which, stored = which[inside], stored[inside]
+                        if counting:
+                            yield Counts(prober.side, rows, np.bincount(which, minlength=len(rows)))
+                        elif len(which):
+                            yield Pairs(prober.side, rows[which], stored)
+
+    def _choose(
+        self,
+        prober: _Prober,
+        times: tuple[np.ndarray, np.ndarray] | None,
+        runs: list[StoredRun],
+        arrival: bool,
+    ) -> tuple[list[tuple[StoredRun, bool]], list[tuple[StoredRun, bool]]]:
+        """The runs that rows may meet, each with whether row limits apply; those to be filtered by time apart."""
+        plain: list[tuple[StoredRun, bool]] = []
+        timed: list[tuple[StoredRun, bool]] = []
+        if self.spec.counts is not None:
+            count = self.spec.counts[OTHER[prober.side]]
+            least, most = prober.first_opposite - count, prober.last_opposite - count
+        else:
+            least = most = -1
+            assert times is not None
+            first_time, last_time = int(times[0].min()), int(times[1].max())
+            inner_first, inner_last = int(times[0].max()), int(times[1].min())
+        for run in runs:
+            extent = run.extent
+            if extent.last_row < least or (arrival and extent.first_row >= prober.last_opposite):
+                continue
+            limited = extent.first_row < most or (arrival and extent.last_row >= prober.first_opposite)
+            if times is None:
+                plain.append((run, limited))
+            elif extent.last_time >= first_time and extent.first_time <= last_time:
+                whole = extent.first_time >= inner_first and extent.last_time <= inner_last
+                (plain if whole else timed).append((run, limited))
+        return plain, timed
+
+    def _limits(self, side: str, opposite: np.ndarray, chosen: list[tuple[StoredRun, bool]]) -> Limits | None:
+        runs = np.array([limited for _, limited in chosen])
+        if not runs.any():
+            return None
+        if self.spec.counts is not None:
+            span = np.full(len(opposite), self.spec.counts[OTHER[side]], np.int64)
+        else:
+            oldest = min(run.extent.first_row for run, _ in chosen)
+            span = np.maximum(opposite - oldest, 0)
+        return Limits(((opposite - span) & 0xFFFFFFFF).astype(np.uint32), span.astype(np.uint32), runs)
+
+    # Storing
+
+    def _merge(self, subwindow: Subwindow, store: RunStore, newest: int) -> None:
+        """Merges the newest runs of a subwindow into one."""
+        for _ in range(newest - 1):
+            newer, older = subwindow.runs.pop(), subwindow.runs.pop()
+            merged = store.merge(older.run, newer.run)
+            subwindow.runs.append(StoredRun(merged, older.extent.union(newer.extent)))
+
+    def _merge_full(self, ring: SubwindowRing, store: RunStore) -> None:
+        """Closes the subwindows that have their rows: one run each."""
+        with self._timed("merge"):
+            for subwindow in ring.subwindows:
+                if not subwindow.closed and ring.full(subwindow):
+                    self._merge(subwindow, store, len(subwindow.runs))
+                    subwindow.closed = True
+
+    def _expire(self, side: str, useless) -> None:  # type: ignore[no-untyped-def]
+        ring = self._rings[side]
+        kept = []
+        for subwindow in ring.subwindows:
+            runs = []
+            for run in subwindow.runs:
+                if useless(run.extent):
+                    self._stores[side].drop(run.run)
+                else:
+                    runs.append(run)
+            subwindow.runs = runs
+            if runs or not subwindow.closed:
+                kept.append(subwindow)
+        # An empty subwindow stays only while it is the newest: rows still come to it.
+        ring.subwindows = [s for s in kept if s.runs or s is kept[-1]]
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[step] += time.perf_counter() - start

@@ -1,0 +1,37 @@
+"""Join conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from host.errors import PredicateError
+from host.predicates.all_of import AllOf
+from host.predicates.any_of import AnyOf
+from host.predicates.band import Band
+from host.predicates.compare import Compare
+from host.predicates.piece import Piece
+from host.predicates.predicate import Predicate
+
+
+def from_dict(data: dict[str, Any]) -> Predicate:
+    """The predicate whose `to_dict` gave this.
+
+    Raises
+    ------
+    PredicateError
+        If it is none.
+    """
+    try:
+        kind = data["kind"]
+        if kind == "any_of":
+            return AnyOf(*(from_dict(part) for part in data["parts"]))
+        if kind == "band":
+            return Band.from_dict(data)
+        if kind == "compare":
+            return Compare.from_dict(data)
+    except (KeyError, TypeError) as error:
+        raise PredicateError(f"not a predicate: {data!r}") from error
+    raise PredicateError(f"not a predicate: {data!r}")
+
+
+__all__ = ["AllOf", "AnyOf", "Band", "Compare", "Piece", "Predicate", "from_dict"]

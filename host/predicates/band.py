@@ -1,0 +1,77 @@
+"""The band predicate."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from host.errors import PredicateError
+from host.predicates.literal import bound_from_json, bound_to_json, check_bound
+from host.predicates.piece import Piece
+from host.predicates.predicate import Predicate
+
+
+@dataclasses.dataclass(frozen=True)
+class Band(Predicate):
+    """``low <= right - left <= high``.
+
+    Integers, decimals, dates and timestamps are compared exactly and never wrap. Floats are compared as
+    ``left + low <= right <= left + high`` with both bounds computed in float64, as SQL's BETWEEN would.
+
+    Parameters
+    ----------
+    left, right : str
+        Key column of each side.
+    low, high : int, float, Decimal, timedelta, str or None
+        Ends of the band, both included; None leaves an end open. Date and timestamp keys take a timedelta or
+        a duration such as ``"-5 minutes"``.
+
+    Raises
+    ------
+    PredicateError
+        If a bound is NaN or no number, or `low` is above `high`.
+    """
+
+    left: str
+    right: str
+    low: Any = None
+    high: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("left", "right"):
+            if not isinstance(getattr(self, name), str):
+                raise PredicateError(f"{name} must be the name of a column, not {getattr(self, name)!r}")
+        object.__setattr__(self, "low", check_bound("low", self.low))
+        object.__setattr__(self, "high", check_bound("high", self.high))
+        if self.low is not None and self.high is not None:
+            from host.durations import nanoseconds
+
+            as_numbers = [nanoseconds(b) if isinstance(b, str) else b for b in (self.low, self.high)]
+            try:
+                wrong = as_numbers[0] > as_numbers[1]
+            except TypeError:
+                if any(isinstance(b, str) for b in (self.low, self.high)):
+                    as_numbers = [b if isinstance(b, int) else nanoseconds(b) for b in as_numbers]
+                    wrong = as_numbers[0] > as_numbers[1]
+                else:
+                    raise PredicateError(
+                        f"low={self.low!r} and high={self.high!r} cannot be compared"
+                    ) from None
+            if wrong:
+                raise PredicateError(f"low={self.low!r} lies above high={self.high!r}: the band is empty")
+
+    def pieces(self) -> list[Piece]:
+        return [Piece(self.low, self.high)]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "band",
+            "left": self.left,
+            "right": self.right,
+            "low": bound_to_json(self.low),
+            "high": bound_to_json(self.high),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Band:
+        return cls(data["left"], data["right"], bound_from_json(data["low"]), bound_from_json(data["high"]))

@@ -1,0 +1,153 @@
+"""Event times of both sides on one axis of 64-bit integers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from host.durations import nanoseconds
+from host.errors import KeyTypeError, WindowError
+from host.key_type import Family, key_type
+from host.windows import Watermark, Within
+from host.windows.watermark_tracker import WatermarkTracker
+
+_NANOS_PER_DAY = 86_400 * 1_000_000_000
+
+
+class TimeAxis:
+    """Converts time columns, window ends and delays to one unit: the finer of the two columns'.
+
+    Parameters
+    ----------
+    within : Within
+    watermark : Watermark or None
+    left, right : pyarrow.DataType
+        Types of the two time columns.
+
+    Attributes
+    ----------
+    low, high : int
+        Ends of ``right_time - left_time``.
+    delay : int
+        The longer of the watermark's delays, 0 without one.
+
+    Raises
+    ------
+    KeyTypeError
+        If a column is no time or integer, or the two cannot be compared.
+    WindowError
+        If the window's ends are durations but the columns integers, or the other way round.
+    """
+
+    def __init__(self, within: Within, watermark: Watermark | None, left: pa.DataType, right: pa.DataType):
+        self._columns = {"left": within.left_time, "right": within.right_time}
+        kinds = {"left": key_type(left, within.left_time), "right": key_type(right, within.right_time)}
+        allowed = (Family.NUMBER, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_TZ)
+        for side, kind in kinds.items():
+            if (
+                kind.family not in allowed
+                or pa.types.is_decimal(kind.arrow)
+                or pa.types.is_uint64(kind.arrow)
+            ):
+                raise KeyTypeError(
+                    f"the time column {self._columns[side]!r} has type {kind.arrow}: use timestamps, dates or integers to 64 bits signed"
+                )
+        if kinds["left"].family is not kinds["right"].family:
+            raise KeyTypeError(
+                f"the time columns {within.left_time!r} ({left}) and {within.right_time!r} ({right}) cannot be compared: cast one of them"
+            )
+        self.integers = kinds["left"].family is Family.NUMBER
+        family = kinds["left"].family
+        self._unit = min(kinds["left"].unit, kinds["right"].unit)
+        self._nanos_per_unit = Fraction(_NANOS_PER_DAY) if family is Family.DATE else self._unit
+        self._times = {side: int(kind.unit / self._unit) for side, kind in kinds.items()}
+        low, high = self._length(within.low, "low"), self._length(within.high, "high")
+        self.low, self.high = -((-low.numerator) // low.denominator), high.numerator // high.denominator
+        self._watermark = watermark
+        self._delays: dict[str, int] = {}
+        if watermark is not None:
+            for side in ("left", "right"):
+                value = getattr(watermark, side)
+                if value is not None:
+                    exact = self._length(value, f"the {side} delay")
+                    self._delays[side] = -((-exact.numerator) // exact.denominator)
+        self.delay = max(self._delays.values(), default=0)
+
+    def _length(self, value: Any, what: str) -> Fraction:
+        if isinstance(value, int):
+            if not self.integers and value != 0:
+                raise WindowError(
+                    f"{what}={value!r} needs a unit, such as '{value} seconds': the columns {self._names()} are times"
+                )
+            return Fraction(value)
+        length = Fraction(nanoseconds(value))
+        if self.integers:
+            if length:
+                raise WindowError(
+                    f"{what}={value!r} is a duration, but the time columns {self._names()} are integers: give an integer"
+                )
+            return length
+        return length / self._nanos_per_unit
+
+    def _names(self) -> str:
+        return " and ".join(repr(c) for c in self._columns.values())
+
+    def encode(self, side: str, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Times as int64, shape (n,), and which of them there are (None: all).
+
+        Raises
+        ------
+        KeyTypeError
+            If a time does not fit the finer unit of the other side.
+        """
+        valid = pc.is_valid(column).to_numpy() if column.null_count else None
+        kind = column.type
+        if pa.types.is_timestamp(kind):
+            column = column.cast(pa.int64())
+        elif pa.types.is_date32(kind):
+            column = column.cast(pa.int32()).cast(pa.int64())
+        elif pa.types.is_date64(kind):
+            column = pc.divide(column.cast(pa.int64()), 86_400_000)
+        else:
+            column = column.cast(pa.int64())
+        times = (column.fill_null(0) if valid is not None else column).to_numpy()
+        by = self._times[side]
+        if by != 1 and len(times):
+            top = np.iinfo(np.int64).max // by
+            wrong = (times > top) | (times < -top)
+            if wrong.any():
+                raise KeyTypeError(
+                    f"time {times[wrong][0]} of column {self._columns[side]!r} does not fit the unit of the other side's times: cast both to one unit"
+                )
+            times = times * by
+        return times, valid
+
+    def tracker(self) -> WatermarkTracker | None:
+        """A tracker of the watermark, or None without one."""
+        if self._watermark is None:
+            return None
+        tick, initial = 1, self._watermark.initial
+        if not self.integers:
+            per_milli = Fraction(1_000_000) / self._nanos_per_unit
+            tick = max(int(per_milli), 1)
+            if initial is not None:
+                initial = int(initial * per_milli // 1)
+        return WatermarkTracker(self._watermark, self._delays, tick, initial)
+
+    def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
+        """The greatest time of each side whose rows no later row can match; None: there is none.
+
+        A later row of the other side is past the watermark in force, if that side has a delay at all.
+        """
+        limits: dict[str, int | None] = {"left": None, "right": None}
+        if tracker is not None and tracker.in_force is not None:
+            # right_time > watermark and right_time <= left_time + high; left_time > watermark and left_time <= right_time - low
+            if "right" in self._delays:
+                limits["left"] = tracker.in_force - self.high
+            if "left" in self._delays:
+                limits["right"] = tracker.in_force + self.low
+        return limits

@@ -1,0 +1,34 @@
+"""The count window."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from host.errors import WindowError
+
+MOST_ROWS = (1 << 31) - (1 << 20)  # row numbers on a device have 32 bits
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The last `count` rows of a stream: a row joins those of the other stream that arrived before it.
+
+    Parameters
+    ----------
+    count : int
+        At least 1.
+
+    Raises
+    ------
+    WindowError
+        If `count` is not a positive integer that row numbers of 32 bits can tell apart.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not hasattr(self.count, "__index__"):
+            raise WindowError(f"Rows takes a number of rows, not {self.count!r}")
+        object.__setattr__(self, "count", int(self.count))
+        if not 1 <= self.count <= MOST_ROWS:
+            raise WindowError(f"Rows({self.count}) is not a window: use 1 to {MOST_ROWS} rows")

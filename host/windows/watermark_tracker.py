@@ -1,0 +1,69 @@
+"""The running watermark of one join."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from host.windows.watermark import Watermark
+
+SIDES = ("left", "right")
+
+
+class WatermarkTracker:
+    """Follows the event times of both sides as Spark's own watermark tracker does.
+
+    Parameters
+    ----------
+    watermark : Watermark
+    delays : dict of str to int
+        The delay of each side that has one, in the join's time unit.
+    tick : int
+        The watermark is rounded down to multiples of this (a millisecond in the join's time unit, or 1).
+    initial : int or None
+        The watermark before the first call, in the join's time unit.
+    """
+
+    def __init__(self, watermark: Watermark, delays: dict[str, int], tick: int, initial: int | None):
+        self._choose = min if watermark.policy == "min" else max
+        self._delays = delays
+        self._tick = tick
+        self._initial = initial
+        self._reached: dict[str, int | None] = {side: None for side in delays}
+        self._recent: list[int | None] = [initial] * (watermark.lag + 1)  # oldest first
+
+    @property
+    def in_force(self) -> int | None:
+        """The watermark that the next call's late-row filter uses; None: there is none yet."""
+        return self._recent[0]
+
+    @property
+    def newest(self) -> int | None:
+        """The watermark as of all rows seen."""
+        return self._recent[-1]
+
+    def late(self, side: str, times: np.ndarray) -> np.ndarray | None:
+        """Which of these times, shape (n,), are late; None if none can be."""
+        if side not in self._delays or self.in_force is None:
+            return None
+        return times <= self.in_force
+
+    def advance(self, newest_times: dict[str, int]) -> None:
+        """Ends a call.
+
+        Parameters
+        ----------
+        newest_times : dict of str to int
+            The newest event time of each side that had rows, late ones included.
+        """
+        for side, delay in self._delays.items():
+            if side in newest_times:
+                value = newest_times[side] // self._tick * self._tick - delay
+                before = self._reached[side]
+                self._reached[side] = value if before is None else max(before, value)
+        values = [self._initial if v is None else v for v in self._reached.values()]
+        known = [v for v in values if v is not None]
+        newest = self.newest
+        if known and (len(known) == len(values) or self._choose is max):
+            chosen = self._choose(known)
+            newest = chosen if newest is None else max(newest, chosen)
+        self._recent = [*self._recent[1:], newest]
