@@ -1,0 +1,173 @@
+"""The command line of the benchmark: ``python -m bench``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.contenders import Unavailable
+from bench.machine import describe_machine
+from bench.operator_benchmark import ResultsDiffer, run_operator_benchmark
+from bench.plan import Plan, full_plan, quick_plan
+from bench.report import print_cell, print_tables, write_report
+from bench.workloads import KINDS
+
+PARTS = ("operator", "spark")
+
+
+class RowsType(click.ParamType):
+    """A number of rows such as 4096, 32K or 8M (binary units)."""
+
+    name = "rows"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Returns the number, or fails with what was wrong."""
+        if isinstance(value, int):
+            return value
+        factor = {"K": 1 << 10, "M": 1 << 20}.get(value[-1:].upper(), 1)
+        digits = value[:-1] if factor > 1 else value
+        if not digits.isdigit() or int(digits) == 0:
+            self.fail(f"{value!r} is not a number of rows such as 4096, 32K or 8M", param, ctx)
+        return int(digits) * factor
+
+
+ROWS = RowsType()
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.option("--quick", is_flag=True, help="About a minute: the headline cell and a few more; no Spark.")
+@click.option("--full", is_flag=True, help="Whole windows and every peer: about an hour.")
+@click.option("--only", help=f"Parts to run, from {', '.join(PARTS)}, separated by commas.  [default: all]")
+@click.option(
+    "--device", "devices", multiple=True, help="Device of the operator; repeatable.  [default: opencl]"
+)
+@click.option(
+    "--workload", "kinds", multiple=True, type=click.Choice(list(KINDS)), help="Repeatable.  [default: all]"
+)
+@click.option("--window", "windows", multiple=True, type=ROWS, help="Rows a side in the window; repeatable.")
+@click.option("--batch", "batches", multiple=True, type=ROWS, help="Rows a side in one call; repeatable.")
+@click.option(
+    "--contender",
+    "contenders",
+    multiple=True,
+    help="cpp, numpy-searchsorted, polars, duckdb or DEVICE/POLICY; repeatable, and then in every cell.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0.01), help="Time for one contender in one cell.")
+@click.option(
+    "--turns", type=click.IntRange(min=1), help="Turns of each cell; figures are medians over them."
+)
+@click.option("--seed", type=int, default=20, show_default=True, help="Seed of all data.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/bench"),
+    show_default=True,
+    help="Folder for JSON and plots.",
+)
+def main(
+    quick: bool,
+    full: bool,
+    only: str | None,
+    devices: tuple[str, ...],
+    kinds: tuple[str, ...],
+    windows: tuple[int, ...],
+    batches: tuple[int, ...],
+    contenders: tuple[str, ...],
+    seconds: float | None,
+    turns: int | None,
+    seed: int,
+    out: Path,
+) -> None:
+    """Measure the window join beside its peers, on the same batches, in the same run.
+
+    Without options: every workload, window and batch size, then Spark; 10 to 15 minutes on two cores. Pairs
+    of all contenders are compared as they come, and a difference ends the command with an error.
+    """
+    if quick and full:
+        raise click.UsageError("--quick and --full exclude each other")
+    parts = _parts(only, quick, bool(kinds or windows or batches or contenders))
+    plan = quick_plan() if quick else full_plan() if full else Plan()
+    changes: dict = {"seed": seed}
+    if devices:
+        changes["contenders"] = (
+            *(f"{device}/{policy}" for device in devices for policy in ("ladder", "flat")),
+            "cpp",
+        )
+    if contenders:
+        changes |= {"contenders": contenders, "extra": ()}
+    given = {"kinds": kinds, "windows": windows, "batches": tuple(sorted(batches, reverse=True))}
+    changes |= {name: value for name, value in given.items() if value}
+    changes |= {name: value for name, value in (("seconds", seconds), ("turns", turns)) if value is not None}
+    plan = dataclasses.replace(plan, **changes)
+
+    console = Console()
+    result = describe_machine()
+    result["parameters"] = dataclasses.asdict(plan)
+    try:
+        if "operator" in parts:
+            result["operator"] = []
+            _operator(console, plan, result["operator"])
+        if "spark" in parts:
+            result["spark"] = _spark(console, quick, full, devices[0] if devices else "opencl", seed)
+    except ResultsDiffer as error:
+        raise click.ClickException(f"results differ: {error}") from error
+    except Unavailable as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        # What was measured before a difference or an interrupt is kept.
+        if result.get("operator") or result.get("spark"):
+            print_tables(console, result)
+            for path in write_report(result, out):
+                console.print(f"wrote {path}", highlight=False)
+
+
+def _parts(only: str | None, quick: bool, cells_given: bool) -> tuple[str, ...]:
+    if only is None:
+        return ("operator",) if quick or cells_given else PARTS
+    parts = tuple(part.strip() for part in only.split(","))
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(PARTS)}", param_hint="--only")
+    return parts
+
+
+def _operator(console: Console, plan: Plan, cells: list[dict]) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    missing: dict[str, str] = {}
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("operator", total=plan.cells())
+
+        def on_cell(cell: dict) -> None:
+            for name, reason in cell.get("missing", {}).items():
+                if name not in missing:
+                    missing[name] = reason
+                    console.print(f"without {name}: {reason}", highlight=False)
+            cells.append(cell)
+            print_cell(console, cell)
+            progress.advance(task)
+
+        def on_stage(stage: str) -> None:
+            progress.update(task, description=stage)
+
+        run_operator_benchmark(plan, on_cell=on_cell, on_stage=on_stage)
+
+
+def _spark(console: Console, quick: bool, full: bool, device: str, seed: int) -> dict:
+    from bench.spark_join import SparkPlan, run_spark_benchmark  # pyspark takes a second to import
+
+    plan = SparkPlan(device=device, seed=seed)
+    if quick:
+        plan = dataclasses.replace(plan, window=1 << 17, batch=1 << 16, steps=2)
+    if full:
+        plan = dataclasses.replace(plan, steps=9, tuned=True)
+    return run_spark_benchmark(
+        plan, on_stage=lambda stage: console.print(stage, highlight=False, soft_wrap=True)
+    )
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench")

@@ -1,0 +1,73 @@
+"""Which cells of the benchmark table are measured, by whom, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bench.workloads import KINDS
+
+K, M = 1 << 10, 1 << 20
+BATCHES = (256 * K, 32 * K, 4 * K, 1 * K)  # large first: a cell leaves the windows to the next one
+WINDOWS = (8 * M, 1 * M)
+SLOW_PEERS = ("numpy-searchsorted", "polars", "duckdb")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One run of the operator benchmark.
+
+    Parameters
+    ----------
+    kinds : tuple of str
+        Workloads, names from `bench.workloads.KINDS`.
+    windows : tuple of int
+        Rows a side in the window.
+    batches : tuple of int
+        Rows a side in one call.
+    contenders : tuple of str
+        Timed in every cell.
+    extra : tuple of str
+        Timed besides in the cells `extra_cells` names; these are slow.
+    extra_cells : tuple of (str, int)
+        Workload and batch.
+    turns : int
+        How often each cell is measured; the figure is the median.
+    rounds : int
+        Pieces of a turn; within each the contenders take turns, in alternating order.
+    seconds : float
+        Time for one contender in one cell. The ladder gets `ladder_factor` times as much, because its costs
+        come in waves as long as a window: it should go through all of it.
+    """
+
+    kinds: tuple[str, ...] = tuple(KINDS)
+    windows: tuple[int, ...] = WINDOWS
+    batches: tuple[int, ...] = BATCHES
+    contenders: tuple[str, ...] = ("opencl/ladder", "opencl/flat", "cpp")
+    extra: tuple[str, ...] = SLOW_PEERS
+    extra_cells: tuple[tuple[str, int], ...] = (("uniform", 32 * K),)
+    turns: int = 3
+    rounds: int = 4
+    seconds: float = 2.0
+    ladder_factor: float = 3.0
+    seed: int = field(default=20)
+
+    def names(self, kind: str, batch: int) -> tuple[str, ...]:
+        """Contenders of one cell."""
+        return self.contenders + (self.extra if (kind, batch) in self.extra_cells else ())
+
+    def cells(self) -> int:
+        """Number of cells."""
+        return len(self.kinds) * len(self.windows) * len(self.batches)
+
+
+def quick_plan() -> Plan:
+    """About a minute: the headline cell, and the small window at two batch sizes."""
+    return Plan(
+        kinds=("uniform",), batches=(32 * K, 4 * K), turns=3, rounds=2, seconds=1.0, ladder_factor=2.0
+    )
+
+
+def full_plan() -> Plan:
+    """Every cell with whole windows and all peers, for a machine with an hour to spare."""
+    cells = tuple((kind, batch) for kind in KINDS for batch in (32 * K, 256 * K))
+    return Plan(turns=5, seconds=6.0, ladder_factor=8.0, extra_cells=cells)
