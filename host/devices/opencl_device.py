@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +26,7 @@ PARTITION_SHIFT = 5  # a partition of 32 keys: two cache lines of 32-bit keys, o
 TASK_PAIRS = 1 << 14  # pairs one work-item gathers at most
 BLOCK_PAIRS = 1 << 20  # pairs gathered at a time
 MERGE_CHUNK = 1024
+HUGE_PAGE = 1 << 21
 MERGE_CHAINS = 4
 _KERNELS = pathlib.Path(__file__).parent / "kernels" / "runs.cl"
 _RUN = np.dtype([("start", "u4"), ("length", "u4"), ("limited", "u4"), ("unused", "u4")])
@@ -127,6 +130,18 @@ class OpenClDevice(Device):
                 raise DeviceError(f"the kernels do not build on {self.info.name}: {error}") from error
         return self._programs[key_bits]
 
+    def buffer(self, nbytes: int) -> Any:
+        """A buffer for long-lived data. On a CPU device it lies in huge pages: probes hop through it, and with small
+        pages every hop would also miss the TLB."""
+        if not self.cl_device.type & cl.device_type.CPU or not hasattr(mmap, "MADV_HUGEPAGE"):
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
+        size = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
+        memory = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(OSError):  # a kernel without huge pages: slower, nothing else
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        host = np.frombuffer(memory, np.uint8, nbytes)
+        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, hostbuf=host)
+
     def open_store(self, *, key_bits: int, rows: int, what: str) -> OpenClStore:
         return OpenClStore(self, key_bits, rows, what)
 
@@ -175,11 +190,10 @@ class OpenClStore(RunStore):
             )
         self._ticket = self._device.reserve(nbytes, self._what, self._ticket)
         partition = 1 << PARTITION_SHIFT
-        flags = cl.mem_flags.READ_WRITE
         try:
-            keys = cl.Buffer(self._device.context, flags, (size + partition) * self._key_bytes)
-            numbers = cl.Buffer(self._device.context, flags, (size + partition) * 4)
-            index = cl.Buffer(self._device.context, flags, (size // partition + 1) * self._key_bytes)
+            keys = self._device.buffer((size + partition) * self._key_bytes)
+            numbers = self._device.buffer((size + partition) * 4)
+            index = self._device.buffer((size // partition + 1) * self._key_bytes)
         except cl.Error as error:
             available = self._device.memory_bytes - self._device.used_bytes + nbytes
             raise CapacityError(

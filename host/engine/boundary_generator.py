@@ -126,7 +126,12 @@ class BoundaryGenerator:
     def _integer_ends(
         self, keys: np.ndarray, probe: KeyType, target: KeyType, low: int | None, high: int | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Ends as int64; where nothing can match, lower is above upper."""
+        """Ends; where nothing can match, lower is above upper."""
+        if probe.unit == target.unit and probe.bits == target.bits and low is not None and high is not None:
+            shift = probe.offset - target.offset
+            if int(keys[0]) + low + shift >= target.minimum and int(keys[-1]) + high + shift <= target.maximum:
+                # The keys ascend, so no sum saturates: the usual case, at the width of the keys.
+                return keys + target.dtype.type(low + shift), keys + target.dtype.type(high + shift)
         wide = keys.astype(np.int64, copy=False)
         lower = np.full(len(keys), target.minimum, np.int64)
         upper = np.full(len(keys), target.maximum, np.int64)

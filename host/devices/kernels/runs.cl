@@ -51,31 +51,51 @@ inline uint scan_through(global const KEY *restrict keys, KEY key) {
 
 // probe: the range of every run that each probe meets. One work-item takes PROBE_CHUNK neighbouring probes; as they
 // ascend, their first and last bound fence the part of the index that the others need (PanJoin, section III-E, uses
-// rebounding search to the same end).
+// rebounding search to the same end). The searches of a chunk go in step, and the partitions are read in a pass of
+// their own: neighbouring probes then wait for memory together, not one after the other.
 kernel void probe(global const KEY *restrict keys, global const KEY *restrict index, global const Run *restrict runs,
                   uint run_count, uint probe_count, global const KEY *restrict lower, global const KEY *restrict upper,
                   global uint *restrict starts, global uint *restrict lengths, global ulong *restrict totals) {
     uint first = get_global_id(0) * PROBE_CHUNK;
-    uint last = min(first + PROBE_CHUNK, probe_count);
+    uint count = min((uint)PROBE_CHUNK, probe_count - first);
     ulong total = 0;
+    KEY low[PROBE_CHUNK], high[PROBE_CHUNK];
+    // Past the last probe the last one is searched again, so that loops have a fixed length.
+    for (uint i = 0; i < PROBE_CHUNK; i++) low[i] = lower[first + min(i, count - 1)];
+    for (uint i = 0; i < PROBE_CHUNK; i++) high[i] = upper[first + min(i, count - 1)];
     for (uint r = 0; r < run_count; r++) {
         Run run = runs[r];
         uint parts = (run.length + PARTITION - 1) >> PARTITION_SHIFT;
         global const KEY *restrict run_keys = keys + run.start;
         global const KEY *restrict run_index = index + (run.start >> PARTITION_SHIFT);
-        uint fence_low = count_below(run_index, 0, parts, lower[first]);
-        uint fence_high = count_through(run_index, fence_low, parts - fence_low, upper[last - 1]);
-        for (uint p = first; p < last; p++) {
-            KEY low = lower[p], high = upper[p];
-            uint at = count_below(run_index, fence_low, fence_high - fence_low, low);
-            uint base = (at ? at - 1 : 0) << PARTITION_SHIFT;
-            uint begin = min(base + scan_below(run_keys + base, low), run.length);
-            // The end mostly lies in the same partition.
-            if (at < parts && run_index[at] <= high) at = count_through(run_index, at, fence_high - at, high);
-            base = (at ? at - 1 : 0) << PARTITION_SHIFT;
-            uint end = min(base + scan_through(run_keys + base, high), run.length);
-            starts[(ulong)r * probe_count + p] = begin;
-            lengths[(ulong)r * probe_count + p] = end - begin;
+        uint fence_low = count_below(run_index, 0, parts, low[0]);
+        uint fence_high = count_through(run_index, fence_low, parts - fence_low, high[PROBE_CHUNK - 1]);
+        uint at[PROBE_CHUNK];
+        for (uint i = 0; i < PROBE_CHUNK; i++) at[i] = fence_low;
+        uint n = fence_high - fence_low;
+        while (n > 1) {
+            uint step = n >> 1;
+            for (uint i = 0; i < PROBE_CHUNK; i++) at[i] += run_index[at[i] + step - 1] < low[i] ? step : 0;
+            n -= step;
+        }
+        if (n)
+            for (uint i = 0; i < PROBE_CHUNK; i++) at[i] += run_index[at[i]] < low[i];
+        // The end mostly lies in the same partition; where not, it is searched.
+        uint through[PROBE_CHUNK];
+        for (uint i = 0; i < PROBE_CHUNK; i++) {
+            through[i] = at[i];
+            if (at[i] < parts && run_index[at[i]] <= high[i])
+                through[i] = count_through(run_index, at[i], fence_high - at[i], high[i]);
+        }
+        global uint *restrict run_starts = starts + (ulong)r * probe_count + first;
+        global uint *restrict run_lengths = lengths + (ulong)r * probe_count + first;
+        for (uint i = 0; i < count; i++) {
+            uint base = (at[i] ? at[i] - 1 : 0) << PARTITION_SHIFT;
+            uint begin = min(base + scan_below(run_keys + base, low[i]), run.length);
+            base = (through[i] ? through[i] - 1 : 0) << PARTITION_SHIFT;
+            uint end = min(base + scan_through(run_keys + base, high[i]), run.length);
+            run_starts[i] = begin;
+            run_lengths[i] = end - begin;
             total += end - begin;
         }
     }
@@ -99,30 +119,41 @@ kernel void gather(global const uint *restrict rows, global const Run *restrict 
     Task task = tasks[get_global_id(0)];
     ulong skip = task.first, out = task.output;
     uint left = task.length;
-    uint last = min((task.chunk + 1) * PROBE_CHUNK, probe_count);
-    for (uint p = task.chunk * PROBE_CHUNK; p < last && left; p++) {
-        for (uint r = 0; r < run_count && left; r++) {
-            uint length = lengths[(ulong)r * probe_count + p];
+    uint first = task.chunk * PROBE_CHUNK;
+    uint count = min((uint)PROBE_CHUNK, probe_count - first);
+    for (uint r = 0; r < run_count && left; r++) {
+        global const uint *restrict run_starts = starts + (ulong)r * probe_count + first;
+        global const uint *restrict run_lengths = lengths + (ulong)r * probe_count + first;
+        // The probes with pairs in this run, picked without branches: few have any, and which is hard to predict.
+        uint chosen[PROBE_CHUNK + 1], found = 0;
+        for (uint i = 0; i < count; i++) {
+            chosen[found] = i;
+            found += run_lengths[i] != 0;
+        }
+        uint row_limits = limited && runs[r].limited;
+        for (uint k = 0; k < found && left; k++) {
+            uint i = chosen[k], length = run_lengths[i];
             if (length <= skip) {
                 skip -= length;
                 continue;
             }
             uint take = min(length - (uint)skip, left);
-            global const uint *restrict from = rows + runs[r].start + starts[(ulong)r * probe_count + p] + skip;
+            global const uint *restrict from = rows + runs[r].start + run_starts[i] + skip;
             skip = 0;
             left -= take;
-            if (limited && runs[r].limited) {
+            uint p = first + i;
+            if (row_limits) {
                 uint low = limit_first[p], span = limit_span[p];
-                for (uint i = 0; i < take; i++) {
-                    uint row = from[i];
+                for (uint j = 0; j < take; j++) {
+                    uint row = from[j];
                     out_probes[out] = p;
                     out_rows[out] = row;
                     out += row - low < span;  // modulo 2**32, as row numbers are
                 }
             } else {
-                for (uint i = 0; i < take; i++) {
-                    out_probes[out + i] = p;
-                    out_rows[out + i] = from[i];
+                for (uint j = 0; j < take; j++) {
+                    out_probes[out + j] = p;
+                    out_rows[out + j] = from[j];
                 }
                 out += take;
             }
