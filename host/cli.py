@@ -1,0 +1,425 @@
+"""The `mullion` command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import sys
+import time
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.csv
+
+from host import AnyOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within, list_devices
+from host.daemon.address import Address, default_socket
+from host.daemon.client import DaemonClient
+from host.daemon.daemon import Daemon, FlightOptions, read_token
+from host.daemon.limits import Limits
+from host.daemon.log import configure_log
+from host.daemon.private import FAILED, READY
+from host.errors import MullionError, PredicateError, SchemaError, WindowError, to_wire
+from host.files import TableReader, TableWriter, in_turns, interleave
+from host.progress import Progress
+
+LIMITS = Limits()
+COMPARE = re.compile(r"\s*(?P<left>[^<>=!]+?)\s*(?P<op><=|>=|==|!=|<>|=|<|>)\s*(?P<right>[^<>=!]+?)\s*")
+
+
+class _Group(click.Group):
+    """Tells an error in one line, unless a traceback is asked for."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:
+            if context.params.get("debug"):
+                raise
+            if isinstance(error, MullionError):
+                message = str(error)
+            else:
+                message = f"{type(error).__name__}: {error} (mullion --debug shows where)"
+            click.echo("error: " + " ".join(message.split()), err=True)
+            context.exit(1)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """Exact band and inequality joins of two streams over sliding windows."""
+
+
+@main.command()
+@click.option("--device", default="opencl", show_default=True, help="As `mullion devices` lists them.")
+@click.option(
+    "--socket",
+    type=click.Path(path_type=Path),
+    help=f"Unix socket to listen at.  [default: {default_socket()}]",
+)
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Listen for other hosts too, over Arrow Flight; needs --token-file."
+)
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), help="File with the token that clients must present."
+)
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain for --listen, PEM.")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key, PEM.")
+@click.option(
+    "--metrics", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics at this port."
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address for --metrics.")
+@click.option(
+    "--max-message", type=int, default=LIMITS.max_message, show_default=True, help="Bytes of one message."
+)
+@click.option(
+    "--max-staged", type=int, default=LIMITS.max_staged, show_default=True, help="Bytes a query may stage."
+)
+@click.option("--max-queries", type=int, default=LIMITS.max_queries, show_default=True, help="Open queries.")
+@click.option(
+    "--max-connections",
+    type=int,
+    default=LIMITS.max_connections,
+    show_default=True,
+    help="Socket connections.",
+)
+@click.option(
+    "--idle-timeout",
+    type=float,
+    default=LIMITS.idle_timeout,
+    show_default=True,
+    help="Seconds of silence allowed.",
+)
+@click.option(
+    "--grace",
+    type=float,
+    default=LIMITS.grace,
+    show_default=True,
+    help="Seconds to finish requests at the end.",
+)
+@click.option(
+    "--log-json/--log-text", default=False, help="The log as JSON or as text (default), on standard error."
+)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+@click.option(
+    "--exit-with-stdin", is_flag=True, help="End when standard input is closed or the starting process ends."
+)
+def serve(
+    device: str,
+    socket: Path | None,
+    listen: str | None,
+    token_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    metrics: int | None,
+    metrics_host: str,
+    log_json: bool,
+    log_level: str,
+    exit_with_stdin: bool,
+    **limits: Any,
+) -> None:
+    """Own a device and join for several clients.
+
+    Ends on SIGTERM, after the requests in progress. Says "mullion ready: ADDRESS" on standard output once
+    clients can come.
+    """
+
+    configure_log(json=log_json, level=log_level)
+    if (listen is None) != (token_file is None):
+        raise click.UsageError(
+            "--listen and --token-file go together: a daemon that other hosts reach always wants a token"
+        )
+    if listen is None and (tls_cert or tls_key):
+        raise click.UsageError("--tls-cert and --tls-key are for --listen")
+    try:
+        daemon = Daemon(
+            device,
+            socket or default_socket(),
+            flight=FlightOptions.from_files(listen, token_file, tls_cert, tls_key)
+            if listen and token_file
+            else None,
+            metrics=(metrics_host, metrics) if metrics is not None else None,
+            limits=Limits(**limits),
+        )
+    except MullionError as error:
+        if exit_with_stdin:
+            click.echo(FAILED + json.dumps(to_wire(error)))  # for `start_private`
+        raise
+    daemon.end_on_signals()
+    if exit_with_stdin:
+        daemon.end_with_stdin()
+    click.echo(READY + " ".join(daemon.addresses))
+    if not daemon.run():
+        # A request did not end in time, and its thread may sit in a driver: leave without waiting for it.
+        sys.stderr.flush()
+        os._exit(1)
+
+
+@main.command()
+@click.argument("left", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("right", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option(
+    "--on",
+    "conditions",
+    multiple=True,
+    required=True,
+    metavar="CONDITION",
+    help="See above; given again: or.",
+)
+@click.option("--left-rows", type=int, metavar="N", help="Window of the left side: its last N rows.")
+@click.option("--right-rows", type=int, metavar="N", help="Window of the right side: its last N rows.")
+@click.option(
+    "--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="Time window: LOW <= R_TIME - L_TIME <= HIGH."
+)
+@click.option("--sequence", metavar="COLUMN", help="Arrival order over both files; each must ascend by it.")
+@click.option("--device", default="opencl", show_default=True, help="As `mullion devices` lists them.")
+@click.option(
+    "--form",
+    type=click.Choice(["rows", "pairs", "counts"]),
+    default="rows",
+    show_default=True,
+    help="Of the result.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["none", "outer", "inner"]),
+    default="none",
+    show_default=True,
+    help="Of the result.",
+)
+@click.option(
+    "--policy", type=click.Choice(["ladder", "flat"]), default="ladder", show_default=True, help="Run policy."
+)
+@click.option(
+    "--suffix", default="_right", show_default=True, help="For right columns whose name the left has too."
+)
+@click.option("--how", default="inner", show_default=True, help="Kind of join; only inner so far.")
+@click.option(
+    "--batch-rows", type=click.IntRange(min=1), default=65_536, show_default=True, help="Rows of a batch."
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File; CSV to standard output without.",
+)
+def join(
+    left: Path,
+    right: Path,
+    conditions: tuple[str, ...],
+    left_rows: int | None,
+    right_rows: int | None,
+    within: str | None,
+    batch_rows: int,
+    output: Path | None,
+    device: str,
+    **options: Any,
+) -> None:
+    """Join two files: parquet, CSV or Arrow, by their ending.
+
+    \b
+    CONDITION is one of
+      "limit,price,-5,5"     a band: -5 <= right price - left limit <= 5; either end may be empty (open),
+                             durations such as "-10 minutes" for dates and timestamps
+      "limit < price"        left column, one of = < <= > >= !=, right column
+    Give --left-rows and --right-rows, or --within.
+
+    \b
+    Which rows a count window holds depends on the order of arrival:
+      with --sequence     both files are merged by that column; where it is equal, left rows come first
+      without             batch i of LEFT arrives before batch i of RIGHT, --batch-rows each: rows of the two
+                          files that stand at about the same place meet. Choose a sequence where there is one.
+    A time window is the same in any order. No watermark is used over files: no row is late, none is dropped,
+    and the device must hold both files' keys.
+
+    The result appears at --output once it is complete; a file that stood there is replaced then.
+    """
+
+    sides = TableReader(left, batch_rows), TableReader(right, batch_rows)
+    schemas = sides[0].schema, sides[1].schema
+    spec = JoinSpec(
+        on=_predicate(conditions, schemas[0]),
+        within=_within(within),
+        **_rows(left_rows, right_rows),
+        **options,
+    )
+    result_schema = spec.output_schema(*schemas)
+    sequence = options["sequence"]
+    calls = interleave(*sides, sequence) if sequence else in_turns(*sides)
+    total = None if sides[0].rows is None or sides[1].rows is None else sides[0].rows + sides[1].rows
+    started = time.monotonic()
+    matches = 0
+    with (
+        WindowJoin.from_spec(
+            spec, device=device, left_schema=schemas[0], right_schema=schemas[1]
+        ) as operator,
+        TableWriter(output, result_schema) if output else _StandardOutput(result_schema) as writer,
+        Progress("join", total) as progress,
+    ):
+        for left_batch, right_batch in calls:
+            result = operator.process(left_batch, right_batch)
+            writer.write(result)
+            matches = operator.stats.matches
+            progress.advance(
+                sum(b.num_rows for b in (left_batch, right_batch) if b is not None), matches=f"{matches:,}"
+            )
+        stats = operator.stats
+    seconds = time.monotonic() - started
+    click.echo(
+        f"{stats.rows_left:,} left and {stats.rows_right:,} right rows, {matches:,} matches, {seconds:.1f} s"
+        + (f", in {output}" if output else ""),
+        err=True,
+    )
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def devices(as_json: bool) -> None:
+    """List the devices that --device takes."""
+
+    found = list_devices()
+    if as_json:
+        click.echo(json.dumps([asdict(info) for info in found], indent=2))
+        return
+    width = max((len(info.name) for info in found), default=0)
+    for info in found:
+        if info.available:
+            click.echo(f"{info.name:{width}}  {_size(info.memory_bytes):>9}  {info.description}")
+        else:
+            click.echo(f"{info.name:{width}}  {'absent':>9}  {info.reason}")
+
+
+@main.command()
+@click.option(
+    "--daemon", "address", metavar="ADDRESS", help="unix:PATH, grpc://HOST:PORT or grpc+tls://HOST:PORT."
+)
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the daemon's token.")
+@click.option("--tls-ca", type=click.Path(path_type=Path), help="Certificates to trust, PEM.")
+@click.option(
+    "--timeout", type=float, default=10.0, show_default=True, help="Seconds to wait for the answer."
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON, with everything the daemon tells.")
+def status(
+    address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float, as_json: bool
+) -> None:
+    """Show what a daemon is doing; the one at the default socket where none is named."""
+
+    address = address or str(Address("unix", path=str(default_socket())))
+    token = read_token(token_file) if token_file else None
+    with DaemonClient(address, token, timeout, tls_ca=tls_ca) as client:
+        told = client.status()
+    if as_json:
+        click.echo(json.dumps(told, indent=2))
+        return
+    device = told["device"]
+    click.echo(f"daemon   {address}, process {told['pid']}, up {told['uptime_seconds']:,.0f} s")
+    click.echo(
+        f"device   {device['name']}: {_size(device['used_bytes'])} of {_size(device['memory_bytes'])} in use"
+    )
+    if told["memory_bytes"] is not None:
+        click.echo(f"memory   {_size(told['memory_bytes'])}")
+    click.echo(f"errors   {', '.join(f'{name} {count}' for name, count in told['errors'].items()) or 'none'}")
+    click.echo(f"queries  {len(told['queries'])}")
+    for name, query in told["queries"].items():
+        kind = f"batch {query['batch']}" if query["streaming"] else "not streaming"
+        click.echo(
+            f"  {name}: {kind}, {query['rows_left']:,} left and {query['rows_right']:,} right rows, "
+            f"{query['rows_out']:,} rows out, {query['requests']:,} requests ({query['repeats']:,} "
+            f"repeats), {_size(query['staged_bytes'])} staged"
+        )
+
+
+class _StandardOutput(AbstractContextManager["_StandardOutput"]):
+    """Writes CSV to standard output, with the interface of `TableWriter`."""
+
+    def __init__(self, schema: pa.Schema):
+
+        try:
+            self._writer = pyarrow.csv.CSVWriter(sys.stdout.buffer, schema)
+        except pa.ArrowException as error:
+            raise SchemaError(
+                f"the result cannot be written as CSV: {error}; name an --output file"
+            ) from error
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        self._writer.write_table(table)
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+
+def _predicate(conditions: tuple[str, ...], left: pa.Schema) -> Any:
+
+    predicates = [_condition(text, left) for text in conditions]
+    return predicates[0] if len(predicates) == 1 else AnyOf(*predicates)
+
+
+def _condition(text: str, left: pa.Schema) -> Any:
+
+    parts = _parts(text)
+    if len(parts) == 4:
+        column = left.field(parts[0]).type if parts[0] in left.names else None
+        return Band(parts[0], parts[1], _bound(parts[2], column), _bound(parts[3], column))
+    compare = COMPARE.fullmatch(text)
+    if len(parts) == 1 and compare:
+        return Compare(compare["left"], compare["op"], compare["right"])
+    raise PredicateError(f'--on must be like "limit,price,-5,5" (a band) or "limit < price", not {text!r}')
+
+
+def _bound(text: str, column: pa.DataType | None) -> Any:
+    """A bound in the kind of number that fits the key: None for open, a duration as text."""
+
+    if not text:
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    if column is not None and pa.types.is_decimal(column):
+        return number
+    if re.fullmatch(r"[+-]?\d+", text):
+        return int(text)
+    return float(text)
+
+
+def _within(text: str | None) -> Any:
+
+    if text is None:
+        return None
+    parts = _parts(text)
+    if len(parts) != 4 or not parts[2] or not parts[3]:
+        raise WindowError(f'--within must be like "l_time,r_time,-10 minutes,0", not {text!r}')
+    low, high = (int(part) if re.fullmatch(r"[+-]?\d+", part) else part for part in parts[2:])
+    return Within(parts[0], parts[1], low, high)
+
+
+def _rows(left: int | None, right: int | None) -> dict[str, Any]:
+
+    return {"left": None if left is None else Rows(left), "right": None if right is None else Rows(right)}
+
+
+def _parts(text: str) -> list[str]:
+    """The fields between commas; a column name with a comma goes in double quotes."""
+    return [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def _size(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    power = min((count.bit_length() - 1) // 10, 4)
+    return f"{count / (1 << 10 * power):,.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
+
+
+if __name__ == "__main__":
+    main()

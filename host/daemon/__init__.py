@@ -1,0 +1,7 @@
+"""The daemon: one process that owns a device and joins for several queries, and its clients."""
+
+from host.daemon.client import DaemonClient
+from host.daemon.limits import Limits
+from host.daemon.private import PrivateDaemon, start_private
+
+__all__ = ["DaemonClient", "Limits", "PrivateDaemon", "start_private"]

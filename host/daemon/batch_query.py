@@ -1,0 +1,50 @@
+"""A query whose requests are joins of their own."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from host import WindowJoin
+from host.daemon.query import Query
+from host.daemon.request import Request
+
+
+class BatchQuery(Query):
+    """Each request is joined from an empty window, and nothing is kept after it.
+
+    The device is held for one request at a time, so its memory bounds the work in progress;
+    `Limits.max_staged` bounds what waits.
+    """
+
+    def prepare(self) -> None:
+        # Reading the schema validates the join, so that a wrong column is told at the opening.
+        self._check_open()
+        assert self.definition.output_schema is not None
+
+    def begin(self, batch: int, partition: int, attempt: int) -> Request:
+        with self._state:
+            self._check_open()
+            request = Request(self, batch, partition, attempt)
+            self._counts["requests"] += 1
+            self._open_requests.add(request)
+            return request
+
+    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> pa.Table:
+        with self._device_lock:
+            join = WindowJoin.from_spec(
+                self.definition.spec,
+                device=self._device,
+                left_schema=self.definition.left_schema,
+                right_schema=self.definition.right_schema,
+            )
+            with join:
+                result = join.process(left, right)
+                stats = join.stats.as_dict()
+        with self._state:
+            self._applied(request, left, right, result)
+            self._stats = stats
+        return result
+
+    def close(self) -> None:
+        with self._state:
+            self._closed = True

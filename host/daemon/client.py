@@ -1,0 +1,188 @@
+"""The client of a daemon: the same calls over a Unix socket and over Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from host.daemon.address import Address
+from host.daemon.definition import Definition, schema_from_wire
+from host.daemon.unix_client import UnixClient
+from host.errors import DaemonError
+from host.spec import JoinSpec
+
+
+class Transport(Protocol):
+    """What `UnixClient` and `FlightClient` both do."""
+
+    def call(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send one of the operations and return its answer."""
+
+    def process(
+        self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Send a batch and return its result."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class DaemonClient:
+    """Talks to a daemon; usable from several threads. Connects when first used.
+
+    Parameters
+    ----------
+    address : str
+        ``unix:/path/to/socket``, ``grpc://host:port`` or ``grpc+tls://host:port``.
+    token : str, optional
+        For the latter two.
+    timeout : float
+        Seconds to wait for the daemon's next byte, the time of the join itself included.
+    tls_ca : str or Path, optional
+        PEM file of the certificates to trust; the system's where none is named.
+
+    Raises
+    ------
+    DaemonError
+        Not an address. Every method raises what the daemon raised, and `ConnectionLostError` where it cannot
+        be reached.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str | None = None,
+        timeout: float = 600.0,
+        *,
+        tls_ca: str | Path | None = None,
+    ):
+        self.address = str(address)
+        parsed = Address.parse(self.address)
+        self._transport: Transport
+        if parsed.scheme == "unix":
+            if token is not None or tls_ca is not None:
+                raise DaemonError(
+                    "a Unix socket takes no token and no certificate; its file mode protects it"
+                )
+            self._transport = UnixClient(parsed.path, timeout)
+        else:
+            # gRPC is only loaded where it is used.
+            from host.daemon.flight_client import FlightClient
+
+            self._transport = FlightClient(parsed, token, timeout, Path(tls_ca) if tls_ca else None)
+
+    def ping(self) -> dict[str, Any]:
+        """The daemon's protocol version and device."""
+        return self._transport.call({"op": "ping"})
+
+    def status(self) -> dict[str, Any]:
+        """Device, memory, limits, errors, and the statistics of every query."""
+        return self._transport.call({"op": "status"})
+
+    def open_query(
+        self,
+        query: str,
+        spec: JoinSpec,
+        left_schema: pa.Schema,
+        right_schema: pa.Schema,
+        *,
+        streaming: bool = True,
+    ) -> pa.Schema:
+        """Open a query, or find it open with the same definition.
+
+        Parameters
+        ----------
+        query : str
+            Its name, the same for all batches.
+        spec : JoinSpec
+            The join.
+        left_schema, right_schema : pyarrow.Schema
+            Of the rows that will come.
+        streaming : bool
+            True: batches continue one window, each counted once. False: every request is a join of its own.
+
+        Returns
+        -------
+        pyarrow.Schema
+            Of the result.
+
+        Raises
+        ------
+        QueryError
+            Open already with another definition.
+        LimitError
+            Too many queries.
+        MullionError
+            What `WindowJoin` raises for the join and the schemas.
+        """
+        definition = Definition(spec, left_schema, right_schema, streaming)
+        answer = self._transport.call({"op": "open", "query": query, **definition.to_wire()})
+        return schema_from_wire(answer["schema"])
+
+    def process(
+        self,
+        query: str,
+        batch: int,
+        partition: int,
+        attempt: int,
+        batches: Iterable[tuple[str, pa.RecordBatch]],
+    ) -> Iterator[pa.RecordBatch]:
+        """Send one batch and return its result.
+
+        All rows are sent before this returns; the result is read as it is iterated. `batches` is read to its
+        end even where the daemon holds the result of an earlier attempt and wants no rows: engines take
+        watermarks and metrics from the rows that pass.
+
+        Parameters
+        ----------
+        query : str
+            An open query.
+        batch, partition, attempt : int
+            From 0. A repeat of the newest batch gets the same result, whatever the attempt.
+        batches : iterable of (str, pyarrow.RecordBatch)
+            ("left" or "right", rows), in any order; within a side the order of arrival.
+
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch
+            None where nothing matched.
+
+        Raises
+        ------
+        StateLostError
+            The daemon does not hold the window that a batch above 0 continues.
+        ReplayError
+            A batch before the newest one.
+        UnsupportedError
+            A second partition of a streaming batch.
+        MullionError
+            What `WindowJoin.process` raises; nothing was applied then.
+        """
+        message = {
+            "op": "process",
+            "query": query,
+            "batch": batch,
+            "partition": partition,
+            "attempt": attempt,
+        }
+        return self._transport.process(message, iter(batches))
+
+    def close_query(self, query: str) -> bool:
+        """Close a query and free its device memory; False where none was open."""
+        return bool(self._transport.call({"op": "close", "query": query})["closed"])
+
+    def close(self) -> None:
+        """Close the connections; queries stay open."""
+        self._transport.close()
+
+    def __enter__(self) -> DaemonClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()

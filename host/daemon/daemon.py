@@ -1,0 +1,208 @@
+"""The running daemon: the service, its front ends, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from host.daemon.limits import Limits
+from host.daemon.metrics import serve_metrics
+from host.daemon.service import Service
+from host.daemon.unix_server import UnixServer
+from host.errors import AuthError, DaemonError
+
+PARENT_POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class FlightOptions:
+    """Where and how to listen for clients on other hosts.
+
+    Parameters
+    ----------
+    host, port : str, int
+        Port 0 lets the system choose.
+    token : str
+        What clients must present.
+    tls : (bytes, bytes), optional
+        Certificate chain and private key, PEM.
+    """
+
+    host: str
+    port: int
+    token: str
+    tls: tuple[bytes, bytes] | None = None
+
+    @classmethod
+    def from_files(cls, listen: str, token_file: Path, cert: Path | None, key: Path | None) -> FlightOptions:
+        """From what the command line names.
+
+        Raises
+        ------
+        DaemonError, AuthError
+            Not host:port; a certificate without its key; a file that cannot be read; an empty token.
+        """
+        host, _, port = listen.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65535:
+            raise DaemonError(f"--listen must be host:port, not {listen!r}")
+        if (cert is None) != (key is None):
+            raise DaemonError("--tls-cert and --tls-key must be given together")
+        tls = (_read(cert), _read(key)) if cert and key else None
+        return cls(host.strip("[]"), int(port), read_token(token_file), tls)
+
+
+class Daemon:
+    """Everything that `mullion serve` runs. Made, it listens; `run` waits for the end.
+
+    Parameters
+    ----------
+    device : str
+        As `host.open_device` takes it.
+    socket : Path
+        Of the Unix socket.
+    flight : FlightOptions, optional
+        For clients on other hosts.
+    metrics : (str, int), optional
+        Host and port for Prometheus.
+    limits : Limits, optional
+        What clients may ask for.
+
+    Attributes
+    ----------
+    addresses : list of str
+        Where clients connect.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        socket: Path,
+        *,
+        flight: FlightOptions | None = None,
+        metrics: tuple[str, int] | None = None,
+        limits: Limits | None = None,
+    ):
+        self._log = structlog.get_logger("mullion")
+        self._ended = threading.Event()
+        self._reason = ""
+        self._undo: list[Callable[[], object]] = []
+        self.metrics_port = 0
+        self.addresses: list[str] = []
+        try:
+            self.service = Service(device, limits)
+            self.service.more_status = lambda: {
+                "connections": self._unix.connections,
+                "addresses": self.addresses,
+            }
+            self._undo.append(self.service.close)
+            self._unix = UnixServer(self.service, socket)
+            self._undo.append(lambda: self._unix.stop(self.service.limits.grace))
+            self.addresses.append(self._unix.address)
+            self._flight = self._start_flight(flight) if flight else None
+            if metrics:
+                stop, self.metrics_port = serve_metrics(self.service.status, *metrics)
+                self._undo.append(stop)
+        except BaseException:
+            self.stop()
+            raise
+        self._unix.start()
+
+    def end(self, reason: str) -> None:
+        """Have `run` return; from any thread or signal handler."""
+        self._reason = self._reason or reason
+        self._ended.set()
+
+    def run(self) -> bool:
+        """Wait for the end, then let requests finish, close the queries and remove the socket.
+
+        Returns
+        -------
+        bool
+            Whether every request in progress could finish in the time that `Limits.grace` gives.
+        """
+        self._log.info("ready", addresses=self.addresses, device=self.service.device_name, pid=os.getpid())
+        self._ended.wait()
+        self._log.info("stopping", reason=self._reason)
+        finished = self.stop()
+        self._log.info("stopped", all_requests_finished=finished)
+        return finished
+
+    def end_on_signals(self) -> None:
+        """End on SIGTERM and SIGINT; a second one ends the process at once."""
+
+        def handle(number: int, frame: object) -> None:
+            signal.signal(number, signal.SIG_DFL)
+            self.end(signal.Signals(number).name)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, handle)
+
+    def end_with_stdin(self) -> None:
+        """End when the process that started this one closes our standard input, or is gone.
+
+        The second is looked at too because a child that the starter forked may hold the pipe open after it.
+        """
+        parent = os.getppid()
+
+        def read() -> None:
+            try:
+                while os.read(0, 4096):
+                    pass
+            except OSError as error:
+                self._log.warning("standard input cannot be read", reason=str(error))
+            self.end("standard input closed")
+
+        def poll() -> None:
+            while not self._ended.wait(PARENT_POLL_SECONDS):
+                if os.getppid() != parent:
+                    self.end("the starting process ended")
+
+        for target in (read, poll):
+            threading.Thread(target=target, name=f"mullion-{target.__name__}", daemon=True).start()
+
+    def _start_flight(self, options: FlightOptions) -> Any:
+        # gRPC is only loaded where it is used: a private daemon starts sooner without.
+        from host.daemon.flight_server import FlightServer
+
+        server = FlightServer(self.service, options.host, options.port, options.token, options.tls)
+        self._undo.append(lambda: server.stop(self.service.limits.grace))
+        self.addresses.append(server.address)
+        if options.tls is None and options.host not in ("127.0.0.1", "::1", "localhost"):
+            self._log.warning(
+                "the token and all rows travel unencrypted; give --tls-cert and --tls-key",
+                listen=server.address,
+            )
+        return server
+
+    def stop(self) -> bool:
+        """Let requests finish, close the queries and remove the socket; what `run` does at the end."""
+        finished = True
+        while self._undo:
+            # Front ends answer False where a request did not end; its device memory must then not be freed
+            # under it.
+            finished = self._undo.pop()() is not False and finished
+            if not finished:
+                self._undo = [undo for undo in self._undo if undo != self.service.close]
+        return finished
+
+
+def read_token(path: Path) -> str:
+    """The token in a file, without the spaces around it; `AuthError` where there is none."""
+    token = _read(path).decode(errors="replace").strip()
+    if not token or not token.isprintable() or not token.isascii():
+        raise AuthError(f"the token file {path} must hold one line of printable ASCII text")
+    return token
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DaemonError(f"cannot read {path}: {error.strerror}") from error

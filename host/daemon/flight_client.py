@@ -1,0 +1,192 @@
+"""A daemon's client over Arrow Flight."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from host.daemon.address import Address
+from host.daemon.definition import Definition
+from host.daemon.flight_rows import exchange_schema, wrap
+from host.daemon.rows import cut
+from host.errors import (
+    AuthError,
+    ConnectionLostError,
+    DaemonError,
+    ProtocolError,
+    UnknownQueryError,
+    from_wire,
+)
+
+ROWS_OF_A_MESSAGE = 1 << 20
+BYTES_OF_A_MESSAGE = 16 << 20
+
+
+class FlightClient:
+    """Talks to `FlightServer`; see there for the exchange.
+
+    Parameters
+    ----------
+    address : Address
+        The daemon.
+    token : str, optional
+        Its token.
+    timeout : float
+        Seconds that one call may take.
+    tls_ca : Path, optional
+        PEM file of the certificates to trust.
+    """
+
+    def __init__(self, address: Address, token: str | None, timeout: float, tls_ca: Path | None):
+        self._address = address
+        self._timeout = timeout
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        self._options = flight.FlightCallOptions(timeout=timeout, headers=headers)
+        self._schemas: dict[str, pa.Schema] = {}
+        options: dict[str, Any] = {}
+        if tls_ca is not None:
+            try:
+                options["tls_root_certs"] = tls_ca.read_bytes()
+            except OSError as error:
+                raise DaemonError(f"cannot read the certificates in {tls_ca}: {error.strerror}") from error
+        if address.host in ("localhost", "127.0.0.1", "::1"):
+            # An http_proxy in the environment is not meant for this machine.
+            options["generic_options"] = [("grpc.enable_http_proxy", 0)]
+        self._client = flight.FlightClient(str(address), **options)
+
+    def call(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send one operation and return its answer."""
+        with self._errors():
+            action = flight.Action(message["op"], json.dumps(message).encode())
+            (answer,) = self._client.do_action(action, self._options)
+            if message["op"] in ("open", "close"):
+                self._schemas.pop(message["query"], None)
+            return json.loads(answer.body.to_pybytes())
+
+    def process(
+        self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Send a batch, and return its result as it comes."""
+        schema = self._schema(message["query"])
+        descriptor = flight.FlightDescriptor.for_command(json.dumps(message).encode())
+        with self._errors():
+            writer, reader = self._client.do_exchange(descriptor, self._options)
+            writer.begin(schema)
+            answer = _metadata(reader.read_chunk())
+        if not answer["rows_wanted"]:
+            for _ in rows:
+                pass
+        else:
+            try:
+                self._send_rows(writer, rows, schema, answer["max_message"])
+            except BaseException:
+                reader.cancel()
+                raise
+        with self._errors():
+            writer.done_writing()
+        return self._results(writer, reader)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _send_rows(
+        self,
+        writer: flight.FlightStreamWriter,
+        rows: Iterator[tuple[str, pa.RecordBatch]],
+        schema: pa.Schema,
+        limit: int,
+    ) -> None:
+        counts = {"left": 0, "right": 0}
+        for side, batch in rows:
+            if side not in counts:
+                raise ProtocolError(f"a row's side must be 'left' or 'right', not {side!r}")
+            # Half: the daemon counts the message as it lies in memory there, with its validity bitmaps.
+            for piece in cut([batch], ROWS_OF_A_MESSAGE, min(limit // 2, BYTES_OF_A_MESSAGE)):
+                message = wrap(side, piece, schema)
+                with self._errors():
+                    writer.write_batch(message)
+                counts[side] += piece.num_rows
+        with self._errors():
+            writer.write_metadata(
+                json.dumps({"left_rows": counts["left"], "right_rows": counts["right"]}).encode()
+            )
+
+    def _results(
+        self, writer: flight.FlightStreamWriter, reader: flight.FlightStreamReader
+    ) -> Iterator[pa.RecordBatch]:
+        got = 0
+        end = None
+        try:
+            while end is None:
+                with self._errors():
+                    chunk = reader.read_chunk()
+                if chunk.data is not None:
+                    got += chunk.data.num_rows
+                    yield chunk.data
+                if chunk.app_metadata is not None:
+                    end = _metadata(chunk).get("end")
+            if got != end:
+                raise ProtocolError(f"the daemon announces {end} rows of result, {got} arrived")
+        except BaseException:
+            reader.cancel()
+            raise
+        with self._errors():
+            writer.close()
+
+    def _schema(self, query: str) -> pa.Schema:
+        if query not in self._schemas:
+            try:
+                definition = Definition.from_wire(self.call({"op": "describe", "query": query}))
+            except UnknownQueryError:
+                # The request itself gets the better answer: for a batch above 0 it is that the window was
+                # lost.
+                return pa.schema([])
+            self._schemas[query] = exchange_schema(definition.left_schema, definition.right_schema)
+        return self._schemas[query]
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn Flight's exceptions into ours."""
+        try:
+            yield
+        except flight.FlightTimedOutError as error:
+            raise ConnectionLostError(
+                f"the daemon at {self._address} did not finish in {self._timeout:g} seconds; see its log, "
+                "or give the client a larger timeout"
+            ) from error
+        except (flight.FlightUnavailableError, flight.FlightCancelledError) as error:
+            raise ConnectionLostError(
+                f"the daemon at {self._address} cannot be reached, or went away: {error}"
+            ) from error
+        except flight.FlightError as error:
+            raise self._told(error) from error
+        except StopIteration:
+            raise ConnectionLostError(
+                f"the daemon at {self._address} ended the stream before its result"
+            ) from None
+        except (pa.ArrowException, OSError) as error:
+            raise ConnectionLostError(
+                f"the exchange with the daemon at {self._address} failed: {error}"
+            ) from error
+
+    @staticmethod
+    def _told(error: flight.FlightError) -> Exception:
+        try:
+            wire = json.loads(error.extra_info or b"")
+        except ValueError:
+            unknown = AuthError if isinstance(error, flight.FlightUnauthenticatedError) else DaemonError
+            return unknown(str(error))
+        return from_wire(wire)
+
+
+def _metadata(chunk: flight.FlightStreamChunk) -> dict[str, Any]:
+    if chunk.app_metadata is None:
+        raise ProtocolError("the daemon sent rows where metadata must come")
+    return json.loads(chunk.app_metadata.to_pybytes())

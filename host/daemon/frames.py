@@ -1,0 +1,145 @@
+"""Frames on the Unix socket: a fixed header, JSON, and for rows an Arrow IPC stream.
+
+| bytes | field |
+|---|---|
+| 4 | magic ``MULN`` |
+| 2 | version, big-endian like the lengths |
+| 4 | length of the JSON text |
+| 8 | length of the body |
+| n | JSON object, UTF-8 |
+| m | body: nothing, or one complete Arrow IPC stream (schema, dictionaries, record batches) |
+
+A body is a stream of its own, rather than a piece of a longer one, so that its whole length is known, and
+refused, before a byte of it is allocated; the Arrow reader then only sees a buffer that lies in memory
+already.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+from host.daemon.limits import MIB, check_message
+from host.errors import ConnectionLostError, ProtocolError
+
+MAGIC = b"MULN"
+VERSION = 1
+HEADER = struct.Struct("!4sHIQ")
+MAX_JSON = 4 * MIB
+
+
+class FrameSocket:
+    """One connection that carries frames.
+
+    Parameters
+    ----------
+    sock : socket.socket
+        Connected; its timeout bounds every wait.
+    max_message : int
+        Bytes of a body that this end accepts.
+    """
+
+    def __init__(self, sock: socket.socket, max_message: int):
+        self._socket = sock
+        self._max_message = max_message
+
+    def send(self, message: dict[str, Any], body: pa.Buffer | None = None) -> None:
+        """Send one frame; `OSError` where the other end is gone."""
+        text = json.dumps(message).encode()
+        header = HEADER.pack(MAGIC, VERSION, len(text), body.size if body is not None else 0)
+        self._socket.sendall(header + text)
+        if body is not None:
+            self._socket.sendall(memoryview(body))
+
+    def receive_message(self) -> tuple[dict[str, Any], int] | None:
+        """The next frame's JSON and the length of the body that follows; None where the other end closed in
+        between.
+
+        Raises
+        ------
+        ProtocolError
+            Not one of our frames, or cut short.
+        LimitError
+            A length above the limit; nothing was allocated for it.
+        TimeoutError
+            Nothing came within the socket's timeout.
+        """
+        header = bytearray(HEADER.size)
+        got = self._fill(memoryview(header))
+        if got == 0:
+            return None
+        # What is there of the magic is looked at first: a stranger's short greeting is not a frame cut short.
+        if not MAGIC.startswith(bytes(header[: min(got, len(MAGIC))])):
+            start = bytes(header[: min(got, len(MAGIC))])
+            raise ProtocolError(f"not a Mullion frame: it begins with {start!r}, not {MAGIC!r}")
+        if got < HEADER.size:
+            raise ProtocolError(f"frame cut short: {got} of {HEADER.size} bytes of its header")
+        _, version, text_length, body_length = HEADER.unpack(header)
+        if version != VERSION:
+            raise ProtocolError(
+                f"protocol version {version}; this end speaks {VERSION}: use the same release"
+            )
+        check_message(text_length, MAX_JSON, "a message's JSON")
+        check_message(body_length, self._max_message, "a message")
+        text = self._exactly(text_length, "JSON")
+        try:
+            message = json.loads(memoryview(text).tobytes())
+        except (ValueError, RecursionError) as error:
+            raise ProtocolError(f"a frame's JSON cannot be read: {error}") from error
+        if not isinstance(message, dict):
+            raise ProtocolError(f"a frame's JSON must be an object, not {type(message).__name__}")
+        return message, body_length
+
+    def receive_body(self, length: int) -> pa.Buffer:
+        """The body of the frame whose JSON was just read; `length` has been checked."""
+        return self._exactly(length, "body")
+
+    def receive(self) -> tuple[dict[str, Any], pa.Buffer | None]:
+        """A whole frame, where one must come.
+
+        Raises
+        ------
+        ConnectionLostError
+            The other end closed instead.
+        """
+        received = self.receive_message()
+        if received is None:
+            raise ConnectionLostError("it closed the connection before it answered")
+        message, length = received
+        return message, self.receive_body(length) if length else None
+
+    def has_input(self) -> bool:
+        """Whether a frame, or the end of the connection, is waiting to be read."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Bound every later wait."""
+        self._socket.settimeout(seconds)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _exactly(self, length: int, what: str) -> pa.Buffer:
+        # Arrow's own buffer: aligned, and its pages are only touched as bytes arrive.
+        buffer = pa.allocate_buffer(length)
+        got = self._fill(memoryview(buffer)) if length else 0
+        if got < length:
+            raise ProtocolError(f"frame cut short: {got:,} of {length:,} bytes of its {what}")
+        return buffer
+
+    def _fill(self, view: memoryview) -> int:
+        got = 0
+        while got < len(view):
+            count = self._socket.recv_into(view[got:])
+            if count == 0:
+                break
+            got += count
+        return got

@@ -1,0 +1,119 @@
+"""What the two kinds of open query share: their stage, and how it is counted."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from host.daemon.definition import Definition
+from host.daemon.limits import Limits
+from host.daemon.request import Request
+from host.errors import LimitError, UnknownQueryError
+
+if TYPE_CHECKING:
+    from host.devices import Device
+
+
+class Query(ABC):
+    """An open query.
+
+    Two locks: `_state` guards counters and is never held for long; `_turn` is held while rows are applied.
+    Staging takes only the first, so a slow batch holds up neither the staging of the next nor any other
+    query.
+
+    Parameters
+    ----------
+    name : str
+        The client's name for it.
+    definition : Definition
+        Its join.
+    device : Device
+        Where it runs.
+    device_lock : threading.Lock
+        Held while the device works; shared by all queries of the daemon.
+    limits : Limits
+        What it may stage.
+    """
+
+    def __init__(
+        self, name: str, definition: Definition, device: Device, device_lock: threading.Lock, limits: Limits
+    ):
+        self.name = name
+        self.definition = definition
+        self.limits = limits
+        self._device = device
+        self._device_lock = device_lock
+        self._state = threading.Lock()
+        self._turn = threading.Lock()
+        self._open_requests: set[Request] = set()
+        self._closed = False
+        self._staged = 0
+        self._opened_at = time.time()
+        self._counts = dict.fromkeys(
+            ("requests", "repeats", "discarded", "rows_left", "rows_right", "rows_out"), 0
+        )
+        self._stats: dict[str, Any] = {}
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Take what the query needs from the device, once; called again for every repeated open."""
+
+    @abstractmethod
+    def begin(self, batch: int, partition: int, attempt: int) -> Request:
+        """Open a request; refused here, before any row is sent, where it can only fail."""
+
+    @abstractmethod
+    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> pa.Table:
+        """The result of a complete request."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what the query holds, once the batch being applied is done."""
+
+    def reserve(self, size: int) -> None:
+        """Count `size` more staged bytes."""
+        with self._state:
+            if self._staged + size > self.limits.max_staged:
+                raise LimitError(
+                    f"query {self.name!r} would stage {self._staged + size:,} bytes, above the limit of "
+                    f"{self.limits.max_staged:,}; send smaller micro-batches, or start the daemon with a "
+                    "larger --max-staged"
+                )
+            self._staged += size
+
+    def release(self, request: Request, size: int) -> None:
+        """End a request and the staged bytes it counted."""
+        with self._state:
+            self._staged -= size
+            if request in self._open_requests:
+                self._open_requests.discard(request)
+                self._counts["discarded"] += 1
+
+    def status(self) -> dict[str, Any]:
+        """Counters, and the operator's statistics as of the last batch; never waits for a batch."""
+        with self._state:
+            return {
+                "streaming": self.definition.streaming,
+                "spec": json.loads(self.definition.spec.to_json()),
+                "opened_at": self._opened_at,
+                "staged_bytes": self._staged,
+                "open_requests": len(self._open_requests),
+                **self._counts,
+                "stats": dict(self._stats),
+            }
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnknownQueryError(f"query {self.name!r} was closed")
+
+    def _applied(self, request: Request, left: pa.Table, right: pa.Table, result: pa.Table) -> None:
+        """Count a request that was applied; `_state` is held."""
+        self._open_requests.discard(request)
+        self._counts["rows_left"] += left.num_rows
+        self._counts["rows_right"] += right.num_rows
+        self._counts["rows_out"] += result.num_rows

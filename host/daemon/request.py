@@ -1,0 +1,93 @@
+"""One request: the rows of one attempt at one batch, staged until the sender says they are complete."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from host.daemon.limits import check_message
+from host.daemon.rows import conform
+from host.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from host.daemon.query import Query
+
+SIDES = ("left", "right")
+
+
+class Request:
+    """Rows staged for one attempt. Nothing is applied before `commit`; leaving the block without it discards
+    them.
+
+    Used by one thread, except that several requests of one query may be open at once.
+
+    Attributes
+    ----------
+    batch, partition, attempt : int
+        As the client numbers them.
+    kept : pyarrow.Table or None
+        The result, where an earlier attempt at the same batch was applied already: no rows need to be sent.
+    """
+
+    def __init__(self, query: Query, batch: int, partition: int, attempt: int, kept: pa.Table | None = None):
+        self.query = query
+        self.batch = batch
+        self.partition = partition
+        self.attempt = attempt
+        self.kept = kept
+        self._rows: dict[str, list[pa.RecordBatch]] = {side: [] for side in SIDES}
+        self._reserved = 0
+
+    def reserve(self, size: int) -> None:
+        """Count `size` bytes as staged before they are read; `LimitError` where that is too much."""
+        check_message(size, self.query.limits.max_message, "a message")
+        self.query.reserve(size)
+        self._reserved += size
+
+    def add(self, side: str, batch: pa.RecordBatch) -> None:
+        """Stage rows of one side, for which `reserve` was called.
+
+        Raises
+        ------
+        ProtocolError, SchemaError
+            A side that is neither "left" nor "right"; columns other than the query was opened with.
+        """
+        if side not in SIDES:
+            raise ProtocolError(f"a row's side must be 'left' or 'right', not {side!r}")
+        self._rows[side].append(conform(batch, self.query.definition.schema(side), side))
+
+    def commit(self, left_rows: int, right_rows: int) -> pa.Table:
+        """Apply the rows once, or wait for the attempt that is applying them, and return the result.
+
+        Parameters
+        ----------
+        left_rows, right_rows : int
+            How many rows the sender sent: a stage that lost some is refused rather than applied.
+        """
+        tables = [
+            pa.Table.from_batches(self._rows[side], schema=self.query.definition.schema(side))
+            for side in SIDES
+        ]
+        if [table.num_rows for table in tables] != [left_rows, right_rows]:
+            raise ProtocolError(
+                f"the sender counts {left_rows} left and {right_rows} right rows, "
+                f"but {tables[0].num_rows} and {tables[1].num_rows} arrived; nothing was applied"
+            )
+        return self.query.apply(self, *tables)
+
+    def discard(self) -> None:
+        """Forget what was staged."""
+        for batches in self._rows.values():
+            batches.clear()
+        self.query.release(self, self._reserved)
+        self._reserved = 0
+
+    def __enter__(self) -> Request:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.discard()

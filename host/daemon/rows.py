@@ -1,0 +1,125 @@
+"""Rows on the wire: record batches to and from Arrow IPC, cut to size, and checked on arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from host.errors import LimitError, ProtocolError, SchemaError
+
+
+def encode(batch: pa.RecordBatch) -> pa.Buffer:
+    """One record batch as a complete IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def decode(body: pa.Buffer) -> list[pa.RecordBatch]:
+    """The record batches of one body, every offset and length in them checked.
+
+    Raises
+    ------
+    ProtocolError
+        Not an IPC stream, cut short, compressed, or with offsets that point outside of its buffers.
+        Compressed bodies are refused because what they unpack to is not known before it is allocated.
+    """
+    try:
+        if _is_compressed(body):
+            raise ProtocolError(
+                "compressed Arrow bodies are not taken; write the IPC stream without compression"
+            )
+        with pa.ipc.open_stream(body) as reader:
+            batches = list(reader)
+        for batch in batches:
+            batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, NotImplementedError) as error:
+        raise ProtocolError(f"a frame's Arrow data cannot be read: {error}") from error
+    return batches
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema, what: str) -> pa.RecordBatch:
+    """The batch under the schema that was declared; `SchemaError` names the first column that differs.
+
+    Nullability and metadata may differ: engines set them freely, and they do not change a value.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    if batch.schema.names != schema.names:
+        raise SchemaError(
+            f"the {what} rows have the columns {', '.join(batch.schema.names)}; "
+            f"the query was opened with {', '.join(schema.names)}"
+        )
+    for got, declared in zip(batch.schema, schema, strict=True):
+        if got.type != declared.type:
+            raise SchemaError(
+                f"{what} column {got.name!r} is {got.type}; the query was opened with {declared.type}: "
+                "cast it, or open a new query"
+            )
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def cut(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at most `rows` rows and about `size` bytes; empty batches are left out."""
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        per_row = max(1, batch.get_total_buffer_size() // batch.num_rows)
+        step = max(1, min(rows, size // per_row))
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)
+
+
+def encode_within(batch: pa.RecordBatch, limit: int) -> Iterator[tuple[int, pa.Buffer]]:
+    """The batch as (rows, body) pairs, each body at most `limit` bytes; a batch that is larger is halved.
+
+    Raises
+    ------
+    LimitError
+        A single row is above the limit.
+    """
+    body = encode(batch)
+    if body.size <= limit:
+        yield batch.num_rows, body
+    elif batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from encode_within(batch.slice(0, half), limit)
+        yield from encode_within(batch.slice(half), limit)
+    else:
+        raise LimitError(
+            f"one row of {body.size:,} bytes is above the limit of {limit:,} bytes a message; "
+            "start the daemon with a larger --max-message"
+        )
+
+
+def _is_compressed(body: pa.Buffer) -> bool:
+    """Whether any record batch in an IPC stream names a compression (its flatbuffer's fourth field)."""
+    messages = pa.ipc.MessageReader.open_stream(body)
+    return any(m.type in ("record batch", "dictionary") and _names_compression(m) for m in messages)
+
+
+def _names_compression(message: pa.Message) -> bool:
+    # Schema.fbs and Message.fbs of Arrow: Message.header is field 2; RecordBatch.compression is field 3, and
+    # a DictionaryBatch holds its RecordBatch in field 1.
+    data = memoryview(message.metadata).tobytes()
+    table = _indirect(data, 0)
+    header = _field(data, table, 2)
+    if header is not None and message.type == "dictionary":
+        header = _field(data, header, 1)
+    return header is not None and _field(data, header, 3) is not None
+
+
+def _field(data: bytes, table: int, index: int) -> int | None:
+    """Where the table that a flatbuffer table's field points to begins; None where the field is absent."""
+    vtable = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+    entry = 4 + 2 * index
+    if entry + 2 > int.from_bytes(data[vtable : vtable + 2], "little"):
+        return None
+    offset = int.from_bytes(data[vtable + entry : vtable + entry + 2], "little")
+    return _indirect(data, table + offset) if offset else None
+
+
+def _indirect(data: bytes, position: int) -> int:
+    return position + int.from_bytes(data[position : position + 4], "little")

@@ -1,0 +1,187 @@
+"""The daemon's core: queries on one device. The front ends carry bytes to it and know nothing of joins."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from host.daemon.batch_query import BatchQuery
+from host.daemon.definition import Definition
+from host.daemon.limits import Limits
+from host.daemon.query import Query
+from host.daemon.request import Request
+from host.daemon.streaming_query import StreamingQuery
+from host.devices import Device, open_device
+from host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
+
+MAX_NAME = 256
+
+
+class Service:
+    """Owns a device and the queries on it. Every method may be called from any thread.
+
+    Parameters
+    ----------
+    device : str or Device
+        As `host.open_device` takes it.
+    limits : Limits
+        What clients may ask for.
+
+    Attributes
+    ----------
+    device : Device
+    more_status : callable
+        Returns what the front ends add to the status.
+
+    Raises
+    ------
+    DeviceError
+        No such device.
+    """
+
+    def __init__(self, device: str | Device = "opencl", limits: Limits | None = None):
+        self.limits = limits or Limits()
+        self.device = open_device(device) if isinstance(device, str) else device
+        self._device_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._queries: dict[str, Query] = {}
+        self._errors: Counter[str] = Counter()
+        self._started = time.time()
+        self.more_status: Callable[[], dict[str, Any]] = dict
+
+    @property
+    def device_name(self) -> str:
+        """The name of the device, as `host.list_devices` has it."""
+        return self.device.info.name
+
+    def open_query(self, name: str, definition: Definition) -> pa.Schema:
+        """Open a query, or find it open with the same definition; returns the schema of its results.
+
+        Raises
+        ------
+        QueryError
+            Open already with another definition, or an unusable name.
+        LimitError
+            Too many queries are open.
+        MullionError
+            What `WindowJoin` raises: wrong columns, types, windows, or not enough device memory.
+        """
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+            raise QueryError(
+                f"a query's name must be text of 1 to {MAX_NAME} characters, not {str(name)[:80]!r}"
+            )
+        schema = definition.output_schema
+        with self._lock:
+            query = self._queries.get(name)
+            if query is None:
+                if len(self._queries) >= self.limits.max_queries:
+                    raise LimitError(
+                        f"{len(self._queries)} queries are open, the limit; close one, or start the daemon "
+                        "with a larger --max-queries"
+                    )
+                kind = StreamingQuery if definition.streaming else BatchQuery
+                query = kind(name, definition, self.device, self._device_lock, self.limits)
+                self._queries[name] = query
+        if not query.definition.same(definition):
+            raise QueryError(
+                f"query {name!r} is open with another join, schema or kind; close it first, or use another "
+                "name"
+            )
+        try:
+            query.prepare()
+        except BaseException:
+            self._forget(name, query)
+            raise
+        return schema
+
+    def definition(self, name: str) -> Definition:
+        """What an open query was opened with; `UnknownQueryError` where none of that name is open."""
+        with self._lock:
+            query = self._queries.get(name)
+        if query is None:
+            raise UnknownQueryError(f"no query {name!r} is open; open it first")
+        return query.definition
+
+    def begin(self, name: str, batch: int, partition: int, attempt: int) -> Request:
+        """Open a request of an open query; see `Request`.
+
+        Raises
+        ------
+        UnknownQueryError, StateLostError
+            No such query; a batch that continues a window which is not here.
+        ReplayError, UnsupportedError
+            A batch before the newest one; a second partition of a streaming batch.
+        """
+        with self._lock:
+            query = self._queries.get(name)
+        if query is None:
+            if batch > 0:
+                raise StateLostError(
+                    f"no query {name!r} is open here, and batch {batch} continues a window that this daemon "
+                    "does not hold: it was restarted since, or is another one. Start the query with a new "
+                    "checkpoint, and name a long-lived daemon (mullion serve) for queries that must survive "
+                    "a restart"
+                )
+            raise UnknownQueryError(f"no query {name!r} is open; open it first")
+        return query.begin(batch, partition, attempt)
+
+    def close_query(self, name: str) -> bool:
+        """Close a query and free its device memory; False where none was open."""
+        with self._lock:
+            query = self._queries.pop(name, None)
+        if query is None:
+            return False
+        query.close()
+        return True
+
+    def count_error(self, error: BaseException) -> None:
+        """Count an error that a client was told, by class."""
+        with self._lock:
+            self._errors[type(error).__name__] += 1
+
+    def status(self) -> dict[str, Any]:
+        """What `mullion status` shows, JSON-able; never waits for a batch."""
+        with self._lock:
+            queries = dict(self._queries)
+            errors = dict(self._errors)
+        return {
+            "pid": os.getpid(),
+            "started_at": self._started,
+            "uptime_seconds": time.time() - self._started,
+            "device": {**asdict(self.device.info), "used_bytes": self.device.used_bytes},
+            "memory_bytes": resident_bytes(),
+            "limits": vars(self.limits).copy(),
+            "errors": errors,
+            "queries": {name: query.status() for name, query in sorted(queries.items())},
+            **self.more_status(),
+        }
+
+    def close(self) -> None:
+        """Close every query, then the device."""
+        with self._lock:
+            names = list(self._queries)
+        for name in names:
+            self.close_query(name)
+        self.device.close()
+
+    def _forget(self, name: str, query: Query) -> None:
+        with self._lock:
+            if self._queries.get(name) is query:
+                del self._queries[name]
+        query.close()
+
+
+def resident_bytes() -> int | None:
+    """Memory that this process holds, in bytes; None where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None

@@ -1,0 +1,91 @@
+"""Writes batches to a parquet, CSV or Arrow file that appears only once it is complete."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from host.errors import SchemaError, UnsupportedError
+from host.files.table_reader import ARROW, CSV, PARQUET
+
+
+class TableWriter:
+    """A context manager: left without an error, the file stands at `path`; with one, nothing is left.
+
+    Parameters
+    ----------
+    path : Path
+        Its ending says the format, as for `TableReader`; ``.arrows`` is the stream format.
+    schema : pyarrow.Schema
+        Of what is written.
+
+    Raises
+    ------
+    UnsupportedError
+        Another ending.
+    SchemaError
+        The format cannot hold such a column, or the file cannot be written.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema):
+        self._path = path
+        ending = path.suffix.lower()
+        if ending not in PARQUET + CSV + ARROW:
+            raise UnsupportedError(f"{path}: files must end in {', '.join(PARQUET + CSV + ARROW)}")
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        except OSError as error:
+            raise SchemaError(f"cannot write {path}: {error.strerror}") from error
+        self._temporary = Path(name)
+        try:
+            # mkstemp's file is for its owner alone; the result gets what any new file gets.
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(handle, 0o666 & ~mask)
+            os.close(handle)
+            self._writer = self._open(ending, schema)
+        except (pa.ArrowException, OSError) as error:
+            self._temporary.unlink()
+            raise self._unwritable(error) from error
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        try:
+            self._writer.write_table(table)
+        except (pa.ArrowException, OSError) as error:
+            raise self._unwritable(error) from error
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            try:
+                self._writer.close()
+                if kind is None:
+                    os.replace(self._temporary, self._path)
+            finally:
+                self._temporary.unlink(missing_ok=True)
+        except (pa.ArrowException, OSError) as failed:
+            if kind is None:
+                raise self._unwritable(failed) from failed
+
+    def _open(self, ending: str, schema: pa.Schema) -> Any:
+        if ending in PARQUET:
+            return pyarrow.parquet.ParquetWriter(self._temporary, schema)
+        if ending in CSV:
+            return pyarrow.csv.CSVWriter(self._temporary, schema)
+        kind = pa.ipc.new_stream if ending == ".arrows" else pa.ipc.new_file
+        return kind(str(self._temporary), schema)
+
+    def _unwritable(self, error: Exception) -> SchemaError:
+        return SchemaError(f"cannot write {self._path}: {error}")
