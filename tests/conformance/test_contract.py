@@ -1,0 +1,108 @@
+"""The contract over every device, window, predicate, run policy, form, order, key type and batching.
+
+A pairwise sample runs by default: any two values of any two axes meet in some case. `--full` runs the whole
+product of windows, predicates, policies, forms and orders, with the other axes drawn at random.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.conformance.check import check_join, host_arguments, oracle
+from tests.conformance.devices import DeviceCase
+from tests.conformance.keys import KEYS, SHAPES, WIDE_KEYS
+from tests.conformance.pairwise import pairwise
+from tests.conformance.predicates import PREDICATES
+from tests.conformance.streams import CUTS, SEQUENCES, make_streams
+from tests.conformance.windows import WINDOWS
+from tests.conftest import SEED
+
+ALL_KEYS = {key.name: key for key in KEYS + WIDE_KEYS}
+OPERATOR_AXES = {
+    "window": list(WINDOWS),
+    "predicate": list(PREDICATES),
+    "policy": ["ladder", "flat"],
+    "form": ["rows", "pairs", "counts"],
+    "order": ["none", "outer", "inner"],
+}
+STREAM_AXES = {
+    "key": [key.name for key in KEYS],
+    "shape": list(SHAPES),
+    "sequence": list(SEQUENCES),
+    "cut": list(CUTS),
+}
+
+
+def name_of(case: dict) -> str:
+    return "/".join(case.values())
+
+
+def run(
+    case: dict, device_case: DeviceCase, device: object, rng: np.random.Generator, count: int = 40
+) -> None:
+    """One case of the suite against the nested loop."""
+    from host import WindowJoin
+
+    key, window = ALL_KEYS[case["key"]], WINDOWS[case["window"]]
+    if reason := device_case.may_refuse(case["policy"], case["form"], window, key):
+        pytest.skip(f"device {device_case.name}: {reason}")
+    predicate = PREDICATES[case["predicate"]]
+    sequenced = case["sequence"] != "none"
+    streams = make_streams(key, case["shape"], window, case["sequence"], case["cut"], count, rng)
+    with WindowJoin(
+        **host_arguments(predicate, key, window, sequenced),
+        policy=case["policy"],
+        form=case["form"],
+        order=case["order"],
+        device=device,
+        left_schema=streams.left.schema,
+        right_schema=streams.right.schema,
+    ) as join:
+        check_join(join, oracle(predicate, key, window, sequenced), streams, case["form"], case["order"])
+
+
+SAMPLE = pairwise(OPERATOR_AXES | STREAM_AXES, SEED)
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=name_of)
+def test_sample(case, device_case, device, seed):
+    run(case, device_case, device, np.random.default_rng([seed, SAMPLE.index(case)]))
+
+
+def product(axes: dict[str, list]) -> list[dict]:
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", product(OPERATOR_AXES), ids=name_of)
+def test_full(case, device_case, device, seed):
+    rng = np.random.default_rng([seed, *name_of(case).encode()])
+    for _ in range(5):
+        drawn = {axis: values[rng.integers(len(values))] for axis, values in STREAM_AXES.items()}
+        run(case | drawn, device_case, device, rng, int(rng.integers(1, 120)))
+
+
+WIDE_AXES = {
+    "key": [key.name for key in WIDE_KEYS],
+    "shape": ["random", "extremes", "mixed"],
+    "predicate": ["band-asymmetric", "band-open-low", "compare-less", "any-overlapping"],
+}
+
+
+@pytest.mark.parametrize("case", product(WIDE_AXES), ids=name_of)
+def test_keys_whose_common_unit_may_pass_64_bits(case, device_case, device, seed):
+    """Exact, or refused by name: by type at the start, or by value; never rounded, never wrapped."""
+    from host import errors
+
+    rng = np.random.default_rng([seed, *name_of(case).encode()])
+    rest = {"window": "rows-unequal", "policy": "ladder", "form": "pairs", "order": "inner"}
+    rest |= {"sequence": "distinct", "cut": "few"}
+    try:
+        run(case | rest, device_case, device, rng)
+    except errors.KeyTypeError as error:
+        assert "limit" in str(error) or "price" in str(error)  # noqa: PT017
+    except errors.MullionError as error:
+        if case["shape"] == "random":
+            raise
+        assert "limit" in str(error) or "price" in str(error)  # noqa: PT017

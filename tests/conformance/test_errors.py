@@ -1,0 +1,317 @@
+"""What is refused when a join is made, by the error's name, and with a message that helps."""
+
+import pyarrow as pa
+import pytest
+
+LEFT = pa.schema(
+    {
+        "limit": pa.int64(),
+        "at": pa.timestamp("us"),
+        "seq": pa.int64(),
+        "name": pa.string(),
+        "ratio": pa.float64(),
+        "flag": pa.bool_(),
+        "price_right": pa.int64(),
+    }
+)
+RIGHT = pa.schema(
+    {
+        "price": pa.int64(),
+        "when": pa.timestamp("us"),
+        "seq": pa.int64(),
+        "name": pa.string(),
+        "ratio": pa.float64(),
+        "small": pa.float32(),
+        "half": pa.int32(),
+    }
+)
+
+
+def attempt(**changes):
+    """Makes a join on limit and price with windows of 10 rows, but for the changes."""
+    import host
+
+    arguments = {
+        "on": host.Band("limit", "price", -5, 5),
+        "left": host.Rows(10),
+        "right": host.Rows(10),
+        "device": "numpy",
+        "left_schema": LEFT,
+        "right_schema": RIGHT,
+    }
+    arguments |= changes
+    with host.WindowJoin(**{name: value for name, value in arguments.items() if value is not ...}) as join:
+        return join
+
+
+def test_the_plain_join_is_accepted():
+    attempt()
+
+
+@pytest.mark.parametrize("op", ["=<", "===", "like", "", None])
+def test_unknown_operator(op):
+    from host import Compare, errors
+
+    with pytest.raises(errors.PredicateError, match="<="):
+        Compare("limit", op, "price")
+
+
+def test_low_above_high():
+    import datetime as dt
+
+    from host import Band, Within, errors
+
+    for low, high in (
+        (5, -5),
+        (0.1, 0.0),
+        (1, 0),
+        (dt.timedelta(1), dt.timedelta(0)),
+        ("1 minute", "1 second"),
+    ):
+        with pytest.raises(errors.PredicateError):
+            Band("limit", "price", low, high)
+    for low, high in ((5, -5), ("1 minute", "1 second")):
+        with pytest.raises(errors.WindowError):
+            Within("at", "when", low, high)
+
+
+@pytest.mark.parametrize("bound", [float("nan"), "five minutes", object(), True, b"1"], ids=repr)
+def test_unreadable_bounds(bound):
+    from host import Band, errors
+
+    with pytest.raises(errors.MullionError):
+        attempt(on=Band("limit", "price", bound, None))
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1.5, "10", None, True], ids=repr)
+def test_rows_must_be_a_positive_whole_number(rows):
+    from host import Rows, errors
+
+    with pytest.raises(errors.WindowError):
+        Rows(rows)
+
+
+def test_exactly_one_kind_of_window():
+    from host import Rows, Within, errors
+
+    within = Within("at", "when", "-1 minute", "1 minute")
+    for windows in (
+        {"left": ..., "right": ...},
+        {"left": ..., "right": Rows(10)},
+        {"left": Rows(10), "right": ...},
+        {"within": within},
+        {"left": ..., "within": within},
+    ):
+        with pytest.raises(errors.WindowError):
+            attempt(**windows)
+    attempt(left=..., right=..., within=within)
+
+
+def test_open_time_windows_are_refused():
+    from host import Within, errors
+
+    for bounds in ((None, "1 minute"), ("-1 minute", None)):
+        with pytest.raises(errors.WindowError):
+            Within("at", "when", *bounds)
+
+
+def test_a_watermark_needs_a_time_window():
+    from host import Watermark, errors
+
+    with pytest.raises(errors.MullionError, match="watermark"):
+        attempt(watermark=Watermark(left="1 minute"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing", "present"),
+    [
+        (lambda h: {"on": h.Band("limt", "price", 0, 1)}, "limt", "limit"),
+        (lambda h: {"on": h.Band("limit", "limit", 0, 1)}, "limit", "price"),
+        (lambda h: {"on": h.Compare("limit", "<", "Price")}, "Price", "price"),
+        (lambda h: {"sequence": "sequence"}, "sequence", "seq"),
+        (lambda h: {"sequence": "at"}, "at", "seq"),
+        (lambda h: {"left": ..., "right": ..., "within": h.Within("when", "when", "0", "1 s")}, "when", "at"),
+        (lambda h: {"left": ..., "right": ..., "within": h.Within("at", "att", "0", "1 s")}, "att", "when"),
+    ],
+)
+def test_an_unknown_column_is_named_and_the_others_listed(changes, missing, present):
+    import host
+
+    with pytest.raises(host.errors.SchemaError) as caught:
+        attempt(**changes(host))
+    assert missing in str(caught.value)
+    assert present in str(caught.value)
+
+
+def test_columns_that_stand_twice():
+    from host import Band, errors
+
+    twice = pa.schema([("limit", pa.int64()), ("limit", pa.int64())])
+    with pytest.raises(errors.SchemaError, match="limit"):
+        attempt(left_schema=twice)
+    # price_right is taken on the left, and price clashes with a left column of the same name.
+    clash = pa.schema([("price", pa.int64()), ("price_right", pa.int64())])
+    with pytest.raises(errors.SchemaError, match="price_right"):
+        attempt(on=Band("price", "price", 0, 1), left_schema=clash)
+    attempt(on=Band("price", "price", 0, 1), left_schema=clash, suffix="_r")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "named"),
+    [
+        ("name", "name", "name"),
+        ("flag", "price", "flag"),
+        ("limit", "ratio", "ratio"),
+        ("limit", "small", "small"),
+        ("ratio", "price", "price"),
+        ("at", "price", "at"),
+        ("limit", "when", "when"),
+        ("limit", "name", "name"),
+        ("at", "ratio", "at"),
+    ],
+)
+def test_key_types_that_do_not_compare_exactly(left, right, named):
+    from host import Compare, errors
+
+    with pytest.raises(errors.KeyTypeError, match=named):
+        attempt(on=Compare(left, "<", right))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.binary(), pa.bool_(), pa.list_(pa.int64()), pa.null(), pa.struct([("x", pa.int64())])],
+    ids=str,
+)
+def test_key_types_that_are_not_supported(kind):
+    from host import errors
+
+    with pytest.raises(errors.KeyTypeError, match="limit"):
+        attempt(left_schema=pa.schema([("limit", kind)]), right_schema=pa.schema([("price", kind)]))
+
+
+def test_int32_keys_compare_with_float64():
+    from host import Compare
+
+    attempt(on=Compare("ratio", "<", "half"))
+
+
+@pytest.mark.parametrize(
+    ("key", "bound"),
+    [("limit", "5 minutes"), ("ratio", "5 minutes"), ("at", 0.5)],
+)
+def test_bounds_that_do_not_fit_the_keys(key, bound):
+    from host import Band, errors
+
+    other = {"limit": "price", "ratio": "ratio", "at": "when"}[key]
+    with pytest.raises(errors.MullionError, match=key):
+        attempt(on=Band(key, other, None, bound))
+
+
+def test_sequence_types():
+    from host import errors
+
+    for column in ("name", "ratio"):
+        with pytest.raises(errors.KeyTypeError, match=column):
+            attempt(sequence=column)
+
+
+def test_time_types():
+    from host import Within, errors
+
+    for columns in (("name", "name"), ("flag", "when"), ("at", "price")):
+        with pytest.raises(errors.KeyTypeError):
+            attempt(left=..., right=..., within=Within(*columns, "0", "1 minute"))
+
+
+def test_unknown_devices():
+    from host import errors
+
+    for device in ("abacus", "opencl:no such device", ""):
+        with pytest.raises(errors.DeviceError):
+            attempt(device=device)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "left_outer",
+        "left",
+        "right",
+        "right_outer",
+        "full_outer",
+        "outer",
+        "left_semi",
+        "semi",
+        "left_anti",
+        "anti",
+    ],
+)
+def test_other_joins_are_refused_by_name(how):
+    from host import errors
+
+    with pytest.raises(errors.UnsupportedError, match=how):
+        attempt(how=how)
+
+
+def test_conjunctions_are_refused_by_name():
+    from host import AllOf, Band, Compare, errors
+
+    with pytest.raises(errors.UnsupportedError, match="AllOf"):
+        attempt(on=AllOf(Band("limit", "price", 0, 1), Compare("ratio", "<", "ratio")))
+
+
+def test_unions_over_one_pair_of_columns_only():
+    from host import AnyOf, Band, errors
+
+    with pytest.raises((errors.PredicateError, errors.UnsupportedError), match="half"):
+        attempt(on=AnyOf(Band("limit", "price", 0, 1), Band("limit", "half", 0, 1)))
+    with pytest.raises(errors.PredicateError):
+        AnyOf()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"form": "row"}, {"order": "sorted"}, {"policy": "stairs"}, {"how": "sideways"}, {"capacity": 0}],
+    ids=str,
+)
+def test_unknown_options(changes):
+    from host import errors
+
+    with pytest.raises(errors.MullionError):
+        attempt(**changes)
+
+
+def test_a_window_that_cannot_fit_is_refused_at_the_start(device):
+    from host import Rows, errors
+
+    with pytest.raises(errors.CapacityError) as caught:
+        attempt(left=Rows(2 * 10**9), right=Rows(2 * 10**9), device=device)
+    assert caught.value.needed > caught.value.available > 0
+
+
+def test_the_specification_survives_json():
+    from host import AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Within
+
+    for spec in (
+        JoinSpec(
+            on=Band("a", "b", -5, None), left=Rows(3), right=Rows(4), sequence="s", policy="flat", suffix="_x"
+        ),
+        JoinSpec(
+            on=AnyOf(Compare("a", "!=", "b"), Band("a", "b", "-1 minute", "2 minutes")),
+            within=Within("t", "u", "-10 minutes", "0"),
+            watermark=Watermark(left="1 minute", lag=1),
+            form="counts",
+            order="inner",
+            capacity=10,
+        ),
+    ):
+        assert JoinSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_closed_join_refuses_rows():
+    from host import errors
+
+    join = attempt()
+    with pytest.raises(errors.MullionError, match="close"):
+        join.process(None, None)
+    join.close()

@@ -1,0 +1,66 @@
+"""Seeds and devices for the whole test suite."""
+
+import os
+
+import pytest
+
+from tests.conformance.devices import DEVICES, DeviceCase
+
+SEED = int(os.environ.get("MULLION_TEST_SEED", "20240607"))
+REQUIRED = [name for name in os.environ.get("MULLION_TEST_DEVICES", "").split(",") if name]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="also run the full products (marker `full`); hours")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "full: the full product of a suite that is sampled otherwise; needs --full"
+    )
+
+
+def pytest_report_header() -> str:
+    return f"MULLION_TEST_SEED={SEED} MULLION_TEST_DEVICES={','.join(REQUIRED) or '(skip what is absent)'}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """The seed of this run, from MULLION_TEST_SEED; every test derives its own from it."""
+    return SEED
+
+
+@pytest.fixture(scope="session", params=DEVICES, ids=lambda case: case.name)
+def device_case(request: pytest.FixtureRequest) -> DeviceCase:
+    """A device of the list that is present; an absent one skips with its reason.
+
+    MULLION_TEST_DEVICES names devices that must be there: their absence fails.
+    """
+    from host.devices import open_device
+    from host.errors import DeviceError
+
+    case = request.param
+    try:
+        open_device(case.name)
+    except DeviceError as error:
+        if case.name in REQUIRED:
+            raise
+        pytest.skip(f"device {case.name}: {error}")
+    return case
+
+
+@pytest.fixture(scope="session")
+def device(device_case: DeviceCase) -> object:
+    """An open device, shared by the tests of a session."""
+    from host.devices import open_device
+
+    return open_device(device_case.name)

@@ -1,0 +1,49 @@
+"""Arrow columns and bounds as exact Python numbers, for the oracles."""
+
+import datetime as dt
+import decimal
+from fractions import Fraction
+
+import pyarrow as pa
+
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+DAY = 86_400 * 10**9
+
+
+def is_temporal(kind: pa.DataType) -> bool:
+    """Whether bounds on keys of this type are durations."""
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def exact(column: pa.ChunkedArray | pa.Array) -> list:
+    """The values of a key or time column, None where NULL.
+
+    Integers come as int, floats as (float64) float, decimals as Fraction, dates and timestamps as int
+    nanoseconds since the epoch. Nothing is rounded.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        scale = NANOSECONDS[kind.unit]
+        return [None if v is None else v * scale for v in column.cast(pa.int64()).to_pylist()]
+    if pa.types.is_date32(kind):
+        return [None if v is None else v * DAY for v in column.cast(pa.int32()).to_pylist()]
+    if pa.types.is_date64(kind):
+        return [None if v is None else v * 10**6 for v in column.cast(pa.int64()).to_pylist()]
+    if pa.types.is_decimal(kind):
+        return [None if v is None else Fraction(v) for v in column.to_pylist()]
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return column.to_pylist()
+    raise TypeError(f"the oracle does not know keys of type {kind}")
+
+
+def exact_bound(bound: object) -> int | Fraction | None:
+    """A band bound as an exact number; a duration as nanoseconds; None (open) stays None."""
+    if bound is None or isinstance(bound, int):
+        return bound
+    if isinstance(bound, dt.timedelta):
+        return ((bound.days * 86_400 + bound.seconds) * 10**6 + bound.microseconds) * 1000
+    if isinstance(bound, float | decimal.Decimal):
+        return Fraction(bound)
+    raise TypeError(f"the oracle does not know bounds like {bound!r}")
