@@ -13,7 +13,7 @@ from bench.contenders import Unavailable
 from bench.machine import describe_machine
 from bench.operator_benchmark import ResultsDiffer, run_operator_benchmark
 from bench.plan import Plan, full_plan, quick_plan
-from bench.report import print_cell, print_tables, write_report
+from bench.report import print_cell, print_parts, print_tables, write_report
 from bench.workloads import KINDS
 
 PARTS = ("operator", "spark")
@@ -60,6 +60,7 @@ ROWS = RowsType()
 @click.option(
     "--turns", type=click.IntRange(min=1), help="Turns of each cell; figures are medians over them."
 )
+@click.option("--steps", is_flag=True, help="Print the time of each step of a call, too.")
 @click.option("--seed", type=int, default=20, show_default=True, help="Seed of all data.")
 @click.option(
     "--out",
@@ -79,6 +80,7 @@ def main(
     contenders: tuple[str, ...],
     seconds: float | None,
     turns: int | None,
+    steps: bool,
     seed: int,
     out: Path,
 ) -> None:
@@ -110,7 +112,7 @@ def main(
     try:
         if "operator" in parts:
             result["operator"] = []
-            _operator(console, plan, result["operator"])
+            _operator(console, plan, result["operator"], steps)
         if "spark" in parts:
             result["spark"] = _spark(console, quick, full, devices[0] if devices else "opencl", seed)
     except ResultsDiffer as error:
@@ -135,7 +137,7 @@ def _parts(only: str | None, quick: bool, cells_given: bool) -> tuple[str, ...]:
     return parts
 
 
-def _operator(console: Console, plan: Plan, cells: list[dict]) -> None:
+def _operator(console: Console, plan: Plan, cells: list[dict], steps: bool) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     missing: dict[str, str] = {}
     with Progress(*columns, console=console, transient=True) as progress:
@@ -148,6 +150,8 @@ def _operator(console: Console, plan: Plan, cells: list[dict]) -> None:
                     console.print(f"without {name}: {reason}", highlight=False)
             cells.append(cell)
             print_cell(console, cell)
+            if steps:
+                print_parts(console, cell)
             progress.advance(task)
 
         def on_stage(stage: str) -> None:

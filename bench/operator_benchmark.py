@@ -30,7 +30,7 @@ class _Entry:
     budget: float
     estimate: float = 0.0
     spent: float = 0.0
-    at: int = 0
+    parts: dict[str, float] = field(default_factory=dict)
     calls: list[float] = field(default_factory=list)
     stretches: list[dict] = field(default_factory=list)
 
@@ -117,7 +117,6 @@ def _run_cell(
         for name, contender in contenders.items()
     }
     start = _warm_up(workload, batch, entries, start)
-    parts_before = {name: entry.contender.parts() for name, entry in entries.items()}
     calls = _calls_per_round(plan, workload, batch, entries)
     pairs = checked = 0
     for turn in range(plan.turns):
@@ -148,9 +147,7 @@ def _run_cell(
         "windows_per_turn": calls * plan.rounds * batch / workload.window,
         "pairs_per_row": pairs / (2 * batch * calls * plan.rounds * plan.turns),
         "calls_compared": checked,
-        "contenders": {
-            name: _summary(entry, batch, parts_before[name], workload) for name, entry in entries.items()
-        },
+        "contenders": {name: _summary(entry, batch) for name, entry in entries.items()},
     }
     return cell, start
 
@@ -198,6 +195,7 @@ def _run_stretch(
             count = 1
     seconds = 0.0
     checked = 0
+    before = entry.contender.parts()  # loading counts in there, too
     for index, (left, right) in enumerate(batches[:count]):
         started = time.perf_counter()
         found = entry.contender.step(left, right)
@@ -215,6 +213,8 @@ def _run_stretch(
             )
         else:
             checked += 1
+    for part, total in entry.contender.parts().items():
+        entry.parts[part] = entry.parts.get(part, 0.0) + total - before.get(part, 0.0)
     if count:
         entry.spent += seconds
         entry.stretches.append({"turn": turn, "calls": count, "seconds": round(seconds, 7)})
@@ -227,17 +227,14 @@ def _load_rest(contender: Contender, workload: Workload, batches: list[tuple[Bat
         _load(contender, workload, batches[0][0].first, batches[-1][0].first + len(batches[-1][0]))
 
 
-def _summary(entry: _Entry, batch: int, parts_before: dict[str, float], workload: Workload) -> dict:
+def _summary(entry: _Entry, batch: int) -> dict:
     rates = []
     for turn in sorted({stretch["turn"] for stretch in entry.stretches}):
         stretches = [stretch for stretch in entry.stretches if stretch["turn"] == turn]
         calls = sum(stretch["calls"] for stretch in stretches)
         rates.append(2 * batch * calls / sum(stretch["seconds"] for stretch in stretches))
     milliseconds = np.array(entry.calls) * 1e3
-    parts = {
-        part: 1e3 * (seconds - parts_before.get(part, 0.0)) / len(entry.calls)
-        for part, seconds in entry.contender.parts().items()
-    }
+    parts = {part: 1e3 * seconds / len(entry.calls) for part, seconds in entry.parts.items()}
     summary = {
         "rate": statistics.median(rates),
         "rates": rates,

@@ -93,6 +93,19 @@ def print_cell(console: Console, cell: dict) -> None:
     )
 
 
+def print_parts(console: Console, cell: dict) -> None:
+    """Below a cell's line: milliseconds per call of every contender, in all and by step."""
+    for name, entry in cell["contenders"].items():
+        parts = "  ".join(f"{part} {value:.2f}" for part, value in entry["part_ms"].items())
+        call = entry["call_ms"]
+        console.print(
+            f"    {name:<18} {entry['calls']} calls, ms: median {call['median']:.2f}  p99 {call['p99']:.2f}  "
+            f"max {call['max']:.2f}  | mean per step: {parts}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
 def size(rows: int) -> str:
     """``8M`` for 8 * 2**20 and the like."""
     for unit, letter in ((1 << 20, "M"), (1 << 10, "K")):

@@ -26,8 +26,10 @@ which excludes waiting for files.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -59,7 +61,9 @@ class SparkPlan:
     batch : int
         Rows of both sides in one micro-batch.
     steps : int
-        Micro-batches timed, after one that fills the window and one to warm up.
+        Micro-batches timed.
+    warm_up : int
+        Micro-batches before those, and after the one that fills the window: the JVM compiles as it goes.
     tuned : bool
         Whether to time the tuned workaround too.
     device : str
@@ -69,6 +73,7 @@ class SparkPlan:
     window: int = 1 << 20
     batch: int = 1 << 18
     steps: int = 5
+    warm_up: int = 2
     tuned: bool = False
     device: str = "opencl"
     seed: int = 20
@@ -112,6 +117,7 @@ def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = la
     from pyspark_bridge import ensure_java
 
     ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="mullion-bench-") as scratch:
         session = _session(Path(scratch))
         try:
@@ -257,11 +263,11 @@ def _measure(
 ) -> dict:
     workload = _workload(plan)
     side_rows = plan.batch // 2
-    stops = [plan.window + step * side_rows for step in range(plan.steps + 2)]
+    stops = [plan.window + step * side_rows for step in range(1 + plan.warm_up + plan.steps)]
     start = 0
     for number, stop in enumerate(stops):
         files = [_write(workload.rows(side, start, stop), side, scratch / f"data{number}") for side in (0, 1)]
-        timed = number >= 2
+        timed = number > plan.warm_up
         # Whoever runs first finds cold caches: they take turns.
         shift = number % len(contenders)
         for contender in contenders[shift:] + contenders[:shift]:
@@ -291,7 +297,9 @@ def _measure(
         "batch": plan.batch,
         "device": plan.device,
         "micro_batches_compared": len(stops),
-        "pairs_per_row": statistics.mean(count for count, _ in contenders[0].results[2:]) / rows,
+        "steps": plan.steps,
+        "pairs_per_row": statistics.mean(count for count, _ in contenders[0].results[1 + plan.warm_up :])
+        / rows,
         "floor_kept": statistics.median(a / b for a, b in zip(mine, floor, strict=True)),
         "contenders": summary,
     }

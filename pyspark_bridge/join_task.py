@@ -74,9 +74,9 @@ class JoinTask:
                 raise
             raise type(error)(
                 f"{error} (The windows of this query were in the daemon that window_join started for it, "
-                "which ends with the query. For a query that is started more than once, start `mullion serve` and "
-                'name it: window_join(..., daemon="unix:/path"). Otherwise call window_join again and use a new '
-                "checkpoint.)"
+                "which ends with the query. For a query that is started more than once, start `mullion serve` "
+                'and name it: window_join(..., daemon="unix:/path"). Otherwise call window_join again and use a '
+                "new checkpoint.)"
             ) from error
 
     def _identity(self) -> tuple[str, int, int]:

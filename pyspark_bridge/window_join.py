@@ -152,7 +152,7 @@ def window_join(
     else:
         address = daemon
     with DaemonClient(address, token=token, tls_ca=tls_ca) as client:
-        _try_query(client, spec, left_schema, right_schema, streaming)
+        _try_query(client, spec, left_schema, right_schema)
     task = JoinTask(
         address=address,
         token=token,
@@ -202,10 +202,9 @@ def _arrow_schema(frame: DataFrame, side: str) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _try_query(
-    client: DaemonClient, spec: JoinSpec, left: pa.Schema, right: pa.Schema, streaming: bool
-) -> None:
+def _try_query(client: DaemonClient, spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> None:
     """Open the query and close it again, so that what the daemon refuses is told now and not by a worker."""
     trial = f"check/{uuid.uuid4()}"
-    client.open_query(trial, spec, left, right, streaming=streaming)
+    # As a stream, which takes its device memory when it is opened.
+    client.open_query(trial, spec, left, right, streaming=True)
     client.close_query(trial)

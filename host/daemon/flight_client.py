@@ -74,6 +74,20 @@ class FlightClient:
     ) -> Iterator[pa.RecordBatch]:
         """Send a batch, and return its result as it comes."""
         schema = self._schema(message["query"])
+        try:
+            return self._exchange(message, rows, schema)
+        except BaseException:
+            # Perhaps the query was closed and opened anew with other columns: ask again next time.
+            self._schemas.pop(message["query"], None)
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _exchange(
+        self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
         descriptor = flight.FlightDescriptor.for_command(json.dumps(message).encode())
         with self._errors():
             writer, reader = self._client.do_exchange(descriptor, self._options)
@@ -92,10 +106,6 @@ class FlightClient:
             writer.done_writing()
         return self._results(writer, reader)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
-
     def _send_rows(
         self,
         writer: flight.FlightStreamWriter,
@@ -110,10 +120,10 @@ class FlightClient:
             # Half: the daemon counts the message as it lies in memory there, with its validity bitmaps.
             for piece in cut([batch], ROWS_OF_A_MESSAGE, min(limit // 2, BYTES_OF_A_MESSAGE)):
                 message = wrap(side, piece, schema)
-                with self._errors():
+                with self._sending(writer):
                     writer.write_batch(message)
                 counts[side] += piece.num_rows
-        with self._errors():
+        with self._sending(writer):
             writer.write_metadata(
                 json.dumps({"left_rows": counts["left"], "right_rows": counts["right"]}).encode()
             )
@@ -150,6 +160,17 @@ class FlightClient:
                 return pa.schema([])
             self._schemas[query] = exchange_schema(definition.left_schema, definition.right_schema)
         return self._schemas[query]
+
+    @contextmanager
+    def _sending(self, writer: flight.FlightStreamWriter) -> Iterator[None]:
+        """Where the daemon ended the call while rows were sent, raise its reason."""
+        try:
+            yield
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            # Flight may only say that the stream broke; the reason, if there is one, comes with the call's end.
+            with self._errors():
+                writer.close()
+            raise ConnectionLostError(f"the daemon at {self._address} went away: {error}") from error
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -123,11 +123,13 @@ class FlightServer(flight.FlightServerBase):
         with self._call():
             with begin(self._service, _json(descriptor.command or b"")) as request:
                 writer.begin(request.query.definition.output_schema)
-                wanted = request.kept is None
-                writer.write_metadata(
-                    json.dumps({"rows_wanted": wanted, "max_message": limits.max_message}).encode()
-                )
-                result = self._stage(request, reader) if wanted else request.kept
+                answer = {"rows_wanted": request.kept is None, "max_message": limits.max_message}
+                writer.write_metadata(json.dumps(answer).encode())
+                if request.kept is not None:
+                    _read_end(reader)
+                    result = request.kept
+                else:
+                    result = self._stage(request, reader)
             for batch in cut(result.to_batches(), limits.result_rows, limits.max_message):
                 writer.write_batch(batch)
             writer.write_metadata(json.dumps({"end": result.num_rows}).encode())
@@ -154,7 +156,9 @@ class FlightServer(flight.FlightServerBase):
                 for side, batch in unwrap(chunk.data):
                     request.add(side, batch)
             if chunk.app_metadata is not None:
-                return commit(request, _json(chunk.app_metadata.to_pybytes()))
+                message = _json(chunk.app_metadata.to_pybytes())
+                _read_end(reader)
+                return commit(request, message)
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -180,6 +184,15 @@ class FlightServer(flight.FlightServerBase):
         self._service.count_error(error)
         self._log.info("request refused", error=type(error).__name__, message=str(error))
         return flight.FlightServerError(str(error), json.dumps(to_wire(error)).encode())
+
+
+def _read_end(reader: flight.MetadataRecordBatchReader) -> None:
+    """Wait for the client to end its stream: a call that ends before is an error to the client."""
+    try:
+        reader.read_chunk()
+    except StopIteration:
+        return
+    raise ProtocolError("the client sent more after its last message")
 
 
 def _json(body: Any) -> dict[str, Any]:

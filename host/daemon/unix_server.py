@@ -17,6 +17,8 @@ from host.daemon.service import Service
 from host.daemon.socket_file import SocketFile
 from host.errors import LimitError, to_wire
 
+ACCEPT_SECONDS = 1.0
+
 
 class UnixServer:
     """Takes connections at a Unix socket, one thread each.
@@ -62,8 +64,9 @@ class UnixServer:
             Whether every request could finish.
         """
         self._stopping = True
-        with suppress(OSError):  # wakes the acceptor on Linux; elsewhere its timeout does
-            self._file.listener.shutdown(socket.SHUT_RDWR)
+        # A connection wakes the acceptor; where somebody removed our file, its timeout does.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wake, suppress(OSError):
+            wake.connect(str(self._file.path))
         if self._acceptor.is_alive():
             self._acceptor.join()
         self._file.remove()
@@ -83,19 +86,20 @@ class UnixServer:
 
     def _accept(self) -> None:
         listener = self._file.listener
-        listener.settimeout(1.0)
+        listener.settimeout(ACCEPT_SECONDS)
         while not self._stopping:
             try:
                 sock, _ = listener.accept()
             except TimeoutError:
                 continue
             except OSError as error:
-                if self._stopping:
-                    return
                 # Out of file descriptors, most likely: wait for connections to end rather than spin.
                 self._log.warning("cannot accept a connection", reason=str(error))
                 time.sleep(0.1)
                 continue
+            if self._stopping:
+                sock.close()
+                return
             connection = Connection(sock, self._service)
             thread = threading.Thread(
                 target=self._run, args=(connection,), name="mullion-connection", daemon=True
@@ -105,19 +109,20 @@ class UnixServer:
                 if not full:
                     self._connections[connection] = thread
             if full:
-                limit = self._service.limits.max_connections
-                error = LimitError(
-                    f"{limit} connections are open, the limit; close one, or raise --max-connections"
-                )
-                self._service.count_error(error)
-                sock.settimeout(1.0)
-                try:
-                    FrameSocket(sock, 0).send({"error": to_wire(error)})
-                except OSError as reason:
-                    self._log.info("client went away", reason=str(reason))
-                sock.close()
+                self._turn_away(sock)
             else:
                 thread.start()
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        limit = self._service.limits.max_connections
+        error = LimitError(f"{limit} connections are open, the limit; close one, or raise --max-connections")
+        self._service.count_error(error)
+        sock.settimeout(1.0)
+        try:
+            FrameSocket(sock, 0).send({"error": to_wire(error)})
+        except OSError as reason:
+            self._log.info("client went away", reason=str(reason))
+        sock.close()
 
     def _run(self, connection: Connection) -> None:
         try:

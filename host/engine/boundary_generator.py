@@ -128,10 +128,11 @@ class BoundaryGenerator:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ends; where nothing can match, lower is above upper."""
         if probe.unit == target.unit and probe.bits == target.bits and low is not None and high is not None:
-            shift = probe.offset - target.offset
-            if int(keys[0]) + low + shift >= target.minimum and int(keys[-1]) + high + shift <= target.maximum:
+            first, last = low + probe.offset - target.offset, high + probe.offset - target.offset
+            fits = np.iinfo(target.dtype).min <= first and last <= np.iinfo(target.dtype).max
+            if fits and int(keys[0]) + first >= target.minimum and int(keys[-1]) + last <= target.maximum:
                 # The keys ascend, so no sum saturates: the usual case, at the width of the keys.
-                return keys + target.dtype.type(low + shift), keys + target.dtype.type(high + shift)
+                return keys + target.dtype.type(first), keys + target.dtype.type(last)
         wide = keys.astype(np.int64, copy=False)
         lower = np.full(len(keys), target.minimum, np.int64)
         upper = np.full(len(keys), target.maximum, np.int64)
@@ -140,13 +141,13 @@ class BoundaryGenerator:
             # A common unit equal to the columns' own: the difference of codes is the difference of values.
             if low is not None:
                 lower, over = _saturating_add(wide, low + shift, target.minimum, target.maximum, at_top=True)
-                upper[over] = _INT64.min
+                lower[over], upper[over] = 1, 0
             if high is not None:
                 ends, under = _saturating_add(
                     wide, high + shift, target.minimum, target.maximum, at_top=False
                 )
                 upper = np.minimum(upper, ends)
-                upper[under] = _INT64.min
+                lower[under], upper[under] = 1, 0
             return lower, upper
         times, per = int(probe.unit / self._unit), int(target.unit / self._unit)
         values = (wide.astype(object) + probe.offset) * times
@@ -154,12 +155,12 @@ class BoundaryGenerator:
             ends = -((-(values + low)) // per) - target.offset
             over = (ends > target.maximum).astype(bool)
             lower = np.clip(ends, target.minimum, target.maximum).astype(np.int64)
-            upper[over] = _INT64.min
+            lower[over], upper[over] = 1, 0
         if high is not None:
             ends = (values + high) // per - target.offset
             under = (ends < target.minimum).astype(bool)
             upper = np.minimum(upper, np.clip(ends, target.minimum, target.maximum).astype(np.int64))
-            upper[under] = _INT64.min
+            lower[under], upper[under] = 1, 0
         return lower, upper
 
 
@@ -178,6 +179,7 @@ def _saturating_add(
 
     The keys ascend, so those whose sum leaves 64 bits lie at the ends: before `start` and from `stop` on.
     """
+    delta = max(-(1 << 64), min(1 << 64, delta))  # beyond this every sum saturates alike
     start, stop = 0, len(keys)
     lowest, highest = _INT64.min - delta, _INT64.max - delta
     if lowest > _INT64.min:
@@ -186,8 +188,9 @@ def _saturating_add(
         stop = 0 if highest < _INT64.min else int(np.searchsorted(keys, np.int64(highest), "right"))
     sums = np.empty(len(keys), np.int64)
     sums[:start], sums[stop:] = _INT64.min, _INT64.max
-    # In two halves, each of which fits 64 bits and leads to a sum that does.
-    sums[start:stop] = keys[start:stop] + np.int64(delta // 2) + np.int64(delta - delta // 2)
+    if start < stop:  # in parts, each of which fits 64 bits and leads to a sum that does
+        third = delta // 3
+        sums[start:stop] = keys[start:stop] + np.int64(third) + np.int64(third) + np.int64(delta - 2 * third)
     if at_top:
         outside = sums > maximum
         outside[stop:] = True
@@ -210,9 +213,9 @@ def _exact(value: object, family: Family, columns: str) -> Fraction:
         raise PredicateError(
             f"the keys {columns} are times: give {value!r} with its unit, such as '{value} seconds'"
         )
-    if isinstance(value, float):
+    if isinstance(value, float) and not value.is_integer():  # 0.1 means a tenth
         return Fraction(decimal.Decimal(repr(value)))
-    assert isinstance(value, (int, decimal.Decimal))
+    assert isinstance(value, (int, float, decimal.Decimal))
     return Fraction(value)
 
 
@@ -310,7 +313,8 @@ def _float_backward(right: np.ndarray, band: _FloatBand) -> tuple[np.ndarray, np
             sums, goal = decode_float(codes) + high, right[chosen]
             return goal < sums if band.high_strict else goal <= sums
 
-        lower = _first_true(reaches, right - high)
+        with np.errstate(over="ignore"):
+            lower = _first_true(reaches, right - high)
     if band.low is not None:
         low = band.low
 
@@ -318,7 +322,8 @@ def _float_backward(right: np.ndarray, band: _FloatBand) -> tuple[np.ndarray, np
             sums, goal = decode_float(codes) + low, right[chosen]
             return goal <= sums if band.low_strict else goal < sums
 
-        upper = _first_true(passes, right - low) - 1
+        with np.errstate(over="ignore"):
+            upper = _first_true(passes, right - low) - 1
     return lower, upper
 
 
@@ -357,6 +362,8 @@ def _to_width(codes: np.ndarray, target: KeyType, *, up: bool) -> np.ndarray:
     """float64 codes as codes of the target's width: the nearest value not below (`up`) or not above."""
     if target.bits == 64:
         return codes
+    if not up:
+        codes = np.where(codes == -1, -2, codes)  # -1 would be -0.0, which no key is: the value below it
     outside_low, outside_high = codes < _LOWEST, codes > _HIGHEST
     exact = decode_float(np.clip(codes, _LOWEST, _HIGHEST))
     with np.errstate(over="ignore"):
