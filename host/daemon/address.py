@@ -42,8 +42,7 @@ class Address:
             if host and port.isdigit() and int(port) < 65536:
                 return cls(scheme, host=host.strip("[]"), port=int(port))
         raise DaemonError(
-            "a daemon's address must be unix:/path/to/socket, grpc://host:port or grpc+tls://host:port, "
-            f"not {text!r}"
+            f"a daemon's address must be unix:/path/to/socket, grpc://host:port or grpc+tls://host:port, not {text!r}"
         )
 
     def __str__(self) -> str:

@@ -22,9 +22,7 @@ class Transport(Protocol):
     def call(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send one of the operations and return its answer."""
 
-    def process(
-        self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]
-    ) -> Iterator[pa.RecordBatch]:
+    def process(self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """Send a batch and return its result."""
 
     def close(self) -> None:
@@ -65,9 +63,7 @@ class DaemonClient:
         self._transport: Transport
         if parsed.scheme == "unix":
             if token is not None or tls_ca is not None:
-                raise DaemonError(
-                    "a Unix socket takes no token and no certificate; its file mode protects it"
-                )
+                raise DaemonError("a Unix socket takes no token and no certificate; its file mode protects it")
             self._transport = UnixClient(parsed.path, timeout)
         else:
             # gRPC is only loaded where it is used.
@@ -182,7 +178,5 @@ class DaemonClient:
     def __enter__(self) -> DaemonClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()

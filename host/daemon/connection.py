@@ -46,7 +46,10 @@ class Connection:
                 self.busy = False
         except TimeoutError:
             limit = self._service.limits.idle_timeout
-            self._refuse(LimitError(f"nothing came for {limit:g} seconds; the connection is closed"))
+            if self.busy:
+                self._refuse(LimitError(f"nothing came for {limit:g} seconds in the middle of a request"))
+            else:
+                self._log.debug("idle connection closed", seconds=limit)
         except OSError as error:
             self._log.info("client went away", busy=self.busy, reason=str(error))
         except MullionError as error:
@@ -102,9 +105,7 @@ class Connection:
             if message.get("op") == "commit" and not length:
                 return commit(request, message)
             if message.get("op") != "rows" or not length:
-                raise ProtocolError(
-                    f"rows or commit must follow a process request, not {message.get('op')!r}"
-                )
+                raise ProtocolError(f"rows or commit must follow a process request, not {message.get('op')!r}")
             request.reserve(length)
             for batch in decode(self._frames.receive_body(length)):
                 request.add(str(message.get("side")), batch)

@@ -69,9 +69,7 @@ class FlightClient:
                 self._schemas.pop(message["query"], None)
             return json.loads(answer.body.to_pybytes())
 
-    def process(
-        self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]
-    ) -> Iterator[pa.RecordBatch]:
+    def process(self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """Send a batch, and return its result as it comes."""
         schema = self._schema(message["query"])
         try:
@@ -124,9 +122,7 @@ class FlightClient:
                     writer.write_batch(message)
                 counts[side] += piece.num_rows
         with self._sending(writer):
-            writer.write_metadata(
-                json.dumps({"left_rows": counts["left"], "right_rows": counts["right"]}).encode()
-            )
+            writer.write_metadata(json.dumps({"left_rows": counts["left"], "right_rows": counts["right"]}).encode())
 
     def _results(
         self, writer: flight.FlightStreamWriter, reader: flight.FlightStreamReader
@@ -189,13 +185,9 @@ class FlightClient:
         except flight.FlightError as error:
             raise self._told(error) from error
         except StopIteration:
-            raise ConnectionLostError(
-                f"the daemon at {self._address} ended the stream before its result"
-            ) from None
+            raise ConnectionLostError(f"the daemon at {self._address} ended the stream before its result") from None
         except (pa.ArrowException, OSError) as error:
-            raise ConnectionLostError(
-                f"the exchange with the daemon at {self._address} failed: {error}"
-            ) from error
+            raise ConnectionLostError(f"the exchange with the daemon at {self._address} failed: {error}") from error
 
     @staticmethod
     def _told(error: flight.FlightError) -> Exception:

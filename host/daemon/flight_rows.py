@@ -43,6 +43,4 @@ def unwrap(message: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
             if len(rows):
                 yield name, pa.RecordBatch.from_struct_array(rows)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        raise ProtocolError(
-            f"a message must hold a list of structs for left and for right: {error}"
-        ) from error
+        raise ProtocolError(f"a message must hold a list of structs for left and for right: {error}") from error

@@ -83,9 +83,7 @@ class FlightServer(flight.FlightServerBase):
         The address cannot be used, or the certificate cannot be read.
     """
 
-    def __init__(
-        self, service: Service, host: str, port: int, token: str, tls: tuple[bytes, bytes] | None = None
-    ):
+    def __init__(self, service: Service, host: str, port: int, token: str, tls: tuple[bytes, bytes] | None = None):
         scheme = "grpc+tls" if tls else "grpc"
         self._service = service
         self._busy = 0

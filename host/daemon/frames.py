@@ -81,9 +81,7 @@ class FrameSocket:
             raise ProtocolError(f"frame cut short: {got} of {HEADER.size} bytes of its header")
         _, version, text_length, body_length = HEADER.unpack(header)
         if version != VERSION:
-            raise ProtocolError(
-                f"protocol version {version}; this end speaks {VERSION}: use the same release"
-            )
+            raise ProtocolError(f"protocol version {version}; this end speaks {VERSION}: use the same release")
         check_message(text_length, MAX_JSON, "a message's JSON")
         check_message(body_length, self._max_message, "a message")
         text = self._exactly(text_length, "JSON")

@@ -19,9 +19,7 @@ def configure_log(*, json: bool, level: str = "info", file: TextIO = sys.stderr)
     level : str
         The least severe events that are written: debug, info, warning or error.
     """
-    renderer = (
-        structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=file.isatty())
-    )
+    renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=file.isatty())
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

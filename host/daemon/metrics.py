@@ -49,13 +49,9 @@ class DaemonCollector(Collector):
         status = self._status()
         yield GaugeMetricFamily("mullion_uptime_seconds", "Since the start.", value=status["uptime_seconds"])
         yield GaugeMetricFamily("mullion_queries", "Queries open.", value=len(status["queries"]))
-        yield GaugeMetricFamily(
-            "mullion_connections", "Connections to the Unix socket.", value=status["connections"]
-        )
+        yield GaugeMetricFamily("mullion_connections", "Connections to the Unix socket.", value=status["connections"])
         if status["memory_bytes"] is not None:
-            yield GaugeMetricFamily(
-                "mullion_memory_bytes", "Memory of the daemon.", value=status["memory_bytes"]
-            )
+            yield GaugeMetricFamily("mullion_memory_bytes", "Memory of the daemon.", value=status["memory_bytes"])
         errors = CounterMetricFamily("mullion_errors", "Errors that clients were told.", labels=["error"])
         for name, count in status["errors"].items():
             errors.add_metric([name], count)
@@ -81,17 +77,13 @@ class DaemonCollector(Collector):
             for name, part, value in _numbers(status["stats"]):
                 family = families.setdefault(
                     name,
-                    GaugeMetricFamily(
-                        f"mullion_join_{name}", f"{name} of WindowJoin.stats.", labels=["query", "part"]
-                    ),
+                    GaugeMetricFamily(f"mullion_join_{name}", f"{name} of WindowJoin.stats.", labels=["query", "part"]),
                 )
                 family.add_metric([query, part], value)
         yield from families.values()
 
 
-def serve_metrics(
-    status: Callable[[], dict[str, Any]], host: str, port: int
-) -> tuple[Callable[[], None], int]:
+def serve_metrics(status: Callable[[], dict[str, Any]], host: str, port: int) -> tuple[Callable[[], None], int]:
     """Serve metrics over HTTP; returns what stops it, and the port (that the system chose, for 0)."""
     registry = CollectorRegistry()
     registry.register(DaemonCollector(status))

@@ -40,9 +40,7 @@ class Query(ABC):
         What it may stage.
     """
 
-    def __init__(
-        self, name: str, definition: Definition, device: Device, device_lock: threading.Lock, limits: Limits
-    ):
+    def __init__(self, name: str, definition: Definition, device: Device, device_lock: threading.Lock, limits: Limits):
         self.name = name
         self.definition = definition
         self.limits = limits
@@ -54,9 +52,7 @@ class Query(ABC):
         self._closed = False
         self._staged = 0
         self._opened_at = time.time()
-        self._counts = dict.fromkeys(
-            ("requests", "repeats", "discarded", "rows_left", "rows_right", "rows_out"), 0
-        )
+        self._counts = dict.fromkeys(("requests", "repeats", "discarded", "rows_left", "rows_right", "rows_out"), 0)
         self._stats: dict[str, Any] = {}
 
     @abstractmethod

@@ -66,10 +66,7 @@ class Request:
         left_rows, right_rows : int
             How many rows the sender sent: a stage that lost some is refused rather than applied.
         """
-        tables = [
-            pa.Table.from_batches(self._rows[side], schema=self.query.definition.schema(side))
-            for side in SIDES
-        ]
+        tables = [pa.Table.from_batches(self._rows[side], schema=self.query.definition.schema(side)) for side in SIDES]
         if [table.num_rows for table in tables] != [left_rows, right_rows]:
             raise ProtocolError(
                 f"the sender counts {left_rows} left and {right_rows} right rows, "
@@ -87,7 +84,5 @@ class Request:
     def __enter__(self) -> Request:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.discard()

@@ -28,9 +28,7 @@ def decode(body: pa.Buffer) -> list[pa.RecordBatch]:
     """
     try:
         if _is_compressed(body):
-            raise ProtocolError(
-                "compressed Arrow bodies are not taken; write the IPC stream without compression"
-            )
+            raise ProtocolError("compressed Arrow bodies are not taken; write the IPC stream without compression")
         with pa.ipc.open_stream(body) as reader:
             batches = list(reader)
         for batch in batches:

@@ -74,9 +74,7 @@ class Service:
             What `WindowJoin` raises: wrong columns, types, windows, or not enough device memory.
         """
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
-            raise QueryError(
-                f"a query's name must be text of 1 to {MAX_NAME} characters, not {str(name)[:80]!r}"
-            )
+            raise QueryError(f"a query's name must be text of 1 to {MAX_NAME} characters, not {str(name)[:80]!r}")
         schema = definition.output_schema
         with self._lock:
             query = self._queries.get(name)
@@ -91,8 +89,7 @@ class Service:
                 self._queries[name] = query
         if not query.definition.same(definition):
             raise QueryError(
-                f"query {name!r} is open with another join, schema or kind; close it first, or use another "
-                "name"
+                f"query {name!r} is open with another join, schema or kind; close it first, or use another name"
             )
         try:
             query.prepare()

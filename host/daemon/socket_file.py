@@ -72,9 +72,7 @@ class SocketFile:
         if not stat.S_ISDIR(status.st_mode):
             raise DaemonError(f"the socket's directory {directory} is not a directory")
         if status.st_uid != os.getuid():
-            raise DaemonError(
-                f"the socket's directory {directory} belongs to another user; choose one of your own"
-            )
+            raise DaemonError(f"the socket's directory {directory} belongs to another user; choose one of your own")
         if status.st_mode & 0o022:
             raise DaemonError(
                 f"others may write to the socket's directory {directory}; put the socket into a directory "

@@ -42,9 +42,7 @@ class UnixClient:
         self._give_back(connection)
         return answer
 
-    def process(
-        self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]
-    ) -> Iterator[pa.RecordBatch]:
+    def process(self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """Send a batch, and return its result as it comes."""
         connection, answer = self._ask(message)
         try:
@@ -64,9 +62,7 @@ class UnixClient:
             while self._free:
                 self._free.pop().close()
 
-    def _send_rows(
-        self, connection: FrameSocket, rows: Iterator[tuple[str, pa.RecordBatch]], limit: int
-    ) -> None:
+    def _send_rows(self, connection: FrameSocket, rows: Iterator[tuple[str, pa.RecordBatch]], limit: int) -> None:
         counts = {"left": 0, "right": 0}
         for side, batch in rows:
             if side not in counts:
@@ -115,6 +111,9 @@ class UnixClient:
         while True:
             with self._lock:
                 idle = self._free.pop() if self._free else None
+            if idle is not None and idle.has_input():  # the daemon ended it
+                idle.close()
+                continue
             connection = idle or self._connect()
             try:
                 connection.send(message)

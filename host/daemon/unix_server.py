@@ -101,9 +101,7 @@ class UnixServer:
                 sock.close()
                 return
             connection = Connection(sock, self._service)
-            thread = threading.Thread(
-                target=self._run, args=(connection,), name="mullion-connection", daemon=True
-            )
+            thread = threading.Thread(target=self._run, args=(connection,), name="mullion-connection", daemon=True)
             with self._lock:
                 full = len(self._connections) >= self._service.limits.max_connections
                 if not full:

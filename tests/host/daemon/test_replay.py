@@ -1,0 +1,233 @@
+"""Every batch counts once, whatever is repeated, and whoever is first."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from host import Band, JoinSpec, Rows
+from host.daemon import DaemonClient
+from host.daemon.daemon import Daemon
+from host.errors import (
+    KeyTypeError,
+    LimitError,
+    QueryError,
+    ReplayError,
+    SchemaError,
+    StateLostError,
+    UnknownQueryError,
+    UnsupportedError,
+)
+from tests.host.daemon.conftest import (
+    LEFT,
+    RIGHT,
+    SPEC,
+    as_table,
+    batch,
+    expected,
+    open_query,
+    process,
+)
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    """Wait for another thread to get somewhere."""
+    until = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.005)
+
+
+def test_batches_continue_one_window(either: DaemonClient) -> None:
+    assert open_query(either) == SPEC.output_schema(LEFT, RIGHT)
+    results = [process(either, number) for number in range(3)]
+    assert results == [expected([0]), expected([0, 1]), expected([0, 1, 2])]
+    assert all(result.num_rows for result in results)
+
+
+def test_repeat_gets_the_same_result_and_counts_once(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0)
+    first = process(either, 1)
+    for attempt in range(1, 4):
+        assert process(either, 1, attempt=attempt) == first
+    assert process(either, 2) == expected([0, 1, 2])
+    status = either.status()["queries"]["q"]
+    assert (status["rows_left"], status["stats"]["rows_left"], status["repeats"]) == (120, 120, 3)
+
+
+def test_repeat_reads_its_input_to_the_end(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0)
+    seen = []
+    again = as_table(either.process("q", 0, 0, 1, (seen.append(row) or row for row in batch(0))))
+    assert again == expected([0])
+    assert len(seen) == len(batch(0))
+
+
+def test_older_batch_is_refused(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0)
+    process(either, 1)
+    with pytest.raises(ReplayError, match="batch 0 comes after batch 1"):
+        process(either, 0)
+    assert process(either, 2) == expected([0, 1, 2])
+
+
+def test_numbers_may_have_gaps(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0)
+    assert process(either, 7) == expected([0, 7])
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_window_that_is_not_here_is_lost(either: DaemonClient, opened: bool) -> None:
+    if opened:
+        open_query(either)
+    with pytest.raises(StateLostError, match="new checkpoint"):
+        process(either, 3)
+
+
+def test_unknown_query(either: DaemonClient) -> None:
+    with pytest.raises(UnknownQueryError, match="'q'"):
+        process(either, 0)
+    assert not either.close_query("q")
+
+
+def test_reopening(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0)
+    open_query(either)
+    assert process(either, 1) == expected([0, 1])
+    other = JoinSpec(on=Band("limit", "price", -3, 2), left=Rows(50), right=Rows(30))
+    with pytest.raises(QueryError, match="another join"):
+        either.open_query("q", other, LEFT, RIGHT)
+    assert either.close_query("q")
+    either.open_query("q", other, LEFT, RIGHT)
+
+
+def test_opening_tells_what_is_wrong(either: DaemonClient) -> None:
+    with pytest.raises(SchemaError, match="'limit'"):
+        either.open_query("q", SPEC, RIGHT, RIGHT)
+    with pytest.raises(KeyTypeError):
+        either.open_query("q", SPEC, pa.schema([("limit", pa.string())]), RIGHT)
+    assert either.status()["queries"] == {}
+
+
+def test_second_partition_is_refused(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0, partition=4)
+    with pytest.raises(UnsupportedError, match=r"partition 5 after partition 4.*coalesce"):
+        process(either, 0, partition=5)
+    assert process(either, 0, partition=4, attempt=2) == expected([0])
+    assert process(either, 1, partition=5) == expected([0, 1])
+
+
+def test_requests_that_are_not_streaming_stand_alone(either: DaemonClient) -> None:
+    open_query(either, streaming=False)
+    assert process(either, 5, partition=3) == expected([5])
+    assert process(either, 5, partition=3) == expected([5])
+    assert process(either, 1) == expected([1])
+
+
+def test_failed_batch_is_not_applied(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0)
+    wrong = [*batch(1), ("left", pa.record_batch({"limit": pa.array([1.5]), "who": pa.array(["x"])}))]
+    with pytest.raises(SchemaError, match="'limit' is double"):
+        list(either.process("q", 1, 0, 0, wrong))
+    assert process(either, 1, attempt=1) == expected([0, 1])
+
+
+def test_input_that_fails_is_not_applied(either: DaemonClient) -> None:
+    open_query(either)
+
+    def failing() -> object:
+        yield batch(0)[0]
+        raise KeyError("upstream")
+
+    with pytest.raises(KeyError):
+        either.process("q", 0, 0, 0, failing())  # type: ignore[arg-type]
+    wait_until(lambda: either.status()["queries"]["q"]["open_requests"] == 0)
+    assert process(either, 0, attempt=1) == expected([0])
+
+
+def test_attempts_at_once_are_applied_once(either: DaemonClient, daemon: Daemon) -> None:
+    open_query(either)
+    process(either, 0)
+    with ThreadPoolExecutor(6) as pool:
+        with daemon.service._device_lock:
+            attempts = [pool.submit(process, either, 1, attempt=attempt) for attempt in range(6)]
+            wait_until(lambda: either.status()["queries"]["q"]["open_requests"] == 6)
+        results = [attempt.result(20) for attempt in attempts]
+    assert results == [expected([0, 1])] * 6
+    assert daemon.service.status()["queries"]["q"]["rows_left"] == 80
+
+
+def test_attempts_at_once_in_two_partitions_are_refused(either: DaemonClient, daemon: Daemon) -> None:
+    open_query(either)
+    with ThreadPoolExecutor(1) as pool:
+        with daemon.service._device_lock:
+            first = pool.submit(process, either, 0)
+            wait_until(lambda: either.status()["queries"]["q"]["open_requests"] == 1)
+            with pytest.raises(UnsupportedError, match="partition 1 after partition 0"):
+                process(either, 0, partition=1)
+        assert first.result(20) == expected([0])
+
+
+def test_two_queries_at_once(either: DaemonClient) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        open_query(either, name)
+
+    def run(name: str) -> list[pa.Table]:
+        return [process(either, number, query=name) for number in range(4)]
+
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(run, names))
+    assert results == [[expected(list(range(number + 1))) for number in range(4)]] * 3
+
+
+def test_slow_query_does_not_hold_up_another_ones_staging(client: DaemonClient, daemon: Daemon) -> None:
+    open_query(client, "slow")
+    open_query(client, "quick")
+    sent = threading.Event()
+
+    def rows() -> object:
+        yield from batch(0)
+        sent.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        with daemon.service._device_lock:  # the device works on "slow"
+            slow = pool.submit(process, client, 0, query="slow")
+            quick = pool.submit(lambda: as_table(client.process("quick", 0, 0, 0, rows())))  # type: ignore[arg-type]
+            assert sent.wait(10)
+            wait_until(lambda: client.status()["queries"]["quick"]["staged_bytes"] > 0)
+        assert slow.result(20) == quick.result(20) == expected([0])
+    assert client.status()["queries"]["quick"]["staged_bytes"] == 0
+
+
+def test_closing_during_a_request(either: DaemonClient, daemon: Daemon) -> None:
+    open_query(either)
+
+    def rows() -> object:
+        yield batch(0)[0]
+        either.close_query("q")
+        yield batch(0)[1]
+
+    with pytest.raises(UnknownQueryError, match="was closed"):
+        list(either.process("q", 0, 0, 0, rows()))  # type: ignore[arg-type]
+    assert daemon.service.device.used_bytes == 0
+
+
+def test_limit_on_queries(start: Callable[..., Daemon]) -> None:
+    with DaemonClient(start(max_queries=2).addresses[0], timeout=20) as client:
+        open_query(client, "a")
+        open_query(client, "b")
+        with pytest.raises(LimitError, match="--max-queries"):
+            open_query(client, "c")
+        client.close_query("a")
+        open_query(client, "c")
