@@ -68,21 +68,13 @@ def main(debug: bool) -> None:
 @click.option(
     "--listen", metavar="HOST:PORT", help="Listen for other hosts too, over Arrow Flight; needs --token-file."
 )
-@click.option(
-    "--token-file", type=click.Path(path_type=Path), help="File with the token that clients must present."
-)
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the token that clients must present.")
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain for --listen, PEM.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key, PEM.")
-@click.option(
-    "--metrics", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics at this port."
-)
+@click.option("--metrics", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics at this port.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address for --metrics.")
-@click.option(
-    "--max-message", type=int, default=LIMITS.max_message, show_default=True, help="Bytes of one message."
-)
-@click.option(
-    "--max-staged", type=int, default=LIMITS.max_staged, show_default=True, help="Bytes a query may stage."
-)
+@click.option("--max-message", type=int, default=LIMITS.max_message, show_default=True, help="Bytes of one message.")
+@click.option("--max-staged", type=int, default=LIMITS.max_staged, show_default=True, help="Bytes a query may stage.")
 @click.option("--max-queries", type=int, default=LIMITS.max_queries, show_default=True, help="Open queries.")
 @click.option(
     "--max-connections",
@@ -105,15 +97,11 @@ def main(debug: bool) -> None:
     show_default=True,
     help="Seconds to finish requests at the end.",
 )
-@click.option(
-    "--log-json/--log-text", default=False, help="The log as JSON or as text (default), on standard error."
-)
+@click.option("--log-json/--log-text", default=False, help="The log as JSON or as text (default), on standard error.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-@click.option(
-    "--exit-with-stdin", is_flag=True, help="End when standard input is closed or the starting process ends."
-)
+@click.option("--exit-with-stdin", is_flag=True, help="End when standard input is closed or the starting process ends.")
 def serve(
     device: str,
     socket: Path | None,
@@ -145,9 +133,7 @@ def serve(
         daemon = Daemon(
             device,
             socket or default_socket(),
-            flight=FlightOptions.from_files(listen, token_file, tls_cert, tls_key)
-            if listen and token_file
-            else None,
+            flight=FlightOptions.from_files(listen, token_file, tls_cert, tls_key) if listen and token_file else None,
             metrics=(metrics_host, metrics) if metrics is not None else None,
             limits=Limits(**limits),
         )
@@ -178,9 +164,7 @@ def serve(
 )
 @click.option("--left-rows", type=int, metavar="N", help="Window of the left side: its last N rows.")
 @click.option("--right-rows", type=int, metavar="N", help="Window of the right side: its last N rows.")
-@click.option(
-    "--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="Time window: LOW <= R_TIME - L_TIME <= HIGH."
-)
+@click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="Time window: LOW <= R_TIME - L_TIME <= HIGH.")
 @click.option("--sequence", metavar="COLUMN", help="Arrival order over both files; each must ascend by it.")
 @click.option("--device", default="opencl", show_default=True, help="As `mullion devices` lists them.")
 @click.option(
@@ -200,13 +184,9 @@ def serve(
 @click.option(
     "--policy", type=click.Choice(["ladder", "flat"]), default="ladder", show_default=True, help="Run policy."
 )
-@click.option(
-    "--suffix", default="_right", show_default=True, help="For right columns whose name the left has too."
-)
+@click.option("--suffix", default="_right", show_default=True, help="For right columns whose name the left has too.")
 @click.option("--how", default="inner", show_default=True, help="Kind of join; only inner so far.")
-@click.option(
-    "--batch-rows", type=click.IntRange(min=1), default=65_536, show_default=True, help="Rows of a batch."
-)
+@click.option("--batch-rows", type=click.IntRange(min=1), default=65_536, show_default=True, help="Rows of a batch.")
 @click.option(
     "--output",
     "-o",
@@ -260,9 +240,7 @@ def join(
     started = time.monotonic()
     matches = 0
     with (
-        WindowJoin.from_spec(
-            spec, device=device, left_schema=schemas[0], right_schema=schemas[1]
-        ) as operator,
+        WindowJoin.from_spec(spec, device=device, left_schema=schemas[0], right_schema=schemas[1]) as operator,
         TableWriter(output, result_schema) if output else _StandardOutput(result_schema) as writer,
         Progress("join", total) as progress,
     ):
@@ -300,18 +278,12 @@ def devices(as_json: bool) -> None:
 
 
 @main.command()
-@click.option(
-    "--daemon", "address", metavar="ADDRESS", help="unix:PATH, grpc://HOST:PORT or grpc+tls://HOST:PORT."
-)
+@click.option("--daemon", "address", metavar="ADDRESS", help="unix:PATH, grpc://HOST:PORT or grpc+tls://HOST:PORT.")
 @click.option("--token-file", type=click.Path(path_type=Path), help="File with the daemon's token.")
 @click.option("--tls-ca", type=click.Path(path_type=Path), help="Certificates to trust, PEM.")
-@click.option(
-    "--timeout", type=float, default=10.0, show_default=True, help="Seconds to wait for the answer."
-)
+@click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds to wait for the answer.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with everything the daemon tells.")
-def status(
-    address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float, as_json: bool
-) -> None:
+def status(address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float, as_json: bool) -> None:
     """Show what a daemon is doing; the one at the default socket where none is named."""
 
     address = address or str(Address("unix", path=str(default_socket())))
@@ -323,9 +295,7 @@ def status(
         return
     device = told["device"]
     click.echo(f"daemon   {address}, process {told['pid']}, up {told['uptime_seconds']:,.0f} s")
-    click.echo(
-        f"device   {device['name']}: {_size(device['used_bytes'])} of {_size(device['memory_bytes'])} in use"
-    )
+    click.echo(f"device   {device['name']}: {_size(device['used_bytes'])} of {_size(device['memory_bytes'])} in use")
     if told["memory_bytes"] is not None:
         click.echo(f"memory   {_size(told['memory_bytes'])}")
     click.echo(f"errors   {', '.join(f'{name} {count}' for name, count in told['errors'].items()) or 'none'}")
@@ -347,9 +317,7 @@ class _StandardOutput(AbstractContextManager["_StandardOutput"]):
         try:
             self._writer = pyarrow.csv.CSVWriter(sys.stdout.buffer, schema)
         except pa.ArrowException as error:
-            raise SchemaError(
-                f"the result cannot be written as CSV: {error}; name an --output file"
-            ) from error
+            raise SchemaError(f"the result cannot be written as CSV: {error}; name an --output file") from error
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""

@@ -52,9 +52,7 @@ def nanoseconds(duration: object) -> int:
         mark, whole, part, word = term.groups()
         unit = NANOSECONDS.get(_SHORT.get(word.lower(), word.lower().removesuffix("s")))
         if unit is None:
-            raise WindowError(
-                f"{word!r} in the duration {duration!r} is no unit: use {', '.join(NANOSECONDS)}"
-            )
+            raise WindowError(f"{word!r} in the duration {duration!r} is no unit: use {', '.join(NANOSECONDS)}")
         if mark:
             sign = -1 if mark == "-" else 1
         digits = part or ""

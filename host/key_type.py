@@ -101,9 +101,7 @@ class KeyType:
             return (raw.astype(np.int64) - self.offset).astype(self.dtype), valid
         return raw.astype(self.dtype, copy=False), valid
 
-    def _encode_decimal(
-        self, words: np.ndarray, valid: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def _encode_decimal(self, words: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         low = np.ascontiguousarray(words[:, 0]).view(np.int64)
         # The upper words of a value that fits 64 bits are copies of its sign.
         wrong = (words[:, 1:].view(np.int64) != (low >> 63)[:, None]).any(axis=1)
@@ -111,7 +109,8 @@ class KeyType:
             wrong &= valid
         if wrong.any():
             raise KeyTypeError(
-                f"a key of type {self.arrow} in row {int(np.argmax(wrong))} does not fit 64 bits: cast the column to fewer digits"
+                f"a key of type {self.arrow} in row {int(np.argmax(wrong))} does not fit 64 bits: "
+                "cast the column to fewer digits"
             )
         return low, valid
 
@@ -124,11 +123,7 @@ def _raw_values(array: pa.Array) -> np.ndarray:
     if pa.types.is_decimal(kind):
         words = kind.byte_width // 8
         if kind.byte_width < 8:  # decimal32
-            small = (
-                np.zeros(0, np.int32)
-                if buffer is None
-                else np.frombuffer(buffer, np.int32)[start : start + n]
-            )
+            small = np.zeros(0, np.int32) if buffer is None else np.frombuffer(buffer, np.int32)[start : start + n]
             return small.astype(np.int64).view(np.uint64).reshape(n, 1)
         if buffer is None:
             return np.zeros((0, words), np.uint64)
@@ -157,9 +152,7 @@ def key_type(arrow: pa.DataType, column: str) -> KeyType:
     if types.is_integer(arrow):
         bits = arrow.bit_width
         if types.is_signed_integer(arrow):
-            return KeyType(
-                arrow, Family.NUMBER, 32 if bits <= 32 else 64, -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-            )
+            return KeyType(arrow, Family.NUMBER, 32 if bits <= 32 else 64, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
         if bits < 32:
             return KeyType(arrow, Family.NUMBER, 32, 0, (1 << bits) - 1)
         half = 1 << (bits - 1)
@@ -189,9 +182,7 @@ def key_type(arrow: pa.DataType, column: str) -> KeyType:
     )
 
 
-def key_types(
-    left: pa.DataType, left_name: str, right: pa.DataType, right_name: str
-) -> tuple[KeyType, KeyType]:
+def key_types(left: pa.DataType, left_name: str, right: pa.DataType, right_name: str) -> tuple[KeyType, KeyType]:
     """The encodings of the two columns of one predicate.
 
     An integer of at most 32 bits meets a float as float64, which holds it exactly; a wider one is refused.
@@ -208,7 +199,8 @@ def key_types(
     if pair == {Family.NUMBER, Family.FLOAT}:
         return _as_float(a, left_name, right_name), _as_float(b, right_name, left_name)
     raise KeyTypeError(
-        f"column {left_name!r} of type {left} and column {right_name!r} of type {right} cannot be compared exactly: cast one of them"
+        f"column {left_name!r} of type {left} and column {right_name!r} of type {right} cannot be compared exactly: "
+        "cast one of them"
     )
 
 

@@ -88,16 +88,12 @@ class JoinSpec:
             if isinstance(window, int) and not isinstance(window, bool):
                 object.__setattr__(self, side, Rows(window))
             elif window is not None and not isinstance(window, Rows):
-                raise WindowError(
-                    f"{side} must be Rows(n), not {window!r}: a time window goes in within=Within(...)"
-                )
+                raise WindowError(f"{side} must be Rows(n), not {window!r}: a time window goes in within=Within(...)")
         if self.within is not None and not isinstance(self.within, Within):
             raise WindowError(f"within must be Within(left_time, right_time, low, high), not {self.within!r}")
         counted = [side for side in ("left", "right") if getattr(self, side) is not None]
         if self.within is not None and counted:
-            raise WindowError(
-                "give either count windows (left= and right=) or a time window (within=), not both"
-            )
+            raise WindowError("give either count windows (left= and right=) or a time window (within=), not both")
         if self.within is None and len(counted) != 2:
             missing = [side for side in ("left", "right") if side not in counted]
             raise WindowError(
@@ -119,9 +115,7 @@ class JoinSpec:
                 raise WindowError("a watermark belongs to a time window (within=); count windows need none")
         if self.capacity is not None:
             if self.within is None:
-                raise WindowError(
-                    "capacity belongs to a time window (within=); a count window declares its rows"
-                )
+                raise WindowError("capacity belongs to a time window (within=); a count window declares its rows")
             if isinstance(self.capacity, bool) or not isinstance(self.capacity, int) or self.capacity < 1:
                 raise WindowError(f"capacity must be a positive number of rows, not {self.capacity!r}")
 
@@ -172,7 +166,8 @@ class JoinSpec:
             kind = schema.field(self.sequence).type
             if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
                 raise KeyTypeError(
-                    f"the sequence column {self.sequence!r} of the {side} side has type {kind}: use integers, timestamps or dates"
+                    f"the sequence column {self.sequence!r} of the {side} side has type {kind}: "
+                    "use integers, timestamps or dates"
                 )
 
     def columns(self, side: str) -> dict[str, str]:

@@ -48,17 +48,15 @@ class TimeAxis:
         kinds = {"left": key_type(left, within.left_time), "right": key_type(right, within.right_time)}
         allowed = (Family.NUMBER, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_TZ)
         for side, kind in kinds.items():
-            if (
-                kind.family not in allowed
-                or pa.types.is_decimal(kind.arrow)
-                or pa.types.is_uint64(kind.arrow)
-            ):
+            if kind.family not in allowed or pa.types.is_decimal(kind.arrow) or pa.types.is_uint64(kind.arrow):
                 raise KeyTypeError(
-                    f"the time column {self._columns[side]!r} has type {kind.arrow}: use timestamps, dates or integers to 64 bits signed"
+                    f"the time column {self._columns[side]!r} has type {kind.arrow}: "
+                    "use timestamps, dates or signed integers"
                 )
         if kinds["left"].family is not kinds["right"].family:
             raise KeyTypeError(
-                f"the time columns {within.left_time!r} ({left}) and {within.right_time!r} ({right}) cannot be compared: cast one of them"
+                f"the time columns {within.left_time!r} ({left}) and {within.right_time!r} ({right}) "
+                "cannot be compared: cast one of them"
             )
         self.integers = kinds["left"].family is Family.NUMBER
         family = kinds["left"].family
@@ -88,7 +86,8 @@ class TimeAxis:
         if self.integers:
             if length:
                 raise WindowError(
-                    f"{what}={value!r} is a duration, but the time columns {self._names()} are integers: give an integer"
+                    f"{what}={value!r} is a duration, but "
+                    f"the time columns {self._names()} are integers: give an integer"
                 )
             return length
         return length / self._nanos_per_unit
@@ -121,7 +120,8 @@ class TimeAxis:
             wrong = (times > top) | (times < -top)
             if wrong.any():
                 raise KeyTypeError(
-                    f"time {times[wrong][0]} of column {self._columns[side]!r} does not fit the unit of the other side's times: cast both to one unit"
+                    f"time {times[wrong][0]} of column {self._columns[side]!r} "
+                    "does not fit the unit of the other side's times: cast both to one unit"
                 )
             times = times * by
         return times, valid
@@ -145,7 +145,7 @@ class TimeAxis:
         """
         limits: dict[str, int | None] = {"left": None, "right": None}
         if tracker is not None and tracker.in_force is not None:
-            # right_time > watermark and right_time <= left_time + high; left_time > watermark and left_time <= right_time - low
+            # watermark < right_time <= left_time + high; watermark < left_time <= right_time - low
             if "right" in self._delays:
                 limits["left"] = tracker.in_force - self.high
             if "left" in self._delays:

@@ -217,7 +217,8 @@ class WindowJoin:
                     raise SchemaError(f"the {side} batch lacks the column {name!r} that earlier ones had")
                 if schema.field(name).type != known.field(name).type:
                     raise SchemaError(
-                        f"column {name!r} of the {side} batch has type {schema.field(name).type}, but had {known.field(name).type} before"
+                        f"column {name!r} of the {side} batch has type {schema.field(name).type}, "
+                        f"but had {known.field(name).type} before"
                     )
             extra = [name for name in schema.names if name not in known.names]
             if extra:
@@ -281,9 +282,7 @@ class WindowJoin:
             engine.close()
             if isinstance(error, MullionError) or not isinstance(error, Exception):
                 raise
-            raise DeviceError(
-                f"device {self._device.info.name} failed: {type(error).__name__}: {error}"
-            ) from error
+            raise DeviceError(f"device {self._device.info.name} failed: {type(error).__name__}: {error}") from error
         self._arrived = arrived
         self._last_sequence = last_sequence
         self._stats.calls += 1
@@ -314,21 +313,17 @@ class WindowJoin:
             if self.spec.form == "counts":
                 arrived, self._arrived = self._arrived, base
                 try:
-                    return self._counts(
-                        [], arrived, {side: opposite[side], OTHER[side]: np.zeros(0, np.int64)}
-                    )[0]
+                    return self._counts([], arrived, {side: opposite[side], OTHER[side]: np.zeros(0, np.int64)})[0]
                 finally:
                     self._arrived = arrived
             return PAIRS_SCHEMA.empty_table() if self.spec.form == "pairs" else table.schema.empty_table()
-        return {"pairs": PAIRS_SCHEMA, "counts": COUNTS_SCHEMA}.get(
-            self.spec.form, pa.schema([])
-        ).empty_table()
+        return {"pairs": PAIRS_SCHEMA, "counts": COUNTS_SCHEMA}.get(self.spec.form, pa.schema([])).empty_table()
 
     def _replay(self) -> None:
         """Joins the calls that waited for the engine."""
         pending, self._pending = self._pending, []
-        for side, table in pending[:1]:
-            self._arrived[side] -= sum(len(t) for _, t in pending)
+        if pending:  # all of one side: the other one's columns were not known
+            self._arrived[pending[0][0]] -= sum(len(t) for _, t in pending)
             self._last_sequence = None
         for side, table in pending:
             self._process({side: table, OTHER[side]: None})
@@ -366,8 +361,10 @@ class WindowJoin:
                     full[side], values[side] = full[side].take(pa.array(order)), values[side][order]
                 if self._last_sequence is not None and int(values[side][0]) < self._last_sequence:
                     raise OrderError(
-                        f"sequence value {int(values[side][0])} in column {self.spec.sequence!r} of the {side} side comes after "
-                        f"{self._last_sequence}, which was processed in an earlier call: rows must not go back between calls"
+                        f"sequence value {int(values[side][0])} in column {self.spec.sequence!r} "
+                        f"of the {side} side comes after "
+                        f"{self._last_sequence}, which was processed in an earlier call: "
+                        "rows must not go back between calls"
                     )
                 newest = int(values[side][-1])
                 last = newest if last is None else max(last, newest)
@@ -387,7 +384,8 @@ class WindowJoin:
         if column.null_count:
             row = next(i for i, value in enumerate(column) if not value.is_valid)
             raise OrderError(
-                f"row {row} of the {side} batch has no value in the sequence column {self.spec.sequence!r}: every row needs one"
+                f"row {row} of the {side} batch has no value in the sequence column {self.spec.sequence!r}: "
+                "every row needs one"
             )
         if pa.types.is_timestamp(column.type) or pa.types.is_date64(column.type):
             column = column.cast(pa.int64())
@@ -507,6 +505,4 @@ def _as_table(side: str, batch: pa.Table | pa.RecordBatch | None) -> pa.Table | 
         return batch
     if isinstance(batch, pa.RecordBatch):
         return pa.Table.from_batches([batch])
-    raise SchemaError(
-        f"the {side} batch must be an Arrow table, record batch or None, not {type(batch).__name__}"
-    )
+    raise SchemaError(f"the {side} batch must be an Arrow table, record batch or None, not {type(batch).__name__}")

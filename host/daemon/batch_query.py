@@ -16,10 +16,14 @@ class BatchQuery(Query):
     `Limits.max_staged` bounds what waits.
     """
 
-    def prepare(self) -> None:
-        # Reading the schema validates the join, so that a wrong column is told at the opening.
-        self._check_open()
-        assert self.definition.output_schema is not None
+    _prepared = False
+
+    def prepare(self) -> bool:
+        # Nothing to take: the service has asked for the schema of the result, which tells a wrong column.
+        with self._state:
+            self._check_open()
+            first, self._prepared = not self._prepared, True
+            return first
 
     def begin(self, batch: int, partition: int, attempt: int) -> Request:
         with self._state:

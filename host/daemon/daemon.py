@@ -127,7 +127,13 @@ class Daemon:
         bool
             Whether every request in progress could finish in the time that `Limits.grace` gives.
         """
-        self._log.info("ready", addresses=self.addresses, device=self.service.device_name, pid=os.getpid())
+        self._log.info(
+            "ready",
+            addresses=self.addresses,
+            device=self.service.device_name,
+            pid=os.getpid(),
+            metrics_port=self.metrics_port or None,
+        )
         self._ended.wait()
         self._log.info("stopping", reason=self._reason)
         finished = self.stop()

@@ -56,8 +56,8 @@ class Query(ABC):
         self._stats: dict[str, Any] = {}
 
     @abstractmethod
-    def prepare(self) -> None:
-        """Take what the query needs from the device, once; called again for every repeated open."""
+    def prepare(self) -> bool:
+        """Take what the query needs from the device, once; False for every repeated open."""
 
     @abstractmethod
     def begin(self, batch: int, partition: int, attempt: int) -> Request:

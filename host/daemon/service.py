@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
+import structlog
 
 from host.daemon.batch_query import BatchQuery
 from host.daemon.definition import Definition
@@ -54,6 +55,7 @@ class Service:
         self._queries: dict[str, Query] = {}
         self._errors: Counter[str] = Counter()
         self._started = time.time()
+        self._log = structlog.get_logger("mullion")
         self.more_status: Callable[[], dict[str, Any]] = dict
 
     @property
@@ -92,7 +94,8 @@ class Service:
                 f"query {name!r} is open with another join, schema or kind; close it first, or use another name"
             )
         try:
-            query.prepare()
+            if query.prepare():
+                self._log.info("query opened", query=name, streaming=definition.streaming)
         except BaseException:
             self._forget(name, query)
             raise
@@ -136,6 +139,7 @@ class Service:
         if query is None:
             return False
         query.close()
+        self._log.info("query closed", query=name)
         return True
 
     def count_error(self, error: BaseException) -> None:

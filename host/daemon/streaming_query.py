@@ -36,19 +36,21 @@ class StreamingQuery(Query):
     _join: WindowJoin | None = None
     _newest: Applied | None = None
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         with self._turn:
             self._check_open()
-            if self._join is None:
-                with self._device_lock:
-                    self._join = WindowJoin.from_spec(
-                        self.definition.spec,
-                        device=self._device,
-                        left_schema=self.definition.left_schema,
-                        right_schema=self.definition.right_schema,
-                    )
-                with self._state:
-                    self._stats = self._join.stats.as_dict()
+            if self._join is not None:
+                return False
+            with self._device_lock:
+                self._join = WindowJoin.from_spec(
+                    self.definition.spec,
+                    device=self._device,
+                    left_schema=self.definition.left_schema,
+                    right_schema=self.definition.right_schema,
+                )
+            with self._state:
+                self._stats = self._join.stats.as_dict()
+            return True
 
     def begin(self, batch: int, partition: int, attempt: int) -> Request:
         with self._state:

@@ -225,5 +225,15 @@ class Device(abc.ABC):
             With the bytes needed and available.
         """
 
-    def close(self) -> None:
+    @classmethod
+    @abc.abstractmethod
+    def found(cls) -> list[DeviceInfo]:
+        """The devices of this kind on this machine, the default one first; an absent one with its reason."""
+
+    @classmethod
+    @abc.abstractmethod
+    def open(cls, which: str = "") -> Device:
+        """Opens the first device of this kind whose name contains `which`. Raises DeviceError if there is none."""
+
+    def close(self) -> None:  # noqa: B027 (most devices have nothing to give back)
         """Gives the device back. Idempotent."""

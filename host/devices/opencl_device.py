@@ -14,6 +14,7 @@ from host.devices.arena import Arena
 from host.devices.device import Device, DeviceInfo, Limits, Probe, Run, RunStore
 from host.errors import CapacityError, DeviceError
 
+cl: Any
 try:
     import pyopencl as cl
 except ImportError as error:  # the reason is shown by list_devices and by open
@@ -58,9 +59,7 @@ class OpenClDevice(Device):
     def __init__(self, device: Any):
         memory = int(device.global_mem_size)
         super().__init__(
-            DeviceInfo(
-                _name(device), "opencl", f"{device.platform.name.strip()}, {device.version.strip()}", memory
-            ),
+            DeviceInfo(_name(device), "opencl", f"{device.platform.name.strip()}, {device.version.strip()}", memory),
             memory,
         )
         self.cl_device = device
@@ -94,9 +93,7 @@ class OpenClDevice(Device):
         except DeviceError as error:
             return [DeviceInfo("opencl", "opencl", "OpenCL", 0, False, str(error))]
         return [
-            DeviceInfo(
-                _name(d), "opencl", f"{d.platform.name.strip()}, {d.version.strip()}", int(d.global_mem_size)
-            )
+            DeviceInfo(_name(d), "opencl", f"{d.platform.name.strip()}, {d.version.strip()}", int(d.global_mem_size))
             for d in devices
         ]
 
@@ -131,8 +128,11 @@ class OpenClDevice(Device):
         return self._programs[key_bits]
 
     def buffer(self, nbytes: int) -> Any:
-        """A buffer for long-lived data. On a CPU device it lies in huge pages: probes hop through it, and with small
-        pages every hop would also miss the TLB."""
+        """A buffer for long-lived data.
+
+        On a CPU device it lies in huge pages: probes hop through it, and with small pages every hop would also
+        miss the TLB.
+        """
         if not self.cl_device.type & cl.device_type.CPU or not hasattr(mmap, "MADV_HUGEPAGE"):
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
         size = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
@@ -163,6 +163,9 @@ class OpenClStore(RunStore):
         self._runs: dict[int, Run] = {}  # by start
         self._scratch: dict[str, Any] = {}
         self._ticket: int | None = None
+        self._keys: Any = None
+        self._numbers: Any = None
+        self._index: Any = None
         self._allocate(rows)
 
     # Memory
@@ -239,7 +242,8 @@ class OpenClStore(RunStore):
             start = self._arena.take(rows)
         if start is None:
             raise CapacityError(
-                f"{self._what} has {self._arena.free_rows} rows free on device {self._device.info.name} and needs {rows} more",
+                f"{self._what} has {self._arena.free_rows} rows free on device {self._device.info.name} "
+                f"and needs {rows} more",
                 rows,
                 self._arena.free_rows,
             )

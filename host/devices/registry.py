@@ -7,7 +7,7 @@ from host.devices.numpy_device import NumpyDevice
 from host.devices.opencl_device import OpenClDevice
 from host.errors import DeviceError
 
-KINDS = {"numpy": NumpyDevice, "opencl": OpenClDevice}
+KINDS: dict[str, type[Device]] = {"numpy": NumpyDevice, "opencl": OpenClDevice}
 
 
 def list_devices() -> list[DeviceInfo]:

@@ -143,9 +143,7 @@ class BoundaryGenerator:
                 lower, over = _saturating_add(wide, low + shift, target.minimum, target.maximum, at_top=True)
                 lower[over], upper[over] = 1, 0
             if high is not None:
-                ends, under = _saturating_add(
-                    wide, high + shift, target.minimum, target.maximum, at_top=False
-                )
+                ends, under = _saturating_add(wide, high + shift, target.minimum, target.maximum, at_top=False)
                 upper = np.minimum(upper, ends)
                 lower[under], upper[under] = 1, 0
             return lower, upper
@@ -210,9 +208,7 @@ def _exact(value: object, family: Family, columns: str) -> Fraction:
             length /= NANOS_PER_DAY
         return length
     if value != 0 and family in (Family.TIMESTAMP, Family.TIMESTAMP_TZ, Family.DURATION, Family.TIME):
-        raise PredicateError(
-            f"the keys {columns} are times: give {value!r} with its unit, such as '{value} seconds'"
-        )
+        raise PredicateError(f"the keys {columns} are times: give {value!r} with its unit, such as '{value} seconds'")
     if isinstance(value, float) and not value.is_integer():  # 0.1 means a tenth
         return Fraction(decimal.Decimal(repr(value)))
     assert isinstance(value, (int, float, decimal.Decimal))
@@ -275,9 +271,7 @@ def _merge_float(bands: list[_FloatBand]) -> list[_FloatBand]:
             if start < end or (start == end and not (last.high_strict and band.low_strict)):
                 ends = [(inf if b.high is None else b.high, not b.high_strict) for b in (last, band)]
                 high, included = max(ends)
-                merged[-1] = _FloatBand(
-                    last.low, None if high == inf else high, last.low_strict, not included
-                )
+                merged[-1] = _FloatBand(last.low, None if high == inf else high, last.low_strict, not included)
                 continue
         merged.append(band)
     return merged

@@ -93,9 +93,7 @@ class RunEngine:
         policy: RunPolicy,
     ):
         self.spec = spec
-        self.seconds: dict[str, float] = dict.fromkeys(
-            ("sort", "bounds", "load", "probe", "gather", "merge"), 0.0
-        )
+        self.seconds: dict[str, float] = dict.fromkeys(("sort", "bounds", "load", "probe", "gather", "merge"), 0.0)
         self.probed_runs = 0
         self._generator = generator
         self._policy = policy
@@ -126,9 +124,7 @@ class RunEngine:
         low, high = self.spec.within
         self._rings[side] = TimeRing(max((high - low) // SLICES, self.spec.delay // SLICES, 1))
         self._times[side] = RowTimes()
-        return 2 * (
-            FIRST_TIME_ROWS if self.spec.capacity is None else min(self.spec.capacity, FIRST_TIME_ROWS)
-        )
+        return 2 * (FIRST_TIME_ROWS if self.spec.capacity is None else min(self.spec.capacity, FIRST_TIME_ROWS))
 
     # What the operator asks
 
@@ -166,9 +162,7 @@ class RunEngine:
                 )
             store = self._stores[side]
             if 2 * rows > store.capacity_rows:  # a merge needs room for its output
-                ceiling = max(
-                    2 * rows, 2 * self.spec.capacity if self.spec.capacity is not None else 4 * rows
-                )
+                ceiling = max(2 * rows, 2 * self.spec.capacity if self.spec.capacity is not None else 4 * rows)
                 try:
                     store.grow(min(max(2 * rows, 2 * store.capacity_rows), ceiling))
                 except CapacityError:
@@ -198,14 +192,14 @@ class RunEngine:
         for side, ring in self._rings.items():
             if isinstance(ring, CountRing):
                 ring.arrived = arrived[side]
-                self._expire(side, lambda extent, s=side: extent.last_row < arrived[s] - self.spec.counts[s])  # type: ignore[index, misc]
+                self._expire(side, before_row=arrived[side] - ring.count)
             self._merge_full(ring, self._stores[side])
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         """Drops subwindows whose every row has a time at or before a limit (None: none)."""
         for side, limit in last_useless.items():
             if limit is not None:
-                self._expire(side, lambda extent, least=limit: extent.last_time <= least)  # type: ignore[misc]
+                self._expire(side, through_time=limit)
                 oldest = self.oldest_row(side)
                 self._times[side].trim(self._times[side].end if oldest is None else oldest)
 
@@ -245,10 +239,8 @@ class RunEngine:
             for subwindow, run in added[side]:
                 subwindow.runs.append(run)
             if isinstance(ring, CountRing) and len(batches[side]):
-                assert self.spec.counts is not None
                 ring.arrived = max(ring.arrived, int(batches[side].rows[-1]) + 1)
-                least = ring.arrived - self.spec.counts[side]
-                self._expire(side, lambda extent, least=least: extent.last_row < least)  # type: ignore[misc]
+                self._expire(side, before_row=ring.arrived - ring.count)
             with self._timed("merge"):
                 for subwindow in {id(s): s for s, _ in added[side]}.values():
                     lengths = [run.run.length for run in subwindow.runs]
@@ -410,13 +402,17 @@ class RunEngine:
                     self._merge(subwindow, store, len(subwindow.runs))
                     subwindow.closed = True
 
-    def _expire(self, side: str, useless) -> None:  # type: ignore[no-untyped-def]
+    def _expire(self, side: str, *, before_row: int | None = None, through_time: int | None = None) -> None:
+        """Drops the runs whose every row lies before a row number, or has a time at or before a limit."""
         ring = self._rings[side]
         kept = []
         for subwindow in ring.subwindows:
             runs = []
             for run in subwindow.runs:
-                if useless(run.extent):
+                extent = run.extent
+                if (before_row is not None and extent.last_row < before_row) or (
+                    through_time is not None and extent.last_time <= through_time
+                ):
                     self._stores[side].drop(run.run)
                 else:
                     runs.append(run)

@@ -104,6 +104,7 @@ class CountRing(SubwindowRing):
 
     def __init__(self, count: int):
         super().__init__()
+        self.count = count
         self.subwindow_rows = max(-(-count // SUBWINDOWS), min(count, LEAST_ROWS))
         self.arrived = 0
 

@@ -39,8 +39,7 @@ def interleave(
     types = [side.type for side in sides]
     if types[0] != types[1] and not all(map(pa.types.is_integer, types)):
         raise SchemaError(
-            f"the sequence {sequence!r} is {types[0]} in {left.path} and {types[1]} in {right.path}; they "
-            "must agree"
+            f"the sequence {sequence!r} is {types[0]} in {left.path} and {types[1]} in {right.path}; they must agree"
         )
     while True:
         # Reading on the side that is behind moves the bound: the other one already lies beyond it.
@@ -64,8 +63,7 @@ class _Side:
     def __init__(self, reader: TableReader, sequence: str):
         if sequence not in reader.schema.names:
             raise SchemaError(
-                f"{reader.path} has no column {sequence!r} for --sequence; it has "
-                f"{', '.join(reader.schema.names)}"
+                f"{reader.path} has no column {sequence!r} for --sequence; it has {', '.join(reader.schema.names)}"
             )
         self.type = reader.schema.field(sequence).type
         if not (pa.types.is_integer(self.type) or pa.types.is_temporal(self.type)):

@@ -65,9 +65,7 @@ class TableWriter:
     def __enter__(self) -> TableWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             try:
                 self._writer.close()

@@ -34,9 +34,7 @@ class AnyOf(Predicate):
         columns = {(part.left, part.right) for part in parts}
         if len(columns) > 1:
             pairs = ", ".join(f"{a}/{b}" for a, b in sorted(columns))
-            raise UnsupportedError(
-                f"AnyOf over several pairs of columns ({pairs}) is not supported yet: use one pair"
-            )
+            raise UnsupportedError(f"AnyOf over several pairs of columns ({pairs}) is not supported yet: use one pair")
         self.parts = parts
         self.left, self.right = parts[0].left, parts[0].right
 

@@ -54,9 +54,7 @@ class Band(Predicate):
                     as_numbers = [b if isinstance(b, int) else nanoseconds(b) for b in as_numbers]
                     wrong = as_numbers[0] > as_numbers[1]
                 else:
-                    raise PredicateError(
-                        f"low={self.low!r} and high={self.high!r} cannot be compared"
-                    ) from None
+                    raise PredicateError(f"low={self.low!r} and high={self.high!r} cannot be compared") from None
             if wrong:
                 raise PredicateError(f"low={self.low!r} lies above high={self.high!r}: the band is empty")
 

@@ -19,13 +19,9 @@ def check_bound(name: str, value: object) -> object:
         If it is no number, duration or None.
     """
     if isinstance(value, bool) or not (
-        value is None
-        or isinstance(value, (int, float, decimal.Decimal, dt.timedelta, str))
-        or hasattr(value, "item")
+        value is None or isinstance(value, (int, float, decimal.Decimal, dt.timedelta, str)) or hasattr(value, "item")
     ):
-        raise PredicateError(
-            f"{name} must be a number, Decimal, timedelta, duration text or None, not {value!r}"
-        )
+        raise PredicateError(f"{name} must be a number, Decimal, timedelta, duration text or None, not {value!r}")
     if hasattr(value, "item"):  # a NumPy scalar
         return check_bound(name, value.item())
     if isinstance(value, (float, decimal.Decimal)):

@@ -28,7 +28,7 @@ class WatermarkTracker:
         self._delays = delays
         self._tick = tick
         self._initial = initial
-        self._reached: dict[str, int | None] = {side: None for side in delays}
+        self._reached: dict[str, int | None] = dict.fromkeys(delays)
         self._recent: list[int | None] = [initial] * (watermark.lag + 1)  # oldest first
 
     @property

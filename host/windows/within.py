@@ -44,8 +44,6 @@ class Within:
             ends.append(end if isinstance(end, int) else nanoseconds(end))
         both_integers = isinstance(self.low, int) == isinstance(self.high, int)
         if not both_integers and 0 not in ends:
-            raise WindowError(
-                f"low={self.low!r} and high={self.high!r}: give both as durations or both as integers"
-            )
+            raise WindowError(f"low={self.low!r} and high={self.high!r}: give both as durations or both as integers")
         if ends[0] > ends[1]:
             raise WindowError(f"low={self.low!r} lies above high={self.high!r}: the window is empty")
