@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from host import open_device
+from host.errors import DeviceError
 from tests.conformance.devices import DEVICES, DeviceCase
 
 SEED = int(os.environ.get("MULLION_TEST_SEED", "20240607"))
@@ -15,9 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "full: the full product of a suite that is sampled otherwise; needs --full"
-    )
+    config.addinivalue_line("markers", "full: the full product of a suite that is sampled otherwise; needs --full")
 
 
 def pytest_report_header() -> str:
@@ -45,9 +45,6 @@ def device_case(request: pytest.FixtureRequest) -> DeviceCase:
 
     MULLION_TEST_DEVICES names devices that must be there: their absence fails.
     """
-    from host.devices import open_device
-    from host.errors import DeviceError
-
     case = request.param
     try:
         open_device(case.name)
@@ -61,6 +58,12 @@ def device_case(request: pytest.FixtureRequest) -> DeviceCase:
 @pytest.fixture(scope="session")
 def device(device_case: DeviceCase) -> object:
     """An open device, shared by the tests of a session."""
-    from host.devices import open_device
-
     return open_device(device_case.name)
+
+
+@pytest.fixture(params=["ladder", "flat"])
+def policy(request: pytest.FixtureRequest, device_case: DeviceCase) -> str:
+    """A run policy that the device carries out."""
+    if request.param not in device_case.policies:
+        pytest.skip(f"device {device_case.name}: no policy {request.param}")
+    return request.param

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 
+from host import Rows, Watermark, Within
 from tests.conformance.keys import KeyCase
 from tests.conformance.predicates import for_host, in_units
 from tests.conformance.streams import Streams
@@ -13,8 +14,6 @@ from tests.oracles.nested_loop import NestedLoop, Pair
 
 def host_arguments(predicate: tuple, key: KeyCase, window: WindowCase, sequenced: bool) -> dict:
     """Keyword arguments of `WindowJoin` for a predicate and a window in ticks."""
-    from host import Rows, Watermark, Within
-
     arguments = {"on": for_host(in_units(predicate, key), "limit", "price")}
     if window.rows is not None:
         arguments |= {"left": Rows(window.rows[0]), "right": Rows(window.rows[1])}
@@ -99,13 +98,9 @@ def check_order(numbers: list[tuple[int, int]], streams: Streams, order: str) ->
     previous = (-1, -1)
     for at, (a, b) in enumerate(numbers):
         probing, stored = max(left[a], right[b]), min(left[a], right[b])
-        assert probing >= previous[0], (
-            f"pair {at} {(a, b)}: its probing row arrived before that of pair {at - 1}"
-        )
+        assert probing >= previous[0], f"pair {at} {(a, b)}: its probing row arrived before that of pair {at - 1}"
         if order == "inner" and probing == previous[0]:
-            assert stored > previous[1], (
-                f"pair {at} {(a, b)}: its stored row arrived before that of pair {at - 1}"
-            )
+            assert stored > previous[1], f"pair {at} {(a, b)}: its stored row arrived before that of pair {at - 1}"
         previous = (probing, stored)
 
 
@@ -117,9 +112,7 @@ def check_counts(result: pa.Table, expected: list[Pair], before: dict, after: di
     assert result.column_names == ["side", "row", "matches"]
     sides = result["side"].to_pylist()
     assert len(sides) == len(due)
-    found = dict(
-        zip(zip(sides, result["row"].to_pylist(), strict=True), result["matches"].to_pylist(), strict=True)
-    )
+    found = dict(zip(zip(sides, result["row"].to_pylist(), strict=True), result["matches"].to_pylist(), strict=True))
     assert found == due
 
 
@@ -132,15 +125,12 @@ def row_numbers(result: pa.Table, streams: Streams, form: str) -> list[tuple[int
     assert result.schema.remove_metadata() == expected
     lids, rids = result["lid"].to_pylist(), result["rid"].to_pylist()
     due = pa.Table.from_arrays(
-        streams.left.take(pa.array(lids, pa.int64())).columns
-        + streams.right.take(pa.array(rids, pa.int64())).columns,
+        streams.left.take(pa.array(lids, pa.int64())).columns + streams.right.take(pa.array(rids, pa.int64())).columns,
         schema=expected,
     )
     for name in due.column_names:
         assert plain(result[name]) == plain(due[name]), f"column {name}"
-    return [
-        (streams.numbers["left"][a], streams.numbers["right"][b]) for a, b in zip(lids, rids, strict=True)
-    ]
+    return [(streams.numbers["left"][a], streams.numbers["right"][b]) for a, b in zip(lids, rids, strict=True)]
 
 
 def plain(column: pa.ChunkedArray) -> list:

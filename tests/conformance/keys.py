@@ -64,9 +64,7 @@ class KeyCase:
             values = [float(t) * scale for t in ticks]
         else:
             # Keys between the ticks of the coarser side: a unit conversion that rounds is found out.
-            between = (
-                rng.integers(0, scale, count) if scale > 1 and shape == "random" else np.zeros(count, int)
-            )
+            between = rng.integers(0, scale, count) if scale > 1 and shape == "random" else np.zeros(count, int)
             step = 86_400_000 if kind == pa.date64() else 1
             values = [(int(t) * int(scale) + int(b)) * step for t, b in zip(ticks, between, strict=True)]
         hard = {"extremes": 1.0, "mixed": 0.3}.get(shape, 0.0)
@@ -181,9 +179,7 @@ KEYS = _integers() + _floats() + _temporals() + _decimals()
 # refused by type or by value, but never rounded or wrapped.
 WIDE_KEYS = [
     KeyCase("timestamp-s-ns", pa.timestamp("s"), pa.timestamp("ns"), dt.timedelta(seconds=1), (1, 10**9)),
-    KeyCase(
-        "timestamp-ms-us", pa.timestamp("ms"), pa.timestamp("us"), dt.timedelta(milliseconds=1), (1, 1000)
-    ),
+    KeyCase("timestamp-ms-us", pa.timestamp("ms"), pa.timestamp("us"), dt.timedelta(milliseconds=1), (1, 1000)),
     KeyCase("timestamp-us-s", pa.timestamp("us"), pa.timestamp("s"), dt.timedelta(seconds=1), (10**6, 1)),
     KeyCase("date32-timestamp", pa.date32(), pa.timestamp("us"), dt.timedelta(days=1), (1, 86_400 * 10**6)),
     KeyCase("decimal-18-2-18-4", pa.decimal128(18, 2), pa.decimal128(18, 4), Decimal("0.01"), (1, 100)),

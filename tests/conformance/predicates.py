@@ -1,5 +1,6 @@
 """Predicates of the contract, in ticks of the keys under test."""
 
+from host import AnyOf, Band, Compare
 from tests.conformance.keys import KeyCase
 
 PREDICATES = {
@@ -40,8 +41,6 @@ def in_units(predicate: tuple, key: KeyCase) -> tuple:
 
 def for_host(predicate: tuple, left: str, right: str) -> object:
     """The predicate as the operator takes it."""
-    from host import AnyOf, Band, Compare
-
     if predicate[0] == "band":
         return Band(left, right, low=predicate[1], high=predicate[2])
     if predicate[0] == "compare":

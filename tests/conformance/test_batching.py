@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
+from host import Rows, WindowJoin, Within
+from tests.conformance.predicates import for_host
 from tests.conftest import SEED
 from tests.oracles.nested_loop import NestedLoop
 
@@ -52,9 +54,7 @@ def sequenced(raw: list[tuple]) -> list[tuple]:
 
 
 @pytest.mark.parametrize("policy", ["ladder", "flat"])
-@pytest.mark.parametrize(
-    "window", WINDOWS, ids=lambda window: "within" if window is None else f"rows{window}"
-)
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: "within" if window is None else f"rows{window}")
 @hypothesis.seed(SEED)
 @hypothesis.settings(
     max_examples=25,
@@ -71,9 +71,6 @@ def sequenced(raw: list[tuple]) -> list[tuple]:
     form=st.sampled_from(["pairs", "counts"]),
 )
 def test_cuts_do_not_matter(policy, window, device_case, device, raw, one, other, predicate, form):
-    from host import Rows, WindowJoin, Within
-    from tests.conformance.predicates import for_host
-
     if policy not in device_case.policies or (window is None and not device_case.time_windows):
         pytest.skip(f"device {device_case.name} has no such policy or window")
     if window is None:

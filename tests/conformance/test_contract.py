@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
+from host import WindowJoin, errors
 from tests.conformance.check import check_join, host_arguments, oracle
 from tests.conformance.devices import DeviceCase
 from tests.conformance.keys import KEYS, SHAPES, WIDE_KEYS
@@ -38,12 +39,8 @@ def name_of(case: dict) -> str:
     return "/".join(case.values())
 
 
-def run(
-    case: dict, device_case: DeviceCase, device: object, rng: np.random.Generator, count: int = 40
-) -> None:
+def run(case: dict, device_case: DeviceCase, device: object, rng: np.random.Generator, count: int = 40) -> None:
     """One case of the suite against the nested loop."""
-    from host import WindowJoin
-
     key, window = ALL_KEYS[case["key"]], WINDOWS[case["window"]]
     if reason := device_case.may_refuse(case["policy"], case["form"], window, key):
         pytest.skip(f"device {device_case.name}: {reason}")
@@ -93,8 +90,6 @@ WIDE_AXES = {
 @pytest.mark.parametrize("case", product(WIDE_AXES), ids=name_of)
 def test_keys_whose_common_unit_may_pass_64_bits(case, device_case, device, seed):
     """Exact, or refused by name: by type at the start, or by value; never rounded, never wrapped."""
-    from host import errors
-
     rng = np.random.default_rng([seed, *name_of(case).encode()])
     rest = {"window": "rows-unequal", "policy": "ladder", "form": "pairs", "order": "inner"}
     rest |= {"sequence": "distinct", "cut": "few"}

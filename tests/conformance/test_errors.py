@@ -1,7 +1,12 @@
 """What is refused when a join is made, by the error's name, and with a message that helps."""
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
+
+import host
+from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Within, errors
 
 LEFT = pa.schema(
     {
@@ -29,8 +34,6 @@ RIGHT = pa.schema(
 
 def attempt(**changes):
     """Makes a join on limit and price with windows of 10 rows, but for the changes."""
-    import host
-
     arguments = {
         "on": host.Band("limit", "price", -5, 5),
         "left": host.Rows(10),
@@ -50,17 +53,11 @@ def test_the_plain_join_is_accepted():
 
 @pytest.mark.parametrize("op", ["=<", "===", "like", "", None])
 def test_unknown_operator(op):
-    from host import Compare, errors
-
     with pytest.raises(errors.PredicateError, match="<="):
         Compare("limit", op, "price")
 
 
 def test_low_above_high():
-    import datetime as dt
-
-    from host import Band, Within, errors
-
     for low, high in (
         (5, -5),
         (0.1, 0.0),
@@ -77,23 +74,17 @@ def test_low_above_high():
 
 @pytest.mark.parametrize("bound", [float("nan"), "five minutes", object(), True, b"1"], ids=repr)
 def test_unreadable_bounds(bound):
-    from host import Band, errors
-
     with pytest.raises(errors.MullionError):
         attempt(on=Band("limit", "price", bound, None))
 
 
 @pytest.mark.parametrize("rows", [0, -1, 1.5, "10", None, True], ids=repr)
 def test_rows_must_be_a_positive_whole_number(rows):
-    from host import Rows, errors
-
     with pytest.raises(errors.WindowError):
         Rows(rows)
 
 
 def test_exactly_one_kind_of_window():
-    from host import Rows, Within, errors
-
     within = Within("at", "when", "-1 minute", "1 minute")
     for windows in (
         {"left": ..., "right": ...},
@@ -108,16 +99,12 @@ def test_exactly_one_kind_of_window():
 
 
 def test_open_time_windows_are_refused():
-    from host import Within, errors
-
     for bounds in ((None, "1 minute"), ("-1 minute", None)):
         with pytest.raises(errors.WindowError):
             Within("at", "when", *bounds)
 
 
 def test_a_watermark_needs_a_time_window():
-    from host import Watermark, errors
-
     with pytest.raises(errors.MullionError, match="watermark"):
         attempt(watermark=Watermark(left="1 minute"))
 
@@ -135,8 +122,6 @@ def test_a_watermark_needs_a_time_window():
     ],
 )
 def test_an_unknown_column_is_named_and_the_others_listed(changes, missing, present):
-    import host
-
     with pytest.raises(host.errors.SchemaError) as caught:
         attempt(**changes(host))
     assert missing in str(caught.value)
@@ -144,8 +129,6 @@ def test_an_unknown_column_is_named_and_the_others_listed(changes, missing, pres
 
 
 def test_columns_that_stand_twice():
-    from host import Band, errors
-
     twice = pa.schema([("limit", pa.int64()), ("limit", pa.int64())])
     with pytest.raises(errors.SchemaError, match="limit"):
         attempt(left_schema=twice)
@@ -171,8 +154,6 @@ def test_columns_that_stand_twice():
     ],
 )
 def test_key_types_that_do_not_compare_exactly(left, right, named):
-    from host import Compare, errors
-
     with pytest.raises(errors.KeyTypeError, match=named):
         attempt(on=Compare(left, "<", right))
 
@@ -183,15 +164,11 @@ def test_key_types_that_do_not_compare_exactly(left, right, named):
     ids=str,
 )
 def test_key_types_that_are_not_supported(kind):
-    from host import errors
-
     with pytest.raises(errors.KeyTypeError, match="limit"):
         attempt(left_schema=pa.schema([("limit", kind)]), right_schema=pa.schema([("price", kind)]))
 
 
 def test_int32_keys_compare_with_float64():
-    from host import Compare
-
     attempt(on=Compare("ratio", "<", "half"))
 
 
@@ -200,32 +177,24 @@ def test_int32_keys_compare_with_float64():
     [("limit", "5 minutes"), ("ratio", "5 minutes"), ("at", 0.5)],
 )
 def test_bounds_that_do_not_fit_the_keys(key, bound):
-    from host import Band, errors
-
     other = {"limit": "price", "ratio": "ratio", "at": "when"}[key]
     with pytest.raises(errors.MullionError, match=key):
         attempt(on=Band(key, other, None, bound))
 
 
 def test_sequence_types():
-    from host import errors
-
     for column in ("name", "ratio"):
         with pytest.raises(errors.KeyTypeError, match=column):
             attempt(sequence=column)
 
 
 def test_time_types():
-    from host import Within, errors
-
     for columns in (("name", "name"), ("flag", "when"), ("at", "price")):
         with pytest.raises(errors.KeyTypeError):
             attempt(left=..., right=..., within=Within(*columns, "0", "1 minute"))
 
 
 def test_unknown_devices():
-    from host import errors
-
     for device in ("abacus", "opencl:no such device", ""):
         with pytest.raises(errors.DeviceError):
             attempt(device=device)
@@ -247,22 +216,16 @@ def test_unknown_devices():
     ],
 )
 def test_other_joins_are_refused_by_name(how):
-    from host import errors
-
     with pytest.raises(errors.UnsupportedError, match=how):
         attempt(how=how)
 
 
 def test_conjunctions_are_refused_by_name():
-    from host import AllOf, Band, Compare, errors
-
     with pytest.raises(errors.UnsupportedError, match="AllOf"):
         attempt(on=AllOf(Band("limit", "price", 0, 1), Compare("ratio", "<", "ratio")))
 
 
 def test_unions_over_one_pair_of_columns_only():
-    from host import AnyOf, Band, errors
-
     with pytest.raises((errors.PredicateError, errors.UnsupportedError), match="half"):
         attempt(on=AnyOf(Band("limit", "price", 0, 1), Band("limit", "half", 0, 1)))
     with pytest.raises(errors.PredicateError):
@@ -275,27 +238,19 @@ def test_unions_over_one_pair_of_columns_only():
     ids=str,
 )
 def test_unknown_options(changes):
-    from host import errors
-
     with pytest.raises(errors.MullionError):
         attempt(**changes)
 
 
 def test_a_window_that_cannot_fit_is_refused_at_the_start(device):
-    from host import Rows, errors
-
     with pytest.raises(errors.CapacityError) as caught:
         attempt(left=Rows(2 * 10**9), right=Rows(2 * 10**9), device=device)
     assert caught.value.needed > caught.value.available > 0
 
 
 def test_the_specification_survives_json():
-    from host import AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Within
-
     for spec in (
-        JoinSpec(
-            on=Band("a", "b", -5, None), left=Rows(3), right=Rows(4), sequence="s", policy="flat", suffix="_x"
-        ),
+        JoinSpec(on=Band("a", "b", -5, None), left=Rows(3), right=Rows(4), sequence="s", policy="flat", suffix="_x"),
         JoinSpec(
             on=AnyOf(Compare("a", "!=", "b"), Band("a", "b", "-1 minute", "2 minutes")),
             within=Within("t", "u", "-10 minutes", "0"),
@@ -309,8 +264,6 @@ def test_the_specification_survives_json():
 
 
 def test_a_closed_join_refuses_rows():
-    from host import errors
-
     join = attempt()
     with pytest.raises(errors.MullionError, match="close"):
         join.process(None, None)

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from host import Band, Rows, WindowJoin
+
 FLIGHTS = Path(__file__).parents[2] / ".." / "shared" / "data" / "flights-200k.arrow"
 
 
@@ -45,8 +47,6 @@ def allowed(window: int, batch: int, count: int) -> np.ndarray:
 @pytest.mark.parametrize("column", ["delay", "time"])
 @pytest.mark.parametrize(("window", "batch"), [(5000, 5000), (5000, 700), (300, 512)])
 def test_last_5000_flights(flights, column, window, batch, device_case, device):
-    from host import Band, Rows, WindowJoin
-
     if device_case.max_window and window > device_case.max_window:
         pytest.skip(f"device {device_case.name}: windows of at most {device_case.max_window} rows")
     recent = flights.slice(flights.num_rows - 5000)
@@ -76,8 +76,6 @@ def test_last_5000_flights(flights, column, window, batch, device_case, device):
 @pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.full)])
 def test_counts_over_many_flights(flights, column, policy, count, device_case, device):
     """Counts of every row over a longer stretch, against the condition counted chunk by chunk."""
-    from host import Band, Rows, WindowJoin
-
     window, batch = 1500, 4096
     if policy not in device_case.policies or (device_case.max_window or window) < window:
         pytest.skip(f"device {device_case.name} has no such policy or window")

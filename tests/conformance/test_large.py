@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from host import Rows, WindowJoin, Within
 from tests.conformance.predicates import for_host
 from tests.oracles.duckdb_oracle import arrival_positions, join
 
@@ -26,8 +27,6 @@ BANDS = {"int64": 3 * 10**15, "uint64": 2**50, "float64": 0.3, "float32": 0.3}
 @pytest.mark.parametrize("batch", [97, 1024, 5000])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_against_duckdb(kind, batch, policy, device_case, device, seed):
-    from host import Rows, WindowJoin, Within
-
     rng = np.random.default_rng([seed, *kind.encode(), batch])
     count = min(ROWS, 60 * batch)
     keys = [KINDS[kind](rng, n) for n in (count, count * 3 // 4)]
@@ -46,9 +45,7 @@ def test_against_duckdb(kind, batch, policy, device_case, device, seed):
     if rows and device_case.max_window and max(rows) > device_case.max_window:
         rows = (device_case.max_window, device_case.max_window // 2)
     tables = [pa.table({"k": k, "t": t, "q": q}) for k, t, q in zip(keys, times, sequence, strict=True)]
-    window = (
-        {"within": Within("t", "t", -300, 200)} if within else {"left": Rows(rows[0]), "right": Rows(rows[1])}
-    )
+    window = {"within": Within("t", "t", -300, 200)} if within else {"left": Rows(rows[0]), "right": Rows(rows[1])}
     found = []
     with WindowJoin(
         on=for_host(predicate, "k", "k"),

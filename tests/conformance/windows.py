@@ -21,9 +21,7 @@ NARROW = TimeCase(pa.int32(), pa.uint16(), 1)
 MICROS = TimeCase(pa.timestamp("us"), pa.timestamp("us"), dt.timedelta(microseconds=1))
 # Whole milliseconds of delay, and times between them: Spark's watermark moves in milliseconds.
 MILLIS = TimeCase(pa.timestamp("us"), pa.timestamp("us"), dt.timedelta(milliseconds=1), (1000, 1000))
-ZONED = TimeCase(
-    pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC"), dt.timedelta(milliseconds=1), (1000, 1000)
-)
+ZONED = TimeCase(pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC"), dt.timedelta(milliseconds=1), (1000, 1000))
 UNITS = TimeCase(pa.timestamp("s"), pa.timestamp("ms"), dt.timedelta(seconds=1), (1, 1000))
 DATES = TimeCase(pa.date32(), pa.date32(), dt.timedelta(days=1))
 

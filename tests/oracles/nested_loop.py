@@ -105,6 +105,9 @@ class NestedLoop:
     delays
         ``(left, right)`` watermark delays, None where a side has no watermark. Durations of whole
         milliseconds, as Spark counts them, or int for integer times.
+    watermark_policy, initial
+        ``"min"`` or ``"max"`` of the sides' watermarks; the watermark before the first call, and of a side without
+        rows (in the unit of exact times), None: there is none, and for ``"min"`` none until both sides saw a row.
     lag
         How many calls the late-row filter runs behind; 0: a watermark holds from the next call on.
     """
@@ -119,6 +122,8 @@ class NestedLoop:
         within: tuple | None = None,
         sequence: str | None = None,
         delays: tuple = (None, None),
+        watermark_policy: str = "min",
+        initial: int | None = None,
         lag: int = 0,
     ):
         if (rows is None) == (within is None):
@@ -131,7 +136,9 @@ class NestedLoop:
         # Spark rounds the newest event time down to milliseconds.
         self.tick = 1 if all(isinstance(delay, int | None) for delay in delays) else 10**6
         self.streams = {"left": Stream(), "right": Stream()}
-        self.watermarks: list[int | None] = [None] * (lag + 1)
+        self.choose = {"min": min, "max": max}[watermark_policy]
+        self.initial = initial
+        self.watermarks: list[int | None] = [initial] * (lag + 1)
         self.position = 0
         self.call = 0
         self.last_sequence: int | None = None
@@ -139,7 +146,7 @@ class NestedLoop:
     def process(self, left: pa.Table | None, right: pa.Table | None) -> list[Pair]:
         """One call; the pairs it must return, ordered by probing row, then by stored row."""
         # What holds now was known lag + 1 calls ago; this call's own rows count from a later call on.
-        watermark = self.watermarks.pop(0)
+        watermark = self.before = self.watermarks.pop(0)
         result: list[Pair] = []
         for side, key, time in self._arrivals(left, right):
             stream = self.streams[side]
@@ -197,13 +204,15 @@ class NestedLoop:
         return self.bounds[0] <= right.time - left.time <= self.bounds[1]
 
     def _watermark(self) -> int | None:
-        """The watermark after a call: the least of the sides that have one; None until all saw a row."""
-        known = []
+        """The watermark after a call; it never goes back."""
+        reached = []
         for side, delay in self.delays.items():
-            if delay is None:
-                continue
             newest = self.streams[side].max_time
-            if newest is None:
-                return None
-            known.append(newest // self.tick * self.tick - delay)
-        return min(known, default=None)
+            if delay is not None:
+                reached.append(self.initial if newest is None else newest // self.tick * self.tick - delay)
+        known = [value for value in reached if value is not None]
+        before = self.watermarks[-1] if self.watermarks else self.before
+        if not known or (self.choose is min and len(known) < len(reached)):
+            return before
+        now = self.choose(known)
+        return now if before is None else max(before, now)

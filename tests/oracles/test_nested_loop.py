@@ -92,13 +92,9 @@ def test_sequence_decides_and_ties_go_left():
 
 def test_time_window_whatever_the_arrival_order():
     seconds = pa.timestamp("s")
-    loop = NestedLoop(
-        ("band", 0, 0), "k", "k", within=("t", "u", dt.timedelta(seconds=1), dt.timedelta(seconds=2))
-    )
+    loop = NestedLoop(("band", 0, 0), "k", "k", within=("t", "u", dt.timedelta(seconds=1), dt.timedelta(seconds=2)))
     loop.process(table([0, 0], t=pa.array([10, 20], seconds)), None)
-    assert loop.process(
-        None, table([0, 0, 0, 0], u=pa.array([22_000, 12_001, 11_000, None], pa.timestamp("ms")))
-    ) == [
+    assert loop.process(None, table([0, 0, 0, 0], u=pa.array([22_000, 12_001, 11_000, None], pa.timestamp("ms")))) == [
         Pair(1, 0, 1, "right"),
         Pair(0, 2, 1, "right"),
     ]

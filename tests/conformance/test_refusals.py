@@ -1,0 +1,57 @@
+"""A refused call says why and leaves the join as it was."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from host import Compare, errors
+from tests.conformance.predicates import for_host
+from tests.conformance.small_joins import open_join, pairs_of, table
+from tests.oracles.nested_loop import NestedLoop
+
+
+def bad_calls():
+    """(name, error, left, right) of calls that a join on k with sequence q refuses."""
+    good = table([1, 2], q=[50, 51])
+    back = table([1, 2], q=[52, 3])
+    null = table([1, 2], q=pa.array([52, None], pa.int64()))
+    return [
+        ("back-left", "OrderError", back, good),
+        ("back-right", "OrderError", good, back),
+        ("null-sequence", "OrderError", good, null),
+        ("no-sequence", "SchemaError", good, table([1])),
+        ("no-key", "SchemaError", good.drop_columns("k"), good),
+        ("another-type", "SchemaError", good, good.set_column(0, "k", pa.array(["a", "b"]))),
+        ("another-width", "SchemaError", good.set_column(0, "k", pa.array([1, 2], pa.int8())), good),
+        ("another-column", "SchemaError", good.append_column("more", pa.array([1, 2])), good),
+    ]
+
+
+@pytest.mark.parametrize("bad", bad_calls(), ids=lambda bad: bad[0])
+def test_a_refused_call_changes_nothing(bad, policy, device, seed):
+    _, error, bad_left, bad_right = bad
+    rng = np.random.default_rng(seed)
+    predicate = ("band", -1, 1)
+
+    def batch(first, size=15):
+        return table(rng.integers(0, 9, size), q=np.sort(rng.integers(first, first + 9, size)))
+
+    loop = NestedLoop(predicate, "k", "k", rows=(20, 9), sequence="q")
+    with open_join(device, for_host(predicate, "k", "k"), (20, 9), sequence="q", policy=policy) as join:
+        for first in range(0, 100, 20):
+            calls = (batch(first), batch(first))
+            assert pairs_of(join.process(*calls)) == [(p.left, p.right) for p in loop.process(*calls)]
+            if first == 40:
+                before = join.stats.as_dict()
+                with pytest.raises(getattr(errors, error)):
+                    join.process(bad_left, bad_right)
+                after = join.stats.as_dict()
+                for count in ("rows_left", "rows_right", "matches", "late_left", "late_right"):
+                    assert before[count] == after[count], count
+
+
+def test_an_order_error_names_column_and_value(device):
+    with open_join(device, Compare("k", "=", "k"), sequence="q") as join:
+        join.process(table([1], q=[70]), None)
+        with pytest.raises(errors.OrderError, match=r"(?s)(?=.*\bq\b)(?=.*69)(?=.*70)"):
+            join.process(None, table([1], q=[69]))

@@ -1,0 +1,263 @@
+"""Time windows, watermarks, late rows and what they may hold."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from host import Band, Watermark, Within, errors
+from tests.conformance.small_joins import BOTTOM, TOP, open_join, pairs_of, table
+from tests.oracles.duckdb_oracle import arrival_positions
+from tests.oracles.duckdb_oracle import join as join_in_duckdb
+from tests.oracles.nested_loop import NestedLoop
+
+
+def as_times(times):
+    return times if isinstance(times, pa.Array) else pa.array(times, pa.int64())
+
+
+def timed(device, low, high, calls, delays=(None, None), **more):
+    """Runs calls of (keys, times) a side in a time window and compares with the nested loop; the loop."""
+    host_delays = more.pop("host_delays", delays)
+    marks = {name: more.pop(name) for name in ("lag", "initial") if name in more}
+    choice = more.pop("watermark_policy", "min")
+    if delays != (None, None):
+        more["watermark"] = Watermark(left=host_delays[0], right=host_delays[1], policy=choice, **marks)
+    host_bounds = more.pop("host_bounds", (low, high))
+    loop = NestedLoop(
+        ("band", None, None), "k", "k", within=("t", "t", low, high), delays=delays, watermark_policy=choice, **marks
+    )
+    with open_join(device, Band("k", "k"), None, within=Within("t", "t", *host_bounds), **more) as join:
+        for call in calls:
+            tables = [
+                None if times is None else table([0] * len(times), pa.int8(), t=as_times(times)) for times in call
+            ]
+            due = [(pair.left, pair.right) for pair in loop.process(*tables)]
+            assert pairs_of(join.process(*tables)) == due
+        stats = join.stats
+    assert (stats.late_left, stats.late_right) == (loop.streams["left"].late, loop.streams["right"].late)
+    return loop
+
+
+@pytest.fixture
+def time_windows(device_case):
+    if not device_case.time_windows:
+        pytest.skip(f"device {device_case.name}: no time windows")
+
+
+def test_time_windows_at_the_limits_of_64_bits(policy, time_windows, device):
+    edge = [BOTTOM, BOTTOM + 1, -1, 0, 1, TOP - 1, TOP]
+    for low, high in (
+        (-1, 1),
+        (0, 0),
+        (TOP, TOP),
+        (BOTTOM, -1),
+        (1, 2**63),
+        (-(2**64), 2**64),
+        (2**64 - 1, 2**65),
+    ):
+        timed(device, low, high, [(edge, None), (None, edge), (edge, edge)], policy=policy)
+
+
+def test_late_rows_at_and_above_the_watermark(policy, time_windows, device):
+    loop = timed(
+        device,
+        -100,
+        100,
+        [
+            ([100], [90]),
+            ([79, 80, 81], [79, 80, 81]),
+            ([200], None),
+            ([95, 96], None),
+            ([], [300]),
+            ([189, 190, 191], [190]),
+        ],
+        (10, 10),
+        policy=policy,
+    )
+    # Watermarks: 80 after the first call and as long as the right side stays behind, then 190.
+    assert (loop.streams["left"].late, loop.streams["right"].late) == (2 + 2, 2 + 1)
+
+
+def test_the_watermark_of_a_call_does_not_hold_in_it(time_windows, device):
+    loop = timed(device, -1000, 1000, [([500, 1], [2, 500]), ([450], [449]), ([451], [451])], (0, 50))
+    # 450 from the second call on: that row and 449 are late, and nothing before.
+    assert (loop.streams["left"].late, loop.streams["right"].late) == (1, 1)
+
+
+def test_rows_leave_only_when_no_later_row_can_match(policy, time_windows, device, seed):
+    """A long stream with stragglers just above the watermark: whoever drops state too early loses pairs."""
+    rng = np.random.default_rng(seed)
+    for low, high in ((-30, -10), (10, 30), (-5, 5), (0, 0)):
+        calls = [
+            [(call * 10 + rng.integers(-40, 10, rng.integers(0, 12))).tolist() for _ in range(2)] for call in range(30)
+        ]
+        timed(device, low, high, calls, (15, 25), policy=policy)
+
+
+@pytest.mark.parametrize("delays", [(20, None), (None, 20)])
+def test_a_watermark_on_one_side_only(delays, policy, time_windows, device, seed):
+    rng = np.random.default_rng(seed)
+    calls = [[[int(at) for at in call * 10 + rng.integers(-60, 10, 8)] for _ in range(2)] for call in range(20)]
+    loop = timed(device, -7, 12, calls, delays, policy=policy)
+    late = (loop.streams["left"].late, loop.streams["right"].late)
+    assert late[0 if delays[0] else 1] > 0
+    assert late[1 if delays[0] else 0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("5 minutes", dt.timedelta(minutes=5)),
+        ("-10 minutes", dt.timedelta(minutes=-10)),
+        ("1 hour 30 minutes", dt.timedelta(minutes=90)),
+        ("90 seconds", dt.timedelta(seconds=90)),
+        ("1 day", dt.timedelta(days=1)),
+        ("250 milliseconds", dt.timedelta(milliseconds=250)),
+        ("0", dt.timedelta(0)),
+    ],
+)
+def test_durations_as_text(text, meant, time_windows, device):
+    base = dt.datetime(2024, 2, 29, 12)
+    around = [base + meant + dt.timedelta(microseconds=off) for off in (-1, 0, 1)]
+    stamps = [pa.array([base, *around], pa.timestamp("us"))] * 2
+    low, high = sorted([meant, dt.timedelta(0)])
+    texts = (text, "0 seconds") if meant < dt.timedelta(0) else ("0 seconds", text)
+    timed(device, low, high, [stamps, stamps], host_bounds=texts)
+    # The same words as a band on timestamp keys.
+    loop = NestedLoop(("band", low, high), "k", "k", rows=(9, 9))
+    with open_join(device, Band("k", "k", *texts)) as join:
+        keys = [table(side) for side in stamps]
+        assert pairs_of(join.process(*keys)) == [(p.left, p.right) for p in loop.process(*keys)]
+
+
+def test_watermark_delays_as_text(time_windows, device):
+    def at(*seconds):
+        return pa.array([s * 10**6 for s in seconds], pa.timestamp("us"))
+
+    minute = dt.timedelta(minutes=1)
+    timed(
+        device,
+        -minute,
+        minute,
+        [(at(1000), at(990)), (at(929, 931, 930), at(930, 931)), (None, at(5000))],
+        (minute, minute),
+        host_delays=("1 minute", "60 seconds"),
+        host_bounds=("-1 minute", "1 minute"),
+    )
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+@pytest.mark.parametrize("initial", [None, 0, 40])
+@pytest.mark.parametrize("choice", ["min", "max"])
+def test_watermark_policies(choice, initial, lag, time_windows, device, seed):
+    """As Spark's `multipleWatermarkPolicy`; one side stays silent at first and then lags behind."""
+    rng = np.random.default_rng([seed, lag])
+    calls = []
+    for call in range(20):
+        left, right = ((call * 5 + rng.integers(-90, 10, 6)).tolist() for _ in range(2))
+        calls.append((left, [at // 2 for at in right] if call > 4 else None))
+    loop = timed(device, -9, 14, calls, (5, 3), watermark_policy=choice, initial=initial, lag=lag)
+    assert loop.streams["left"].late > 0
+
+
+def test_the_time_may_be_the_key_and_the_sequence(policy, time_windows, device, seed):
+    rng = np.random.default_rng(seed)
+    loop = NestedLoop(("band", -3, 5), "k", "k", within=("k", "k", -4, 4), sequence="k")
+    with open_join(
+        device, Band("k", "k", -3, 5), None, within=Within("k", "k", -4, 4), sequence="k", policy=policy
+    ) as join:
+        for call in range(10):
+            tables = [table(np.sort(rng.integers(call * 7, call * 7 + 7, 9))) for _ in range(2)]
+            assert pairs_of(join.process(*tables)) == [(p.left, p.right) for p in loop.process(*tables)]
+
+
+def test_a_long_stream_with_late_rows_against_duckdb(policy, time_windows, device, seed):
+    """Many calls, a watermark that drops state all along, bursts and pauses in event time."""
+    rng = np.random.default_rng(seed)
+    low, high, delays = -120, 60, (100, 150)
+    keys, times, calls, numbers = ([[], []] for _ in range(4))
+    watermark, newest, seen, late = None, [None, None], [0, 0], [0, 0]
+    found, now = [], 0
+    with open_join(
+        device, Band("k", "k", -2, 1), None, within=Within("t", "t", low, high), order="outer", policy=policy,
+        watermark=Watermark(left=delays[0], right=delays[1]),
+    ) as join:  # fmt: skip
+        for call in range(120):
+            now += int(rng.choice([0, 20, 100, 500]))
+            tables = []
+            for side in (0, 1):
+                count = int(rng.choice([0, 1, 30, 300]))
+                own = {"k": rng.integers(0, 200, count), "t": now + rng.integers(-200, 20, count)}
+                tables.append(pa.table({"k": pa.array(own["k"]), "t": pa.array(own["t"])}))
+                on_time = np.full(count, True) if watermark is None else own["t"] > watermark
+                keys[side].append(own["k"][on_time])
+                times[side].append(own["t"][on_time])
+                calls[side].append(np.full(on_time.sum(), call))
+                numbers[side].append(seen[side] + np.flatnonzero(on_time))
+                seen[side] += count
+                late[side] += count - on_time.sum()
+                if count:
+                    newest[side] = max(own["t"].max(), newest[side] or 0)
+            if None not in newest:
+                watermark = min(at - delay for at, delay in zip(newest, delays, strict=True))
+            result = join.process(*tables)
+            found.append(np.stack([result["left_row"].to_numpy(), result["right_row"].to_numpy()], axis=1))
+        assert (join.stats.late_left, join.stats.late_right) == tuple(late)
+        kept = join.stats.window_left + join.stats.window_right
+        assert kept < sum(seen) / 2, "state has to go with the watermark"
+    assert min(late) > 50
+    keys, times, calls, numbers = ([np.concatenate(part) for part in x] for x in (keys, times, calls, numbers))
+    order = arrival_positions(*calls, *(np.zeros(len(side), np.int64) for side in calls))
+    due = join_in_duckdb(("band", -2, 1), *map(pa.array, keys), *order, within=(*times, low, high))
+    due = np.stack([numbers[0][due[:, 0]], numbers[1][due[:, 1]]], axis=1)
+    pairs = np.concatenate(found)
+    assert len(due) > 5000
+    np.testing.assert_array_equal(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))], due)
+
+
+def test_null_times_match_nothing_and_are_not_late(time_windows, device):
+    timed(device, -9, 9, [([1, None], [2, None]), ([None, 50], [None, 51]), ([None, 60], [None])], (3, 3))
+
+
+def test_capacity_exactly_full_and_one_over(policy, time_windows, device):
+    loop = NestedLoop(("band", 0, 0), "k", "k", within=("t", "t", -5, 5))
+    with open_join(
+        device, Band("k", "k", 0, 0), None, within=Within("t", "t", -5, 5), capacity=64, policy=policy
+    ) as join:
+
+        def both(left, right):
+            assert pairs_of(join.process(left, right)) == [(p.left, p.right) for p in loop.process(left, right)]
+
+        rows = table([7] * 64, t=[3] * 64)
+        both(rows, rows.slice(0, 10))
+        with pytest.raises(errors.CapacityError) as caught:
+            join.process(table([7], t=[3]), None)
+        assert caught.value.needed is not None
+        assert caught.value.available is not None
+        assert caught.value.needed > caught.value.available
+        # Refused as a whole, though the right rows had fitted.
+        with pytest.raises(errors.CapacityError):
+            join.process(table([7], t=[3]), rows.slice(0, 3))
+        both(None, rows.slice(0, 54))
+        with pytest.raises(errors.CapacityError):
+            join.process(None, rows.slice(0, 1))
+        both(rows.slice(64), None)
+
+
+def test_the_watermark_makes_room(policy, time_windows, device):
+    """A stream without end in a bounded window: what has left makes room for what comes."""
+    loop = NestedLoop(("band", 0, 0), "k", "k", within=("t", "t", -2, 2), delays=(1, 1))
+    with open_join(
+        device,
+        Band("k", "k", 0, 0),
+        None,
+        within=Within("t", "t", -2, 2),
+        watermark=Watermark(left=1, right=1),
+        capacity=400,
+        policy=policy,
+    ) as join:
+        for call in range(60):
+            rows = table([call % 3] * 30, t=[call * 10 + i // 3 for i in range(30)])
+            assert pairs_of(join.process(rows, rows)) == [(p.left, p.right) for p in loop.process(rows, rows)]
