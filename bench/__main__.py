@@ -14,6 +14,7 @@ from bench.machine import describe_machine
 from bench.operator_benchmark import ResultsDiffer, run_operator_benchmark
 from bench.plan import Plan, full_plan, quick_plan
 from bench.report import print_cell, print_parts, print_tables, write_report
+from bench.spark_plan import SparkPlan
 from bench.workloads import KINDS
 
 PARTS = ("operator", "spark")
@@ -42,12 +43,8 @@ ROWS = RowsType()
 @click.option("--quick", is_flag=True, help="About a minute: the headline cell and a few more; no Spark.")
 @click.option("--full", is_flag=True, help="Whole windows and every peer: about an hour.")
 @click.option("--only", help=f"Parts to run, from {', '.join(PARTS)}, separated by commas.  [default: all]")
-@click.option(
-    "--device", "devices", multiple=True, help="Device of the operator; repeatable.  [default: opencl]"
-)
-@click.option(
-    "--workload", "kinds", multiple=True, type=click.Choice(list(KINDS)), help="Repeatable.  [default: all]"
-)
+@click.option("--device", "devices", multiple=True, help="Device of the operator; repeatable.  [default: opencl]")
+@click.option("--workload", "kinds", multiple=True, type=click.Choice(list(KINDS)), help="Repeatable.  [default: all]")
 @click.option("--window", "windows", multiple=True, type=ROWS, help="Rows a side in the window; repeatable.")
 @click.option("--batch", "batches", multiple=True, type=ROWS, help="Rows a side in one call; repeatable.")
 @click.option(
@@ -56,10 +53,9 @@ ROWS = RowsType()
     multiple=True,
     help="cpp, numpy-searchsorted, polars, duckdb or DEVICE/POLICY; repeatable, and then in every cell.",
 )
+@click.option("--micro-batch", type=ROWS, help="Rows of both sides in one Spark micro-batch.  [default: 256K]")
 @click.option("--seconds", type=click.FloatRange(min=0.01), help="Time for one contender in one cell.")
-@click.option(
-    "--turns", type=click.IntRange(min=1), help="Turns of each cell; figures are medians over them."
-)
+@click.option("--turns", type=click.IntRange(min=1), help="Turns of each cell; figures are medians over them.")
 @click.option("--steps", is_flag=True, help="Print the time of each step of a call, too.")
 @click.option("--seed", type=int, default=20, show_default=True, help="Seed of all data.")
 @click.option(
@@ -78,6 +74,7 @@ def main(
     windows: tuple[int, ...],
     batches: tuple[int, ...],
     contenders: tuple[str, ...],
+    micro_batch: int | None,
     seconds: float | None,
     turns: int | None,
     steps: bool,
@@ -106,15 +103,23 @@ def main(
     changes |= {name: value for name, value in (("seconds", seconds), ("turns", turns)) if value is not None}
     plan = dataclasses.replace(plan, **changes)
 
+    spark_plan = SparkPlan(seed=seed, device=devices[0] if devices else "opencl")
+    if quick:
+        spark_plan = dataclasses.replace(spark_plan, window=1 << 17, batch=1 << 16, steps=3)
+    if full:
+        spark_plan = dataclasses.replace(spark_plan, steps=9, tuned=True)
+    if micro_batch is not None:
+        spark_plan = dataclasses.replace(spark_plan, batch=micro_batch)
+
     console = Console()
     result = describe_machine()
-    result["parameters"] = dataclasses.asdict(plan)
+    result["parameters"] = {"operator": dataclasses.asdict(plan), "spark": dataclasses.asdict(spark_plan)}
     try:
         if "operator" in parts:
             result["operator"] = []
             _operator(console, plan, result["operator"], steps)
         if "spark" in parts:
-            result["spark"] = _spark(console, quick, full, devices[0] if devices else "opencl", seed)
+            result["spark"] = _spark(console, spark_plan)
     except ResultsDiffer as error:
         raise click.ClickException(f"results differ: {error}") from error
     except Unavailable as error:
@@ -160,17 +165,11 @@ def _operator(console: Console, plan: Plan, cells: list[dict], steps: bool) -> N
         run_operator_benchmark(plan, on_cell=on_cell, on_stage=on_stage)
 
 
-def _spark(console: Console, quick: bool, full: bool, device: str, seed: int) -> dict:
-    from bench.spark_join import SparkPlan, run_spark_benchmark  # pyspark takes a second to import
+def _spark(console: Console, plan: SparkPlan) -> dict:
+    from bench.spark_join import run_spark_benchmark
 
-    plan = SparkPlan(device=device, seed=seed)
-    if quick:
-        plan = dataclasses.replace(plan, window=1 << 17, batch=1 << 16, steps=2)
-    if full:
-        plan = dataclasses.replace(plan, steps=9, tuned=True)
-    return run_spark_benchmark(
-        plan, on_stage=lambda stage: console.print(stage, highlight=False, soft_wrap=True)
-    )
+    with console.status("spark: starting three queries"):
+        return run_spark_benchmark(plan, on_stage=lambda stage: console.print(stage, highlight=False, soft_wrap=True))
 
 
 if __name__ == "__main__":

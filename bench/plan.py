@@ -62,9 +62,7 @@ class Plan:
 
 def quick_plan() -> Plan:
     """About a minute: the headline cell, and the small window at two batch sizes."""
-    return Plan(
-        kinds=("uniform",), batches=(32 * K, 4 * K), turns=3, rounds=2, seconds=1.0, ladder_factor=2.0
-    )
+    return Plan(kinds=("uniform",), batches=(32 * K, 4 * K), turns=3, rounds=2, seconds=1.0, ladder_factor=2.0)
 
 
 def full_plan() -> Plan:

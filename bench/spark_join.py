@@ -40,6 +40,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.operator_benchmark import ResultsDiffer
+from bench.spark_plan import SparkPlan
 from bench.workloads import Batch, Workload
 
 if TYPE_CHECKING:
@@ -48,35 +49,6 @@ if TYPE_CHECKING:
 
 _EPOCH_MS = 1_000_000_000  # the first row's time: Spark's watermark starts at 0, and older rows are late
 _TUNED_WIDTHS = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class SparkPlan:
-    """What to measure.
-
-    Parameters
-    ----------
-    window : int
-        Rows a side in the window: its span in milliseconds, with one row a side per millisecond.
-    batch : int
-        Rows of both sides in one micro-batch.
-    steps : int
-        Micro-batches timed.
-    warm_up : int
-        Micro-batches before those, and after the one that fills the window: the JVM compiles as it goes.
-    tuned : bool
-        Whether to time the tuned workaround too.
-    device : str
-        Device of the join's daemon.
-    """
-
-    window: int = 1 << 20
-    batch: int = 1 << 18
-    steps: int = 5
-    warm_up: int = 2
-    tuned: bool = False
-    device: str = "opencl"
-    seed: int = 20
 
 
 @dataclass
@@ -258,9 +230,7 @@ def _nothing(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
     return union.mapInArrow(unchanged, union.schema)
 
 
-def _measure(
-    plan: SparkPlan, contenders: list[_Contender], scratch: Path, on_stage: Callable[[str], None]
-) -> dict:
+def _measure(plan: SparkPlan, contenders: list[_Contender], scratch: Path, on_stage: Callable[[str], None]) -> dict:
     workload = _workload(plan)
     side_rows = plan.batch // 2
     stops = [plan.window + step * side_rows for step in range(1 + plan.warm_up + plan.steps)]
@@ -298,8 +268,7 @@ def _measure(
         "device": plan.device,
         "micro_batches_compared": len(stops),
         "steps": plan.steps,
-        "pairs_per_row": statistics.mean(count for count, _ in contenders[0].results[1 + plan.warm_up :])
-        / rows,
+        "pairs_per_row": statistics.mean(count for count, _ in contenders[0].results[1 + plan.warm_up :]) / rows,
         "floor_kept": statistics.median(a / b for a, b in zip(mine, floor, strict=True)),
         "contenders": summary,
     }

@@ -29,9 +29,7 @@ def cpp_library() -> ctypes.CDLL:
     wanted = os.environ.get("CXX", "c++")
     compiler = shutil.which(wanted)
     if compiler is None:
-        raise Unavailable(
-            f"the C++ peer needs a compiler and {wanted!r} is not on the PATH (Debian: apt install g++)"
-        )
+        raise Unavailable(f"the C++ peer needs a compiler and {wanted!r} is not on the PATH (Debian: apt install g++)")
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
     digest = hashlib.sha256(f"{SOURCE.read_text()}{FLAGS}{version}".encode()).hexdigest()[:16]
     library = BUILD / f"sorted_array_join-{digest}.so"

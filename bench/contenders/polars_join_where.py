@@ -86,9 +86,7 @@ class PolarsJoinWhere(Contender):
     def _expire_times(self) -> None:
         if self.workload.timed and None not in self._newest:
             oldest = min(self._newest) - self.workload.window
-            self._windows = [
-                _sorted(window.lazy().filter(pl.col("time") >= oldest)) for window in self._windows
-            ]
+            self._windows = [_sorted(window.lazy().filter(pl.col("time") >= oldest)) for window in self._windows]
 
     def parts(self) -> dict[str, float]:
         return dict(self._parts)

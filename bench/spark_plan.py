@@ -1,0 +1,36 @@
+"""What the Spark benchmark measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkPlan:
+    """One run of the Spark benchmark.
+
+    Parameters
+    ----------
+    window : int
+        Rows a side in the window: its span in milliseconds, with one row a side per millisecond.
+    batch : int
+        Rows of both sides in one micro-batch.
+    steps : int
+        Micro-batches timed.
+    warm_up : int
+        Micro-batches before those, and after the one that fills the window: the JVM compiles as it goes.
+    tuned : bool
+        Whether to time the tuned workaround too.
+    device : str
+        Device of the join's daemon.
+    seed : int
+        Every value follows from it.
+    """
+
+    window: int = 1 << 20
+    batch: int = 1 << 18
+    steps: int = 5
+    warm_up: int = 2
+    tuned: bool = False
+    device: str = "opencl"
+    seed: int = 20
