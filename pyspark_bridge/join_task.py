@@ -56,9 +56,7 @@ class JoinTask:
             What the join itself raises, such as `OrderError` or `CapacityError`.
         """
         query, batch, attempt = self._identity()
-        left, right = (
-            pa.ipc.read_schema(pa.py_buffer(schema)) for schema in (self.left_schema, self.right_schema)
-        )
+        left, right = (pa.ipc.read_schema(pa.py_buffer(schema)) for schema in (self.left_schema, self.right_schema))
         try:
             with DaemonClient(self.address, token=self.token, tls_ca=self.tls_ca) as client:
                 client.open_query(query, JoinSpec.from_json(self.spec), left, right, streaming=self.streaming)
@@ -73,10 +71,10 @@ class JoinTask:
             if not self.private:
                 raise
             raise type(error)(
-                f"{error} (The windows of this query were in the daemon that window_join started for it, "
-                "which ends with the query. For a query that is started more than once, start `mullion serve` "
-                'and name it: window_join(..., daemon="unix:/path"). Otherwise call window_join again and use a '
-                "new checkpoint.)"
+                f"{error} (The windows of this query were in the daemon that window_join started for it, which "
+                "ends with the query. For a query that is started more than once, start `mullion serve` and name "
+                'it: window_join(..., daemon="unix:/path"). Otherwise call window_join again and use a new '
+                "checkpoint.)"
             ) from error
 
     def _identity(self) -> tuple[str, int, int]:
@@ -98,9 +96,7 @@ class JoinTask:
         return f"{spark_query}/{self.join}", int(spark_batch), context.attemptNumber()
 
 
-def task_function(
-    task: JoinTask, root: str
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def task_function(task: JoinTask, root: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`.
 
     It is pickled by value, and holds plain values only, so that it can say what is wrong where Mullion is not

@@ -41,9 +41,7 @@ def watermark_of(left: DataFrame, right: DataFrame, within: Within | None) -> Wa
 
 def _delay(frame: DataFrame, column: str, side: str) -> str | None:
     delays = {
-        field.name: field.metadata[DELAY_KEY]
-        for field in frame.schema.fields
-        if DELAY_KEY in (field.metadata or {})
+        field.name: field.metadata[DELAY_KEY] for field in frame.schema.fields if DELAY_KEY in (field.metadata or {})
     }
     if column in delays:
         return f"{delays[column]} milliseconds"

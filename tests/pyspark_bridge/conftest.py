@@ -1,0 +1,56 @@
+"""One Spark session, one daemon and small file streams for the tests of the bridge."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Before pyspark is imported: workers run on this interpreter, and Spark's reverse look-up of the host name
+# is not needed.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """A local session with two cores, in which a task may fail three times before its job does."""
+    from pyspark.sql import SparkSession
+
+    from pyspark_bridge import ensure_java
+
+    ensure_java()
+    session = (
+        SparkSession.builder.master("local[2,4]")
+        .appName("mullion tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "America/New_York")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.driver.extraJavaOptions", "-Dlog4j2.level=ERROR")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[object]:
+    """A daemon that outlives the queries of the tests, on the NumPy device."""
+    from host.daemon import start_private
+
+    with start_private("numpy") as running:
+        yield running
+
+
+@pytest.fixture
+def runner(spark: object, tmp_path: Path) -> object:
+    """Runs streaming queries; see `Runner`."""
+    from tests.pyspark_bridge.runner import Runner
+
+    running = Runner(spark, tmp_path)
+    yield running
+    running.stop()

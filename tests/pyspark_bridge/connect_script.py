@@ -1,0 +1,96 @@
+"""Run by test_connect.py: streams, watermarks, DataFrames and errors through Spark Connect."""
+
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from host import Band, Rows, Within, errors
+from pyspark_bridge import window_join
+from tests.oracles.nested_loop import NestedLoop
+from tests.pyspark_bridge.data import bids_and_asks, seconds
+from tests.pyspark_bridge.runner import Runner
+
+
+def expected(loop, bids, asks):
+    return sorted(
+        (pair.left, pair.right) for left, right in zip(bids, asks, strict=True) for pair in loop.process(left, right)
+    )
+
+
+def ids(rows):
+    return sorted((row["id"], row["id_right"]) for row in rows)
+
+
+def main(folder: Path, seed: int) -> None:
+    spark = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .getOrCreate()
+    )
+    assert "connect" in type(spark).__module__
+    runner = Runner(spark, folder)
+    bids, asks = bids_and_asks(seed, batches=3)
+    left, right = runner.stream("bids", bids), runner.stream("asks", asks)
+    options = {"on": Band("limit", "price", -2, 2), "device": "numpy"}
+
+    def run(frame):
+        # foreachBatch would run in the server's own Python process; a file sink brings the rows back here.
+        place = folder / f"out{len(list(folder.iterdir()))}"
+        query = (
+            frame.writeStream.format("parquet")
+            .option("checkpointLocation", f"{place}-checkpoint")
+            .trigger(availableNow=True)
+            .start(str(place))
+        )
+        assert query.awaitTermination(120)
+        return spark.read.parquet(str(place)).collect()
+
+    counted = window_join(left, right, **options, left=Rows(50), right=Rows(50), sequence="seq")
+    loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
+    assert ids(run(counted)) == expected(loop, bids, asks)
+
+    timed = window_join(
+        left.withWatermark("ts", "2 seconds"),
+        right.withWatermark("ts", "3 seconds"),
+        **options,
+        within=Within("ts", "ts", "-5 seconds", "5 seconds"),
+    )
+    loop = NestedLoop(
+        ("band", -2, 2),
+        "limit",
+        "price",
+        within=("ts", "ts", seconds(-5), seconds(5)),
+        delays=(seconds(2), seconds(3)),
+        lag=1,
+    )
+    assert ids(run(timed)) == expected(loop, bids, asks)
+
+    frames = [spark.createDataFrame(side[0].to_pandas()) for side in (bids, asks)]
+    plain = window_join(*frames, **options, left=Rows(50), right=Rows(50), sequence="seq")
+    loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
+    assert ids(plain.collect()) == expected(loop, bids[:1], asks[:1])
+
+    try:
+        window_join(*frames, on=Band("nowhere", "price", 0, 0), left=Rows(5), right=Rows(5), device="numpy")
+    except errors.SchemaError:
+        pass
+    else:
+        raise AssertionError("a missing column was not noticed")
+
+    import pyspark_bridge.private_daemon as private
+
+    daemons = [daemon for watcher in private._watchers.values() for daemon in watcher._daemons]
+    until = time.monotonic() + 20
+    while daemons and time.monotonic() < until:
+        daemons = [daemon for daemon in daemons if daemon.process.poll() is None]
+        time.sleep(0.1)
+    assert not daemons, "private daemons outlived their queries"
+    spark.stop()
+    print("all checks passed")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,132 @@
+"""What is wrong is said when `window_join` is called, not by a worker later."""
+
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import functions as F
+
+from host import AllOf, Band, Rows, Within, errors
+from pyspark_bridge import window_join
+from pyspark_bridge.worker_python import WorkerPythonError, check_worker_python
+
+GOOD = {"on": Band("k", "k", 0, 1), "left": Rows(9), "right": Rows(9), "sequence": "seq"}
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    return spark.range(5).select(
+        F.col("id").alias("k"),
+        F.col("id").alias("seq"),
+        F.current_timestamp().alias("ts"),
+        F.lit("x").alias("text"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"on": Band("key", "k", 0, 1)}, errors.SchemaError, "left.*key"),
+        ({"on": Band("k", "other", 0, 1)}, errors.SchemaError, "right.*other"),
+        ({"on": Band("text", "k", 0, 1)}, errors.KeyTypeError, "text"),
+        ({"on": Band("ts", "k", 0, 1)}, errors.KeyTypeError, "ts"),
+        ({"on": "k = k"}, errors.PredicateError, "Band"),
+        ({"sequence": "nowhere"}, errors.SchemaError, "nowhere"),
+        ({"sequence": "text"}, errors.KeyTypeError, "text"),
+        ({"left": None, "right": None, "within": "1 minute"}, errors.WindowError, "Within"),
+        (
+            {"left": None, "right": None, "within": Within("text", "ts", "0 s", "1 s")},
+            errors.KeyTypeError,
+            "text",
+        ),
+        ({"left": None, "right": None}, errors.WindowError, "Rows"),
+        ({"right": None}, errors.WindowError, "right"),
+        ({"left": "5 minutes"}, errors.WindowError, "Within"),
+        ({"within": Within("ts", "ts", "0 s", "1 s")}, errors.WindowError, "either"),
+        ({"how": "left_outer"}, errors.UnsupportedError, "left_outer"),
+        ({"how": "sideways"}, errors.MullionError, "sideways"),
+        ({"form": "sets"}, errors.PredicateError, "sets"),
+        ({"order": "backwards"}, errors.PredicateError, "backwards"),
+        ({"policy": "stairs"}, errors.WindowError, "stairs"),
+        ({"device": "opencl:no such device"}, errors.DeviceError, "no such device"),
+        ({"device": "abacus"}, errors.DeviceError, "abacus"),
+        ({"device": "numpy", "daemon": "unix:/tmp/x"}, errors.DeviceError, "leave one out"),
+        ({"daemon": "unix:/nowhere/daemon.sock"}, errors.ConnectionLostError, "mullion serve"),
+        ({"daemon": "http://localhost"}, errors.DaemonError, "http"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_refused(frame, change, error, message):
+    arguments = {**GOOD, **change}
+    with pytest.raises(error, match=message):
+        window_join(frame, frame, **arguments)
+
+
+def test_all_of_is_refused_by_name(frame, daemon):
+    with pytest.raises(errors.UnsupportedError, match="AllOf"):
+        window_join(
+            frame,
+            frame,
+            **{**GOOD, "on": AllOf(Band("k", "k", 0, 1), Band("seq", "seq", 0, 1))},
+            daemon=daemon.address,
+        )
+
+
+def test_window_beyond_the_memory(frame):
+    with pytest.raises(errors.CapacityError, match="bytes"):
+        window_join(
+            frame,
+            frame,
+            **{**GOOD, "left": Rows(2_000_000_000), "right": Rows(2_000_000_000)},
+            device="opencl",
+        )
+
+
+def test_stream_with_table(frame, spark):
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(errors.UnsupportedError, match="right side is a stream"):
+        window_join(frame, stream, **GOOD)
+    with pytest.raises(TypeError, match="left side must be a Spark DataFrame, not dict"):
+        window_join({}, frame, **GOOD)
+
+
+def test_names_that_differ_in_case_alone(frame, daemon):
+    upper = frame.withColumnRenamed("text", "TEXT")
+    with pytest.raises(errors.SchemaError, match="'text' and 'TEXT'"):
+        window_join(frame, upper, **GOOD, daemon=daemon.address)
+
+
+def test_type_that_arrow_cannot_carry(frame, spark):
+    months = frame.withColumn("span", F.expr("INTERVAL '3' MONTH"))
+    with pytest.raises(errors.SchemaError, match=r"span.*left.*interval month"):
+        window_join(months, frame, **GOOD)
+
+
+def test_duplicate_columns(frame):
+    with pytest.raises(errors.SchemaError, match="seq"):
+        window_join(frame.select("*", "seq"), frame, **GOOD)
+
+
+def test_sessions_on_a_cluster_need_a_named_daemon(frame, monkeypatch):
+    from pyspark_bridge import private_daemon
+
+    class Conf:
+        def get(self, key, default=None):
+            return "spark://elsewhere:7077" if key == "spark.master" else default
+
+    class Session:
+        conf = Conf()
+
+    with pytest.raises(errors.UnsupportedError, match=r"spark://elsewhere:7077.*mullion serve"):
+        private_daemon.private_daemon(Session(), "numpy", True)
+
+
+def test_worker_python_without_the_packages(spark, tmp_path, monkeypatch):
+    check_worker_python(spark)
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
+    bare.chmod(0o755)
+    assert subprocess.run([bare, "-c", "import sys"], check=False).returncode == 0
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    with pytest.raises(WorkerPythonError, match=r"No module named 'numpy'.*PYSPARK_PYTHON"):
+        check_worker_python(spark)

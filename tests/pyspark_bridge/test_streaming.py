@@ -1,0 +1,156 @@
+"""Streams through Spark against the nested loop."""
+
+import pytest
+
+from host import AnyOf, Band, Compare, Rows, Within
+from pyspark_bridge import window_join
+from tests.oracles.nested_loop import NestedLoop
+from tests.pyspark_bridge.data import bids_and_asks, seconds
+
+
+def expected(loop, bids, asks):
+    """(call, left row, right row) of every pair, sorted."""
+    found = []
+    for left, right in zip(bids, asks, strict=True):
+        found += [(pair.call, pair.left, pair.right) for pair in loop.process(left, right)]
+    return sorted(found)
+
+
+def pairs(runner, query="query"):
+    """(micro-batch, left id, right id) of every row that a query gave, sorted."""
+    return sorted((batch, row["id"], row["id_right"]) for batch, row in runner.results[query])
+
+
+CASES = {
+    "band": (Band("limit", "price", -2, 3), ("band", -2, 3)),
+    "any": (
+        AnyOf(Band("limit", "price", -4, 1), Band("limit", "price", 0, 0), Band("limit", "price", 20, 21)),
+        ("any", [("band", -4, 1), ("band", 20, 21)]),
+    ),
+    "compare": (Compare("limit", "<", "price"), ("compare", "<")),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_count_windows(runner, daemon, seed, case):
+    on, predicate = CASES[case]
+    bids, asks = bids_and_asks(seed + len(case))
+    joined = window_join(
+        runner.stream("bids", bids),
+        runner.stream("asks", asks),
+        on=on,
+        left=Rows(50),
+        right=Rows(20),
+        sequence="seq",
+        daemon=daemon.address,
+    )
+    assert joined.isStreaming
+    assert joined.columns == [
+        "id",
+        "limit",
+        "ts",
+        "seq",
+        "note",
+        "id_right",
+        "price",
+        "ts_right",
+        "seq_right",
+        "note_right",
+    ]
+    runner.run(joined.select("id", "id_right", "limit", "price", "note", "note_right"))
+    loop = NestedLoop(predicate, "limit", "price", rows=(50, 20), sequence="seq")
+    assert pairs(runner) == expected(loop, bids, asks)
+    assert all(row["note"] == f"limit {row['id']}" for _, row in runner.results["query"])
+    assert all(row["note_right"] == f"price {row['id_right']}" for _, row in runner.results["query"])
+
+
+def test_opencl_device_with_a_daemon_of_its_own(runner, seed):
+    bids, asks = bids_and_asks(seed)
+    joined = window_join(
+        runner.stream("bids", bids),
+        runner.stream("asks", asks),
+        on=Band("limit", "price", -1, 1),
+        left=Rows(30),
+        right=Rows(40),
+        sequence="seq",
+    )
+    runner.run(joined)
+    loop = NestedLoop(("band", -1, 1), "limit", "price", rows=(30, 40), sequence="seq")
+    assert pairs(runner) == expected(loop, bids, asks)
+
+
+def test_time_window_without_watermark(runner, daemon, seed):
+    bids, asks = bids_and_asks(seed)
+    joined = window_join(
+        runner.stream("bids", bids),
+        runner.stream("asks", asks),
+        on=Band("limit", "price", -3, 3),
+        within=Within("ts", "ts", "-10 seconds", "2 seconds"),
+        daemon=daemon.address,
+        capacity=10_000,
+    )
+    runner.run(joined)
+    within = ("ts", "ts", seconds(-10), seconds(2))
+    loop = NestedLoop(("band", -3, 3), "limit", "price", within=within)
+    assert pairs(runner) == expected(loop, bids, asks)
+
+
+def test_self_join(runner, daemon, seed):
+    bids, _ = bids_and_asks(seed, spread=20)
+    stream = runner.stream("bids", bids)
+    joined = window_join(
+        stream,
+        stream,
+        on=Band("limit", "limit", 0, 1),
+        left=Rows(25),
+        right=Rows(25),
+        sequence="seq",
+        daemon=daemon.address,
+    )
+    runner.run(joined)
+    loop = NestedLoop(("band", 0, 1), "limit", "limit", rows=(25, 25), sequence="seq")
+    assert pairs(runner) == expected(loop, bids, bids)
+
+
+def test_counts_and_own_suffix(runner, daemon, seed):
+    bids, asks = bids_and_asks(seed)
+    options = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(50), "sequence": "seq"}
+    sides = runner.stream("bids", bids), runner.stream("asks", asks)
+    loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
+    wanted = expected(loop, bids, asks)
+    counts = runner.run(window_join(*sides, **options, form="counts", daemon=daemon.address), "counts")
+    assert {row["side"] for row in counts} == {"left", "right"}
+    assert len(counts) == sum(map(len, bids)) + sum(map(len, asks))
+    assert sum(row["matches"] for row in counts) == len(wanted)
+    found = runner.run(window_join(*sides, **options, form="pairs", daemon=daemon.address), "pairs")
+    assert sorted((row["left_row"], row["right_row"]) for row in found) == sorted(pair[1:] for pair in wanted)
+    renamed = window_join(*sides, **options, suffix="_ask", daemon=daemon.address)
+    assert renamed.columns[5:] == ["id_ask", "price", "ts_ask", "seq_ask", "note_ask"]
+
+
+def test_two_queries_at_once_and_one_query_with_a_join_twice(runner, daemon, seed):
+    bids, asks = bids_and_asks(seed)
+    more_bids, more_asks = bids_and_asks(seed + 1)
+    options = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(50), "sequence": "seq"}
+
+    def join(bids, asks):
+        return window_join(bids, asks, **options, daemon=daemon.address)
+
+    first = join(runner.stream("bids", bids), runner.stream("asks", asks))
+    # Of the same shape, over other streams: their windows must stay apart, in two queries and in one.
+    second = join(runner.stream("more bids", more_bids), runner.stream("more asks", more_asks))
+    frames = {
+        "first": first,
+        "second": second,
+        "both": first.unionAll(second),
+        "twice": first.unionAll(first),
+    }
+    for query in [runner.start(frame, name) for name, frame in frames.items()]:
+        assert query.awaitTermination(120)
+    wanted = {}
+    for name, sides in (("first", (bids, asks)), ("second", (more_bids, more_asks))):
+        loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
+        wanted[name] = expected(loop, *sides)
+        assert pairs(runner, name) == wanted[name]
+    assert pairs(runner, "both") == sorted(wanted["first"] + wanted["second"])
+    assert pairs(runner, "twice") == sorted(wanted["first"] * 2)
