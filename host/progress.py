@@ -63,7 +63,10 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        elif self._bar is not None:
+            self._bar.close()
 
     def _line(self) -> None:
         seconds = time.monotonic() - self._started

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import select
 import shutil
 import subprocess
@@ -77,7 +78,8 @@ def start_private(device: str = "opencl", *, timeout: float = 60.0, **options: A
     DeviceError, CapacityError, DaemonError
         It did not start; class and message are its own.
     """
-    directory = tempfile.mkdtemp(prefix="mullion-")
+    # The daemon makes the directory, for this user alone, and so removes it even where this process was killed.
+    directory = str(Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}"))
     # No name: nothing is left of the log, whatever ends the two processes.
     log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the daemon
     command = [sys.executable, "-m", "host.cli", "serve", "--exit-with-stdin", f"--device={device}"]

@@ -25,7 +25,7 @@ else:
 
 PARTITION_SHIFT = 5  # a partition of 32 keys: two cache lines of 32-bit keys, one index entry
 TASK_PAIRS = 1 << 14  # pairs one work-item gathers at most
-BLOCK_PAIRS = 1 << 20  # pairs gathered at a time
+BLOCK_PAIRS = 1 << 18  # pairs gathered at a time
 MERGE_CHUNK = 1024
 HUGE_PAGE = 1 << 21
 MERGE_CHAINS = 4

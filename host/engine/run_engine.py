@@ -24,7 +24,7 @@ SIDES = ("left", "right")
 OTHER = {"left": "right", "right": "left"}
 MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
 LEAST_STEP_ROWS = 1 << 13
-PROBE_ROWS = 1 << 16  # rows that probe at a time: bounds the scratch memory of a device
+PROBE_ROWS = 1 << 15  # rows that probe at a time: bounds the scratch memory of a device
 FIRST_TIME_ROWS = 1 << 16  # room of a time window's store before it grows
 _INT64 = np.iinfo(np.int64)
 
@@ -102,7 +102,7 @@ class RunEngine:
         self._times: dict[str, RowTimes] = {}
         self._step_rows = MOST_STEP_ROWS
         if spec.counts is not None:
-            self._step_rows = min(max(min(spec.counts.values()), LEAST_STEP_ROWS), MOST_STEP_ROWS)
+            self._step_rows = min(max(min(spec.counts.values()) // 8, LEAST_STEP_ROWS), MOST_STEP_ROWS)
         try:
             for side in SIDES:
                 self._stores[side] = device.open_store(
@@ -119,7 +119,7 @@ class RunEngine:
             ring = CountRing(count)
             self._rings[side] = ring
             # The window, what of the oldest subwindow has expired, the step's new rows, and the output of a merge.
-            return count + 2 * ring.subwindow_rows + 2 * self._step_rows
+            return count + 2 * ring.subwindow_rows + self._step_rows
         assert self.spec.within is not None
         low, high = self.spec.within
         self._rings[side] = TimeRing(max((high - low) // SLICES, self.spec.delay // SLICES, 1))

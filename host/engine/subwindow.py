@@ -14,7 +14,11 @@ import numpy as np
 from host.devices.device import Run
 from host.engine.batch import Batch
 
-SUBWINDOWS = 2  # a count window is cut into this many: few runs to probe, and merges need room for one more
+# A large count window is cut into few subwindows, as each is one more run to probe in slow memory; a small one into more,
+# as each merge needs room for one more subwindow, and the fixed scratch memory of a device weighs more there.
+SUBWINDOWS = 2
+SMALL_SUBWINDOWS = 3
+LARGE_ROWS = 1 << 22
 LEAST_ROWS = 1024  # of a subwindow cut by count
 SLICES = 8  # a time window is cut into this many
 GROUP_ROWS = 8192  # a batch that spans many slices opens none with fewer rows than this
@@ -105,7 +109,8 @@ class CountRing(SubwindowRing):
     def __init__(self, count: int):
         super().__init__()
         self.count = count
-        self.subwindow_rows = max(-(-count // SUBWINDOWS), min(count, LEAST_ROWS))
+        pieces = SUBWINDOWS if count >= LARGE_ROWS else SMALL_SUBWINDOWS
+        self.subwindow_rows = max(-(-count // pieces), min(count, LEAST_ROWS))
         self.arrived = 0
 
     def cut(self, batch: Batch) -> list[tuple[Subwindow, Batch]]:

@@ -30,10 +30,16 @@ def interleave(
     sequence, which `WindowJoin` orders left first, always come in one call. What is held in between is a
     batch of each file, and more only where a sequence repeats over batches.
 
+    Parameters
+    ----------
+    left, right : TableReader
+    sequence : str
+        A column that `JoinSpec.output_schema` has accepted.
+
     Raises
     ------
     SchemaError, OrderError
-        No such column; NULL in it, or a file that does not ascend by it.
+        Its type differs between the files; NULL in it, or a file that does not ascend by it.
     """
     sides = [_Side(left, sequence), _Side(right, sequence)]
     types = [side.type for side in sides]
@@ -61,15 +67,7 @@ class _Side:
     """One file: the rows read and not yet taken, and the last sequence seen."""
 
     def __init__(self, reader: TableReader, sequence: str):
-        if sequence not in reader.schema.names:
-            raise SchemaError(
-                f"{reader.path} has no column {sequence!r} for --sequence; it has {', '.join(reader.schema.names)}"
-            )
         self.type = reader.schema.field(sequence).type
-        if not (pa.types.is_integer(self.type) or pa.types.is_temporal(self.type)):
-            raise SchemaError(
-                f"{reader.path}: the sequence {sequence!r} must be integers or timestamps, not {self.type}"
-            )
         self._path = reader.path
         self._sequence = sequence
         self._batches = iter(reader)
@@ -99,7 +97,7 @@ class _Side:
         taken: list[pa.RecordBatch] = []
         while self._held:
             batch = self._held[0]
-            rows = batch.num_rows if bound is None else int(np.searchsorted(self._values(batch), bound))
+            rows = batch.num_rows if bound is None else _rows_below(self._values(batch), bound)
             if rows:
                 taken.append(batch.slice(0, rows))
             if rows < batch.num_rows:
@@ -115,6 +113,15 @@ class _Side:
         if pa.types.is_temporal(column.type):
             column = column.view(pa.int64()) if column.type.bit_width == 64 else column.view(pa.int32())
         return column.to_numpy()
+
+
+def _rows_below(values: np.ndarray, bound: int) -> int:
+    # The bound may come from a wider type, in which NumPy would compare as float64.
+    if bound > np.iinfo(values.dtype).max:
+        return len(values)
+    if bound <= np.iinfo(values.dtype).min:
+        return 0
+    return int(np.searchsorted(values, values.dtype.type(bound)))
 
 
 def _table(batch: pa.RecordBatch | None) -> pa.Table | None:
