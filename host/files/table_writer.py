@@ -86,4 +86,7 @@ class TableWriter:
         return kind(str(self._temporary), schema)
 
     def _unwritable(self, error: Exception) -> SchemaError:
-        return SchemaError(f"cannot write {self._path}: {error}")
+        text = str(error).split("\n")[0]
+        # The IPC file format holds one dictionary a column, and every input batch may bring another.
+        hint = " Name an output that ends in .arrows or .parquet." if "Dictionary replacement" in text else ""
+        return SchemaError(f"cannot write {self._path}: {text}{hint}")

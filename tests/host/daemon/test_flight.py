@@ -1,0 +1,115 @@
+"""Arrow Flight: tokens, TLS, and clients that vanish."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trustme
+from pyarrow import flight
+
+from host.daemon import DaemonClient
+from host.daemon.daemon import Daemon, FlightOptions
+from host.daemon.flight_rows import exchange_schema, wrap
+from host.errors import AuthError, ConnectionLostError, DaemonError
+from tests.host.daemon.conftest import LEFT, RIGHT, TOKEN, batch, expected, open_query, process
+from tests.host.daemon.test_replay import wait_until
+
+
+@pytest.mark.parametrize(
+    ("token", "text"), [(None, "wants a token"), ("wrong", "token is wrong"), ("", "wants a token")]
+)
+def test_wrong_token(daemon: Daemon, token: str | None, text: str) -> None:
+    with DaemonClient(daemon.addresses[1], token, timeout=20) as client:
+        for call in (client.ping, client.status, lambda: open_query(client), lambda: process(client, 0)):
+            with pytest.raises(AuthError, match=text):
+                call()
+    assert daemon.service.status()["queries"] == {}
+    assert daemon.service.status()["errors"]["AuthError"] >= 4
+
+
+def test_tls(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    (tmp_path / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    options = FlightOptions.from_files("127.0.0.1:0", tmp_path / "token", tmp_path / "cert.pem", tmp_path / "key.pem")
+    address = start(flight=options).addresses[1]
+    assert address.startswith("grpc+tls://127.0.0.1:")
+    with DaemonClient(address, TOKEN, timeout=20, tls_ca=tmp_path / "ca.pem") as client:
+        open_query(client)
+        assert process(client, 0) == expected([0])
+    with DaemonClient(address, TOKEN, timeout=5) as client, pytest.raises(ConnectionLostError):
+        client.ping()  # the certificate's authority is not known
+    with DaemonClient(address.replace("+tls", ""), TOKEN, timeout=5) as client, pytest.raises(ConnectionLostError):
+        client.ping()
+
+
+def test_options_from_files(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(" secret \n")
+    assert FlightOptions.from_files("[::1]:5", tmp_path / "token", None, None) == FlightOptions("::1", 5, "secret")
+    with pytest.raises(DaemonError, match="host:port"):
+        FlightOptions.from_files("localhost", tmp_path / "token", None, None)
+    with pytest.raises(DaemonError, match="together"):
+        FlightOptions.from_files("localhost:1", tmp_path / "token", tmp_path / "cert", None)
+    with pytest.raises(DaemonError, match=r"cannot read .*missing"):
+        FlightOptions.from_files("localhost:1", tmp_path / "missing", None, None)
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(AuthError, match="one line"):
+        FlightOptions.from_files("localhost:1", tmp_path / "token", None, None)
+
+
+def test_bad_certificate_and_taken_port(start: Callable[..., Daemon], daemon: Daemon) -> None:
+    port = int(daemon.addresses[1].rpartition(":")[2])
+    with pytest.raises(DaemonError, match=r"cannot listen"):
+        start(flight=FlightOptions("256.256.256.256", port, TOKEN))
+
+
+def test_stream_without_its_last_message_is_not_applied(daemon: Daemon) -> None:
+    """What a killed client's stream may look like: it ends in order, but says nothing of being complete."""
+    with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as client:
+        open_query(client)
+        raw = flight.FlightClient(daemon.addresses[1], generic_options=[("grpc.enable_http_proxy", 0)])
+        options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())], timeout=20)
+        command = json.dumps({"query": "q", "batch": 0, "partition": 0, "attempt": 0}).encode()
+        for end in ("done", "cancel"):
+            writer, reader = raw.do_exchange(flight.FlightDescriptor.for_command(command), options)
+            schema = exchange_schema(LEFT, RIGHT)
+            writer.begin(schema)
+            assert json.loads(reader.read_chunk().app_metadata.to_pybytes())["rows_wanted"]
+            for side, rows in batch(0):
+                writer.write_batch(wrap(side, rows, schema))
+            if end == "done":
+                writer.done_writing()
+                with pytest.raises(flight.FlightServerError, match="nothing was applied"):
+                    reader.read_chunk()
+            else:
+                reader.cancel()
+        raw.close()
+        wait_until(lambda: client.status()["queries"]["q"]["open_requests"] == 0)
+        status = client.status()["queries"]["q"]
+        assert (status["batch"], status["rows_left"], status["discarded"]) == (None, 0, 2)
+        assert process(client, 0, attempt=1) == expected([0])
+
+
+def test_both_front_ends_serve_the_same_queries(daemon: Daemon, client: DaemonClient) -> None:
+    open_query(client)
+    first = process(client, 0)
+    with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as other:
+        assert process(other, 0, attempt=1) == first
+        assert process(other, 1) == expected([0, 1])
+    assert process(client, 2) == expected([0, 1, 2])
+
+
+def test_unreachable() -> None:
+    with DaemonClient("grpc://127.0.0.1:1", "t", timeout=5) as client, pytest.raises(ConnectionLostError):
+        client.ping()
+
+
+def test_actions_are_listed(daemon: Daemon) -> None:
+    raw = flight.FlightClient(daemon.addresses[1], generic_options=[("grpc.enable_http_proxy", 0)])
+    options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())], timeout=20)
+    assert {action.type for action in raw.list_actions(options)} == {"ping", "status", "open", "describe", "close"}
+    raw.close()

@@ -1,0 +1,196 @@
+"""The daemon as a process: how it starts, how it ends, and clients that are killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from host.daemon import DaemonClient, PrivateDaemon, start_private
+from host.errors import ConnectionLostError, DaemonError, DeviceError
+from tests.host.daemon.conftest import batch, expected, open_query, process
+from tests.host.daemon.test_replay import wait_until
+
+ROOT = Path(__file__).parents[3]
+CLIENT = """
+import os, sys, time
+from host.daemon import DaemonClient
+from tests.host.daemon.conftest import batch
+def rows():
+    yield from batch(0)[:2]
+    print("sent", flush=True)
+    time.sleep(60)
+list(DaemonClient(sys.argv[1]).process("q", 0, 0, 0, rows()))
+"""
+STARTER = """
+import os, sys, time
+from host.daemon import start_private
+daemon = start_private("numpy")
+if os.fork() == 0:  # a child that keeps the pipe open, as worker processes do
+    os.close(1)
+    time.sleep(float(sys.argv[1]))
+    os._exit(0)
+print(daemon.address, daemon.process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def private() -> Iterator[PrivateDaemon]:
+    """A private daemon, shared because starting one takes a second."""
+    with start_private("numpy", metrics=0, log_json=True, timeout=30) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def client(private: PrivateDaemon) -> Iterator[DaemonClient]:
+    """A client of the private daemon, with no query open."""
+    with DaemonClient(private.address, timeout=20) as client:
+        yield client
+        for query in client.status()["queries"]:
+            client.close_query(query)
+
+
+def run(*arguments: str) -> subprocess.Popen[str]:
+    """A Python process that can import what the tests can."""
+    return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def test_killed_client_harms_nobody(private: PrivateDaemon, client: DaemonClient) -> None:
+    open_query(client)
+    open_query(client, "other")
+    victim = run("-c", CLIENT, private.address)
+    assert victim.stdout is not None
+    assert victim.stdout.readline() == "sent\n"
+    wait_until(lambda: client.status()["queries"]["q"]["staged_bytes"] > 0)
+    victim.kill()
+    victim.communicate()
+    wait_until(lambda: client.status()["queries"]["q"]["open_requests"] == 0)
+    status = client.status()["queries"]["q"]
+    assert (status["staged_bytes"], status["rows_left"], status["discarded"]) == (0, 0, 1)
+    assert process(client, 0, query="other") == expected([0])
+    assert process(client, 0, attempt=1) == expected([0])
+    assert process(client, 1) == expected([0, 1])
+
+
+def test_metrics_and_log(private: PrivateDaemon, client: DaemonClient) -> None:
+    open_query(client, 'a "name"')
+    process(client, 0, query='a "name"')
+    process(client, 0, query='a "name"', attempt=1)
+    with pytest.raises(DaemonError):
+        process(client, 0, query="unknown")
+    port = next(
+        e["metrics_port"] for e in map(json.loads, private.log_tail(100_000).splitlines()) if e["event"] == "ready"
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        f"http://127.0.0.1:{port}/metrics"
+    ) as answer:
+        text = answer.read().decode()
+    assert 'mullion_query_rows_left_total{query="a \\"name\\""} 40.0' in text
+    assert 'mullion_query_repeats_total{query="a \\"name\\""} 1.0' in text
+    assert 'mullion_errors_total{error="UnknownQueryError"}' in text
+    assert 'mullion_join_matches{part="",query="a \\"name\\""}' in text
+    assert 'mullion_join_seconds{part="probe"' in text
+    events = [json.loads(line) for line in private.log_tail(100_000).splitlines()]
+    assert {event["event"] for event in events} >= {"ready", "query opened", "request refused"}
+    assert all(event["level"] and event["timestamp"] for event in events)
+
+
+def test_close_ends_it_and_leaves_nothing() -> None:
+    daemon = start_private("numpy", timeout=30)
+    path = Path(daemon.address.removeprefix("unix:"))
+    assert path.exists()
+    daemon.close()
+    daemon.close()
+    assert daemon.process.returncode == 0
+    assert not path.parent.exists()
+    with pytest.raises(ConnectionLostError):
+        DaemonClient(daemon.address).ping()
+
+
+def test_killed_private_daemon_is_no_zombie() -> None:
+    with start_private("numpy", timeout=30) as daemon, DaemonClient(daemon.address, timeout=20) as client:
+        open_query(client)
+        process(client, 0)
+        os.kill(daemon.process.pid, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{daemon.process.pid}").exists())
+        with pytest.raises(ConnectionLostError, match=r"went away|no daemon answers"):
+            process(client, 1)
+
+
+@pytest.mark.parametrize("forked_seconds", ["0", "20"])
+def test_private_daemon_ends_with_its_starter(forked_seconds: str) -> None:
+    starter = run("-c", STARTER, forked_seconds)
+    assert starter.stdout is not None
+    address, pid = starter.stdout.readline().split()
+    with DaemonClient(address, timeout=10) as client:
+        client.ping()
+    starter.kill()
+    starter.wait()
+    starter.stdout.close()
+    wait_until(lambda: not alive(int(pid)))
+    assert not Path(address.removeprefix("unix:")).parent.exists()
+
+
+def test_start_tells_the_daemons_own_error() -> None:
+    with pytest.raises(DeviceError, match="no device 'abacus'"):
+        start_private("abacus", timeout=30)
+    with pytest.raises(DaemonError, match="--no-such-option"):
+        start_private("numpy", no_such_option=True, timeout=30)
+
+
+def test_start_does_not_wait_for_ever() -> None:
+    started = time.monotonic()
+    with pytest.raises(DaemonError, match=r"not ready after 0\.01 seconds"):
+        start_private("numpy", timeout=0.01)
+    assert time.monotonic() - started < 10
+
+
+def test_sigterm_finishes_the_request_in_progress(directory: Path) -> None:
+    daemon = run("-m", "host.cli", "serve", "--device=numpy", f"--socket={directory}/s", "--log-level=error")
+    assert daemon.stdout is not None
+    assert daemon.stdout.readline() == f"mullion ready: unix:{directory}/s\n"
+    with DaemonClient(f"unix:{directory}/s", timeout=20) as client:
+        open_query(client)
+        stopping = threading.Event()
+
+        def rows() -> object:
+            yield batch(0)[0]
+            daemon.send_signal(signal.SIGTERM)
+            wait_until(lambda: not (directory / "s").exists())
+            stopping.set()
+            yield from batch(0)[1:]
+
+        with DaemonClient(f"unix:{directory}/s", timeout=20) as idle:
+            idle.ping()
+            result = list(client.process("q", 0, 0, 0, rows()))  # type: ignore[arg-type]
+            assert stopping.is_set()
+            with pytest.raises(ConnectionLostError):
+                idle.ping()
+    assert sum(map(len, result)) == expected([0]).num_rows
+    assert daemon.wait(10) == 0
+    daemon.stdout.close()
+    assert list(directory.iterdir()) == []
+
+
+def test_second_daemon_at_the_same_socket(private: PrivateDaemon) -> None:
+    command = [sys.executable, "-m", "host.cli", "serve", "--device=numpy", f"--socket={private.address[5:]}"]
+    second = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=30)
+    assert second.returncode == 1
+    assert second.stderr.startswith("error: a daemon listens at ")
+    assert second.stderr.count("\n") == 1

@@ -1,0 +1,112 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from host import Band, Rows, WindowJoin, Within
+from host.devices.numpy_device import NumpyDevice
+from host.errors import CapacityError, DeviceError, SchemaError
+
+BAND = Band("a", "b", -1, 1)
+
+
+def left(*values):
+    return pa.table({"a": pa.array(values, pa.int32())})
+
+
+def right(*values):
+    return pa.table({"b": pa.array(values, pa.int32())})
+
+
+def pairs(table):
+    return list(zip(table["left_row"].to_pylist(), table["right_row"].to_pylist(), strict=True))
+
+
+def test_a_side_may_come_first_alone():
+    join = WindowJoin(on=BAND, left=Rows(2), right=Rows(2), device="numpy", form="pairs")
+    assert pairs(join.process(left(1, 2, 3, 4), None)) == []
+    assert pairs(join.process(left(5), None)) == []
+    assert join.stats.rows_left == 5
+    # Rows 0 to 2 have left the window of two.
+    assert sorted(pairs(join.process(None, right(1, 3, 5)))) == [(3, 1), (3, 2), (4, 2)]
+    assert sorted(pairs(join.process(left(4), None))) == [(5, 1), (5, 2)]
+
+
+def test_counts_of_a_side_alone_are_zero():
+    join = WindowJoin(on=BAND, left=Rows(2), right=Rows(2), device="numpy", form="counts")
+    table = join.process(None, right(1, 2))
+    assert table.to_pydict() == {"side": ["right", "right"], "row": [0, 1], "matches": [0, 0]}
+
+
+def test_rows_of_a_side_alone_have_its_columns():
+    with WindowJoin(on=BAND, left=Rows(2), right=Rows(2), device="numpy") as join:
+        assert join.process(left(1)).schema.names == ["a"]
+        assert join.process(None, right(1)).to_pydict() == {"a": [1], "b": [1]}
+
+
+def test_a_changed_column_is_refused_and_nothing_changes():
+    join = WindowJoin(on=BAND, left=Rows(4), right=Rows(4), device="numpy", form="pairs")
+    join.process(left(1), right(1))
+    with pytest.raises(SchemaError, match="int64"):
+        join.process(pa.table({"a": pa.array([1], pa.int64())}), None)
+    with pytest.raises(SchemaError, match="'c'"):
+        join.process(None, right(1).append_column("c", pa.array([1])))
+    assert pairs(join.process(None, right(2))) == [(0, 1)]
+
+
+def test_what_does_not_fit_is_refused_at_the_start():
+    device = NumpyDevice(memory_bytes=1 << 20)
+    schemas = {"left_schema": left().schema, "right_schema": right().schema}
+    with pytest.raises(CapacityError) as refused:
+        WindowJoin(on=BAND, left=Rows(1 << 20), right=Rows(10), device=device, **schemas)
+    assert refused.value.needed > refused.value.available == device.memory_bytes
+    assert device.used_bytes == 0
+    with WindowJoin(on=BAND, left=Rows(1 << 12), right=Rows(10), device=device, **schemas):
+        assert device.used_bytes > 0
+    assert device.used_bytes == 0
+
+
+def test_a_device_that_fails_half_way_ends_the_join(monkeypatch):
+    join = WindowJoin(on=BAND, left=Rows(4), right=Rows(4), device="numpy", form="pairs")
+    join.process(left(1), right(1))
+    store = join._engine._stores["left"]
+    monkeypatch.setattr(store, "merge", lambda *_: (_ for _ in ()).throw(RuntimeError("the board is on fire")))
+    with pytest.raises(DeviceError, match="on fire"):
+        join.process(left(1), right(1))
+    with pytest.raises(DeviceError, match="no longer usable"):
+        join.process(left(1), right(1))
+
+
+def test_a_closed_join_says_so():
+    join = WindowJoin(on=BAND, left=Rows(4), right=Rows(4), device="numpy")
+    join.close()
+    join.close()
+    with pytest.raises(DeviceError, match="closed"):
+        join.process(left(1), None)
+
+
+def test_state_of_a_time_window_is_bounded_by_the_watermark():
+    from host import Watermark
+
+    rng = np.random.default_rng(1)
+    join = WindowJoin(
+        on=BAND, within=Within("t", "u", -50, 50), watermark=Watermark(10, 10), device="numpy", form="counts", capacity=20_000
+    )
+    for call in range(200):
+        t = np.sort(rng.integers(call * 20, call * 20 + 20, 500))
+        keys = rng.integers(0, 1000, 500).astype(np.int32)
+        join.process(pa.table({"a": keys, "t": t}), pa.table({"b": keys, "u": t}))
+    stats = join.stats
+    # Of 25 rows a tick, those of 10 + 50 ticks are needed, and slices are dropped whole.
+    assert 1500 <= stats.window_left <= 3000
+    assert stats.row_bytes == 0
+    assert len(join._engine._times["left"]._times) <= 20_000
+
+
+def test_stats_count_everything():
+    join = WindowJoin(on=BAND, left=Rows(4), right=Rows(8), device="numpy", form="pairs")
+    join.process(left(1, None, 3), right(1, 2))
+    stats = join.stats.as_dict()
+    assert (stats["rows_left"], stats["rows_right"], stats["matches"], stats["unmatchable_left"]) == (3, 2, 3, 1)
+    assert (stats["window_left"], stats["fill_left"], stats["fill_right"]) == (3, 0.75, 0.25)
+    assert stats["device_bytes"] > 0
+    assert set(stats["seconds"]) == {"encode", "sort", "load", "bounds", "probe", "gather", "merge", "output"}
