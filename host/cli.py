@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-import re
 import sys
 import time
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +15,18 @@ import click
 import pyarrow as pa
 import pyarrow.csv
 
-from host import AnyOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within, list_devices
+from host import JoinSpec, Rows, WindowJoin, arguments, list_devices
 from host.daemon.address import Address, default_socket
 from host.daemon.client import DaemonClient
 from host.daemon.daemon import Daemon, FlightOptions, read_token
 from host.daemon.limits import Limits
 from host.daemon.log import configure_log
 from host.daemon.private import FAILED, READY
-from host.errors import MullionError, PredicateError, SchemaError, WindowError, to_wire
+from host.errors import MullionError, SchemaError, to_wire
 from host.files import TableReader, TableWriter, in_turns, interleave
 from host.progress import Progress
 
 LIMITS = Limits()
-COMPARE = re.compile(r"\s*(?P<left>[^<>=!]+?)\s*(?P<op><=|>=|==|!=|<>|=|<|>)\s*(?P<right>[^<>=!]+?)\s*")
 
 
 class _Group(click.Group):
@@ -228,8 +224,8 @@ def join(
     sides = TableReader(left, batch_rows), TableReader(right, batch_rows)
     schemas = sides[0].schema, sides[1].schema
     spec = JoinSpec(
-        on=_predicate(conditions, schemas[0]),
-        within=_within(within),
+        on=arguments.predicate(conditions, schemas[0]),
+        within=arguments.within(within),
         **_rows(left_rows, right_rows),
         **options,
     )
@@ -327,59 +323,9 @@ class _StandardOutput(AbstractContextManager["_StandardOutput"]):
         self._writer.close()
 
 
-def _predicate(conditions: tuple[str, ...], left: pa.Schema) -> Any:
-
-    predicates = [_condition(text, left) for text in conditions]
-    return predicates[0] if len(predicates) == 1 else AnyOf(*predicates)
-
-
-def _condition(text: str, left: pa.Schema) -> Any:
-
-    parts = _parts(text)
-    if len(parts) == 4:
-        column = left.field(parts[0]).type if parts[0] in left.names else None
-        return Band(parts[0], parts[1], _bound(parts[2], column), _bound(parts[3], column))
-    compare = COMPARE.fullmatch(text)
-    if len(parts) == 1 and compare:
-        return Compare(compare["left"], compare["op"], compare["right"])
-    raise PredicateError(f'--on must be like "limit,price,-5,5" (a band) or "limit < price", not {text!r}')
-
-
-def _bound(text: str, column: pa.DataType | None) -> Any:
-    """A bound in the kind of number that fits the key: None for open, a duration as text."""
-
-    if not text:
-        return None
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return text
-    if column is not None and pa.types.is_decimal(column):
-        return number
-    if re.fullmatch(r"[+-]?\d+", text):
-        return int(text)
-    return float(text)
-
-
-def _within(text: str | None) -> Any:
-
-    if text is None:
-        return None
-    parts = _parts(text)
-    if len(parts) != 4 or not parts[2] or not parts[3]:
-        raise WindowError(f'--within must be like "l_time,r_time,-10 minutes,0", not {text!r}')
-    low, high = (int(part) if re.fullmatch(r"[+-]?\d+", part) else part for part in parts[2:])
-    return Within(parts[0], parts[1], low, high)
-
-
 def _rows(left: int | None, right: int | None) -> dict[str, Any]:
 
     return {"left": None if left is None else Rows(left), "right": None if right is None else Rows(right)}
-
-
-def _parts(text: str) -> list[str]:
-    """The fields between commas; a column name with a comma goes in double quotes."""
-    return [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 def _size(count: int) -> str:
