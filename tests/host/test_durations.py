@@ -28,7 +28,9 @@ def test_reads(text, expected):
     assert nanoseconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "ten minutes", "10", "10 fortnights", "5 minutes later", "0.1 nanoseconds", 5, None])
+@pytest.mark.parametrize(
+    "text", ["", "ten minutes", "10", "10 fortnights", "5 minutes later", "0.1 nanoseconds", 5, None]
+)
 def test_refuses(text):
     with pytest.raises(WindowError):
         nanoseconds(text)

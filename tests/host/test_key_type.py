@@ -37,7 +37,9 @@ def test_codes_ascend_inside_the_domain(arrow, values, offset):
 
 
 def test_null_and_nan_are_no_values():
-    codes, valid = key_type(pa.float32(), "k").encode(pa.chunked_array([[1.0, None], [float("nan"), 2.0]], pa.float32()))
+    codes, valid = key_type(pa.float32(), "k").encode(
+        pa.chunked_array([[1.0, None], [float("nan"), 2.0]], pa.float32())
+    )
     assert len(codes) == 4
     assert valid.tolist() == [True, False, False, True]
 

@@ -28,7 +28,9 @@ def test_json_round_trip(spec):
     assert again.to_json() == spec.to_json()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"on": {"kind": "band"}}', '{"on": {"kind": "what"}, "left": 1}', "1"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"on": {"kind": "band"}}', '{"on": {"kind": "what"}, "left": 1}', "1"]
+)
 def test_what_is_no_specification(text):
     with pytest.raises(PredicateError):
         JoinSpec.from_json(text)

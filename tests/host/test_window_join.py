@@ -89,7 +89,12 @@ def test_state_of_a_time_window_is_bounded_by_the_watermark():
 
     rng = np.random.default_rng(1)
     join = WindowJoin(
-        on=BAND, within=Within("t", "u", -50, 50), watermark=Watermark(10, 10), device="numpy", form="counts", capacity=20_000
+        on=BAND,
+        within=Within("t", "u", -50, 50),
+        watermark=Watermark(10, 10),
+        device="numpy",
+        form="counts",
+        capacity=20_000,
     )
     for call in range(200):
         t = np.sort(rng.integers(call * 20, call * 20 + 20, 500))

@@ -1,0 +1,150 @@
+"""Every device against plain NumPy, command by command."""
+
+import numpy as np
+import pytest
+
+from host.devices.device import Limits
+from host.errors import CapacityError
+
+
+class Shadow:
+    """A store beside which a list of (key, row) per run is kept."""
+
+    def __init__(self, device, key_bits, rows, rng):
+        self.store = device.open_store(key_bits=key_bits, rows=rows, what="the test's window")
+        self.runs = []  # (Run, keys, rows)
+        self.rng = rng
+        self.next_row = int(rng.integers(0, 1 << 32))  # row numbers pass 2**32 in some tests
+
+    def load(self, keys):
+        rows = ((self.next_row + np.arange(len(keys))) & 0xFFFFFFFF).astype(np.uint32)
+        self.next_row += len(keys)
+        order = np.argsort(keys, kind="stable")
+        keys, rows = keys[order].astype(self.store.key_dtype), rows[order]
+        self.runs.append((self.store.load(keys, rows), keys, rows))
+
+    def merge(self, at):
+        (a, keys_a, rows_a), (b, keys_b, rows_b) = self.runs.pop(at), self.runs.pop(at)
+        self.runs.insert(
+            at, (self.store.merge(a, b), np.concatenate([keys_a, keys_b]), np.concatenate([rows_a, rows_b]))
+        )
+
+    def drop(self, at):
+        self.store.drop(self.runs.pop(at)[0])
+
+    def check(self, lower, upper, limits=None):
+        lower, upper = lower.astype(self.store.key_dtype), upper.astype(self.store.key_dtype)
+        probe = self.store.probe([run for run, _, _ in self.runs], lower, upper)
+        expected = []
+        for at, (run, keys, rows) in enumerate(self.runs):
+            assert run.length == len(keys)
+            which, place = np.nonzero((lower[:, None] <= keys) & (keys <= upper[:, None]))
+            found = rows[place]
+            if limits is not None and limits.runs[at]:
+                inside = (found - limits.first[which]) < limits.span[which]
+                which, found = which[inside], found[inside]
+            expected += zip(which.tolist(), found.tolist(), strict=True)
+        got = [
+            p
+            for which, found in self.store.gather(probe, limits)
+            for p in zip(which.tolist(), found.tolist(), strict=True)
+        ]
+        assert sorted(got) == sorted(expected)
+        counts = np.bincount([p for p, _ in expected], minlength=len(lower)) if expected else np.zeros(len(lower))
+        assert self.store.count(probe, limits).tolist() == counts.tolist()
+        if limits is None:
+            assert probe.candidates == len(expected)
+
+
+def keys_of(kind, n, bits, rng):
+    info = np.iinfo(np.int32 if bits == 32 else np.int64)
+    if kind == "extremes":
+        return rng.choice([info.min, info.min + 1, -1, 0, 1, info.max - 1, info.max], n)
+    if kind == "equal":
+        return np.full(n, info.max)
+    return rng.integers(-50, 50, n)
+
+
+@pytest.mark.parametrize("kind", ["random", "equal", "extremes"])
+@pytest.mark.parametrize("key_bits", [32, 64])
+def test_commands(device, key_bits, kind, seed):
+    rng = np.random.default_rng([seed, key_bits, len(kind)])
+    shadow = Shadow(device, key_bits, 8192, rng)
+    try:
+        for _ in range(40):
+            action = rng.integers(0, 5)
+            if action == 0 and len(shadow.runs) > 1:
+                shadow.merge(int(rng.integers(0, len(shadow.runs) - 1)))
+            elif action == 1 and len(shadow.runs) > 4:
+                shadow.drop(int(rng.integers(0, len(shadow.runs))))
+            elif sum(r.length for r, _, _ in shadow.runs) < 2500:
+                shadow.load(keys_of(kind, int(rng.choice([1, 2, 31, 32, 33, 64, 200])), key_bits, rng))
+            if not shadow.runs:
+                continue
+            n = int(rng.choice([1, 63, 64, 65, 130]))
+            ends = np.sort(np.stack([keys_of(kind, n, key_bits, rng) for _ in range(2)]), axis=0)
+            lower, upper = np.sort(ends[0]), np.sort(ends[1])
+            limits = None
+            if rng.integers(0, 2):
+                first = ((shadow.next_row - rng.integers(0, 400, n)) & 0xFFFFFFFF).astype(np.uint32)
+                limits = Limits(
+                    first, rng.integers(0, 300, n).astype(np.uint32), rng.integers(0, 2, len(shadow.runs)) == 1
+                )
+            shadow.check(lower, upper, limits)
+    finally:
+        shadow.store.close()
+        shadow.store.close()
+
+
+def test_merges_longer_than_one_work_item(device, seed):
+    rng = np.random.default_rng(seed)
+    shadow = Shadow(device, 32, 40_000, rng)
+    shadow.load(rng.integers(0, 100, 5000))
+    for n in (4096, 1023, 1025, 32):
+        shadow.load(rng.integers(0, 100, n))
+        shadow.merge(0)
+    shadow.check(np.arange(40), np.arange(40) + 1)
+    shadow.store.close()
+
+
+def test_more_pairs_than_one_block(device):
+    store = device.open_store(key_bits=32, rows=8192, what="the test's window")
+    run = store.load(np.zeros(4000, np.int32), np.arange(4000, dtype=np.uint32))
+    probe = store.probe([run], np.zeros(200, np.int32), np.zeros(200, np.int32))
+    assert probe.candidates == 800_000
+    blocks = list(store.gather(probe))
+    assert len(blocks) > 1 or device.info.kind == "numpy"
+    pairs = np.concatenate([which.astype(np.int64) * 4000 + rows for which, rows in blocks])
+    assert np.array_equal(np.sort(pairs), np.arange(800_000))
+    store.close()
+
+
+def test_grow_keeps_the_runs_and_fragments_are_moved_together(device, seed):
+    rng = np.random.default_rng(seed)
+    shadow = Shadow(device, 64, 1024, rng)
+    for _ in range(8):
+        shadow.load(rng.integers(0, 100, 128))
+    shadow.store.grow(4096)
+    for _ in range(16):
+        shadow.load(rng.integers(0, 100, 128))
+    for at in (22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0):
+        shadow.drop(at)  # every other run: what is free now lies in small pieces
+    for _ in range(3):
+        shadow.load(rng.integers(0, 100, 800))
+    shadow.check(np.arange(100), np.arange(100))
+    shadow.store.close()
+
+
+def test_what_does_not_fit_is_refused(device):
+    store = device.open_store(key_bits=32, rows=100, what="the test's window")
+    used = device.used_bytes
+    with pytest.raises(CapacityError, match="the test's window"):
+        store.load(np.zeros(1 << 20, np.int32), np.zeros(1 << 20, np.uint32))
+    with pytest.raises(CapacityError) as refused:
+        store.grow(1 << 45)
+    assert refused.value.needed > refused.value.available
+    assert device.used_bytes == used
+    run = store.load(np.zeros(100, np.int32), np.zeros(100, np.uint32))
+    assert run.length == 100
+    store.close()
+    assert device.used_bytes < used
