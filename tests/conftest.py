@@ -67,3 +67,10 @@ def policy(request: pytest.FixtureRequest, device_case: DeviceCase) -> str:
     if request.param not in device_case.policies:
         pytest.skip(f"device {device_case.name}: no policy {request.param}")
     return request.param
+
+
+@pytest.fixture
+def time_windows(device_case: DeviceCase) -> None:
+    """Skips on a device without time windows."""
+    if not device_case.time_windows:
+        pytest.skip(f"device {device_case.name}: no time windows")

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Compare, errors
+from host import Band, Compare, Within, errors
 from tests.conformance.predicates import for_host
 from tests.conformance.small_joins import open_join, pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
@@ -55,3 +55,32 @@ def test_an_order_error_names_column_and_value(device):
         join.process(table([1], q=[70]), None)
         with pytest.raises(errors.OrderError, match=r"(?s)(?=.*\bq\b)(?=.*69)(?=.*70)"):
             join.process(None, table([1], q=[69]))
+
+
+def test_capacity_holds_before_both_sides_are_known(time_windows, device):
+    many, one = table([0] * 20, t=[0] * 20), table([0], t=[0])
+    with open_join(device, Band("k", "k"), None, within=Within("t", "t", -9, 9), capacity=10) as join:
+        with pytest.raises(errors.CapacityError):
+            join.process(many, None)
+        assert pairs_of(join.process(one, None)) == []
+        assert pairs_of(join.process(None, one)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("bad", ["sequence", "key", "time"])
+def test_a_refused_first_call_teaches_nothing(bad, time_windows, device):
+    good = pa.table({"k": [1, 2], "t": [5, 6], "q": [0, 1]})
+    wrong = {
+        "sequence": good.set_column(2, "q", pa.array([0, None], pa.int64())),
+        "key": good.set_column(0, "k", pa.array(["a", "b"])),
+        "time": good.set_column(1, "t", pa.array(["a", "b"])),
+    }[bad]
+    window = Within("t", "t", 0, 0)
+    with open_join(device, Compare("k", "=", "k"), None, within=window, sequence="q") as join:
+        for calls in ((wrong, None), (None, wrong), (wrong, good), (good, wrong), (wrong, wrong)):
+            with pytest.raises(errors.MullionError):
+                join.process(*calls)
+        assert pairs_of(join.process(good, None)) == []
+        with pytest.raises(errors.MullionError):
+            join.process(good, wrong)
+        later = good.set_column(2, "q", pa.array([2, 3]))
+        assert pairs_of(join.process(None, later)) == [(0, 0), (1, 1)]

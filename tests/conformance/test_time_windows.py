@@ -40,12 +40,6 @@ def timed(device, low, high, calls, delays=(None, None), **more):
     return loop
 
 
-@pytest.fixture
-def time_windows(device_case):
-    if not device_case.time_windows:
-        pytest.skip(f"device {device_case.name}: no time windows")
-
-
 def test_time_windows_at_the_limits_of_64_bits(policy, time_windows, device):
     edge = [BOTTOM, BOTTOM + 1, -1, 0, 1, TOP - 1, TOP]
     for low, high in (
