@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bench.workloads import KINDS
 
@@ -36,7 +36,10 @@ class Plan:
         Pieces of a turn; within each the contenders take turns, in alternating order.
     seconds : float
         Time for one contender in one cell. The ladder gets `ladder_factor` times as much, because its costs
-        come in waves as long as a window: it should go through all of it.
+        come in waves as long as a subwindow: it should go through several. A cell says how many windows it
+        went through in a turn.
+    seed : int
+        Every value follows from it.
     """
 
     kinds: tuple[str, ...] = tuple(KINDS)
@@ -49,7 +52,7 @@ class Plan:
     rounds: int = 4
     seconds: float = 2.0
     ladder_factor: float = 3.0
-    seed: int = field(default=20)
+    seed: int = 20
 
     def names(self, kind: str, batch: int) -> tuple[str, ...]:
         """Contenders of one cell."""

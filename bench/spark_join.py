@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _EPOCH_MS = 1_000_000_000  # the first row's time: Spark's watermark starts at 0, and older rows are late
 _TUNED_WIDTHS = 8
+FLOOR = "nothing (Spark's floor)"
 
 
 @dataclass
@@ -131,7 +132,7 @@ def _start(session: SparkSession, plan: SparkPlan, scratch: Path) -> list[_Conte
     makers: dict[str, Callable[[DataFrame, DataFrame, SparkPlan], DataFrame]] = {
         "window_join": _window_join,
         "bucket/explode": _bucket_explode,
-        "nothing": _nothing,
+        FLOOR: _nothing,
     }
     if plan.tuned:
         makers["bucket/explode, tuned"] = _bucket_explode_tuned
@@ -261,7 +262,7 @@ def _measure(plan: SparkPlan, contenders: list[_Contender], scratch: Path, on_st
         }
         for contender in contenders
     }
-    mine, floor = summary["window_join"]["rates"], summary["nothing"]["rates"]
+    mine, floor = summary["window_join"]["rates"], summary[FLOOR]["rates"]
     return {
         "window": plan.window,
         "batch": plan.batch,
@@ -325,7 +326,7 @@ def _rows(progress: dict[str, Any]) -> int:
 
 
 def _compare(contenders: list[_Contender], number: int) -> None:
-    joins = [contender for contender in contenders if contender.name != "nothing"]
+    joins = [contender for contender in contenders if contender.name != FLOOR]
     for other in joins[1:]:
         if other.results[number] != joins[0].results[number]:
             raise ResultsDiffer(
