@@ -112,7 +112,7 @@ def _run_cell(
         name: _Entry(
             contender=contender,
             thorough=name.endswith("/ladder"),
-            budget=plan.seconds * (plan.ladder_factor if name.endswith("/ladder") else 1.0),
+            budget=plan.budget(workload.kind, batch, thorough=name.endswith("/ladder")),
         )
         for name, contender in contenders.items()
     }

@@ -35,9 +35,9 @@ class Plan:
     rounds : int
         Pieces of a turn; within each the contenders take turns, in alternating order.
     seconds : float
-        Time for one contender in one cell. The ladder gets `ladder_factor` times as much, because its costs
-        come in waves as long as a subwindow: it should go through several. A cell says how many windows it
-        went through in a turn.
+        Time for one contender in one cell; twice as much in `extra_cells`. The ladder gets `ladder_factor`
+        times as much, because its costs come in waves as long as a subwindow: it should go through several. A
+        cell says how many windows it went through in a turn.
     seed : int
         Every value follows from it.
     """
@@ -50,13 +50,18 @@ class Plan:
     extra_cells: tuple[tuple[str, int], ...] = (("uniform", 32 * K),)
     turns: int = 3
     rounds: int = 4
-    seconds: float = 2.0
+    seconds: float = 1.0
     ladder_factor: float = 3.0
     seed: int = 20
 
     def names(self, kind: str, batch: int) -> tuple[str, ...]:
         """Contenders of one cell."""
         return self.contenders + (self.extra if (kind, batch) in self.extra_cells else ())
+
+    def budget(self, kind: str, batch: int, *, thorough: bool) -> float:
+        """Seconds for one contender in one cell."""
+        headline = 2.0 if (kind, batch) in self.extra_cells else 1.0
+        return self.seconds * headline * (self.ladder_factor if thorough else 1.0)
 
     def cells(self) -> int:
         """Number of cells."""

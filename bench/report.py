@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +12,9 @@ matplotlib.use("Agg")  # no display is needed
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from rich.console import Console
+
+from bench.aims import aims
+from bench.ratio import ratio
 
 FORMAT = 1
 PEERS = ("cpp", "numpy-searchsorted", "polars", "duckdb")
@@ -53,15 +55,6 @@ def write_report(result: dict, folder: Path) -> list[Path]:
             plot_operator(result, path)
             written.append(path)
     return written
-
-
-def ratio(cell: dict, above: str, below: str) -> float | None:
-    """How many times faster one contender is than another: the median over the turns that measured both."""
-    contenders = cell["contenders"]
-    if above not in contenders or below not in contenders:
-        return None
-    rates = zip(contenders[above]["rates"], contenders[below]["rates"], strict=False)
-    return statistics.median(a / b for a, b in rates)
 
 
 def devices(cells: list[dict]) -> list[str]:
@@ -146,13 +139,11 @@ def operator_rows(cells: list[dict]) -> tuple[list[str], list[list[str]]]:
 
 def spark_rows(spark: dict) -> tuple[list[str], list[list[str]]]:
     """Headings and lines of the Spark table, as text."""
-    headings = ["through Spark", "rows/s", "window_join / this"]
-    mine = spark["contenders"]["window_join"]["rates"]
     lines = []
     for name, entry in spark["contenders"].items():
-        times = statistics.median(a / b for a, b in zip(mine, entry["rates"], strict=False))
-        lines.append([name, f"{entry['rate']:,.0f}", "" if name == "window_join" else f"{times:.2f}x"])
-    return headings, lines
+        times = "" if name == "window_join" else f"{ratio(spark, 'window_join', name):.2f}x"
+        lines.append([name, f"{entry['rate']:,.0f}", times])
+    return ["through Spark", "rows/s", "window_join / this"], lines
 
 
 def print_tables(console: Console, result: dict) -> None:
@@ -179,6 +170,8 @@ def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:
         rows, batch = size(spark["window"]), size(spark["batch"])
         title = f"Through Spark: {rows} rows a side in the window, {batch} rows a micro-batch"
         found[title] = spark_rows(spark)
+    if figures := aims(result):
+        found["Aims"] = (["figure", "aim", "measured"], [list(line) for line in figures])
     return found
 
 
