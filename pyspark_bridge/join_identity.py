@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -47,7 +47,7 @@ def join_identity(
         return f"{digest}-{plans.index(plan)}"
 
 
-def _plan(frame: DataFrame) -> str:
+def _plan(frame: Any) -> str:
     """The analyzed plan of a DataFrame, without the numbers that Spark gives anew each time."""
     # Spark's public explain() prints, and standard output belongs to all threads of the caller's process.
     if hasattr(frame, "_jdf"):

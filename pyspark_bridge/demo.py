@@ -1,0 +1,287 @@
+"""`make demo`: a Spark job that joins two streams, shows how it goes, and checks every pair of the result."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from host import Band, JoinSpec, Rows, arguments
+from host.daemon import DaemonClient, start_private
+from host.errors import MullionError, SchemaError
+from host.files import TableReader, in_turns, interleave
+from host.progress import Progress
+from pyspark_bridge.demo_oracle import ARRIVAL, check_result
+from pyspark_bridge.demo_streams import demo_streams
+from pyspark_bridge.java_runtime import ensure_java
+from pyspark_bridge.window_join import window_join
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POLL_SECONDS = 0.5
+#: Spark reads files in the order of their modification times, which lie one second apart.
+FIRST_FILE_TIME = 1_600_000_000
+
+
+@dataclass
+class Streams:
+    """Both inputs as folders of parquet files, one a micro-batch."""
+
+    left: Path
+    right: Path
+    schemas: tuple[pa.Schema, pa.Schema]
+    rows: tuple[int, int]
+    batches: int
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--rows", default=1_000_000, show_default=True, help="Rows of each generated stream.")
+@click.option("--seed", default=1, show_default=True, help="Of the generated streams.")
+@click.option("--left", "left_file", type=click.Path(path_type=Path, exists=True), help="A file instead of orders.")
+@click.option("--right", "right_file", type=click.Path(path_type=Path, exists=True), help="A file instead of quotes.")
+@click.option(
+    "--on",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help='"limit,price,-2,3" (a band, either end may be empty) or "limit < price"; given again: or.',
+)
+@click.option("--left-rows", type=int, help="Window of the left side: its last N rows.  [default: 100000]")
+@click.option("--right-rows", type=int, help="Window of the right side: its last N rows.  [default: 200000]")
+@click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="A time window instead.")
+@click.option("--sequence", metavar="COLUMN", help="Order of arrival over both files; by turns without it.")
+@click.option("--device", default="opencl", show_default=True, help="As `mullion devices` lists them.")
+@click.option("--batch-rows", default=150_000, show_default=True, help="Rows of a side in a micro-batch, on average.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Folder to leave the inputs and the result in.")
+def main(
+    rows: int,
+    seed: int,
+    left_file: Path | None,
+    right_file: Path | None,
+    conditions: tuple[str, ...],
+    left_rows: int | None,
+    right_rows: int | None,
+    within: str | None,
+    sequence: str | None,
+    device: str,
+    batch_rows: int,
+    keep: Path | None,
+) -> None:
+    """Join two streams with Spark, and check the whole result against DuckDB.
+
+    The streams are orders and quotes, generated with a seed, unless --left and --right name files (parquet, CSV
+    or Arrow). Ends with status 1 where one pair is missing, wrong or doubled.
+    """
+    if (left_file is None) != (right_file is None):
+        raise click.UsageError("--left and --right go together")
+    if left_file is not None and not conditions:
+        raise click.UsageError("--left and --right need --on, the condition on their columns")
+    if within is not None and (left_rows is not None or right_rows is not None):
+        raise click.UsageError("give --within, or --left-rows and --right-rows")
+    folder = keep or Path(tempfile.mkdtemp(prefix="mullion-demo-"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise click.UsageError(f"--keep: {folder} is not empty")
+        if left_file is None or right_file is None:
+            calls: Iterator[Any] = demo_streams(rows, batch_rows, seed)
+            print(f"streams: orders and quotes, {rows:,} rows each, seed {seed}", flush=True)
+        else:
+            calls = _calls_of_files(left_file, right_file, sequence, batch_rows)
+            print(f"streams: {left_file} and {right_file}", flush=True)
+        streams = _write_streams(calls, folder)
+        spec = JoinSpec(
+            on=arguments.predicate(conditions, streams.schemas[0]) if conditions else Band("limit", "price", -2, 3),
+            left=None if within else Rows(left_rows or 100_000),
+            right=None if within else Rows(right_rows or 200_000),
+            within=arguments.within(within),
+            sequence=ARRIVAL,
+        )
+        correct = _run(spec, streams, device, folder)
+    except MullionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(0 if correct else 1)
+
+
+def _calls_of_files(left: Path, right: Path, sequence: str | None, batch_rows: int) -> Iterator[Any]:
+    """The files' rows in batches, with the column `ARRIVAL`."""
+    readers = TableReader(left, batch_rows), TableReader(right, batch_rows)
+    for reader in readers:
+        if ARRIVAL in reader.schema.names:
+            raise SchemaError(f"{reader.path} has a column {ARRIVAL!r}, which the demo adds; rename it")
+        if sequence is not None and sequence not in reader.schema.names:
+            raise SchemaError(f"{reader.path} has no column {sequence!r}: it has {', '.join(reader.schema.names)}")
+    position = 0
+    for tables in interleave(*readers, sequence) if sequence else in_turns(*readers):
+        filled = [
+            table if table is not None else reader.schema.empty_table()
+            for table, reader in zip(tables, readers, strict=True)
+        ]
+        arrivals = _arrivals(filled, sequence, position)
+        position += sum(map(len, filled))
+        yield tuple(
+            table.add_column(0, ARRIVAL, pa.array(arrival)) for table, arrival in zip(filled, arrivals, strict=True)
+        )
+
+
+def _arrivals(tables: list[pa.Table], sequence: str | None, first: int) -> list[Any]:
+    """Positions over both streams: by the sequence, left first where it is equal; without one all left rows first."""
+    import numpy as np
+
+    sizes = [len(table) for table in tables]
+    if sequence is None:
+        order = np.arange(sum(sizes))
+    else:
+        merged = pa.chunked_array(
+            [chunk for table in tables for chunk in table[sequence].chunks], tables[0][sequence].type
+        )
+        order = np.argsort(merged.to_numpy(), kind="stable")
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.arange(first, first + len(order))
+    return [positions[: sizes[0]], positions[sizes[0] :]]
+
+
+def _write_streams(calls: Iterator[Any], folder: Path) -> Streams:
+    """Write each call's rows as one file a side, in the order in which Spark shall read them."""
+    places = folder / "left", folder / "right"
+    for place in places:
+        place.mkdir()
+    counts = [0, 0]
+    schemas: list[pa.Schema] = []
+    number = -1
+    for number, tables in enumerate(calls):
+        schemas = [table.schema for table in tables]
+        for side, (place, table) in enumerate(zip(places, tables, strict=True)):
+            path = place / f"{number:06d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (FIRST_FILE_TIME + number, FIRST_FILE_TIME + number))
+            counts[side] += len(table)
+    if number < 0:
+        raise SchemaError("both files are empty: there is nothing to join")
+    return Streams(*places, (schemas[0], schemas[1]), (counts[0], counts[1]), number + 1)
+
+
+def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
+    total = sum(streams.rows)
+    result = folder / "result"
+    result.mkdir()
+    with start_private(device) as daemon, DaemonClient(daemon.address) as client:
+        print(f"device:  {client.ping()['device']}", flush=True)
+        print(
+            f"join:    {spec.on}, {spec.within or f'windows of {spec.left.count:,} and {spec.right.count:,} rows'}",
+            flush=True,
+        )
+        print("Spark starts (about ten seconds)", flush=True)
+        spark = _session(folder)
+        try:
+            sides = [_stream(spark, place) for place in (streams.left, streams.right)]
+            matches = window_join(
+                *sides,
+                on=spec.on,
+                left=spec.left,
+                right=spec.right,
+                within=spec.within,
+                sequence=spec.sequence,
+                daemon=daemon.address,
+            )
+            started = time.monotonic()
+            query = (
+                matches.writeStream.format("parquet")
+                .option("checkpointLocation", str(folder / "checkpoint"))
+                .trigger(availableNow=True)
+                .start(str(result))
+            )
+            _watch(query, client, total)
+            seconds = time.monotonic() - started
+            (status,) = client.status()["queries"].values()
+        finally:
+            spark.stop()
+    stats = status["stats"]
+    print(f"joined:  {streams.rows[0]:,} left and {streams.rows[1]:,} right rows in {streams.batches} micro-batches")
+    print(f"         {stats['matches']:,} matches, {seconds:.1f} s, {total / seconds:,.0f} rows/s")
+    print(f"         device memory {stats['device_bytes']:,} bytes, rows kept for output {stats['row_bytes']:,} bytes")
+    print("check:   DuckDB joins the same files and every row is compared", flush=True)
+    started = time.monotonic()
+    verdict = check_result(spec, streams.left, streams.right, result, streams.schemas, folder)
+    seconds = time.monotonic() - started
+    if verdict.missing or verdict.extra:
+        print(f"WRONG:   of {verdict.rows:,} rows {verdict.missing:,} are missing, and {verdict.extra:,} are too many")
+        for example in verdict.examples:
+            print(f"         {example}")
+        return False
+    print(f"correct: all {verdict.rows:,} rows are the oracle's, none missing, none doubled ({seconds:.1f} s)")
+    return True
+
+
+def _session(folder: Path) -> SparkSession:
+    # Workers run on this interpreter, whatever python3 is on the PATH.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    ensure_java()
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .appName("mullion demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _stream(spark: SparkSession, place: Path) -> DataFrame:
+    schema = spark.read.parquet(str(place)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(place))
+
+
+def _watch(query: Any, client: DaemonClient, total: int) -> None:
+    """Show rows, windows and matches until the query ends; raise what ended it."""
+    seen = 0
+    with Progress("join", total, file=sys.stdout) as progress:
+        while True:
+            try:
+                ended = query.awaitTermination(POLL_SECONDS)
+            except Exception as error:
+                # Spark's message holds the plan and two stack traces; the worker's own error is one line of it.
+                cause = re.search(r"^host\.errors\.(\w+: .*)$", str(error), re.MULTILINE)
+                if cause is None:
+                    raise
+                raise MullionError(f"the Spark query failed: {cause[1]}") from error
+            for status in client.status()["queries"].values():
+                stats = status["stats"]
+                rows = stats["rows_left"] + stats["rows_right"]
+                fill = {
+                    f"{side} window": f"{stats[f'fill_{side}']:.0%}"
+                    if stats[f"fill_{side}"] is not None
+                    else f"{stats[f'window_{side}']:,} rows"
+                    for side in ("left", "right")
+                }
+                progress.advance(rows - seen, matches=f"{stats['matches']:,}", **fill)
+                seen = rows
+            if ended:
+                return
+
+
+if __name__ == "__main__":
+    main()
