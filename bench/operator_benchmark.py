@@ -111,8 +111,8 @@ def _run_cell(
     entries = {
         name: _Entry(
             contender=contender,
-            thorough=name.endswith("/ladder"),
-            budget=plan.budget(workload.kind, batch, thorough=name.endswith("/ladder")),
+            thorough=plan.thorough(name),
+            budget=plan.budget(name, workload.kind, batch),
         )
         for name, contender in contenders.items()
     }
