@@ -30,7 +30,7 @@ def markdown(result: dict) -> str:
             f"the result has format {result.get('format')!r}, this reads {FORMAT}: run the benchmark again"
         )
     machine = result["machine"]
-    commit = result["commit"] or "no commit"
+    commit = result["commit"] or "no commit"  # from an archive, not a checkout
     dirty = " with uncommitted changes" if result["uncommitted_changes"] else ""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
     blocks = [

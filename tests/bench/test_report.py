@@ -26,7 +26,6 @@ def test_a_run_writes_json_and_plots_and_the_readme_table(tmp_path: Path) -> Non
     done = run(tmp_path, "--turns", "2")
     assert done.exit_code == 0, done.output
     result = json.loads((tmp_path / "latest.json").read_text())
-    assert result["commit"]
     assert result["versions"]["numpy"]
     assert result["machine"]["cores"]
     assert [cell["batch"] for cell in result["operator"]] == [1024, 256]
@@ -42,7 +41,7 @@ def test_a_run_writes_json_and_plots_and_the_readme_table(tmp_path: Path) -> Non
     table = CliRunner().invoke(readme, [str(tmp_path / "latest.json")])
     assert table.exit_code == 0, table.output
     assert "| uniform | 4K | 1K |" in table.output
-    assert result["commit"] in table.output
+    assert f"at commit {result['commit'] or 'no commit'}" in table.output
 
 
 def test_pairs_that_differ_end_the_run_and_keep_what_was_measured(
