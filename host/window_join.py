@@ -437,11 +437,12 @@ class WindowJoin:
         if self.spec.form == "counts":
             return self._counts([f for f in found if isinstance(f, Counts)], arrived, opposite)
         pairs = [f for f in found if isinstance(f, Pairs)]
-        rows = {}
-        for side in SIDES:
-            parts = [p.probing if p.side == side else p.stored for p in pairs]
-            rows[side] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-        matches = len(rows["left"])
+        parts = {side: [p.probing if p.side == side else p.stored for p in pairs] for side in SIDES}
+        matches = sum(len(p.probing) for p in pairs)
+        if self.spec.form == "pairs" and self.spec.order == "none":
+            columns = [pa.chunked_array([pa.array(part) for part in parts[side]], pa.int64()) for side in SIDES]
+            return pa.table(columns, schema=PAIRS_SCHEMA), matches
+        rows = {side: np.concatenate([np.zeros(0, np.int64), *parts[side]]) for side in SIDES}
         if self.spec.order != "none" and matches > 1:
             # A row's place in the total order is its own number plus the rows of the other stream before it.
             places = []

@@ -145,8 +145,26 @@ class RunStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def gather(self, probe: Probe, limits: Limits | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The pairs of a probe in blocks: index of the probe (uint32) and row number (uint32), each shape (m,)."""
+    def gather(
+        self, probe: Probe, numbers: np.ndarray, base: int, limits: Limits | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The pairs of a probe, in blocks.
+
+        Parameters
+        ----------
+        probe : Probe
+            The latest of this store.
+        numbers : ndarray of int64, shape (n,)
+            Arrival number of each probing row.
+        base : int
+            An arrival number at or before all rows of the probed runs, and less than 2**32 before any.
+        limits : Limits, optional
+
+        Yields
+        ------
+        probing, stored : ndarray of int64, shape (m,)
+            Arrival numbers of the two rows of each pair.
+        """
 
     @abc.abstractmethod
     def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:

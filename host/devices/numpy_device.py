@@ -96,7 +96,14 @@ class NumpyStore(RunStore):
         counts = stops - starts
         return Probe(len(lower), runs, int(counts.sum()), (starts, counts))
 
-    def gather(self, probe: Probe, limits: Limits | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def gather(
+        self, probe: Probe, numbers: np.ndarray, base: int, limits: Limits | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for which, rows in self._candidates(probe, limits):
+            yield numbers[which], base + (rows - np.uint32(base & 0xFFFFFFFF)).astype(np.int64)
+
+    def _candidates(self, probe: Probe, limits: Limits | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Index of the probe and row number, both uint32, in blocks."""
         starts, counts = probe.handle
         ends = np.cumsum(counts.sum(axis=1))
         first = 0
@@ -121,7 +128,7 @@ class NumpyStore(RunStore):
         if limits is None:
             return probe.handle[1].sum(axis=1)
         total = np.zeros(probe.probes, np.int64)
-        for which, _ in self.gather(probe, limits):
+        for which, _ in self._candidates(probe, limits):
             total += np.bincount(which, minlength=probe.probes)
         return total
 

@@ -23,7 +23,7 @@ except ImportError as error:  # the reason is shown by list_devices and by open
 else:
     _MISSING = ""
 
-PARTITION_SHIFT = 5  # a partition of 32 keys: two cache lines of 32-bit keys, one index entry
+PARTITION_BYTES = 128  # the keys of a partition, which has one index entry: two cache lines
 TASK_PAIRS = 1 << 14  # pairs one work-item gathers at most
 BLOCK_PAIRS = 1 << 18  # pairs gathered at a time
 MERGE_CHUNK = 1024
@@ -116,7 +116,7 @@ class OpenClDevice(Device):
                 "-cl-std=CL1.2",
                 f"-DKEY={'int' if key_bits == 32 else 'long'}",
                 f"-DKEY_MAX={most}{'' if key_bits == 32 else 'L'}",
-                f"-DPARTITION_SHIFT={PARTITION_SHIFT}",
+                f"-DPARTITION_SHIFT={_partition_shift(key_bits)}",
                 f"-DPROBE_CHUNK={self.probe_chunk}",
                 f"-DMERGE_CHUNK={MERGE_CHUNK}",
                 f"-DMERGE_CHAINS={MERGE_CHAINS}",
@@ -159,7 +159,8 @@ class OpenClStore(RunStore):
         self._kernels = {name: cl.Kernel(program, name) for name in ("probe", "gather", "count", "merge")}
         for name, scalars in _SCALARS.items():
             self._kernels[name].set_scalar_arg_dtypes(scalars)
-        self._arena = Arena(0, 1 << PARTITION_SHIFT)
+        self._shift = _partition_shift(key_bits)
+        self._arena = Arena(0, 1 << self._shift)
         self._runs: dict[int, Run] = {}  # by start
         self._scratch: dict[str, Any] = {}
         self._ticket: int | None = None
@@ -172,11 +173,11 @@ class OpenClStore(RunStore):
 
     def _size(self, rows: int) -> int:
         """Rows of the region for so many rows of runs: each is padded to a partition."""
-        partition = 1 << PARTITION_SHIFT
+        partition = 1 << self._shift
         return -(-(rows + max(128 * partition, rows // 64)) // partition) * partition
 
     def _bytes(self, size: int) -> int:
-        partition = 1 << PARTITION_SHIFT
+        partition = 1 << self._shift
         # One partition more than the region: a merge may read one row past a run.
         return (size + partition) * (self._key_bytes + 4) + (size // partition + 1) * self._key_bytes
 
@@ -192,7 +193,7 @@ class OpenClStore(RunStore):
                 ceiling,
             )
         self._ticket = self._device.reserve(nbytes, self._what, self._ticket)
-        partition = 1 << PARTITION_SHIFT
+        partition = 1 << self._shift
         try:
             keys = self._device.buffer((size + partition) * self._key_bytes)
             numbers = self._device.buffer((size + partition) * 4)
@@ -278,7 +279,7 @@ class OpenClStore(RunStore):
         return run
 
     def _store(self, start: int, padded: np.ndarray, rows: np.ndarray) -> None:
-        shift, queue = PARTITION_SHIFT, self._queue
+        shift, queue = self._shift, self._queue
         cl.enqueue_copy(queue, self._keys, padded, dst_offset=start * self._key_bytes)
         cl.enqueue_copy(queue, self._numbers, np.ascontiguousarray(rows, np.uint32), dst_offset=start * 4)
         index = np.ascontiguousarray(padded[:: 1 << shift])
@@ -329,9 +330,12 @@ class OpenClStore(RunStore):
             return 0, self._buffer("limit_first", 4), self._buffer("limit_span", 4)
         return 1, self._upload("limit_first", limits.first), self._upload("limit_span", limits.span)
 
-    def gather(self, probe: Probe, limits: Limits | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def gather(
+        self, probe: Probe, numbers: np.ndarray, base: int, limits: Limits | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         runs = self._table(probe.runs, None if limits is None else limits.runs)
         limited, first, span = self._limit_buffers(limits)
+        number_buffer = self._upload("numbers", numbers)
         tasks = _tasks(probe.handle)
         ends = np.cumsum(tasks["length"], dtype=np.int64)
         at = 0
@@ -340,19 +344,16 @@ class OpenClStore(RunStore):
             to = max(int(np.searchsorted(ends, done + BLOCK_PAIRS, "right")), at + 1)
             block, total = tasks[at:to], int(ends[to - 1]) - done
             block["output"] = ends[at:to] - block["length"] - done
-            probes_buffer, rows_buffer = (
-                self._buffer("out_probes", 4 * total),
-                self._buffer("out_rows", 4 * total),
-            )
+            probing_buffer, stored_buffer = self._buffer("probing", 8 * total), self._buffer("stored", 8 * total)
             written_buffer = self._buffer("written", 4 * len(block))
             self._kernels["gather"](
                 self._queue, (len(block),), (1,), self._numbers, runs, len(probe.runs), probe.probes,
                 self._scratch["starts"], self._scratch["lengths"], self._upload("tasks", block),
-                limited, first, span, probes_buffer, rows_buffer, written_buffer,
+                limited, first, span, number_buffer, base, probing_buffer, stored_buffer, written_buffer,
             )  # fmt: skip
-            probes, rows = np.empty(total, np.uint32), np.empty(total, np.uint32)
-            cl.enqueue_copy(self._queue, probes, probes_buffer, is_blocking=False)
-            cl.enqueue_copy(self._queue, rows, rows_buffer, is_blocking=limits is None)
+            probing, stored = np.empty(total, np.int64), np.empty(total, np.int64)
+            cl.enqueue_copy(self._queue, probing, probing_buffer, is_blocking=False)
+            cl.enqueue_copy(self._queue, stored, stored_buffer, is_blocking=limits is None)
             if limits is not None:
                 written = np.empty(len(block), np.uint32)
                 cl.enqueue_copy(self._queue, written, written_buffer)
@@ -360,9 +361,9 @@ class OpenClStore(RunStore):
                     lengths = block["length"].astype(np.int64)
                     within = np.arange(total) - np.repeat(block["output"].astype(np.int64), lengths)
                     keep = within < np.repeat(written, lengths)
-                    probes, rows = probes[keep], rows[keep]
-            if len(rows):
-                yield probes, rows
+                    probing, stored = probing[keep], stored[keep]
+            if len(stored):
+                yield probing, stored
             at = to
 
     def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
@@ -389,6 +390,11 @@ class OpenClStore(RunStore):
         self._region_bytes = 0
 
 
+def _partition_shift(key_bits: int) -> int:
+    """The number of keys in a partition, as a power of two."""
+    return (PARTITION_BYTES * 8 // key_bits).bit_length() - 1
+
+
 def _tasks(totals: np.ndarray) -> np.ndarray:
     """Shares of the candidates of each chunk, none larger than `TASK_PAIRS`."""
     shares = -(-totals // TASK_PAIRS)
@@ -403,7 +409,23 @@ def _tasks(totals: np.ndarray) -> np.ndarray:
 
 _SCALARS: dict[str, list[Any]] = {
     "probe": [None, None, None, np.uint32, np.uint32, None, None, None, None, None],
-    "gather": [None, None, np.uint32, np.uint32, None, None, None, np.uint32, None, None, None, None, None],
+    "gather": [
+        None,
+        None,
+        np.uint32,
+        np.uint32,
+        None,
+        None,
+        None,
+        np.uint32,
+        None,
+        None,
+        None,
+        np.int64,
+        None,
+        None,
+        None,
+    ],
     "count": [None, None, np.uint32, np.uint32, None, None, np.uint32, None, None, None],
     "merge": [None, None, None, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32],
 }

@@ -79,7 +79,7 @@ class BoundaryGenerator:
         self._floating = left.family is Family.FLOAT
         columns = f"{predicate.left!r} and {predicate.right!r}"
         if self._floating:
-            self._float_bands = _merge_float([_float_band(p, columns) for p in predicate.pieces()])
+            self._float_groups = _group_float([_float_band(p, columns) for p in predicate.pieces()])
         else:
             self._unit = min(left.unit, right.unit)  # within a family the finer unit divides the other
             bands = [_integer_band(p, 1 / self._unit, left.family, columns) for p in predicate.pieces()]
@@ -106,10 +106,11 @@ class BoundaryGenerator:
             return []
         pairs: list[tuple[np.ndarray, np.ndarray]] = []
         if self._floating:
-            bands = self._float_bands if side == "left" else self._float_bands[::-1]
-            for band in bands:
-                ends = _float_forward if side == "left" else _float_backward
-                lower, upper = ends(decode_float(keys).astype(np.float64), band)
+            values = decode_float(keys).astype(np.float64)
+            ends_of = _float_forward if side == "left" else _float_backward
+            for group in self._float_groups if side == "left" else self._float_groups[::-1]:
+                lowers, uppers = zip(*(ends_of(values, band) for band in group), strict=True)
+                lower, upper = np.minimum.reduce(lowers), np.maximum.reduce(uppers)
                 lower, upper = _to_width(lower, target, up=True), _to_width(upper, target, up=False)
                 if pairs:
                     lower = np.maximum(lower, pairs[-1][1] + 1)
@@ -255,26 +256,26 @@ def _float_band(piece: Piece, columns: str) -> _FloatBand:
     return _FloatBand(ends[0], ends[1], piece.low_strict, piece.high_strict)
 
 
-def _merge_float(bands: list[_FloatBand]) -> list[_FloatBand]:
-    """The same union as disjoint bands, ascending.
+def _group_float(bands: list[_FloatBand]) -> list[list[_FloatBand]]:
+    """The bands in groups, ascending; those of a group leave no gap between them, those of different groups do.
 
-    Rounding is monotone, so bands that overlap exactly also overlap once their ends are rounded.
+    Rounding is monotone, so bands that overlap exactly still leave no gap once their ends are rounded. Which end of
+    a group is the outermost depends on the rounding, though, where one is left out and another is not.
     """
     inf = float("inf")
-    bands = sorted(bands, key=lambda b: (-inf if b.low is None else b.low, b.low_strict))
-    merged: list[_FloatBand] = []
-    for band in bands:
-        last = merged[-1] if merged else None
-        if last is not None:
-            end = inf if last.high is None else last.high
-            start = -inf if band.low is None else band.low
-            if start < end or (start == end and not (last.high_strict and band.low_strict)):
-                ends = [(inf if b.high is None else b.high, not b.high_strict) for b in (last, band)]
-                high, included = max(ends)
-                merged[-1] = _FloatBand(last.low, None if high == inf else high, last.low_strict, not included)
-                continue
-        merged.append(band)
-    return merged
+    groups: list[list[_FloatBand]] = []
+    end, end_strict = -inf, True
+    for band in sorted(bands, key=lambda b: (-inf if b.low is None else b.low, b.low_strict)):
+        start = -inf if band.low is None else band.low
+        high = inf if band.high is None else band.high
+        if groups and (start < end or (start == end and not (end_strict and band.low_strict))):
+            groups[-1].append(band)
+            end, end_strict = min((-end, end_strict), (-high, band.high_strict))
+            end = -end
+        else:
+            groups.append([band])
+            end, end_strict = high, band.high_strict
+    return groups
 
 
 _LOWEST, _HIGHEST = (int(c) for c in encode_float(np.array([-np.inf, np.inf])))

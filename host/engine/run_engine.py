@@ -324,25 +324,35 @@ class RunEngine:
                         yield Counts(prober.side, rows, counts)
                         continue
                     base = min(run.extent.first_row for run, _ in chosen)
-                    blocks = store.gather(probe, limits)
+                    blocks = store.gather(probe, rows, base, limits)
                     while True:
                         with self._timed("gather"):
                             block = next(blocks, None)
                             if block is None:
                                 break
-                            which, low_rows = block
-                            stored = (low_rows - np.uint32(base & 0xFFFFFFFF)).astype(np.int64)
-                            stored += base
+                            probing, stored = block
                             if by_time:
-                                assert times is not None
-                                probes = which if bound.probes is None else bound.probes[which]
-                                met = self._times[OTHER[prober.side]].get(stored)
-                                inside = (times[0][probes] <= met) & (met <= times[1][probes])
-                                which, stored = which[inside], stored[inside]
+                                inside = self._within(prober.side, probing, stored)
+                                probing, stored = probing[inside], stored[inside]
+                        if not len(probing):
+                            continue
                         if counting:
-                            yield Counts(prober.side, rows, np.bincount(which, minlength=len(rows)))
-                        elif len(which):
-                            yield Pairs(prober.side, rows[which], stored)
+                            yield Counts(prober.side, *np.unique(probing, return_counts=True))
+                        else:
+                            yield Pairs(prober.side, probing, stored)
+
+    def _within(self, side: str, probing: np.ndarray, stored: np.ndarray) -> np.ndarray:
+        """Which pairs lie within the time window, bool, shape (m,)."""
+        assert self.spec.within is not None
+        low, high = self.spec.within
+        left, right = self._times[side].get(probing), self._times[OTHER[side]].get(stored)
+        if side == "right":
+            left, right = right, left
+        apart = right - left
+        if (((right ^ left) & (apart ^ right)) < 0).any():  # some difference does not fit 64 bits
+            apart = right.astype(object) - left.astype(object)
+            return ((low <= apart) & (apart <= high)).astype(bool)
+        return (max(low, _INT64.min) <= apart) & (apart <= min(high, _INT64.max))
 
     def _choose(
         self,

@@ -14,8 +14,8 @@ import numpy as np
 from host.devices.device import Run
 from host.engine.batch import Batch
 
-# A large count window is cut into few subwindows, as each is one more run to probe in slow memory; a small one into more,
-# as each merge needs room for one more subwindow, and the fixed scratch memory of a device weighs more there.
+# A large count window is cut into few subwindows, as each is one more run to probe in slow memory; a small one into
+# more, as a merge needs room for one more subwindow, and the fixed scratch memory of a device weighs more there.
 SUBWINDOWS = 2
 SMALL_SUBWINDOWS = 3
 LARGE_ROWS = 1 << 22

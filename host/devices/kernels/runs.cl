@@ -110,12 +110,14 @@ typedef struct {
     ulong output;
 } Task;
 
-// gather: the pairs of a share, row limits applied; `written` tells how many of its candidates were within them.
+// gather: the pairs of a share as 64-bit arrival numbers, row limits applied; `written` tells how many of its candidates
+// were within them. Stored row numbers have 32 bits and lie less than 2**32 past `base`.
 kernel void gather(global const uint *restrict rows, global const Run *restrict runs, uint run_count, uint probe_count,
                    global const uint *restrict starts, global const uint *restrict lengths,
                    global const Task *restrict tasks, uint limited, global const uint *restrict limit_first,
-                   global const uint *restrict limit_span, global uint *restrict out_probes,
-                   global uint *restrict out_rows, global uint *restrict written) {
+                   global const uint *restrict limit_span, global const long *restrict numbers, long base,
+                   global long *restrict out_probing, global long *restrict out_stored,
+                   global uint *restrict written) {
     Task task = tasks[get_global_id(0)];
     ulong skip = task.first, out = task.output;
     uint left = task.length;
@@ -142,18 +144,19 @@ kernel void gather(global const uint *restrict rows, global const Run *restrict 
             skip = 0;
             left -= take;
             uint p = first + i;
+            long number = numbers[p];
             if (row_limits) {
                 uint low = limit_first[p], span = limit_span[p];
                 for (uint j = 0; j < take; j++) {
                     uint row = from[j];
-                    out_probes[out] = p;
-                    out_rows[out] = row;
+                    out_probing[out] = number;
+                    out_stored[out] = base + (row - (uint)base);
                     out += row - low < span;  // modulo 2**32, as row numbers are
                 }
             } else {
                 for (uint j = 0; j < take; j++) {
-                    out_probes[out + j] = p;
-                    out_rows[out + j] = from[j];
+                    out_probing[out + j] = number;
+                    out_stored[out + j] = base + (from[j] - (uint)base);
                 }
                 out += take;
             }

@@ -6,6 +6,8 @@ import pytest
 from host.devices.device import Limits
 from host.errors import CapacityError
 
+BEYOND = 1 << 40  # arrival numbers have 64 bits
+
 
 class Shadow:
     """A store beside which a list of (key, row) per run is kept."""
@@ -14,7 +16,7 @@ class Shadow:
         self.store = device.open_store(key_bits=key_bits, rows=rows, what="the test's window")
         self.runs = []  # (Run, keys, rows)
         self.rng = rng
-        self.next_row = int(rng.integers(0, 1 << 32))  # row numbers pass 2**32 in some tests
+        self.first_row = self.next_row = (1 << 33) - int(rng.integers(0, 2000))  # low words start anew on the way
 
     def load(self, keys):
         rows = ((self.next_row + np.arange(len(keys))) & 0xFFFFFFFF).astype(np.uint32)
@@ -43,14 +45,18 @@ class Shadow:
             if limits is not None and limits.runs[at]:
                 inside = (found - limits.first[which]) < limits.span[which]
                 which, found = which[inside], found[inside]
-            expected += zip(which.tolist(), found.tolist(), strict=True)
+            found = self.first_row + (found - np.uint32(self.first_row & 0xFFFFFFFF)).astype(np.int64)
+            expected += zip((which + BEYOND).tolist(), found.tolist(), strict=True)
+        numbers = np.arange(BEYOND, BEYOND + len(lower))
         got = [
-            p
-            for which, found in self.store.gather(probe, limits)
-            for p in zip(which.tolist(), found.tolist(), strict=True)
+            pair
+            for probing, stored in self.store.gather(probe, numbers, self.first_row, limits)
+            for pair in zip(probing.tolist(), stored.tolist(), strict=True)
         ]
         assert sorted(got) == sorted(expected)
-        counts = np.bincount([p for p, _ in expected], minlength=len(lower)) if expected else np.zeros(len(lower))
+        counts = (
+            np.bincount([p - BEYOND for p, _ in expected], minlength=len(lower)) if expected else np.zeros(len(lower))
+        )
         assert self.store.count(probe, limits).tolist() == counts.tolist()
         if limits is None:
             assert probe.candidates == len(expected)
@@ -112,9 +118,9 @@ def test_more_pairs_than_one_block(device):
     run = store.load(np.zeros(4000, np.int32), np.arange(4000, dtype=np.uint32))
     probe = store.probe([run], np.zeros(200, np.int32), np.zeros(200, np.int32))
     assert probe.candidates == 800_000
-    blocks = list(store.gather(probe))
+    blocks = list(store.gather(probe, np.arange(200), 0))
     assert len(blocks) > 1 or device.info.kind == "numpy"
-    pairs = np.concatenate([which.astype(np.int64) * 4000 + rows for which, rows in blocks])
+    pairs = np.concatenate([probing * 4000 + stored for probing, stored in blocks])
     assert np.array_equal(np.sort(pairs), np.arange(800_000))
     store.close()
 
