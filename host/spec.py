@@ -12,7 +12,7 @@ import pyarrow as pa
 from host.engine.boundary_generator import BoundaryGenerator
 from host.engine.run_policy import POLICIES
 from host.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
-from host.key_type import key_types
+from host.key_type import key_type, key_types
 from host.predicates import Predicate, from_dict
 from host.time_axis import TimeAxis
 from host.windows import Rows, Watermark, Within
@@ -133,6 +133,7 @@ class JoinSpec:
         """
         for side, schema in (("left", left_schema), ("right", right_schema)):
             self.check_side(side, schema)
+        self.sequence_scales(left_schema, right_schema)
         self.boundary_generator(left_schema, right_schema)
         self.time_axis(left_schema, right_schema)
         if self.form == "pairs":
@@ -178,6 +179,25 @@ class JoinSpec:
         if self.sequence is not None:
             columns["sequence"] = self.sequence
         return columns
+
+    def sequence_scales(self, left_schema: pa.Schema, right_schema: pa.Schema) -> dict[str, int]:
+        """What each side's sequence values are multiplied by to meet the finer unit of the two.
+
+        Raises
+        ------
+        KeyTypeError
+            If the two sequence columns cannot be compared.
+        """
+        if self.sequence is None:
+            return {"left": 1, "right": 1}
+        left, right = (key_type(s.field(self.sequence).type, self.sequence) for s in (left_schema, right_schema))
+        if left.family is not right.family:
+            raise KeyTypeError(
+                f"the sequence column {self.sequence!r} has type {left.arrow} on the left and {right.arrow} on the right "
+                "side, which cannot be compared: cast one of them"
+            )
+        unit = min(left.unit, right.unit)
+        return {"left": int(left.unit / unit), "right": int(right.unit / unit)}
 
     def boundary_generator(self, left_schema: pa.Schema, right_schema: pa.Schema) -> BoundaryGenerator:
         """The boundary generator for keys of these types. Raises KeyTypeError, PredicateError."""

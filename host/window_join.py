@@ -18,6 +18,8 @@ from host.row_store import RowStore
 from host.spec import COUNTS_SCHEMA, PAIRS_SCHEMA, JoinSpec
 from host.stats import Stats
 
+_INT64 = np.iinfo(np.int64)
+
 
 class WindowJoin:
     """A sliding-window join of two streams.
@@ -91,6 +93,7 @@ class WindowJoin:
         self._schemas: dict[str, pa.Schema | None] = {"left": None, "right": None}
         self._arrived = {"left": 0, "right": 0}
         self._last_sequence: int | None = None
+        self._sequence_scales = {"left": 1, "right": 1}  # until both sides' columns are known
         self._pending: list[tuple[str, pa.Table]] = []  # calls before both sides' columns were known
         self._engine: RunEngine | None = None
         self._stores: dict[str, RowStore] = {}
@@ -232,6 +235,7 @@ class WindowJoin:
         self._tracker = self._axis.tracker() if self._axis is not None else None
         generator = spec.boundary_generator(left, right)
         self._key_types = generator.key_types
+        self._sequence_scales = spec.sequence_scales(left, right)
         if self._axis is None:
             counts = {side: getattr(spec, side).count for side in SIDES}
             engine_spec = EngineSpec(counts, None)
@@ -387,11 +391,21 @@ class WindowJoin:
                 f"row {row} of the {side} batch has no value in the sequence column {self.spec.sequence!r}: "
                 "every row needs one"
             )
-        if pa.types.is_timestamp(column.type) or pa.types.is_date64(column.type):
+        if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())
-        elif pa.types.is_date32(column.type):
-            column = column.cast(pa.int32())
-        return column.to_numpy()
+        elif pa.types.is_date(column.type):
+            column = column.cast(pa.date32()).cast(pa.int32())
+        values, scale = column.to_numpy(), self._sequence_scales[side]
+        if scale == 1:
+            return values
+        top = _INT64.max // scale
+        wrong = (values > top) | (values < -top)
+        if wrong.any():
+            raise OrderError(
+                f"sequence value {values[wrong][0]} in column {self.spec.sequence!r} of the {side} side does not fit the "
+                "unit of the other side's: cast both to one unit"
+            )
+        return values * scale
 
     def _encode(
         self, full: dict[str, pa.Table], opposite: dict[str, np.ndarray]
@@ -495,8 +509,7 @@ def _order(place: np.ndarray, stored: np.ndarray) -> np.ndarray:
 
 def _same_width(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both as int64, or as exact Python integers where a uint64 does not fit."""
-    top = np.iinfo(np.int64).max
-    if any(v.dtype == np.uint64 and len(v) and int(v[-1]) > top for v in (a, b)):
+    if any(v.dtype == np.uint64 and len(v) and int(v[-1]) > _INT64.max for v in (a, b)):
         return a.astype(object), b.astype(object)
     return a.astype(np.int64), b.astype(np.int64)
 

@@ -4,7 +4,7 @@ import pytest
 
 from host import Band, Rows, WindowJoin, Within
 from host.devices.numpy_device import NumpyDevice
-from host.errors import CapacityError, DeviceError, SchemaError
+from host.errors import CapacityError, DeviceError, KeyTypeError, SchemaError
 
 BAND = Band("a", "b", -1, 1)
 
@@ -105,6 +105,17 @@ def test_state_of_a_time_window_is_bounded_by_the_watermark():
     assert 1500 <= stats.window_left <= 3000
     assert stats.row_bytes == 0
     assert len(join._engine._times["left"]._times) <= 20_000
+
+
+def test_sequences_of_different_units_are_one_order():
+    join = WindowJoin(on=BAND, left=Rows(1), right=Rows(1), device="numpy", form="pairs", sequence="s")
+    seconds = pa.array([1, 3], pa.timestamp("s"))
+    micros = pa.array([2_000_000, 3_000_001], pa.timestamp("us"))
+    table = join.process(left(1, 1).append_column("s", seconds), right(1, 1).append_column("s", micros))
+    assert sorted(pairs(table)) == [(0, 0), (1, 0), (1, 1)]
+    other = WindowJoin(on=BAND, left=Rows(1), right=Rows(1), device="numpy", form="pairs", sequence="s")
+    with pytest.raises(KeyTypeError, match="'s'"):
+        other.process(left(1).append_column("s", pa.array([1])), right(1, 1).append_column("s", micros))
 
 
 def test_stats_count_everything():
