@@ -14,7 +14,7 @@ from host.engine.run_policy import POLICIES
 from host.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
 from host.key_type import key_type, key_types
 from host.predicates import Predicate, from_dict
-from host.time_axis import TimeAxis
+from host.time_axis import TimeAxis, check_time_type
 from host.windows import Rows, Watermark, Within
 
 FORMS = ("rows", "pairs", "counts")
@@ -163,6 +163,10 @@ class JoinSpec:
                 raise SchemaError(
                     f"the {side} side has no {role} column {column!r}: it has {', '.join(names) or 'none'}"
                 )
+        columns = self.columns(side)
+        key_type(schema.field(columns["key"]).type, columns["key"])
+        if "time" in columns:
+            check_time_type(schema.field(columns["time"]).type, columns["time"])
         if self.sequence is not None:
             kind = schema.field(self.sequence).type
             if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
@@ -193,8 +197,8 @@ class JoinSpec:
         left, right = (key_type(s.field(self.sequence).type, self.sequence) for s in (left_schema, right_schema))
         if left.family is not right.family:
             raise KeyTypeError(
-                f"the sequence column {self.sequence!r} has type {left.arrow} on the left and {right.arrow} on the right "
-                "side, which cannot be compared: cast one of them"
+                f"the sequence column {self.sequence!r} has type {left.arrow} on the left and {right.arrow} "
+                "on the right side, which cannot be compared: cast one of them"
             )
         unit = min(left.unit, right.unit)
         return {"left": int(left.unit / unit), "right": int(right.unit / unit)}

@@ -18,6 +18,18 @@ from host.windows.watermark_tracker import WatermarkTracker
 _NANOS_PER_DAY = 86_400 * 1_000_000_000
 
 
+_FAMILIES = (Family.NUMBER, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_TZ)
+
+
+def check_time_type(arrow: pa.DataType, column: str) -> None:
+    """Raises KeyTypeError if a column of this type holds no event times."""
+    kind = key_type(arrow, column)
+    if kind.family not in _FAMILIES or pa.types.is_decimal(arrow) or pa.types.is_uint64(arrow):
+        raise KeyTypeError(
+            f"the time column {column!r} has type {arrow}: use timestamps, dates or integers that fit 64 bits signed"
+        )
+
+
 class TimeAxis:
     """Converts time columns, window ends and delays to one unit: the finer of the two columns'.
 
@@ -46,13 +58,8 @@ class TimeAxis:
     def __init__(self, within: Within, watermark: Watermark | None, left: pa.DataType, right: pa.DataType):
         self._columns = {"left": within.left_time, "right": within.right_time}
         kinds = {"left": key_type(left, within.left_time), "right": key_type(right, within.right_time)}
-        allowed = (Family.NUMBER, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_TZ)
-        for side, kind in kinds.items():
-            if kind.family not in allowed or pa.types.is_decimal(kind.arrow) or pa.types.is_uint64(kind.arrow):
-                raise KeyTypeError(
-                    f"the time column {self._columns[side]!r} has type {kind.arrow}: "
-                    "use timestamps, dates or signed integers"
-                )
+        check_time_type(left, within.left_time)
+        check_time_type(right, within.right_time)
         if kinds["left"].family is not kinds["right"].family:
             raise KeyTypeError(
                 f"the time columns {within.left_time!r} ({left}) and {within.right_time!r} ({right}) "

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from host.devices import Device, open_device
 from host.engine.batch import Batch, Counts, Pairs
-from host.engine.run_engine import OTHER, SIDES, EngineSpec, RunEngine
+from host.engine.run_engine import OTHER, SIDES, EngineSpec, RunEngine, beyond_capacity
 from host.engine.run_policy import RunPolicy, open_policy
 from host.errors import DeviceError, KeyTypeError, MullionError, OrderError, SchemaError
 from host.key_type import key_type
@@ -94,7 +94,7 @@ class WindowJoin:
         self._arrived = {"left": 0, "right": 0}
         self._last_sequence: int | None = None
         self._sequence_scales = {"left": 1, "right": 1}  # until both sides' columns are known
-        self._pending: list[tuple[str, pa.Table]] = []  # calls before both sides' columns were known
+        self._pending: list[tuple[str, pa.Table | None]] = []  # calls before both sides' columns were known
         self._engine: RunEngine | None = None
         self._stores: dict[str, RowStore] = {}
         self._seconds = {"encode": 0.0, "output": 0.0}
@@ -298,39 +298,53 @@ class WindowJoin:
 
     def _wait(self, tables: dict[str, pa.Table | None]) -> pa.Table:
         """A call while one side's columns are unknown: nothing can match yet, its rows wait for the engine."""
-        for side, table in tables.items():
-            if table is None:
-                continue
-            column = self.spec.columns(side)["key"]
-            key_type(table.schema.field(column).type, column).encode(
-                table.column(column)
-            )  # refuses what it cannot hold
-            base = dict(self._arrived)
-            full = {side: table, OTHER[side]: table.slice(0, 0)}
-            full, opposite, self._last_sequence = self._arrange(full)
-            self._pending.append((side, full[side]))
-            self._arrived[side] += len(table)
-            if self.spec.within is None:
-                most = getattr(self.spec, side).count
-                while sum(len(t) for _, t in self._pending[1:]) >= most:
-                    del self._pending[0]
-            if self.spec.form == "counts":
-                arrived, self._arrived = self._arrived, base
-                try:
-                    return self._counts([], arrived, {side: opposite[side], OTHER[side]: np.zeros(0, np.int64)})[0]
-                finally:
-                    self._arrived = arrived
-            return PAIRS_SCHEMA.empty_table() if self.spec.form == "pairs" else table.schema.empty_table()
-        return {"pairs": PAIRS_SCHEMA, "counts": COUNTS_SCHEMA}.get(self.spec.form, pa.schema([])).empty_table()
+        side = next((side for side, table in tables.items() if table is not None), None)
+        if side is None:
+            if self.spec.watermark is not None:  # even a call without rows moves a watermark that lags
+                self._pending.append(("left", None))
+            return {"pairs": PAIRS_SCHEMA, "counts": COUNTS_SCHEMA}.get(self.spec.form, pa.schema([])).empty_table()
+        schema, table = self._schemas[side], tables[side]
+        assert schema is not None
+        assert table is not None
+        table = table.select(schema.names).cast(schema)
+        column = self.spec.columns(side)["key"]
+        key_type(schema.field(column).type, column).encode(table.column(column))  # refuses what fits no device
+        waiting = sum(len(held) for _, held in self._pending if held is not None)
+        if self.spec.capacity is not None and waiting + len(table) > self.spec.capacity:
+            raise beyond_capacity(side, waiting + len(table), self.spec.capacity)
+        full = {side: table, OTHER[side]: table.slice(0, 0)}
+        full, opposite, self._last_sequence = self._arrange(full)
+        base = dict(self._arrived)
+        self._pending.append((side, full[side]))
+        self._arrived[side] += len(table)
+        if self.spec.within is None:
+            most = getattr(self.spec, side).count
+            while sum(len(held) for _, held in self._pending[1:] if held is not None) >= most:
+                del self._pending[0]
+        if self.spec.form == "counts":
+            arrived, self._arrived = self._arrived, base
+            try:
+                return self._counts([], arrived, {side: opposite[side], OTHER[side]: np.zeros(0, np.int64)})[0]
+            finally:
+                self._arrived = arrived
+        return PAIRS_SCHEMA.empty_table() if self.spec.form == "pairs" else schema.empty_table()
 
     def _replay(self) -> None:
         """Joins the calls that waited for the engine."""
+        for side, held in self._pending:
+            if held is None:
+                continue
+            # What can be refused only now, in the unit of both sides' times, is refused before anything is applied.
+            if self._axis is not None:
+                self._axis.encode(side, held.column(self.spec.columns(side)["time"]))
+            if self.spec.sequence is not None:
+                self._sequence(side, held)
         pending, self._pending = self._pending, []
-        if pending:  # all of one side: the other one's columns were not known
-            self._arrived[pending[0][0]] -= sum(len(t) for _, t in pending)
-            self._last_sequence = None
-        for side, table in pending:
-            self._process({side: table, OTHER[side]: None})
+        for side, held in pending:  # all of one side: the other one's columns were not known
+            self._arrived[side] -= 0 if held is None else len(held)
+        self._last_sequence = None
+        for side, held in pending:
+            self._process({side: held, OTHER[side]: None})
 
     def _oldest(self, side: str, arrived: dict[str, int]) -> int:
         """The oldest row of a side that may still be needed for output."""
@@ -402,8 +416,8 @@ class WindowJoin:
         wrong = (values > top) | (values < -top)
         if wrong.any():
             raise OrderError(
-                f"sequence value {values[wrong][0]} in column {self.spec.sequence!r} of the {side} side does not fit the "
-                "unit of the other side's: cast both to one unit"
+                f"sequence value {values[wrong][0]} in column {self.spec.sequence!r} of the {side} side "
+                "does not fit the unit of the other side's: cast both to one unit"
             )
         return values * scale
 

@@ -66,6 +66,16 @@ class _Prober:
             yield slice(start, start + PROBE_ROWS)
 
 
+def beyond_capacity(side: str, rows: int, capacity: int) -> CapacityError:
+    """The error of a time window that would hold more rows than declared."""
+    return CapacityError(
+        f"the {side} window would hold {rows} rows, above the declared capacity of {capacity}: "
+        "raise the capacity, shorten the window or give a watermark",
+        rows,
+        capacity,
+    )
+
+
 class RunEngine:
     """Joins batches on a device.
 
@@ -154,12 +164,7 @@ class RunEngine:
         for side in SIDES:
             rows = self.stored_rows(side) + new_rows[side]
             if self.spec.capacity is not None and rows > self.spec.capacity:
-                raise CapacityError(
-                    f"the {side} window would hold {rows} rows, above the declared capacity of {self.spec.capacity}: "
-                    "raise the capacity, shorten the window or give a watermark",
-                    rows,
-                    self.spec.capacity,
-                )
+                raise beyond_capacity(side, rows, self.spec.capacity)
             store = self._stores[side]
             if 2 * rows > store.capacity_rows:  # a merge needs room for its output
                 ceiling = max(2 * rows, 2 * self.spec.capacity if self.spec.capacity is not None else 4 * rows)
