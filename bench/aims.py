@@ -38,8 +38,10 @@ def _operator(cells: list[dict]) -> Iterator[tuple[str, str, str]]:
 def _spark(spark: dict | None) -> Iterator[tuple[str, str, str]]:
     if not spark:
         return
-    contenders = spark["contenders"]
-    yield "through Spark: rows/s", "1,000,000", f"{contenders['window_join']['rate']:,.0f}"
+    # The aims are for this size; what a smaller run measured is shown without them.
+    aimed = (spark["window"], spark["batch"]) == (1 * M, 256 * K)
+    rate = spark["contenders"]["window_join"]["rate"]
+    yield "through Spark: rows/s", "1,000,000" if aimed else "", f"{rate:,.0f}"
     if value := ratio(spark, "window_join", "bucket/explode"):
-        yield "through Spark, against bucket/explode", "15x", f"{value:.2f}x"
+        yield "through Spark, against bucket/explode", "15x" if aimed else "", f"{value:.2f}x"
     yield "through Spark, share of its floor kept", "", f"{spark['floor_kept']:.0%}"

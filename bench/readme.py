@@ -30,17 +30,28 @@ def markdown(result: dict) -> str:
             f"the result has format {result.get('format')!r}, this reads {FORMAT}: run the benchmark again"
         )
     machine = result["machine"]
-    commit = result["commit"] or "no commit"  # from an archive, not a checkout
-    dirty = " with uncommitted changes" if result["uncommitted_changes"] else ""
+    if result["commit"] is None:
+        commit = "outside a git checkout"
+    else:
+        commit = f"at commit {result['commit']}" + (" with changes" if result["uncommitted_changes"] else "")
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
     blocks = [
-        f"Measured {result['date'][:10]} at commit {commit}{dirty}, by `{' '.join(result['command'])}`: "
+        f"Measured {result['date'][:10]} {commit}, by `{' '.join(_without_out(result['command']))}`: "
         f"{machine['cores']} cores, {machine['cpu']}; {versions}."
     ]
     for title, (headings, lines) in tables(result).items():
         rows = [headings, [":--"] + ["--:"] * (len(headings) - 1), *lines]
         blocks.append(f"{title}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows))
     return "\n\n".join(blocks) + "\n"
+
+
+def _without_out(command: list[str]) -> list[str]:
+    """The command less its output folder, which says nothing about the figures."""
+    kept = [word for word in command if not word.startswith("--out=")]
+    if "--out" in kept:
+        at = kept.index("--out")
+        del kept[at : at + 2]
+    return kept
 
 
 if __name__ == "__main__":
