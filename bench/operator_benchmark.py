@@ -25,6 +25,7 @@ class ResultsDiffer(Exception):
 class _Entry:
     """One contender in one cell."""
 
+    name: str
     contender: Contender
     thorough: bool
     budget: float
@@ -92,7 +93,8 @@ def _run_group(plan: Plan, workload: Workload, on_stage: Callable[[str], None]) 
             for name in wanted:  # those that sat out the cells before catch up
                 _load(contenders[name], workload, positions[name], start)
             on_stage(f"{workload.kind}, window {workload.window:,}, batch {batch:,}")
-            cell, start = _run_cell(plan, workload, batch, {name: contenders[name] for name in wanted}, start)
+            timed = {name: contenders[name] for name in wanted}
+            cell, start = _Cell(plan, workload, batch, timed).run(start)
             positions.update(dict.fromkeys(wanted, start))
             if missing:
                 cell["missing"] = missing
@@ -105,126 +107,132 @@ def _load(contender: Contender, workload: Workload, start: int, stop: int) -> No
         contender.load(workload.rows(0, at, end), workload.rows(1, at, end))
 
 
-def _run_cell(
-    plan: Plan, workload: Workload, batch: int, contenders: dict[str, Contender], start: int
-) -> tuple[dict, int]:
-    entries = {
-        name: _Entry(
-            contender=contender,
-            thorough=plan.thorough(name),
-            budget=plan.budget(name, workload.kind, batch),
-        )
-        for name, contender in contenders.items()
-    }
-    start = _warm_up(workload, batch, entries, start)
-    calls = _calls_per_round(plan, workload, batch, entries)
-    pairs = checked = 0
-    for turn in range(plan.turns):
-        for round_ in range(plan.rounds):
-            batches = [
-                (workload.rows(0, at, at + batch), workload.rows(1, at, at + batch))
-                for at in range(start, start + calls * batch, batch)
-            ]
-            for left, right in batches:  # Arrow tables are made here, not while the clock runs
-                _ = left.table, right.table
+class _Cell:
+    """One workload, window and batch size, with the contenders that are timed in it.
+
+    A cell is a stretch of the streams, cut into ``turns * rounds`` pieces. Within a piece the contenders come
+    one after the other; pieces belong to the turns in rotation. So the contenders alternate, and every turn
+    has a share of every stage that a subwindow goes through while it fills.
+    """
+
+    def __init__(self, plan: Plan, workload: Workload, batch: int, contenders: dict[str, Contender]) -> None:
+        self.plan, self.workload, self.batch = plan, workload, batch
+        self.entries = [
+            _Entry(name, contender, plan.thorough(name), plan.budget(name, workload.kind, batch))
+            for name, contender in contenders.items()
+        ]
+        self.pieces = plan.turns * plan.rounds
+        self.compared = 0
+
+    def run(self, start: int) -> tuple[dict, int]:
+        """Measure from row `start` on; returns the cell, ready for JSON, and the row after the last one used."""
+        start = self._warm_up(start)
+        calls = self._calls_per_piece()
+        pairs = 0
+        for piece in range(self.pieces):
+            batches = self._batches(start, calls)
             expected: dict[int, tuple[int, int | None]] = {}
-            order = list(entries.items())
-            if round_ % 2:
-                order.reverse()
-            # The thorough ones see every batch; they go first so that all later ones have something to agree
+            order = self.entries[:: 1 if piece % 2 else -1]
+            # The thorough ones see every batch; they go first so that all others have something to agree
             # with.
-            order.sort(key=lambda item: not item[1].thorough)
-            for name, entry in order:
-                checked += _run_stretch(plan, name, entry, batches, turn, expected, workload, batch)
-            pairs += sum(count for count, _ in expected.values())
-            start += calls * batch
-    cell = {
-        "workload": workload.kind,
-        "window": workload.window,
-        "batch": batch,
-        "band": list(workload.band),
-        "calls": calls * plan.rounds * plan.turns,
-        "windows_per_turn": calls * plan.rounds * batch / workload.window,
-        "pairs_per_row": pairs / (2 * batch * calls * plan.rounds * plan.turns),
-        "calls_compared": checked,
-        "contenders": {name: _summary(entry, batch) for name, entry in entries.items()},
-    }
-    return cell, start
+            for entry in sorted(order, key=lambda entry: not entry.thorough):
+                self._run_piece(entry, batches, piece % self.plan.turns, expected)
+            pairs += sum(count for count, _ in expected.values()) * calls // len(expected)
+            start += calls * self.batch
+        calls *= self.pieces
+        cell = {
+            "workload": self.workload.kind,
+            "window": self.workload.window,
+            "batch": self.batch,
+            "band": list(self.workload.band),
+            "calls": calls,
+            "windows_passed": calls * self.batch / self.workload.window,
+            "pairs_per_row": pairs / (2 * self.batch * calls),
+            "calls_compared": self.compared,
+            "contenders": {entry.name: _summary(entry, self.batch) for entry in self.entries},
+        }
+        return cell, start
 
+    def _batches(self, start: int, calls: int) -> list[tuple[Batch, Batch]]:
+        bounds = range(start, start + calls * self.batch, self.batch)
+        batches = [tuple(self.workload.rows(side, at, at + self.batch) for side in (0, 1)) for at in bounds]
+        for left, right in batches:  # Arrow tables are made here, not while the clock runs
+            _ = left.table, right.table
+        return batches
 
-def _warm_up(workload: Workload, batch: int, entries: dict[str, _Entry], start: int) -> int:
-    """Two calls each, untimed but for an estimate: first calls compile kernels and touch new memory."""
-    for at in (start, start + batch):
-        left, right = workload.rows(0, at, at + batch), workload.rows(1, at, at + batch)
-        _ = left.table, right.table
-        for entry in entries.values():
-            if entry.estimate > 0.5:  # slow ones were warmed up enough by the first
-                entry.contender.load(left, right)
-                continue
-            started = time.perf_counter()
-            entry.contender.step(left, right)
-            entry.estimate = time.perf_counter() - started
-    return start + 2 * batch
+    def _warm_up(self, start: int) -> int:
+        """Two calls each, untimed but for an estimate: first calls compile kernels and touch new memory."""
+        for left, right in self._batches(start, 2):
+            for entry in self.entries:
+                if entry.estimate > 0.5:  # slow ones are warm enough after one
+                    entry.contender.load(left, right)
+                    continue
+                started = time.perf_counter()
+                entry.contender.step(left, right)
+                entry.estimate = time.perf_counter() - started
+        return start + 2 * self.batch
 
+    def _calls_per_piece(self) -> int:
+        """The thorough ones go through half a window at least; through whole windows where time allows it."""
+        half = max(1, self.workload.window // self.batch // 2)
+        thorough = [entry for entry in self.entries if entry.thorough] or self.entries
+        affordable = int(min(entry.budget / entry.estimate for entry in thorough)) // (2 * half)
+        halves = 2 * min(max(affordable, self.plan.least_windows), self.plan.turns)
+        return max(1, round(half * halves / self.pieces))
 
-def _calls_per_round(plan: Plan, workload: Workload, batch: int, entries: dict[str, _Entry]) -> int:
-    whole = max(1, workload.window // batch // plan.rounds)
-    thorough = [entry for entry in entries.values() if entry.thorough] or list(entries.values())
-    slowest = max(entry.estimate for entry in thorough)
-    affordable = int(max(entry.budget for entry in thorough) / slowest / plan.turns / plan.rounds)
-    return max(1, min(whole, affordable))
-
-
-def _run_stretch(
-    plan: Plan,
-    name: str,
-    entry: _Entry,
-    batches: list[tuple[Batch, Batch]],
-    turn: int,
-    expected: dict[int, tuple[int, int | None]],
-    workload: Workload,
-    batch: int,
-) -> int:
-    """Time one contender on the first batches of a round, load the others. Returns calls compared."""
-    if entry.thorough:
-        count = len(batches)
-    else:
-        share = entry.budget / plan.turns / plan.rounds
-        count = min(len(batches), int(share / entry.estimate))
+    def _count(self, entry: _Entry, calls: int) -> int:
+        """How many calls of a piece a contender makes."""
+        if entry.thorough:
+            return calls
+        count = min(calls, int(entry.budget / self.pieces / entry.estimate))
         if count == 0 and (not entry.calls or entry.spent + entry.estimate <= entry.budget):
-            count = 1
-    seconds = 0.0
-    checked = 0
-    before = entry.contender.parts()  # loading counts in there, too
-    for index, (left, right) in enumerate(batches[:count]):
-        started = time.perf_counter()
-        found = entry.contender.step(left, right)
-        elapsed = time.perf_counter() - started
-        entry.calls.append(elapsed)
-        seconds += elapsed
-        summed = found.checksum if index == 0 or len(found) <= _CHECKSUM_LIMIT else None
-        if index not in expected:
-            expected[index] = (len(found), summed)
-        elif expected[index] != (len(found), summed):
-            raise ResultsDiffer(
-                f"{name} differs in {workload.kind}, window {workload.window:,}, batch {batch:,}, rows from "
-                f"{left.first:,}: {len(found):,} pairs, checksum {summed}; the first contender has "
-                f"{expected[index][0]:,} pairs, checksum {expected[index][1]}"
-            )
-        else:
-            checked += 1
-    for part, total in entry.contender.parts().items():
-        entry.parts[part] = entry.parts.get(part, 0.0) + total - before.get(part, 0.0)
-    if count:
-        entry.spent += seconds
-        entry.stretches.append({"turn": turn, "calls": count, "seconds": round(seconds, 7)})
-    _load_rest(entry.contender, workload, batches[count:])
-    return checked
+            return 1
+        return count
+
+    def _run_piece(
+        self,
+        entry: _Entry,
+        batches: list[tuple[Batch, Batch]],
+        turn: int,
+        expected: dict[int, tuple[int, int | None]],
+    ) -> None:
+        """Time one contender on the middle batches of a piece, and load those before and after."""
+        count = self._count(entry, len(batches))
+        first = (len(batches) - count) // 2
+        middle = (len(batches) - 1) // 2  # everyone who makes a call makes this one
+        _load_batches(entry.contender, self.workload, batches[:first])
+        before = entry.contender.parts()  # loading counts in there, too
+        seconds = 0.0
+        for index in range(first, first + count):
+            left, right = batches[index]
+            started = time.perf_counter()
+            found = entry.contender.step(left, right)
+            elapsed = time.perf_counter() - started
+            entry.calls.append(elapsed)
+            seconds += elapsed
+            result = len(found), found.checksum if index == middle or len(found) <= _CHECKSUM_LIMIT else None
+            if index not in expected:
+                expected[index] = result
+                continue
+            self.compared += 1
+            if expected[index] != result:
+                raise ResultsDiffer(
+                    f"{entry.name} in {self.workload.kind}, window {self.workload.window:,}, batch "
+                    f"{self.batch:,}, rows from {left.first:,}: (pairs, checksum) {result}; others had "
+                    f"{expected[index]}"
+                )
+        for part, total in entry.contender.parts().items():
+            entry.parts[part] = entry.parts.get(part, 0.0) + total - before.get(part, 0.0)
+        if count:
+            entry.spent += seconds
+            entry.stretches.append({"turn": turn, "calls": count, "seconds": round(seconds, 7)})
+        _load_batches(entry.contender, self.workload, batches[first + count :])
 
 
-def _load_rest(contender: Contender, workload: Workload, batches: list[tuple[Batch, Batch]]) -> None:
+def _load_batches(contender: Contender, workload: Workload, batches: list[tuple[Batch, Batch]]) -> None:
     if batches:
-        _load(contender, workload, batches[0][0].first, batches[-1][0].first + len(batches[-1][0]))
+        last = batches[-1][0]
+        _load(contender, workload, batches[0][0].first, last.first + len(last))
 
 
 def _summary(entry: _Entry, batch: int) -> dict:

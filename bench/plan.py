@@ -33,11 +33,14 @@ class Plan:
     turns : int
         How often each cell is measured; the figure is the median.
     rounds : int
-        Pieces of a turn; within each the contenders take turns, in alternating order.
+        Pieces of a turn; within each the contenders come one after the other, in alternating order.
     seconds : float
-        Time for one contender in one cell; twice as much in `extra_cells`. The ladder gets `ladder_factor`
-        times as much, because its costs come in waves as long as a subwindow: it should go through several. A
-        cell says how many windows it went through in a turn.
+        Time for one contender in one cell; twice as much in `extra_cells`.
+    ladder_factor : float
+        The ladders of `contenders` get this many times as much: their costs come in waves.
+    least_windows : float
+        How many windows those ladders go through at least in one cell, whatever the time: a half or more, so
+        that a subwindow fills from empty to full. What a subwindow costs depends on how full it is.
     seed : int
         Every value follows from it.
     """
@@ -52,6 +55,7 @@ class Plan:
     rounds: int = 4
     seconds: float = 1.0
     ladder_factor: float = 3.0
+    least_windows: float = 0.5
     seed: int = 20
 
     def names(self, kind: str, batch: int) -> tuple[str, ...]:
@@ -82,4 +86,4 @@ def quick_plan() -> Plan:
 def full_plan() -> Plan:
     """Every cell with whole windows and all peers, for a machine with an hour to spare."""
     cells = tuple((kind, batch) for kind in KINDS for batch in (32 * K, 256 * K))
-    return Plan(turns=5, seconds=6.0, ladder_factor=8.0, extra_cells=cells)
+    return Plan(turns=5, seconds=6.0, ladder_factor=4.0, least_windows=1.0, extra_cells=cells)
