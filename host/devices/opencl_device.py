@@ -25,7 +25,7 @@ else:
 
 PARTITION_BYTES = 128  # the keys of a partition, which has one index entry: two cache lines
 TASK_PAIRS = 1 << 14  # pairs one work-item gathers at most
-BLOCK_PAIRS = 1 << 18  # pairs gathered at a time
+BLOCK_PAIRS = 1 << 20  # pairs gathered at a time
 MERGE_CHUNK = 1024
 HUGE_PAGE = 1 << 21
 MERGE_CHAINS = 4
@@ -63,7 +63,8 @@ class OpenClDevice(Device):
             memory,
         )
         self.cl_device = device
-        self.probe_chunk = 64 if device.type & cl.device_type.CPU else 4
+        self.is_cpu = bool(device.type & cl.device_type.CPU)
+        self.probe_chunk = 64 if self.is_cpu else 4
         try:
             self.context = cl.Context([device])
             self.queue = cl.CommandQueue(self.context)
@@ -133,7 +134,7 @@ class OpenClDevice(Device):
         On a CPU device it lies in huge pages: probes hop through it, and with small pages every hop would also
         miss the TLB.
         """
-        if not self.cl_device.type & cl.device_type.CPU or not hasattr(mmap, "MADV_HUGEPAGE"):
+        if not self.is_cpu or not hasattr(mmap, "MADV_HUGEPAGE"):
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
         size = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
         memory = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -232,6 +233,21 @@ class OpenClStore(RunStore):
         buffer = self._buffer(name, values.nbytes)
         cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(values), is_blocking=False)
         return buffer
+
+    def _output(self, name: str, array: np.ndarray) -> Any:
+        """A buffer that a kernel writes and `_fetch` reads into an array: the array's own memory on a CPU device."""
+        if not self._device.is_cpu:
+            return self._buffer(name, array.nbytes)
+        return cl.Buffer(self._device.context, cl.mem_flags.WRITE_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
+
+    def _fetch(self, array: np.ndarray, buffer: Any) -> None:
+        """Waits for what was written to an output buffer and brings it to its array."""
+        if not self._device.is_cpu:
+            cl.enqueue_copy(self._queue, array, buffer)
+            return
+        view, _ = cl.enqueue_map_buffer(self._queue, buffer, cl.map_flags.READ, 0, array.shape, array.dtype)
+        view.base.release(self._queue)
+        buffer.release()
 
     def grow(self, rows: int) -> None:
         self._allocate(rows)
@@ -344,16 +360,16 @@ class OpenClStore(RunStore):
             to = max(int(np.searchsorted(ends, done + BLOCK_PAIRS, "right")), at + 1)
             block, total = tasks[at:to], int(ends[to - 1]) - done
             block["output"] = ends[at:to] - block["length"] - done
-            probing_buffer, stored_buffer = self._buffer("probing", 8 * total), self._buffer("stored", 8 * total)
+            probing, stored = np.empty(total, np.int64), np.empty(total, np.int64)
+            probing_buffer, stored_buffer = self._output("probing", probing), self._output("stored", stored)
             written_buffer = self._buffer("written", 4 * len(block))
             self._kernels["gather"](
                 self._queue, (len(block),), (1,), self._numbers, runs, len(probe.runs), probe.probes,
                 self._scratch["starts"], self._scratch["lengths"], self._upload("tasks", block),
                 limited, first, span, number_buffer, base, probing_buffer, stored_buffer, written_buffer,
             )  # fmt: skip
-            probing, stored = np.empty(total, np.int64), np.empty(total, np.int64)
-            cl.enqueue_copy(self._queue, probing, probing_buffer, is_blocking=False)
-            cl.enqueue_copy(self._queue, stored, stored_buffer, is_blocking=limits is None)
+            self._fetch(probing, probing_buffer)
+            self._fetch(stored, stored_buffer)
             if limits is not None:
                 written = np.empty(len(block), np.uint32)
                 cl.enqueue_copy(self._queue, written, written_buffer)
@@ -372,7 +388,7 @@ class OpenClStore(RunStore):
         counts = np.empty(probe.probes, np.int64)
         buffer = self._buffer("counts", counts.nbytes)
         self._kernels["count"](
-            self._queue, (probe.probes,), None, self._numbers, runs, len(probe.runs), probe.probes,
+            self._queue, (len(probe.handle),), (1,), self._numbers, runs, len(probe.runs), probe.probes,
             self._scratch["starts"], self._scratch["lengths"], limited, first, span, buffer,
         )  # fmt: skip
         cl.enqueue_copy(self._queue, counts, buffer)

@@ -25,7 +25,8 @@ OTHER = {"left": "right", "right": "left"}
 MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
 LEAST_STEP_ROWS = 1 << 13
 PROBE_ROWS = 1 << 15  # rows that probe at a time: bounds the scratch memory of a device
-FIRST_TIME_ROWS = 1 << 16  # room of a time window's store before it grows
+FIRST_TIME_ROWS = 1 << 14  # room of a time window's store before it grows
+TIME_ROWS_GROWTH = 1.25  # and how far beyond what is needed
 _INT64 = np.iinfo(np.int64)
 
 
@@ -134,7 +135,7 @@ class RunEngine:
         low, high = self.spec.within
         self._rings[side] = TimeRing(max((high - low) // SLICES, self.spec.delay // SLICES, 1))
         self._times[side] = RowTimes()
-        return 2 * (FIRST_TIME_ROWS if self.spec.capacity is None else min(self.spec.capacity, FIRST_TIME_ROWS))
+        return FIRST_TIME_ROWS if self.spec.capacity is None else min(2 * self.spec.capacity, FIRST_TIME_ROWS)
 
     # What the operator asks
 
@@ -166,12 +167,14 @@ class RunEngine:
             if self.spec.capacity is not None and rows > self.spec.capacity:
                 raise beyond_capacity(side, rows, self.spec.capacity)
             store = self._stores[side]
-            if 2 * rows > store.capacity_rows:  # a merge needs room for its output
-                ceiling = max(2 * rows, 2 * self.spec.capacity if self.spec.capacity is not None else 4 * rows)
+            # Beside all rows, a merge needs room for its output, which is at most a whole subwindow.
+            largest = max((sum(run.run.length for run in s.runs) for s in self._rings[side].subwindows), default=0)
+            needed = rows + largest + new_rows[side]
+            if needed > store.capacity_rows:
                 try:
-                    store.grow(min(max(2 * rows, 2 * store.capacity_rows), ceiling))
+                    store.grow(int(needed * TIME_ROWS_GROWTH))
                 except CapacityError:
-                    store.grow(2 * rows)
+                    store.grow(needed)
 
     def process(
         self, batches: dict[str, Batch], arrived: dict[str, int], *, counting: bool = False

@@ -165,26 +165,29 @@ kernel void gather(global const uint *restrict rows, global const Run *restrict 
     written[get_global_id(0)] = (uint)(out - task.output);
 }
 
-// count: the pairs of each probe, row limits applied.
+// count: the pairs of each probe, row limits applied. One work-item takes a chunk of probes.
 kernel void count(global const uint *restrict rows, global const Run *restrict runs, uint run_count, uint probe_count,
                   global const uint *restrict starts, global const uint *restrict lengths, uint limited,
                   global const uint *restrict limit_first, global const uint *restrict limit_span,
                   global ulong *restrict counts) {
-    uint p = get_global_id(0);
-    ulong total = 0;
-    for (uint r = 0; r < run_count; r++) {
-        uint length = lengths[(ulong)r * probe_count + p];
-        if (limited && runs[r].limited) {
-            global const uint *restrict from = rows + runs[r].start + starts[(ulong)r * probe_count + p];
-            uint low = limit_first[p], span = limit_span[p];
-            uint within = 0;
-            for (uint i = 0; i < length; i++) within += from[i] - low < span;
-            total += within;
-        } else {
-            total += length;
+    uint first = get_global_id(0) * PROBE_CHUNK;
+    uint last = min(first + PROBE_CHUNK, probe_count);
+    for (uint p = first; p < last; p++) {
+        ulong total = 0;
+        for (uint r = 0; r < run_count; r++) {
+            uint length = lengths[(ulong)r * probe_count + p];
+            if (limited && runs[r].limited) {
+                global const uint *restrict from = rows + runs[r].start + starts[(ulong)r * probe_count + p];
+                uint low = limit_first[p], span = limit_span[p];
+                uint within = 0;
+                for (uint i = 0; i < length; i++) within += from[i] - low < span;
+                total += within;
+            } else {
+                total += length;
+            }
         }
+        counts[p] = total;
     }
-    counts[p] = total;
 }
 
 // merge: one work-item writes MERGE_CHUNK rows of the output. Where its inputs start is found along the diagonal of

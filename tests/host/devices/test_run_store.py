@@ -116,12 +116,12 @@ def test_merges_longer_than_one_work_item(device, seed):
 def test_more_pairs_than_one_block(device):
     store = device.open_store(key_bits=32, rows=8192, what="the test's window")
     run = store.load(np.zeros(4000, np.int32), np.arange(4000, dtype=np.uint32))
-    probe = store.probe([run], np.zeros(200, np.int32), np.zeros(200, np.int32))
-    assert probe.candidates == 800_000
-    blocks = list(store.gather(probe, np.arange(200), 0))
+    probe = store.probe([run], np.zeros(300, np.int32), np.zeros(300, np.int32))
+    assert probe.candidates == 1_200_000
+    blocks = list(store.gather(probe, np.arange(300), 0))
     assert len(blocks) > 1 or device.info.kind == "numpy"
     pairs = np.concatenate([probing * 4000 + stored for probing, stored in blocks])
-    assert np.array_equal(np.sort(pairs), np.arange(800_000))
+    assert np.array_equal(np.sort(pairs), np.arange(1_200_000))
     store.close()
 
 
