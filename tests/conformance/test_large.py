@@ -1,6 +1,8 @@
 """Larger random streams against DuckDB: windows that roll over many times, batches of many sizes."""
 
+import functools
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +23,23 @@ KINDS = {
     "rising": lambda rng, n: pa.array(np.arange(n) * 3 + rng.integers(0, 9, n)),
 }
 BANDS = {"int64": 3 * 10**15, "uint64": 2**50, "float64": 0.3, "float32": 0.3}
+LOW, HIGH = -300, 200
+"""The time window."""
 
 
-@pytest.mark.parametrize("policy", ["ladder", "flat"])
-@pytest.mark.parametrize("batch", [97, 1024, 5000])
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_against_duckdb(kind, batch, policy, device_case, device, seed):
+@dataclass(frozen=True)
+class Streams:
+    """Two streams in one random arrival order, and the pairs that DuckDB finds."""
+
+    predicate: tuple
+    tables: tuple[pa.Table, pa.Table]
+    sequence: list[np.ndarray]
+    expected: np.ndarray
+
+
+@functools.cache
+def streams_of(kind: str, batch: int, rows: tuple[int, int] | None, seed: int) -> Streams:
+    """Streams for one kind of keys; `rows` are the count windows, None: a time window."""
     rng = np.random.default_rng([seed, *kind.encode(), batch])
     count = min(ROWS, 60 * batch)
     keys = [KINDS[kind](rng, n) for n in (count, count * 3 // 4)]
@@ -38,42 +51,74 @@ def test_against_duckdb(kind, batch, policy, device_case, device, seed):
     places = rng.permutation(sum(map(len, keys)))
     sequence = [np.sort(places[: len(keys[0])]), np.sort(places[len(keys[0]) :])]
     times = [q // 4 + rng.integers(-40, 40, len(q)) for q in sequence]
-    within = batch == 1024
-    rows = None if within else (2000, 1111)
-    if policy not in device_case.policies or (within and not device_case.time_windows):
-        pytest.skip(f"device {device_case.name} has no such policy or window")
+    tables = tuple(pa.table({"k": k, "t": t, "q": q}) for k, t, q in zip(keys, times, sequence, strict=True))
+    one_call = [np.zeros(len(q), np.int64) for q in sequence]
+    within = (*times, LOW, HIGH) if rows is None else None
+    expected = join(predicate, *keys, *arrival_positions(*one_call, *sequence), rows=rows, within=within)
+    return Streams(predicate, tables, sequence, expected)
+
+
+@pytest.mark.parametrize("policy", ["ladder", "flat"], indirect=True)
+@pytest.mark.parametrize("batch", [97, 1024, 5000])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_against_duckdb(kind, batch, policy, device_case, device, seed):
+    rows = None if batch == 1024 else (2000, 1111)
+    if rows is None and not device_case.time_windows:
+        pytest.skip(f"device {device_case.name}: no time windows")
     if rows and device_case.max_window and max(rows) > device_case.max_window:
         rows = (device_case.max_window, device_case.max_window // 2)
-    tables = [pa.table({"k": k, "t": t, "q": q}) for k, t, q in zip(keys, times, sequence, strict=True)]
-    window = {"within": Within("t", "t", -300, 200)} if within else {"left": Rows(rows[0]), "right": Rows(rows[1])}
+    streams = streams_of(kind, batch, rows, seed)
+    window = {"left": Rows(rows[0]), "right": Rows(rows[1])} if rows else {"within": Within("t", "t", LOW, HIGH)}
     found = []
     with WindowJoin(
-        on=for_host(predicate, "k", "k"),
+        on=for_host(streams.predicate, "k", "k"),
         **window,
         sequence="q",
         form="pairs",
         order="outer",
         policy=policy,
         device=device,
-        left_schema=tables[0].schema,
-        right_schema=tables[1].schema,
+        left_schema=streams.tables[0].schema,
+        right_schema=streams.tables[1].schema,
     ) as operator:
-        edges = np.arange(0, len(places) + 2 * batch, 2 * batch)
-        for first, last in itertools.pairwise(edges):
-            at = [np.searchsorted(q, [first, last]) for q in sequence]
-            result = operator.process(*(t.slice(a, b - a) for t, (a, b) in zip(tables, at, strict=True)))
+        last = sum(map(len, streams.sequence))
+        for start, stop in itertools.pairwise(range(0, last + 2 * batch, 2 * batch)):
+            at = [np.searchsorted(q, [start, stop]) for q in streams.sequence]
+            result = operator.process(*(t.slice(a, b - a) for t, (a, b) in zip(streams.tables, at, strict=True)))
             found.append(np.stack([result["left_row"].to_numpy(), result["right_row"].to_numpy()], axis=1))
         assert operator.stats.matches == sum(map(len, found))
     pairs = np.concatenate(found)
-    probing = np.maximum(sequence[0][pairs[:, 0]], sequence[1][pairs[:, 1]])
+    probing = np.maximum(streams.sequence[0][pairs[:, 0]], streams.sequence[1][pairs[:, 1]])
     assert (np.diff(probing) >= 0).all()
-    zeros = [np.zeros(len(q), np.int64) for q in sequence]
-    expected = join(
-        predicate,
-        *keys,
-        *arrival_positions(*zeros, *sequence),
-        rows=rows,
-        within=(*times, -300, 200) if within else None,
-    )
-    assert len(expected) > 1000
-    np.testing.assert_array_equal(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))], expected)
+    assert len(streams.expected) > 1000
+    np.testing.assert_array_equal(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))], streams.expected)
+
+
+@pytest.mark.parametrize("kind", ["rows", "within"])
+def test_one_huge_call_equals_many_small_ones(kind, device_case, device, seed):
+    """Half a million rows in one call, larger than any step a device takes at once."""
+    if device_case.max_window is not None or not device_case.time_windows:
+        pytest.skip(f"device {device_case.name} is too small")
+    rng = np.random.default_rng(seed)
+    count = 520_000
+    keys, times = rng.integers(0, 120_000, count), np.arange(count) // 2 + rng.integers(-50, 50, count)
+    right = rng.random(count) < 0.5
+    window = {
+        "rows": {"left": Rows(30_000), "right": Rows(9_000)},
+        "within": {"within": Within("t", "t", -9_000, 20_000)},
+    }[kind]
+    results = []
+    for batch in (count, 70_001):
+        with WindowJoin(
+            on=for_host(("band", 0, 1), "k", "k"), **window, sequence="q", form="pairs", order="inner", device=device
+        ) as operator:
+            parts = []
+            for start in range(0, count, batch):
+                at = np.arange(start, min(start + batch, count))
+                sides = (at[~right[at]], at[right[at]])
+                parts.append(
+                    operator.process(*(pa.table({"k": keys[own], "t": times[own], "q": own}) for own in sides))
+                )
+        results.append(pa.concat_tables(parts).combine_chunks())
+    assert results[0].num_rows > 100_000
+    assert results[0].equals(results[1])
