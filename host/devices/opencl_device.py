@@ -28,6 +28,7 @@ TASK_PAIRS = 1 << 14  # pairs one work-item gathers at most
 BLOCK_PAIRS = 1 << 20  # pairs gathered at a time
 MERGE_CHUNK = 1024
 HUGE_PAGE = 1 << 21
+MOST_HELD = 64  # commands under way whose inputs are kept
 MERGE_CHAINS = 4
 _KERNELS = pathlib.Path(__file__).parent / "kernels" / "runs.cl"
 _RUN = np.dtype([("start", "u4"), ("length", "u4"), ("limited", "u4"), ("unused", "u4")])
@@ -164,6 +165,7 @@ class OpenClStore(RunStore):
         self._arena = Arena(0, 1 << self._shift)
         self._runs: dict[int, Run] = {}  # by start
         self._scratch: dict[str, Any] = {}
+        self._held: list[Any] = []  # what commands under way still read
         self._ticket: int | None = None
         self._keys: Any = None
         self._numbers: Any = None
@@ -229,10 +231,24 @@ class OpenClStore(RunStore):
             self._scratch[name] = held = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, size)
         return held
 
-    def _upload(self, name: str, values: np.ndarray) -> Any:
+    def _input(self, name: str, values: np.ndarray) -> Any:
+        """A buffer that holds an array for the next command: the array's own memory on a CPU device."""
+        values = np.ascontiguousarray(values)
+        if self._device.is_cpu:
+            buffer = cl.Buffer(self._device.context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=values)
+            self._held.append(buffer)
+            return buffer
         buffer = self._buffer(name, values.nbytes)
-        cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(values), is_blocking=False)
+        self._write(buffer, values, 0)
         return buffer
+
+    def _write(self, buffer: Any, values: np.ndarray, offset: int) -> None:
+        """Copies an array to a buffer without waiting for it; offset in bytes."""
+        event = cl.enqueue_copy(self._queue, buffer, values, dst_offset=offset, is_blocking=False)
+        self._held.append(event)  # an event that is let go waits
+        if len(self._held) > MOST_HELD:
+            self._queue.finish()
+            self._held.clear()
 
     def _output(self, name: str, array: np.ndarray) -> Any:
         """A buffer that a kernel writes and `_fetch` reads into an array: the array's own memory on a CPU device."""
@@ -241,13 +257,14 @@ class OpenClStore(RunStore):
         return cl.Buffer(self._device.context, cl.mem_flags.WRITE_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
 
     def _fetch(self, array: np.ndarray, buffer: Any) -> None:
-        """Waits for what was written to an output buffer and brings it to its array."""
+        """Waits for all commands so far, and brings what was written to an output buffer to its array."""
         if not self._device.is_cpu:
             cl.enqueue_copy(self._queue, array, buffer)
+            self._held.clear()
             return
         view, _ = cl.enqueue_map_buffer(self._queue, buffer, cl.map_flags.READ, 0, array.shape, array.dtype)
         view.base.release(self._queue)
-        buffer.release()
+        self._held.clear()
 
     def grow(self, rows: int) -> None:
         self._allocate(rows)
@@ -295,11 +312,11 @@ class OpenClStore(RunStore):
         return run
 
     def _store(self, start: int, padded: np.ndarray, rows: np.ndarray) -> None:
-        shift, queue = self._shift, self._queue
-        cl.enqueue_copy(queue, self._keys, padded, dst_offset=start * self._key_bytes)
-        cl.enqueue_copy(queue, self._numbers, np.ascontiguousarray(rows, np.uint32), dst_offset=start * 4)
-        index = np.ascontiguousarray(padded[:: 1 << shift])
-        cl.enqueue_copy(queue, self._index, index, dst_offset=(start >> shift) * self._key_bytes)
+        self._write(self._keys, padded, start * self._key_bytes)
+        self._write(self._numbers, np.ascontiguousarray(rows, np.uint32), start * 4)
+        self._write(
+            self._index, np.ascontiguousarray(padded[:: 1 << self._shift]), (start >> self._shift) * self._key_bytes
+        )
 
     def merge(self, older: Run, newer: Run) -> Run:
         length = older.length + newer.length
@@ -326,32 +343,32 @@ class OpenClStore(RunStore):
         table["length"] = [run.length for run in runs]
         if limited is not None:
             table["limited"] = limited
-        return self._upload("runs", table)
+        return self._input("runs", table)
 
     def probe(self, runs: list[Run], lower: np.ndarray, upper: np.ndarray) -> Probe:
         n = len(lower)
         chunks = -(-n // self._device.probe_chunk)
         totals = np.empty(chunks, np.uint64)
-        total_buffer = self._buffer("totals", totals.nbytes)
+        total_buffer = self._output("totals", totals)
         self._kernels["probe"](
             self._queue, (chunks,), (1,), self._keys, self._index, self._table(runs), len(runs), n,
-            self._upload("lower", lower), self._upload("upper", upper),
+            self._input("lower", lower), self._input("upper", upper),
             self._buffer("starts", 4 * n * len(runs)), self._buffer("lengths", 4 * n * len(runs)), total_buffer,
         )  # fmt: skip
-        cl.enqueue_copy(self._queue, totals, total_buffer)
+        self._fetch(totals, total_buffer)
         return Probe(n, runs, int(totals.sum()), totals.astype(np.int64))
 
     def _limit_buffers(self, limits: Limits | None) -> tuple[int, Any, Any]:
         if limits is None:
             return 0, self._buffer("limit_first", 4), self._buffer("limit_span", 4)
-        return 1, self._upload("limit_first", limits.first), self._upload("limit_span", limits.span)
+        return 1, self._input("limit_first", limits.first), self._input("limit_span", limits.span)
 
     def gather(
         self, probe: Probe, numbers: np.ndarray, base: int, limits: Limits | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         runs = self._table(probe.runs, None if limits is None else limits.runs)
         limited, first, span = self._limit_buffers(limits)
-        number_buffer = self._upload("numbers", numbers)
+        number_buffer = self._input("numbers", numbers)
         tasks = _tasks(probe.handle)
         ends = np.cumsum(tasks["length"], dtype=np.int64)
         at = 0
@@ -362,17 +379,17 @@ class OpenClStore(RunStore):
             block["output"] = ends[at:to] - block["length"] - done
             probing, stored = np.empty(total, np.int64), np.empty(total, np.int64)
             probing_buffer, stored_buffer = self._output("probing", probing), self._output("stored", stored)
-            written_buffer = self._buffer("written", 4 * len(block))
+            written = np.empty(len(block), np.uint32)
+            written_buffer = self._output("written", written)
             self._kernels["gather"](
                 self._queue, (len(block),), (1,), self._numbers, runs, len(probe.runs), probe.probes,
-                self._scratch["starts"], self._scratch["lengths"], self._upload("tasks", block),
+                self._scratch["starts"], self._scratch["lengths"], self._input("tasks", block),
                 limited, first, span, number_buffer, base, probing_buffer, stored_buffer, written_buffer,
             )  # fmt: skip
-            self._fetch(probing, probing_buffer)
             self._fetch(stored, stored_buffer)
+            self._fetch(probing, probing_buffer)
             if limits is not None:
-                written = np.empty(len(block), np.uint32)
-                cl.enqueue_copy(self._queue, written, written_buffer)
+                self._fetch(written, written_buffer)
                 if int(written.sum()) != total:
                     lengths = block["length"].astype(np.int64)
                     within = np.arange(total) - np.repeat(block["output"].astype(np.int64), lengths)
@@ -386,12 +403,12 @@ class OpenClStore(RunStore):
         runs = self._table(probe.runs, None if limits is None else limits.runs)
         limited, first, span = self._limit_buffers(limits)
         counts = np.empty(probe.probes, np.int64)
-        buffer = self._buffer("counts", counts.nbytes)
+        buffer = self._output("counts", counts)
         self._kernels["count"](
             self._queue, (len(probe.handle),), (1,), self._numbers, runs, len(probe.runs), probe.probes,
             self._scratch["starts"], self._scratch["lengths"], limited, first, span, buffer,
         )  # fmt: skip
-        cl.enqueue_copy(self._queue, counts, buffer)
+        self._fetch(counts, buffer)
         return counts
 
     def close(self) -> None:
