@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,8 +189,7 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
             flush=True,
         )
         print("Spark starts (about ten seconds)", flush=True)
-        spark = _session(folder)
-        try:
+        with _session(folder) as spark:
             sides = [_stream(spark, place) for place in (streams.left, streams.right)]
             matches = window_join(
                 *sides,
@@ -210,8 +210,6 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
             _watch(query, client, total)
             seconds = time.monotonic() - started
             (status,) = client.status()["queries"].values()
-        finally:
-            spark.stop()
     stats = status["stats"]
     print(f"joined:  {streams.rows[0]:,} left and {streams.rows[1]:,} right rows in {streams.batches} micro-batches")
     print(f"         {stats['matches']:,} matches, {seconds:.1f} s, {total / seconds:,.0f} rows/s")
@@ -229,7 +227,9 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
     return True
 
 
-def _session(folder: Path) -> SparkSession:
+@contextmanager
+def _session(folder: Path) -> Iterator[SparkSession]:
+    """A Spark session of the demo's own, on all cores."""
     # Workers run on this interpreter, whatever python3 is on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -247,7 +247,10 @@ def _session(folder: Path) -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _stream(spark: SparkSession, place: Path) -> DataFrame:

@@ -25,8 +25,8 @@ class Verdict:
     rows : int
         Rows that the oracle finds.
     missing, extra : int
-        Rows of the oracle that the result lacks, and of the result that the oracle lacks; a row twice where it belongs
-        once counts as extra.
+        Rows of the oracle that the result lacks, and of the result that the oracle lacks; a row twice where
+        it belongs once counts as extra.
     examples : list of str
         Some of either.
     """
@@ -42,7 +42,8 @@ def check_result(
 ) -> Verdict:
     """Join again with DuckDB and compare all columns of all rows.
 
-    Shares no code with the operator: windows are conditions on row numbers and times, the band a comparison of columns.
+    Shares no code with the operator: windows are conditions on row numbers and times, the band a comparison
+    of columns.
 
     Parameters
     ----------
@@ -65,18 +66,21 @@ def check_result(
         for side, folder, schema in (("l", left, schemas[0]), ("r", right, schemas[1])):
             listed = ", ".join(_quote(name) for name in schema.names)
             connection.execute(
-                f"CREATE TABLE {side}_rows AS SELECT {listed}, row_number() OVER (ORDER BY {_quote(ARRIVAL)}) AS "
+                f"CREATE TABLE {side}_rows AS SELECT {listed}, row_number() OVER (ORDER BY "
+                f"{_quote(ARRIVAL)}) AS "
                 f"mullion_number FROM read_parquet('{folder}/*.parquet')"
             )
         for side, other in (("l", "r"), ("r", "l")):
             # How many rows of the other stream had arrived before each row.
             connection.execute(
-                f"CREATE TABLE {side} AS SELECT s.*, coalesce(o.mullion_number, 0) AS mullion_seen FROM {side}_rows s "
+                f"CREATE TABLE {side} AS SELECT s.*, coalesce(o.mullion_number, 0) AS mullion_seen FROM "
+                f"{side}_rows s "
                 f"ASOF LEFT JOIN {other}_rows o ON s.{_quote(ARRIVAL)} > o.{_quote(ARRIVAL)}"
             )
         condition = _predicate(spec.on, *schemas)
+        source = _candidates(spec.on, *schemas)
         parts = [
-            f"SELECT {', '.join(columns)} FROM l, r WHERE {condition} AND {window}"
+            f"SELECT {', '.join(columns)} FROM {source} WHERE {condition} AND {window}"
             for window in _windows(spec, *schemas)
         ]
         connection.execute(f"CREATE TABLE wanted AS {' UNION ALL '.join(parts)}")
@@ -117,7 +121,7 @@ def _predicate(on: Any, left: pa.Schema, right: pa.Schema) -> str:
         return "(" + " OR ".join(_predicate(each, left, right) for each in on.parts) + ")"
     of_left, of_right = _number("l", on.left, left), _number("r", on.right, right)
     terms = [f"{of_left} IS NOT NULL", f"{of_right} IS NOT NULL"]
-    for number, kind in ((of_left, left.field(on.left).type), (of_right, right.field(on.right).type)):
+    for number, kind in zip((of_left, of_right), _kinds(on, left, right), strict=True):
         if pa.types.is_floating(kind):
             terms.append(f"NOT isnan({number})")  # to DuckDB NaN equals itself, and is the greatest
     if isinstance(on, Compare):
@@ -129,6 +133,56 @@ def _predicate(on: Any, left: pa.Schema, right: pa.Schema) -> str:
     else:
         raise UnsupportedError(f"the demo has no oracle for {on!r}")
     return f"({' AND '.join(terms)})"
+
+
+def _candidates(on: Any, left: pa.Schema, right: pa.Schema) -> str:
+    """The FROM clause: all pairs, or those whose keys lie in the same bucket where the condition has two
+    ends.
+
+    DuckDB alone compares every pair for a band with a window. Any two keys that match share a bucket, since a
+    bucket is as wide as the band and the left row stands in those of both its ends; what a bucket brings
+    together and the condition does not is left to the condition.
+    """
+    bounds = _ends(on)
+    if bounds is None:
+        return "l, r"
+    low, high = bounds
+    of_left, of_right = _number("l", on.left, left), _number("r", on.right, right)
+    if all(pa.types.is_integer(kind) or pa.types.is_temporal(kind) for kind in _kinds(on, left, right)):
+        width = f"({high} - {low} + 1)"
+        low_end, high_end, bucket = (
+            f"({key}) // {width}" for key in (f"{of_left} + {low}", f"{of_left} + {high}", of_right)
+        )
+    else:
+        # Twice as wide, so that rounding cannot put the two ends more than one bucket apart.
+        width = f"coalesce(nullif(2 * ({high} - {low}), 0), 1)::DOUBLE"
+        low_end, high_end, bucket = (
+            f"floor(({key})::DOUBLE / {width})" for key in (f"{of_left} + {low}", f"{of_left} + {high}", of_right)
+        )
+    return (
+        f"(SELECT *, unnest(list_distinct([{low_end}, {high_end}])) AS mullion_bucket FROM l) l "
+        f"JOIN (SELECT *, {bucket} AS mullion_bucket FROM r) r ON l.mullion_bucket = r.mullion_bucket"
+    )
+
+
+def _ends(on: Any) -> tuple[str, str] | None:
+    """The least and greatest difference that a condition allows, as SQL; None where either is open."""
+    if isinstance(on, AnyOf):
+        ends = [_ends(each) for each in on.parts]
+        known = [end for end in ends if end is not None]
+        if len(known) < len(ends):
+            return None
+        lows, highs = zip(*known, strict=True)
+        return f"least({', '.join(lows)})", f"greatest({', '.join(highs)})"
+    if isinstance(on, Compare):
+        return ("0", "0") if on.op in ("=", "==") else None
+    if on.low is None or on.high is None:
+        return None
+    return _bound(on.low), _bound(on.high)
+
+
+def _kinds(on: Any, left: pa.Schema, right: pa.Schema) -> tuple[pa.DataType, pa.DataType]:
+    return left.field(on.left).type, right.field(on.right).type
 
 
 def _number(side: str, name: str, schema: pa.Schema) -> str:
