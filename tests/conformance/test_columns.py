@@ -115,3 +115,38 @@ def test_late_schemas_change_nothing(window, form, time_windows, device, seed):
     assert outcomes[-1][1]["matches"] > 0
     for outcome in outcomes[:-1]:
         assert outcome == outcomes[-1]
+
+
+@pytest.mark.parametrize("window", ["rows", "within"])
+def test_rows_and_pairs_are_the_same_result(window, time_windows, device, seed):
+    """Rows are kept as long as a later row may meet them, and no longer name another row once others have gone."""
+    rng = np.random.default_rng([seed, len(window)])
+    more = {
+        "rows": {"left": Rows(700), "right": Rows(150)},
+        "within": {"within": Within("t", "t", -90, 30), "watermark": Watermark(left=40, right=60)},
+    }[window]
+    schema = pa.schema({"k": pa.int32(), "t": pa.int64(), "id": pa.int64(), "text": pa.string()})
+    seen, found = [0, 0], 0
+    with (
+        open_join(
+            device, Band("k", "k", -1, 1), None, form="rows", left_schema=schema, right_schema=schema, **more
+        ) as rows,
+        open_join(device, Band("k", "k", -1, 1), None, left_schema=schema, right_schema=schema, **more) as pairs,
+    ):
+        for call in range(60):
+            tables = []
+            for side in (0, 1):
+                count = int(rng.choice([0, 1, 50, 200, 900], p=[0.1, 0.1, 0.4, 0.35, 0.05]))
+                ids = np.arange(seen[side], seen[side] + count)
+                seen[side] += count
+                columns = [rng.integers(0, 60, count), call * 20 + rng.integers(-60, 20, count), ids, ids.astype(str)]
+                tables.append(pa.table(columns, names=schema.names).cast(schema))
+            whole, numbers = rows.process(*tables), pairs.process(*tables)
+            assert whole["id"].equals(numbers["left_row"])
+            assert whole["id_right"].equals(numbers["right_row"])
+            assert whole["text"].equals(numbers["left_row"].cast(pa.string()))
+            assert whole["text_right"].equals(numbers["right_row"].cast(pa.string()))
+            found += whole.num_rows
+        kept = rows.stats.row_bytes
+    assert found > 10_000
+    assert kept < 15 * sum(seen), "rows have to go with the window"
