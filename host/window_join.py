@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from host.arrow_array import empty_array
 from host.devices import Device, open_device
 from host.engine.batch import Batch, Counts, Pairs
 from host.engine.run_engine import OTHER, SIDES, EngineSpec, RunEngine, beyond_capacity
@@ -470,7 +471,8 @@ class WindowJoin:
         if self.spec.form == "pairs" and self.spec.order == "none":
             columns = [pa.chunked_array([pa.array(part) for part in parts[side]], pa.int64()) for side in SIDES]
             return pa.table(columns, schema=PAIRS_SCHEMA), matches
-        rows = {side: np.concatenate([np.zeros(0, np.int64), *parts[side]]) for side in SIDES}
+        rows = {side: np.concatenate(p, out=empty_array(matches, np.int64)) for side, p in parts.items() if p}
+        rows = rows or {side: np.zeros(0, np.int64) for side in SIDES}
         if self.spec.order != "none" and matches > 1:
             # A row's place in the total order is its own number plus the rows of the other stream before it.
             places = []

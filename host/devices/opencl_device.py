@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from host.arrow_array import empty_array
 from host.devices.arena import Arena
 from host.devices.device import Device, DeviceInfo, Limits, Probe, Run, RunStore
 from host.errors import CapacityError, DeviceError
@@ -377,7 +378,7 @@ class OpenClStore(RunStore):
             to = max(int(np.searchsorted(ends, done + BLOCK_PAIRS, "right")), at + 1)
             block, total = tasks[at:to], int(ends[to - 1]) - done
             block["output"] = ends[at:to] - block["length"] - done
-            probing, stored = np.empty(total, np.int64), np.empty(total, np.int64)
+            probing, stored = empty_array(total, np.int64), empty_array(total, np.int64)
             probing_buffer, stored_buffer = self._output("probing", probing), self._output("stored", stored)
             written = np.empty(len(block), np.uint32)
             written_buffer = self._output("written", written)
@@ -391,10 +392,7 @@ class OpenClStore(RunStore):
             if limits is not None:
                 self._fetch(written, written_buffer)
                 if int(written.sum()) != total:
-                    lengths = block["length"].astype(np.int64)
-                    within = np.arange(total) - np.repeat(block["output"].astype(np.int64), lengths)
-                    keep = within < np.repeat(written, lengths)
-                    probing, stored = probing[keep], stored[keep]
+                    probing, stored = _closed_up(probing, stored, block, written)
             if len(stored):
                 yield probing, stored
             at = to
@@ -426,6 +424,24 @@ class OpenClStore(RunStore):
 def _partition_shift(key_bits: int) -> int:
     """The number of keys in a partition, as a power of two."""
     return (PARTITION_BYTES * 8 // key_bits).bit_length() - 1
+
+
+def _closed_up(
+    probing: np.ndarray, stored: np.ndarray, tasks: np.ndarray, written: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs without the gaps behind what each share wrote."""
+    starts = tasks["output"].astype(np.int64)
+    if len(stored) >= 64 * len(tasks):  # long pieces are copied faster whole
+        pieces = [slice(a, b) for a, b in zip(starts.tolist(), (starts + written).tolist(), strict=True)]
+        return _joined(probing, pieces), _joined(stored, pieces)
+    lengths = tasks["length"].astype(np.int64)
+    keep = np.arange(len(stored)) - np.repeat(starts, lengths) < np.repeat(written, lengths)
+    return probing[keep], stored[keep]
+
+
+def _joined(values: np.ndarray, pieces: list[slice]) -> np.ndarray:
+    joined = empty_array(sum(p.stop - p.start for p in pieces), values.dtype)
+    return np.concatenate([values[p] for p in pieces], out=joined)
 
 
 def _tasks(totals: np.ndarray) -> np.ndarray:
