@@ -10,7 +10,7 @@ import pyarrow as pa
 START = 1_709_280_000_000_000  # 2024-03-01 08:00 UTC, in microseconds
 #: Prices are whole ticks. Traders like round ones: every so many ticks.
 ROUND = 10_000
-ROUND_SHARE = 0.04
+ROUND_SHARE = 0.02
 
 
 def demo_streams(rows: int, batch_rows: int, seed: int) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -46,7 +46,7 @@ def demo_streams(rows: int, batch_rows: int, seed: int) -> Iterator[tuple[pa.Tab
         for name, size in sizes.items():
             positions = np.sort(order[taken : taken + size])
             taken += size
-            keys = np.rint(path[positions] + rng.laplace(0, 200_000, size)).astype(np.int64)
+            keys = np.rint(path[positions] + rng.laplace(0, 400_000, size)).astype(np.int64)
             on_round = rng.random(size) < ROUND_SHARE
             keys[on_round] = keys[on_round] // ROUND * ROUND
             batch.append(_table(rng, name, done[name], keys, times[positions], arrival + positions))
