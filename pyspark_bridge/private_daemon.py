@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -38,13 +40,11 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
     DeviceError, DaemonError
         It did not start.
     """
-    master = spark.conf.get("spark.master", None) or ""
+    master = _master(spark)
     if not master.startswith("local"):
         raise UnsupportedError(
-            f"this session runs its tasks on a cluster ({master or 'unknown master'}), which cannot reach a "
-            "daemon that is "
-            "started here: start one that they can reach (mullion serve --listen host:port) and name it with "
-            "daemon="
+            f"the session's tasks run elsewhere ({master or 'unknown master'}) and cannot reach a daemon started here; "
+            "start one that they can reach (mullion serve --listen host:port) and name it with daemon="
         )
     with _lock:
         if streaming:
@@ -55,6 +55,15 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
             daemon = known if known is not None and known.process.poll() is None else start_private(device)
             _of_batches[device] = daemon
     return daemon.address
+
+
+def _master(spark: SparkSession) -> str:
+    """Where a session's tasks run, as `spark.master` says it, unless a Connect server on another machine runs them."""
+    if "connect" in type(spark).__module__:
+        server = urlsplit(f"//{spark.client.host}").hostname or ""
+        if server not in ("localhost", "127.0.0.1", "::1", socket.gethostname().lower()):
+            return f"Spark Connect server {server}"
+    return spark.conf.get("spark.master", None) or ""
 
 
 def _watcher(spark: SparkSession) -> _QueryWatcher:

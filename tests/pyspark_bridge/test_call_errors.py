@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from pyspark.sql import functions as F
@@ -110,15 +112,19 @@ def test_duplicate_columns(frame):
 def test_sessions_on_a_cluster_need_a_named_daemon(frame, monkeypatch):
     from pyspark_bridge import private_daemon
 
-    class Conf:
-        def get(self, key, default=None):
-            return "spark://elsewhere:7077" if key == "spark.master" else default
-
     class Session:
-        conf = Conf()
+        conf: ClassVar = {"spark.master": "spark://elsewhere:7077"}
 
     with pytest.raises(errors.UnsupportedError, match=r"spark://elsewhere:7077.*mullion serve"):
         private_daemon.private_daemon(Session(), "numpy", True)
+
+    class Connect(Session):
+        __module__ = "pyspark.sql.connect.session"
+        conf: ClassVar = {"spark.master": "local[2]"}
+        client = SimpleNamespace(host="spark.example.org")
+
+    with pytest.raises(errors.UnsupportedError, match=r"spark\.example\.org.*mullion serve"):
+        private_daemon.private_daemon(Connect(), "numpy", True)
 
 
 def test_worker_python_without_the_packages(spark, tmp_path, monkeypatch):
