@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +24,7 @@ from host.daemon.daemon import Daemon, FlightOptions, read_token
 from host.daemon.limits import Limits
 from host.daemon.log import configure_log
 from host.daemon.private import FAILED, READY
-from host.errors import MullionError, SchemaError, to_wire
+from host.errors import MullionError, SchemaError, UnknownQueryError, to_wire
 from host.files import TableReader, TableWriter, in_turns, interleave
 from host.progress import Progress
 
@@ -273,24 +275,37 @@ def devices(as_json: bool) -> None:
             click.echo(f"{info.name:{width}}  {'absent':>9}  {info.reason}")
 
 
+_OF_A_DAEMON = (
+    click.option("--daemon", "address", metavar="ADDRESS", help="unix:PATH, grpc://HOST:PORT or grpc+tls://HOST:PORT."),
+    click.option("--token-file", type=click.Path(path_type=Path), help="File with the daemon's token."),
+    click.option("--tls-ca", type=click.Path(path_type=Path), help="Certificates to trust, PEM."),
+    click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds to wait for the answer."),
+)
+
+
+def _of_a_daemon(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of commands that ask a daemon."""
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_OF_A_DAEMON), command)
+
+
+def _client(address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float) -> DaemonClient:
+    address = address or str(Address("unix", path=str(default_socket())))
+    return DaemonClient(address, read_token(token_file) if token_file else None, timeout, tls_ca=tls_ca)
+
+
 @main.command()
-@click.option("--daemon", "address", metavar="ADDRESS", help="unix:PATH, grpc://HOST:PORT or grpc+tls://HOST:PORT.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="File with the daemon's token.")
-@click.option("--tls-ca", type=click.Path(path_type=Path), help="Certificates to trust, PEM.")
-@click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds to wait for the answer.")
+@_of_a_daemon
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with everything the daemon tells.")
 def status(address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float, as_json: bool) -> None:
     """Show what a daemon is doing; the one at the default socket where none is named."""
 
-    address = address or str(Address("unix", path=str(default_socket())))
-    token = read_token(token_file) if token_file else None
-    with DaemonClient(address, token, timeout, tls_ca=tls_ca) as client:
+    with _client(address, token_file, tls_ca, timeout) as client:
         told = client.status()
     if as_json:
         click.echo(json.dumps(told, indent=2))
         return
     device = told["device"]
-    click.echo(f"daemon   {address}, process {told['pid']}, up {told['uptime_seconds']:,.0f} s")
+    click.echo(f"daemon   {address or default_socket()}, process {told['pid']}, up {told['uptime_seconds']:,.0f} s")
     click.echo(f"device   {device['name']}: {_size(device['used_bytes'])} of {_size(device['memory_bytes'])} in use")
     if told["memory_bytes"] is not None:
         click.echo(f"memory   {_size(told['memory_bytes'])}")
@@ -303,6 +318,17 @@ def status(address: str | None, token_file: Path | None, tls_ca: Path | None, ti
             f"{query['rows_out']:,} rows out, {query['requests']:,} requests ({query['repeats']:,} "
             f"repeats), {_size(query['staged_bytes'])} staged"
         )
+
+
+@main.command()
+@click.argument("query")
+@_of_a_daemon
+def close(query: str, address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float) -> None:
+    """Close a QUERY of a daemon for good, as `mullion status` names it: its windows are gone, its memory is free."""
+
+    with _client(address, token_file, tls_ca, timeout) as client:
+        if not client.close_query(query):
+            raise UnknownQueryError(f"the daemon has no query {query!r}: `mullion status` lists those it has")
 
 
 class _StandardOutput(AbstractContextManager["_StandardOutput"]):

@@ -14,8 +14,9 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
+from host import Band, JoinSpec, Rows
 from host.cli import main
-from host.daemon import start_private
+from host.daemon import DaemonClient, start_private
 
 ROOT = Path(__file__).parents[2]
 
@@ -268,6 +269,16 @@ def test_status(tmp_path: Path) -> None:
     told = mullion("status", "--daemon", daemon.address)
     assert told.exit_code == 1
     assert told.stderr.startswith("error: no daemon answers")
+
+
+def test_close(tmp_path: Path) -> None:
+    spec = JoinSpec(on=Band("a", "b", 0, 0), left=Rows(5), right=Rows(5))
+    with start_private("numpy", timeout=30) as daemon, DaemonClient(daemon.address) as client:
+        client.open_query("finished", spec, pa.schema([("a", pa.int32())]), pa.schema([("b", pa.int32())]))
+        assert mullion("close", "finished", "--daemon", daemon.address).exit_code == 0
+        assert client.status()["queries"] == {}
+        told = mullion("close", "finished", "--daemon", daemon.address)
+        assert (told.exit_code, "no query 'finished'" in told.stderr) == (1, True)
 
 
 def test_serve_refuses_what_does_not_go_together() -> None:
