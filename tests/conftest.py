@@ -13,7 +13,7 @@ REQUIRED = [name for name in os.environ.get("MULLION_TEST_DEVICES", "").split(",
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="also run the full products (marker `full`); half an hour")
+    parser.addoption("--full", action="store_true", help="also run the full products (marker `full`); about an hour")
 
 
 def pytest_configure(config: pytest.Config) -> None:
