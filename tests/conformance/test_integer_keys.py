@@ -108,3 +108,8 @@ def test_wide_decimals_whose_values_fit(kind, device):
         open_join(device, Band("k", "k", *predicate[1:])) as join,
     ):
         join.process(keys, table([Decimal("92233720368547758.08")], kind))
+
+
+def test_a_float_bound_on_integer_keys_is_its_exact_value(device):
+    left, right = [table([-100])], [table([2**63 - 10, 2**63 - 101, 2**63 - 100])]
+    assert agree(device, ("band", None, 2.0**63), left, right) == 2
