@@ -106,13 +106,16 @@ class RunStore(abc.ABC):
     ----------
     key_bits : int
         32 or 64.
+    granule : int
+        Every run takes room for a multiple of this many rows.
     capacity_rows : int
-        Rows that all runs together may hold, the output of a merge included.
+        Rows that all runs together may hold, each run rounded up to the granule, the output of a merge included.
     nbytes : int
         Device memory taken, all of it from the start or from the last `grow`.
     """
 
     key_bits: int
+    granule: int = 1
     capacity_rows: int
     nbytes: int
 

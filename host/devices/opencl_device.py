@@ -163,7 +163,8 @@ class OpenClStore(RunStore):
         for name, scalars in _SCALARS.items():
             self._kernels[name].set_scalar_arg_dtypes(scalars)
         self._shift = _partition_shift(key_bits)
-        self._arena = Arena(0, 1 << self._shift)
+        self.granule = 1 << self._shift
+        self._arena = Arena(0, self.granule)
         self._runs: dict[int, Run] = {}  # by start
         self._scratch: dict[str, Any] = {}
         self._held: list[Any] = []  # what commands under way still read

@@ -166,10 +166,12 @@ class RunEngine:
             rows = self.stored_rows(side) + new_rows[side]
             if self.spec.capacity is not None and rows > self.spec.capacity:
                 raise beyond_capacity(side, rows, self.spec.capacity)
-            store = self._stores[side]
-            # Beside all rows, a merge needs room for its output, which is at most a whole subwindow.
-            largest = max((sum(run.run.length for run in s.runs) for s in self._rings[side].subwindows), default=0)
-            needed = rows + largest + new_rows[side]
+            store, ring = self._stores[side], self._rings[side]
+            # Beside all rows, a merge needs room for its output, which is at most a whole subwindow; and every run, of
+            # those there are and those to come, may be padded.
+            largest = max((sum(run.run.length for run in s.runs) for s in ring.subwindows), default=0)
+            runs = len(ring.runs()) + ring.most_parts(new_rows[side]) + 1
+            needed = rows + largest + new_rows[side] + runs * (store.granule - 1)
             if needed > store.capacity_rows:
                 try:
                     store.grow(int(needed * TIME_ROWS_GROWTH))
@@ -419,6 +421,11 @@ class RunEngine:
                 if not subwindow.closed and ring.full(subwindow):
                     self._merge(subwindow, store, len(subwindow.runs))
                     subwindow.closed = True
+            for elder, newer in ring.sparse():
+                elder.runs += newer.runs
+                elder.stop, newer.runs = newer.stop, []
+                ring.subwindows.remove(newer)
+                self._merge(elder, store, len(elder.runs))
 
     def _expire(self, side: str, *, before_row: int | None = None, through_time: int | None = None) -> None:
         """Drops the runs whose every row lies before a row number, or has a time at or before a limit."""

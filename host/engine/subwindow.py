@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import bisect
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -21,6 +22,7 @@ SMALL_SUBWINDOWS = 3
 LARGE_ROWS = 1 << 22
 LEAST_ROWS = 1024  # of a subwindow cut by count
 SLICES = 8  # a time window is cut into this many
+SPARSE_ROWS = 512  # neighbouring slices with so few rows become one
 GROUP_ROWS = 8192  # a batch that spans many slices opens none with fewer rows than this
 
 
@@ -92,6 +94,14 @@ class SubwindowRing(abc.ABC):
     def full(self, subwindow: Subwindow) -> bool:
         """Whether a subwindow has its rows, so that its runs can become one."""
 
+    def most_parts(self, rows: int) -> int:
+        """The most parts that `cut` can make of so many rows."""
+        return rows
+
+    def sparse(self) -> Iterator[tuple[Subwindow, Subwindow]]:
+        """Neighbours, both closed, that had better be one; each pair is joined before the next is asked for."""
+        return iter(())
+
     def runs(self) -> list[StoredRun]:
         """All runs."""
         return [run for subwindow in self.subwindows for run in subwindow.runs]
@@ -129,6 +139,9 @@ class CountRing(SubwindowRing):
             if len(part):
                 parts.append((subwindow, part))
         return parts
+
+    def most_parts(self, rows: int) -> int:
+        return min(rows, rows // self.subwindow_rows + 2)
 
     def full(self, subwindow: Subwindow) -> bool:
         return self.arrived >= subwindow.stop
@@ -198,6 +211,20 @@ class TimeRing(SubwindowRing):
                 group_first = None
         self.subwindows.extend(Subwindow(start, stop) for start, stop in opened)
         self.subwindows.sort(key=lambda s: s.start)
+
+    def most_parts(self, rows: int) -> int:
+        # Old slices, and new ones, each of which has its rows, lies before an old one, or is the last.
+        return min(rows, 2 * len(self.subwindows) + rows // GROUP_ROWS + 2)
+
+    def sparse(self) -> Iterator[tuple[Subwindow, Subwindow]]:
+        # Where time passes with few rows, slices would outnumber them.
+        at = len(self.subwindows) - 1
+        while at > 0:
+            elder, newer = self.subwindows[at - 1 : at + 1]
+            rows = sum(run.run.length for s in (elder, newer) for run in s.runs)
+            if elder.closed and newer.closed and rows <= SPARSE_ROWS:
+                yield elder, newer
+            at -= 1
 
     def full(self, subwindow: Subwindow) -> bool:
         # Once a later slice has rows, this one gets but stragglers.

@@ -118,6 +118,30 @@ def test_sequences_of_different_units_are_one_order():
         other.process(left(1).append_column("s", pa.array([1])), right(1, 1).append_column("s", micros))
 
 
+def test_rows_far_apart_in_time_take_no_slice_each(device):
+    join = WindowJoin(on=BAND, within=Within("t", "u", -8, 8), device=device, form="pairs")
+    rng = np.random.default_rng(2)
+    found, lefts, rights = [], [], []
+    for call in range(400):
+        # One row a call, ten windows apart, some far back; and now and then many at once, all far apart.
+        n = 300 if call % 100 == 50 else 1
+        times = [(1000 * call + 160 * k) * (1 if rng.integers(0, 9) else -1) for k in range(n)]
+        keys = rng.integers(0, 3, n).astype(np.int32)
+        nearby = [t + int(rng.integers(-9, 10)) for t in times]
+        lefts += zip(times, keys.tolist(), strict=True)
+        rights += zip(nearby, keys.tolist(), strict=True)
+        found += pairs(join.process(pa.table({"a": keys, "t": times}), pa.table({"b": keys, "u": nearby})))
+    expected = [
+        (i, j)
+        for i, (t, a) in enumerate(lefts)
+        for j, (u, b) in enumerate(rights)
+        if abs(u - t) <= 8 and abs(a - b) <= 1
+    ]
+    assert sorted(found) == sorted(expected)
+    assert len(join._engine._rings["left"].subwindows) < 10
+    join.close()
+
+
 def test_stats_count_everything():
     join = WindowJoin(on=BAND, left=Rows(4), right=Rows(8), device="numpy", form="pairs")
     join.process(left(1, None, 3), right(1, 2))
