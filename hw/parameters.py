@@ -103,9 +103,9 @@ class Parameters:
                 f"a partition must hold a beat of {longest}, so partition_log2 must be at least "
                 f"{(longest - 1).bit_length()}, not {self.partition_log2}"
             )
-        if self.run_rows > 1 << 32:
+        if self.run_rows >> ROW_BITS:
             raise ParameterError(
-                f"index_rows << partition_log2 must be at most 2**{ROW_BITS}, the row numbers there are, "
+                f"index_rows << partition_log2 must be below 2**{ROW_BITS}, as positions have as many bits, "
                 f"not {self.run_rows}"
             )
         if self.buffer_rows % self.width:
