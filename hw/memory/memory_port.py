@@ -14,10 +14,10 @@ from hw.memory.port_shape import PortShape
 class MemoryPort(wiring.Component):
     """Joins several readers and writers on one port, reading and writing in turns.
 
-    A DRAM loses about twenty cycles whenever its data bus turns round. So bursts of one direction are let
-    through until `turn_bytes` have passed, or none is waiting; only then come those of the other direction.
-    The first burst of a turn is sent while the last one of the turn before is still under way, so that the
-    memory always has work.
+    A DRAM loses about twenty cycles whenever its data bus turns round. So a direction has its turn until
+    `turn_bytes` of it have passed and the other one waits, or until nobody asks for more of it. The first
+    burst of a turn is sent while the last one of the turn before is still under way, so that the memory
+    always has work.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class MemoryPort(wiring.Component):
         nearly_over = ~(self._overlap < Mux(writing, write_beats, read_beats))
         m.d.comb += [
             switch.eq(nearly_over & asks_other & ~(open_turn & asks_same)),
-            renew.eq(nearly_over & ~asks_other & ~open_turn),
+            renew.eq(~asks_other & ~open_turn),
         ]
         with m.If(switch):
             m.d.sync += writing.eq(~writing)

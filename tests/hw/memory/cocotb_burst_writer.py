@@ -1,18 +1,18 @@
 """Cocotb tests of the burst writer."""
 
-import os
-
 import cocotb
 from cocotbext.axi import AxiResp
 
 from hw.memory.transfer_status import TransferStatus
+from sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 from tests.hw.memory.stalls import watch
 
-BEAT = int(os.environ["BEAT_BYTES"])
-ADDRESS_WIDTH = int(os.environ["ADDRESS_WIDTH"])
-MEMORY = int(os.environ["MEMORY_BYTES"])
-LONGEST = int(os.environ["MAX_TRANSFER_BYTES"])
+SETTINGS = settings()
+BEAT = SETTINGS["beat_bytes"]
+ADDRESS_WIDTH = SETTINGS["address_width"]
+MEMORY = SETTINGS["memory_bytes"]
+LONGEST = SETTINGS["max_transfer_bytes"]
 SPAN = 1 << 15
 
 

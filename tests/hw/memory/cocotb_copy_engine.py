@@ -1,27 +1,28 @@
 """Cocotb tests of the copy engine, on one port and on two."""
 
-import os
-
 import cocotb
 from cocotbext.axi import AxiResp
 
 from hw.memory.copy_operation import CopyOperation
 from hw.memory.transfer_status import TransferStatus
+from sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 
-BEAT = int(os.environ["BEAT_BYTES"])
-ADDRESS_WIDTH = int(os.environ["ADDRESS_WIDTH"])
-LENGTH_WIDTH = int(os.environ["LENGTH_WIDTH"])
-MEMORY = int(os.environ["MEMORY_BYTES"])
-LONGEST = int(os.environ["MAX_TRANSFER_BYTES"])
-PORTS = int(os.environ["PORTS"])
-TURN = int(os.environ["TURN_BYTES"])
+SETTINGS = settings()
+BEAT = SETTINGS["beat_bytes"]
+ADDRESS_WIDTH = SETTINGS["address_width"]
+LENGTH_WIDTH = SETTINGS["length_width"]
+MEMORY = SETTINGS["memory_bytes"]
+LONGEST = SETTINGS["max_transfer_bytes"]
+READ_PORTS = [f"axi__{port}" for port in SETTINGS["read_ports"]]
+WRITE_PORTS = [f"axi__{port}" for port in SETTINGS["write_ports"]]
+TURN = SETTINGS["turn_bytes"]
 SPAN = 1 << 16
 
 
 class CopyBench(MemoryBench):
     def __init__(self, dut, share):
-        super().__init__(dut, ["axi__0"], [f"axi__{PORTS - 1}"], share)
+        super().__init__(dut, READ_PORTS, WRITE_PORTS, share)
 
     async def run(self, operation, source, destination, length):
         word = (
@@ -91,9 +92,9 @@ async def reports_errors_of_the_memory_and_goes_on(dut, bad, response):
     await bench.check(CopyOperation.COPY, 0x2000, 0xA000, 777)
 
 
-@cocotb.test(skip=PORTS == 2)
+@cocotb.test(skip=len(READ_PORTS + WRITE_PORTS) > 2 or READ_PORTS != WRITE_PORTS)
 async def takes_turns(dut):
-    """No turn is longer than `TURN_BYTES`, and few are shorter."""
+    """A turn lasts `TURN_BYTES`, and on only while the other side has nothing to ask for."""
     bench = CopyBench(dut, 0)
     bench.memory.write(0, bench.random.randbytes(SPAN))
     await bench.reset()
@@ -106,5 +107,6 @@ async def takes_turns(dut):
         else:
             turns.append(size)
         last = direction
-    assert max(turns[1:]) <= TURN
+    assert max(turns) <= SETTINGS["buffered_bytes"], turns
+    assert min(turns[:-1]) >= TURN, turns
     assert len(turns) <= 2 * (SPAN // 2 // TURN) + 4, turns
