@@ -27,10 +27,10 @@ class MemoryPort(wiring.Component):
         How many of each.
     turn_bytes : int
         Bytes of one direction before the other has its turn. Readers and writers should buffer as much.
-    overlap_beats : int
-        A turn may end while this many beats of it are still to come; less than a burst, so that the next
-        turn's bursts cannot overtake them in a memory that changes direction between bursts. By default a
-        burst less one beat.
+    read_overlap, write_overlap : int or None
+        A turn may end while this many beats of it are still to come from the memory, or to be taken by it.
+        Too few and the memory runs dry; too many, and a memory with several queues does the next turn's
+        bursts first. By default a burst less one beat to read, and a quarter of a burst to write.
 
     Attributes
     ----------
@@ -59,7 +59,8 @@ class MemoryPort(wiring.Component):
         readers: int,
         writers: int,
         turn_bytes: int,
-        overlap_beats: int | None = None,
+        read_overlap: int | None = None,
+        write_overlap: int | None = None,
     ):
         if readers < 1 or writers < 1:
             raise ParameterError(
@@ -71,7 +72,8 @@ class MemoryPort(wiring.Component):
             )
         self._shape = shape
         self._turn_beats = turn_bytes // shape.beat_bytes
-        self._overlap = shape.burst_beats - 1 if overlap_beats is None else overlap_beats
+        self._read_overlap = shape.burst_beats - 1 if read_overlap is None else read_overlap
+        self._write_overlap = shape.burst_beats // 4 if write_overlap is None else write_overlap
         widths = shape.address_width, shape.data_width, shape.id_width
         super().__init__(
             {
@@ -102,7 +104,7 @@ class MemoryPort(wiring.Component):
         renew = Signal()
         asks_same = Mux(writing, asks_write != 0, asks_read != 0)
         asks_other = Mux(writing, asks_read != 0, asks_write != 0)
-        nearly_over = ~(self._overlap < Mux(writing, write_beats, read_beats))
+        nearly_over = Mux(writing, ~(self._write_overlap < write_beats), ~(self._read_overlap < read_beats))
         m.d.comb += [
             switch.eq(nearly_over & asks_other & ~(open_turn & asks_same)),
             renew.eq(~asks_other & ~open_turn),

@@ -6,34 +6,16 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("litedram")
 
-from hw.memory.copy_engine import CopyEngine
-from hw.memory.copy_layout import CopyLayout
 from hw.memory.copy_operation import CopyOperation
-from hw.memory.port_shape import PortShape
 from hw.memory.transfer_status import TransferStatus
 from sim.board.board_errors import BoardMemoryError, BoardTimeoutError
-from sim.board.compile_board import compile_board
-from sim.board.simulated_board import SimulatedBoard
-from sim.litedram.litedram_settings import LitedramSettings
-
-SHAPE = PortShape(
-    address_width=28, length_width=28, burst_bytes=2048, buffer_bytes=16384, max_transfer_bytes=1 << 27
-)
+from sim.board.copy_board import CopyBoard
 
 
 @pytest.fixture(scope="module")
 def board():
-    engine = CopyEngine(SHAPE, turn_bytes=8192)
-    with SimulatedBoard(compile_board(engine, [LitedramSettings()], SHAPE, "copy_1")) as board:
+    with CopyBoard(turn_bytes=8192) as board:
         yield board
-
-
-def command(board, operation, source, destination, length):
-    layout = CopyLayout(SHAPE.address_width, SHAPE.length_width)
-    fields = {"operation": operation, "source": source, "destination": destination, "length": length}
-    start = board.cycles
-    board.send("command", layout.const(fields).as_value().value)
-    return TransferStatus(board.take("status", 10_000_000)), board.cycles - start
 
 
 def test_memory_is_one_address_space(board, seed):
@@ -55,14 +37,14 @@ def test_copy_through_the_controller(board, seed, length):
     source, destination = 0x12340, 0x4000_020
     board.write_memory(0, source, content)
     board.write_memory(0, destination - 32, around)
-    status, _ = command(board, CopyOperation.COPY, source, destination, length)
+    status, _ = board.command(CopyOperation.COPY, source, destination, length)
     assert status == TransferStatus.OK
     around[32 : 32 + length] = content
     np.testing.assert_array_equal(board.read_memory(0, destination - 32, length + 64), around)
 
 
 def test_fill_is_in_the_order_of_the_addresses(board):
-    status, _ = command(board, CopyOperation.FILL, 0, 0x10_0000, 1 << 18)
+    status, _ = board.command(CopyOperation.FILL, 0, 0x10_0000, 1 << 18)
     assert status == TransferStatus.OK
     beats = board.read_memory(0, 0x10_0000, 1 << 18).view(np.uint64).reshape(-1, 2)
     np.testing.assert_array_equal(beats[:, 0], np.arange(len(beats)))
@@ -70,15 +52,15 @@ def test_fill_is_in_the_order_of_the_addresses(board):
 
 
 def test_refusals_reach_the_host(board):
-    assert command(board, CopyOperation.COPY, 1, 0, 16)[0] == TransferStatus.MISALIGNED
-    assert command(board, CopyOperation.COPY, 0, 0, 0)[0] == TransferStatus.ZERO_LENGTH
-    assert command(board, CopyOperation.READ, 0, 0, (1 << 27) + 1)[0] == TransferStatus.TOO_LONG
-    assert command(board, CopyOperation.FILL, 0, (1 << 28) - 16, 32)[0] == TransferStatus.OUT_OF_RANGE
+    assert board.command(CopyOperation.COPY, 1, 0, 16)[0] == TransferStatus.MISALIGNED
+    assert board.command(CopyOperation.COPY, 0, 0, 0)[0] == TransferStatus.ZERO_LENGTH
+    assert board.command(CopyOperation.READ, 0, 0, (1 << 27) + 1)[0] == TransferStatus.TOO_LONG
+    assert board.command(CopyOperation.FILL, 0, (1 << 28) - 16, 32)[0] == TransferStatus.OUT_OF_RANGE
 
 
 def test_activity_counts_every_beat(board):
     board.watch(1000)
-    _, cycles = command(board, CopyOperation.COPY, 0, 0x100_0000, 1 << 18)
+    _, cycles = board.command(CopyOperation.COPY, 0, 0x100_0000, 1 << 18)
     windows, activity = board.watched()
     board.watch(0)
     assert windows.sum() == cycles
@@ -90,3 +72,14 @@ def test_activity_counts_every_beat(board):
 def test_waiting_ends(board):
     with pytest.raises(BoardTimeoutError, match="status__valid"):
         board.run_until("status__valid", 1, 1000)
+
+
+def test_rates(board):
+    """The data bus is busy but for refreshes and, in a copy, its turns."""
+    length = 1 << 20
+    least = {CopyOperation.READ: 0.965, CopyOperation.FILL: 0.965, CopyOperation.COPY: 0.91}
+    for operation, rate in least.items():
+        status, cycles = board.command(operation, 0, 0x400_0000, length)
+        assert status == TransferStatus.OK
+        beats = length // 16 * (2 if operation == CopyOperation.COPY else 1)
+        assert beats / cycles >= rate, operation
