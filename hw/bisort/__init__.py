@@ -1,0 +1,1 @@
+"""The BI-Sort engine, block by block (PanJoin, section IV)."""

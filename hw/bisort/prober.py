@@ -1,0 +1,169 @@
+"""Finds the position of each bound in a run."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.bisort.key_beat import key_beat
+from hw.bisort.partitioned_bound import partitioned_bound
+from hw.errors import ParameterError
+
+
+class Prober(wiring.Component):
+    """Asks for each partition that a batch touches, once, and scans it beside the bounds that fall into it.
+
+    The position of a bound is the number of keys of the run below it. Both bounds and keys ascend, so one
+    pass is enough: a bound that lies beyond all keys of a beat moves the scan to the next beat, any other is
+    answered.
+
+    Parameters
+    ----------
+    key_bits : int
+    width : int
+        Keys in a beat.
+    partition_log2 : int
+        k; a partition is at least one beat long.
+    index_rows : int
+    bound_rows : int
+        Bounds that may wait for their partition; enough of them cover the latency of the memory.
+
+    Attributes
+    ----------
+    i : In(stream of partitioned_bound)
+        A batch of ascending bounds.
+    request : Out(stream of range(index_rows))
+        Partitions to read, ascending.
+    keys : In(stream of key_beat)
+        The keys of the partitions that were asked for, in that order; `last` ends a partition.
+    o : Out(stream of {position, upper, last})
+        In the order of the bounds.
+
+    Raises
+    ------
+    ParameterError
+        If a partition is shorter than a beat.
+
+    Timing
+    ------
+    A beat or a bound a cycle; a bound that hits no partition takes a cycle too. Two cycles from the beat that
+    holds the answer to `o`, and from `i` to `request` one.
+
+    Source
+    ------
+    PanJoin, section IV (prober) and section III-E (batch mode). The paper compares one tuple a cycle; here a
+    whole beat, and both kinds of bounds in one pass.
+    """
+
+    def __init__(self, *, key_bits: int, width: int, partition_log2: int, index_rows: int, bound_rows: int):
+        if 1 << partition_log2 < width:
+            raise ParameterError(
+                f"partition_log2 must be at least {(width - 1).bit_length()} for {width} keys a beat, "
+                f"not {partition_log2!r}"
+            )
+        self._width = width
+        self._partition_log2 = partition_log2
+        self._bound_rows = bound_rows
+        self._bound = partitioned_bound(key_bits, index_rows)
+        position = range((index_rows << partition_log2) + 1)
+        found = data.StructLayout({"position": position, "upper": 1, "last": 1})
+        super().__init__(
+            {
+                "i": In(stream.Signature(self._bound)),
+                "request": Out(stream.Signature(self._bound["partition"].shape)),
+                "keys": In(stream.Signature(key_beat(key_bits, width))),
+                "o": Out(stream.Signature(found)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.bounds = bounds = fifo.SyncFIFOBuffered(width=self._bound.size, depth=self._bound_rows)
+
+        # Ask for each partition once.
+        asked = Signal.like(self.request.payload)
+        asked_valid = Signal()
+        new = Signal()
+        take = Signal()
+        m.d.comb += [
+            new.eq(self.i.p.hit & ~(asked_valid & (asked == self.i.p.partition))),
+            self.i.ready.eq(bounds.w_rdy & (~new | ~self.request.valid | self.request.ready)),
+            take.eq(self.i.valid & self.i.ready),
+            bounds.w_en.eq(take),
+            bounds.w_data.eq(self.i.payload),
+        ]
+        with m.If(self.request.ready):
+            m.d.sync += self.request.valid.eq(0)
+        with m.If(take):
+            m.d.sync += asked_valid.eq((asked_valid | self.i.p.hit) & ~self.i.p.bound.last)
+            with m.If(new):
+                m.d.sync += [
+                    asked.eq(self.i.p.partition),
+                    self.request.valid.eq(1),
+                    self.request.payload.eq(self.i.p.partition),
+                ]
+
+        # Scan them.
+        head = data.View(self._bound, bounds.r_data)
+        active = Signal.like(asked)  # the partition of the bound before
+        active_valid = Signal()
+        opened = Signal()  # not all beats of it have been taken
+        after = Signal(range((1 << self._partition_log2) + 1))  # keys in the beats taken
+        same = Signal()
+        below = Signal(self._width)
+        count = Signal(range(self._width + 1))
+        beyond = Signal()
+        free = Signal()
+        answer = Signal()
+        scan = Signal()
+        position = Signal.like(self.o.p.position)
+        bound = head.bound.below
+        m.d.comb += [
+            free.eq(~self.o.valid | self.o.ready),
+            same.eq(active_valid & (active == head.partition)),
+            below.eq(
+                Cat(
+                    keep & (bound[-1] | (key < bound[:-1]))
+                    for key, keep in zip(self.keys.p.keys, self.keys.p.keep, strict=True)
+                )
+            ),
+            count.eq(sum(below)),
+            beyond.eq(below == self.keys.p.keep),
+        ]
+        with m.If(opened & ~(bounds.r_rdy & same) & (bounds.r_rdy | ~active_valid)):
+            # No bound is left for this partition: either the next one lies in another, or the batch is over.
+            m.d.comb += [self.keys.ready.eq(1), scan.eq(self.keys.valid)]
+        with m.Elif(bounds.r_rdy & free):
+            with m.If(~head.hit):
+                m.d.comb += answer.eq(1)
+            with m.Elif(same & ~opened):  # it has been read to its end
+                m.d.comb += [answer.eq(1), position.eq((head.partition << self._partition_log2) + after)]
+            with m.Elif(self.keys.valid):
+                m.d.sync += [
+                    active.eq(head.partition),
+                    active_valid.eq(1),
+                    opened.eq(1),
+                    after.eq(Mux(opened, after, 0)),
+                ]
+                m.d.comb += [self.keys.ready.eq(beyond), scan.eq(beyond), answer.eq(~beyond)]
+                m.d.comb += position.eq(
+                    (head.partition << self._partition_log2) + Mux(opened, after, 0) + count
+                )
+        with m.If(scan):
+            m.d.sync += [
+                after.eq(Mux(opened, after, 0) + Mux(self.keys.p.last, count, self._width)),
+                opened.eq(~self.keys.p.last),
+            ]
+
+        m.d.comb += bounds.r_en.eq(answer)
+        with m.If(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        with m.If(answer):
+            m.d.sync += [
+                self.o.valid.eq(1),
+                self.o.p.position.eq(position),
+                self.o.p.upper.eq(head.bound.upper),
+                self.o.p.last.eq(head.bound.last),
+            ]
+            with m.If(head.bound.last):
+                m.d.sync += active_valid.eq(0)
+        return m

@@ -1,0 +1,142 @@
+"""Reads runs of bytes from memory in bursts."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.memory.axi4_read_signature import Axi4ReadSignature
+from hw.memory.beat_layout import BeatLayout
+from hw.memory.burst_splitter import BurstSplitter
+from hw.memory.port_shape import PortShape
+from hw.memory.transfer_layout import TransferLayout
+from hw.memory.transfer_status import TransferStatus
+
+
+class BurstReader(wiring.Component):
+    """Reads runs of bytes from memory in bursts, many at a time, and hands the beats out in order.
+
+    A burst is asked for only once there is room for it, so the reader never makes the memory wait: several
+    readers can share a port, and one whose beats are not taken does not stop the others.
+
+    Parameters
+    ----------
+    shape : PortShape
+        Widths and limits.
+
+    Attributes
+    ----------
+    transfer : In(stream of TransferLayout)
+        What to read. Transfers are taken ahead: the next one's bursts follow those of the last without a gap.
+    o : Out(stream of BeatLayout)
+        The beats.
+    status : Out(stream of TransferStatus)
+        How each transfer ended, in order, once its last beat has arrived from the memory. A refused transfer
+        has a status and no beats. Two statuses are kept; while nobody takes them, the next transfer's last
+        beat waits.
+    axi : Out(Axi4ReadSignature)
+        To the memory.
+
+    Timing
+    ------
+    `arvalid` rises two cycles after a transfer was taken; a beat from the memory is on `o` two cycles later.
+    One beat a cycle, as long as `buffer_bytes` and `outstanding` bursts cover the latency of the memory.
+    """
+
+    def __init__(self, shape: PortShape):
+        self._shape = shape
+        super().__init__(
+            {
+                "transfer": In(stream.Signature(TransferLayout(shape.address_width, shape.length_width))),
+                "o": Out(stream.Signature(BeatLayout(shape.data_width))),
+                "status": Out(stream.Signature(TransferStatus)),
+                "axi": Out(Axi4ReadSignature(shape.address_width, shape.data_width, shape.id_width)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        shape = self._shape
+        tail_width = exact_log2(shape.beat_bytes)
+
+        m.submodules.splitter = splitter = BurstSplitter(shape)
+        wiring.connect(m, wiring.flipped(self.transfer), splitter.transfer)
+        burst = splitter.burst
+
+        pending_layout = data.StructLayout({"tail": tail_width, "final": 1})
+        m.submodules.pending = pending = fifo.SyncFIFO(width=pending_layout.size, depth=shape.outstanding)
+        beat_layout = data.StructLayout({"data": shape.data_width, "tail": tail_width, "last": 1})
+        m.submodules.beats = beats = fifo.SyncFIFOBuffered(width=beat_layout.size, depth=shape.buffer_beats)
+        m.submodules.results = results = fifo.SyncFIFO(width=len(self.status.p), depth=2)
+
+        # Room in the buffer that no burst has claimed yet.
+        room = Signal(range(shape.buffer_beats + 1), init=shape.buffer_beats)
+        claimed = Signal(range(shape.burst_beats + 1))
+        with m.If(self.axi.arvalid & self.axi.arready):
+            m.d.comb += claimed.eq(burst.p.last_beat + 1)
+        m.d.sync += room.eq(room - claimed + (self.o.valid & self.o.ready))
+
+        # Addresses.
+        refused = burst.p.status != TransferStatus.OK
+        asked = Signal(data.StructLayout({"tail": tail_width, "final": 1}))
+        m.d.comb += [
+            self.axi.araddr.eq(burst.p.address),
+            self.axi.arlen.eq(burst.p.last_beat),
+            self.axi.arsize.eq(tail_width),
+            self.axi.arburst.eq(1),
+            self.axi.arvalid.eq(burst.valid & ~refused & (burst.p.last_beat < room) & pending.w_rdy),
+            asked.tail.eq(burst.p.tail),
+            asked.final.eq(burst.p.final),
+            pending.w_data.eq(asked),
+            pending.w_en.eq(self.axi.arvalid & self.axi.arready),
+        ]
+
+        # Data.
+        head = data.View(pending_layout, pending.r_data)
+        beat_in = Signal(beat_layout)
+        ends = Signal()
+        m.d.comb += [
+            ends.eq(self.axi.rlast & head.final),
+            beat_in.data.eq(self.axi.rdata),
+            beat_in.tail.eq(head.tail),
+            beat_in.last.eq(ends),
+            beats.w_data.eq(beat_in),
+            self.axi.rready.eq(pending.r_rdy & beats.w_rdy & (~ends | results.w_rdy)),
+            beats.w_en.eq(self.axi.rvalid & self.axi.rready),
+            pending.r_en.eq(self.axi.rvalid & self.axi.rready & self.axi.rlast),
+        ]
+
+        # The first error of a transfer is the one reported.
+        error = Signal(TransferStatus)
+        current = Signal(TransferStatus)
+        m.d.comb += current.eq(error)
+        with m.If((error == TransferStatus.OK) & self.axi.rresp[1]):
+            m.d.comb += current.eq(
+                Mux(self.axi.rresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR)
+            )
+        with m.If(self.axi.rvalid & self.axi.rready):
+            m.d.sync += error.eq(Mux(ends, TransferStatus.OK, current))
+            m.d.comb += [results.w_data.eq(current), results.w_en.eq(ends)]
+        # A refusal waits for the transfers before it, so that the statuses stay in order.
+        refuse = Signal()
+        m.d.comb += refuse.eq(burst.valid & refused & ~pending.r_rdy & results.w_rdy)
+        with m.If(refuse):
+            m.d.comb += [results.w_data.eq(burst.p.status), results.w_en.eq(1)]
+        m.d.comb += burst.ready.eq(refuse | (self.axi.arvalid & self.axi.arready))
+
+        # Out.
+        beat_out = data.View(beat_layout, beats.r_data)
+        keep = Signal(shape.beat_bytes)
+        for byte in range(shape.beat_bytes):
+            m.d.comb += keep[byte].eq(~beat_out.last | ~(beat_out.tail < byte))
+        m.d.comb += [
+            self.o.p.data.eq(beat_out.data),
+            self.o.p.keep.eq(keep),
+            self.o.p.last.eq(beat_out.last),
+            self.o.valid.eq(beats.r_rdy),
+            beats.r_en.eq(self.o.ready),
+            self.status.p.eq(results.r_data),
+            self.status.valid.eq(results.r_rdy),
+            results.r_en.eq(self.status.ready),
+        ]
+        return m

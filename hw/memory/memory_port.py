@@ -1,0 +1,237 @@
+"""Readers and writers in turns on one memory port."""
+
+from amaranth import Array, Module, Mux, Signal, unsigned
+from amaranth.lib import fifo, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.errors import ParameterError
+from hw.memory.axi4_read_signature import Axi4ReadSignature
+from hw.memory.axi4_signature import Axi4Signature
+from hw.memory.axi4_write_signature import Axi4WriteSignature
+from hw.memory.port_shape import PortShape
+
+
+class MemoryPort(wiring.Component):
+    """Joins several readers and writers on one port, reading and writing in turns.
+
+    A DRAM loses about twenty cycles whenever its data bus turns round. So a direction has its turn until
+    `turn_bytes` of it have passed and the other one waits, or until nobody asks for more of it. The first
+    burst of a turn is sent while the last one of the turn before is still under way, so that the memory
+    always has work.
+
+    Parameters
+    ----------
+    shape : PortShape
+        Widths and limits; `outstanding` counts all readers together, and all writers together.
+    readers, writers : int
+        How many of each.
+    turn_bytes : int
+        Bytes of one direction before the other has its turn. Readers and writers should buffer as much.
+    read_overlap, write_overlap : int or None
+        A turn may end while this many beats of it are still to come from the memory, or to be taken by it.
+        Too few and the memory runs dry; too many, and a memory with several queues does the next turn's
+        bursts first. By default a burst less one beat to read, and a quarter of a burst to write.
+
+    Attributes
+    ----------
+    readers : array of In(Axi4ReadSignature)
+        Must always have room for what they ask for, as `BurstReader` has.
+    writers : array of In(Axi4WriteSignature)
+        Must have all beats of a burst ready when they announce it, as `BurstWriter` has.
+    axi : Out(Axi4Signature)
+        To the memory, which must answer in order.
+
+    Timing
+    ------
+    One cycle for addresses; data and acknowledgements pass through. One beat a cycle and direction. Readers
+    take bursts in rotation, and so do writers.
+
+    Raises
+    ------
+    ParameterError
+        If there is no reader or no writer, or a turn is shorter than a burst.
+    """
+
+    def __init__(
+        self,
+        shape: PortShape,
+        *,
+        readers: int,
+        writers: int,
+        turn_bytes: int,
+        read_overlap: int | None = None,
+        write_overlap: int | None = None,
+    ):
+        if readers < 1 or writers < 1:
+            raise ParameterError(
+                f"a port needs a reader and a writer at least, not {readers!r} and {writers!r}"
+            )
+        if turn_bytes < shape.burst_bytes:
+            raise ParameterError(
+                f"turn_bytes must be at least burst_bytes ({shape.burst_bytes}), not {turn_bytes!r}"
+            )
+        self._shape = shape
+        self._turn_beats = turn_bytes // shape.beat_bytes
+        self._read_overlap = shape.burst_beats - 1 if read_overlap is None else read_overlap
+        self._write_overlap = shape.burst_beats // 4 if write_overlap is None else write_overlap
+        widths = shape.address_width, shape.data_width, shape.id_width
+        super().__init__(
+            {
+                "readers": In(Axi4ReadSignature(*widths)).array(readers),
+                "writers": In(Axi4WriteSignature(*widths)).array(writers),
+                "axi": Out(Axi4Signature(*widths)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        shape = self._shape
+        writing = Signal()
+        readers, writers = list(self.readers), list(self.writers)
+        asks_read = Signal(len(readers))
+        asks_write = Signal(len(writers))
+        m.d.comb += [asks_read[n].eq(reader.arvalid) for n, reader in enumerate(readers)]
+        m.d.comb += [asks_write[n].eq(writer.awvalid) for n, writer in enumerate(writers)]
+
+        # Turns. A turn goes on while beats of it are on the way, even if nobody asks for more at the moment.
+        budget = Signal(range(self._turn_beats + shape.burst_beats + 1), init=self._turn_beats)
+        spent = Signal(9)
+        open_turn = budget != 0
+        on_the_way = shape.outstanding * shape.burst_beats
+        read_beats = Signal(range(on_the_way + 1))
+        write_beats = Signal(range(on_the_way + 1))
+        switch = Signal()
+        renew = Signal()
+        asks_same = Mux(writing, asks_write != 0, asks_read != 0)
+        asks_other = Mux(writing, asks_read != 0, asks_write != 0)
+        nearly_over = Mux(writing, ~(self._write_overlap < write_beats), ~(self._read_overlap < read_beats))
+        m.d.comb += [
+            switch.eq(nearly_over & asks_other & ~(open_turn & asks_same)),
+            renew.eq(~asks_other & ~open_turn),
+        ]
+        with m.If(switch):
+            m.d.sync += writing.eq(~writing)
+        with m.If(switch | renew):
+            m.d.sync += budget.eq(self._turn_beats)
+        with m.Else():
+            m.d.sync += budget.eq(Mux(spent < budget, budget - spent, 0))
+
+        # Read addresses: one register, filled in rotation.
+        read_index = unsigned(max(1, (len(readers) - 1).bit_length()))
+        m.submodules.read_order = read_order = fifo.SyncFIFO(width=read_index.width, depth=shape.outstanding)
+        read_choice = Signal(read_index)
+        read_last = Signal(read_index)
+        self._rotate(m, asks_read, read_last, read_choice)
+        chosen_reader = Array(readers)[read_choice]
+        take_read = Signal()
+        m.d.comb += take_read.eq(
+            ~writing
+            & open_turn
+            & (asks_read != 0)
+            & read_order.w_rdy
+            & (~self.axi.arvalid | self.axi.arready)
+        )
+        with m.If(self.axi.arready):
+            m.d.sync += self.axi.arvalid.eq(0)
+        read_claim = Signal(9)
+        with m.If(take_read):
+            m.d.sync += self.axi.arvalid.eq(1)
+            for name in ("arid", "araddr", "arlen", "arsize", "arburst"):
+                m.d.sync += getattr(self.axi, name).eq(getattr(chosen_reader, name))
+            m.d.sync += read_last.eq(read_choice)
+            m.d.comb += [
+                chosen_reader.arready.eq(1),
+                read_order.w_en.eq(1),
+                read_claim.eq(chosen_reader.arlen + 1),
+            ]
+        m.d.comb += read_order.w_data.eq(read_choice)
+
+        # Read data go to whoever asked first.
+        beat_read = self.axi.rvalid & self.axi.rready
+        m.d.comb += [
+            self.axi.rready.eq(Array(readers)[read_order.r_data].rready & read_order.r_rdy),
+            read_order.r_en.eq(beat_read & self.axi.rlast),
+        ]
+        for n, reader in enumerate(readers):
+            m.d.comb += [
+                reader.rvalid.eq(self.axi.rvalid & read_order.r_rdy & (read_order.r_data == n)),
+                reader.rid.eq(self.axi.rid),
+                reader.rdata.eq(self.axi.rdata),
+                reader.rresp.eq(self.axi.rresp),
+                reader.rlast.eq(self.axi.rlast),
+            ]
+        m.d.sync += read_beats.eq(read_beats + read_claim - beat_read)
+
+        # Write addresses.
+        write_index = unsigned(max(1, (len(writers) - 1).bit_length()))
+        m.submodules.write_order = write_order = fifo.SyncFIFO(
+            width=write_index.width, depth=shape.outstanding
+        )
+        m.submodules.answer_order = answer_order = fifo.SyncFIFO(
+            width=write_index.width, depth=shape.outstanding
+        )
+        write_choice = Signal(write_index)
+        write_last = Signal(write_index)
+        self._rotate(m, asks_write, write_last, write_choice)
+        chosen_writer = Array(writers)[write_choice]
+        take_write = Signal()
+        m.d.comb += take_write.eq(
+            writing
+            & open_turn
+            & (asks_write != 0)
+            & write_order.w_rdy
+            & answer_order.w_rdy
+            & (~self.axi.awvalid | self.axi.awready)
+        )
+        with m.If(self.axi.awready):
+            m.d.sync += self.axi.awvalid.eq(0)
+        write_claim = Signal(9)
+        with m.If(take_write):
+            m.d.sync += self.axi.awvalid.eq(1)
+            for name in ("awid", "awaddr", "awlen", "awsize", "awburst"):
+                m.d.sync += getattr(self.axi, name).eq(getattr(chosen_writer, name))
+            m.d.sync += write_last.eq(write_choice)
+            m.d.comb += [
+                chosen_writer.awready.eq(1),
+                write_order.w_en.eq(1),
+                answer_order.w_en.eq(1),
+                write_claim.eq(chosen_writer.awlen + 1),
+            ]
+        m.d.comb += [write_order.w_data.eq(write_choice), answer_order.w_data.eq(write_choice)]
+
+        # Write data come from the writers in the order of their addresses, and answers go back in it.
+        data_writer = Array(writers)[write_order.r_data]
+        beat_written = self.axi.wvalid & self.axi.wready
+        m.d.comb += [
+            self.axi.wvalid.eq(data_writer.wvalid & write_order.r_rdy),
+            self.axi.wdata.eq(data_writer.wdata),
+            self.axi.wstrb.eq(data_writer.wstrb),
+            self.axi.wlast.eq(data_writer.wlast),
+            write_order.r_en.eq(beat_written & self.axi.wlast),
+            self.axi.bready.eq(Array(writers)[answer_order.r_data].bready & answer_order.r_rdy),
+            answer_order.r_en.eq(self.axi.bvalid & self.axi.bready),
+        ]
+        for n, writer in enumerate(writers):
+            m.d.comb += [
+                writer.wready.eq(self.axi.wready & write_order.r_rdy & (write_order.r_data == n)),
+                writer.bvalid.eq(self.axi.bvalid & answer_order.r_rdy & (answer_order.r_data == n)),
+                writer.bid.eq(self.axi.bid),
+                writer.bresp.eq(self.axi.bresp),
+            ]
+        m.d.sync += write_beats.eq(write_beats + write_claim - beat_written)
+        m.d.comb += spent.eq(read_claim | write_claim)
+        return m
+
+    @staticmethod
+    def _rotate(m, asks, last, choice):
+        """Sets `choice` to the first that asks after `last`."""
+        count = len(asks)
+        m.d.comb += choice.eq(last)
+        with m.Switch(last):
+            for current in range(count):
+                with m.Case(current):
+                    # The nearest successor is assigned last and so wins.
+                    for distance in reversed(range(1, count + 1)):
+                        candidate = (current + distance) % count
+                        with m.If(asks[candidate]):
+                            m.d.comb += choice.eq(candidate)

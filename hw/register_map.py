@@ -1,0 +1,281 @@
+"""Control registers, commands and error codes of a kernel, as data. Standard library only.
+
+The gateware, the host's constants and the reference page are all made from these tables.
+
+Source: the start/done/idle register is the one of OpenCL RTL kernels (``ap_ctrl_hs`` behind AXI4-Lite).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+
+class Access(enum.Enum):
+    """What the host may do with a register."""
+
+    READ = "ro"
+    """Writes are ignored."""
+    WRITE = "rw"
+    """Reads give what was written last."""
+    CLEAR = "w1c"
+    """A one that is written clears the bit."""
+    PULSE = "wo"
+    """Reads give zero; a write acts once."""
+    CONTROL = "ctl"
+    """Field by field, as each field says."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """Some bits of a register or of a command word.
+
+    Attributes
+    ----------
+    name : str
+    lsb, bits : int
+    doc : str
+    """
+
+    name: str
+    lsb: int
+    bits: int
+    doc: str
+
+    @property
+    def mask(self) -> int:
+        """The field's bits, in place."""
+        return ((1 << self.bits) - 1) << self.lsb
+
+
+@dataclasses.dataclass(frozen=True)
+class Register:
+    """A 32-bit register behind AXI4-Lite.
+
+    Attributes
+    ----------
+    name : str
+    offset : int
+        In bytes, a multiple of 4.
+    access : Access
+    doc : str
+    fields : tuple of Field
+        Empty where the register is one number.
+    """
+
+    name: str
+    offset: int
+    access: Access
+    doc: str
+    fields: tuple[Field, ...] = ()
+
+    def field(self, name: str) -> Field:
+        """The field of that name. Raises KeyError."""
+        return {field.name: field for field in self.fields}[name]
+
+
+class Operation(enum.IntEnum):
+    """What a command asks for."""
+
+    NOP = 0
+    COPY = 1
+    MERGE = 2
+    PROBE = 3
+    GATHER = 4
+    COUNT = 5
+
+
+class ErrorCode(enum.IntEnum):
+    """Why a command failed; the first one stays in ERROR_CODE until it is cleared.
+
+    Up to DECODE_ERROR these are the numbers of `hw.memory.transfer_status`.
+    """
+
+    NONE = 0
+    ZERO_LENGTH = 1
+    MISALIGNED_ADDRESS = 2
+    RUN_TOO_LONG = 3
+    ADDRESS_RANGE = 4
+    MEMORY_ERROR = 5
+    DECODE_ERROR = 6
+    UNKNOWN_OPERATION = 7
+    QUEUE_OVERFLOW = 8
+    TIMEOUT = 9
+
+
+ERROR_TEXT: dict[ErrorCode, str] = {
+    ErrorCode.NONE: "no error",
+    ErrorCode.ZERO_LENGTH: "a run, or the batch of bounds, has no rows",
+    ErrorCode.MISALIGNED_ADDRESS: "an address is not a multiple of the memory beat",
+    ErrorCode.RUN_TOO_LONG: "a run has more rows than the index on chip covers",
+    ErrorCode.ADDRESS_RANGE: "an array would end beyond the address space",
+    ErrorCode.MEMORY_ERROR: "the memory answered SLVERR",
+    ErrorCode.DECODE_ERROR: "the interconnect answered DECERR: there is no memory at that address",
+    ErrorCode.UNKNOWN_OPERATION: "the command's operation is none that this build has",
+    ErrorCode.QUEUE_OVERFLOW: "a command was pushed while the queue was full, and was dropped",
+    ErrorCode.TIMEOUT: "the memory did not answer within TIMEOUT_CYCLES",
+}
+
+CONTROL_REGISTERS: tuple[Register, ...] = (
+    Register(
+        "CONTROL",
+        0x00,
+        Access.CONTROL,
+        "Handshake of the kernel.",
+        (
+            Field("start", 0, 1, "Write 1 to work off the queue; stays 1 until the kernel has taken it."),
+            Field(
+                "done", 1, 1, "1 when the queue has been worked off, or a command failed; cleared by reading."
+            ),
+            Field("idle", 2, 1, "1 while nothing is under way."),
+            Field("ready", 3, 1, "1 when start may be written again; cleared by reading."),
+            Field("auto_restart", 7, 1, "1 to take commands as they are pushed, without start."),
+        ),
+    ),
+    Register(
+        "GLOBAL_INTERRUPT_ENABLE",
+        0x04,
+        Access.WRITE,
+        "Gate of the interrupt line.",
+        (Field("enable", 0, 1, "1 lets interrupts out."),),
+    ),
+    Register(
+        "INTERRUPT_ENABLE",
+        0x08,
+        Access.WRITE,
+        "Which events interrupt.",
+        (Field("done", 0, 1, "When done rises."), Field("ready", 1, 1, "When ready rises.")),
+    ),
+    Register(
+        "INTERRUPT_STATUS",
+        0x0C,
+        Access.CLEAR,
+        "Which events have happened.",
+        (Field("done", 0, 1, "done has risen."), Field("ready", 1, 1, "ready has risen.")),
+    ),
+    Register("ERROR_CODE", 0x10, Access.CLEAR, "An ErrorCode; any write clears it and ERROR_COMMAND."),
+    Register("ERROR_COMMAND", 0x14, Access.READ, "The tag of the command that failed."),
+    Register("ERROR_ADDRESS_LOW", 0x18, Access.READ, "The byte address at fault, bits 31:0."),
+    Register("ERROR_ADDRESS_HIGH", 0x1C, Access.READ, "The byte address at fault, bits 63:32."),
+    Register(
+        "QUEUE_PUSH",
+        0x20,
+        Access.PULSE,
+        "One word of a command; the command is queued with its last word.",
+    ),
+    Register(
+        "QUEUE_STATUS",
+        0x24,
+        Access.READ,
+        "State of the queue.",
+        (
+            Field("waiting", 0, 16, "Commands that wait or are under way."),
+            Field("free", 16, 15, "Commands for which there is room."),
+            Field("partial", 31, 1, "1 while a command has been pushed in part."),
+        ),
+    ),
+    Register("COMPLETED_TAG", 0x28, Access.READ, "The tag of the command that was completed last."),
+    Register("COMPLETED_COUNT", 0x2C, Access.READ, "Commands completed since reset, modulo 2**32."),
+    Register("TIMEOUT_CYCLES", 0x30, Access.WRITE, "Cycles to wait for a memory response; 0 waits for ever."),
+    Register("COUNTER_CLEAR", 0x34, Access.PULSE, "Any write sets all counters to zero."),
+    Register(
+        "BUILD_PARAMETERS",
+        0x38,
+        Access.READ,
+        "What was built.",
+        (
+            Field("key_words", 0, 2, "Words of a key: 1 or 2."),
+            Field("width_log2", 2, 3, "log2 of the merger's width."),
+            Field("partition_log2", 5, 5, "k."),
+            Field("data_log2", 10, 4, "log2 of the memory port's bits."),
+            Field("channels_log2", 14, 3, "log2 of the memory channels."),
+            Field("lanes_log2", 17, 3, "log2 of the lanes."),
+            Field("index_log2", 20, 5, "log2 of the index entries on chip."),
+            Field("buffer_rows", 25, 7, "Rows of the insertion buffer, at most 127 shown."),
+        ),
+    ),
+    Register("BUILD_ID", 0x3C, Access.READ, "0x4D554C31, the letters MUL1: layout version 1."),
+)
+
+COUNTERS: tuple[tuple[str, str], ...] = (
+    ("cycles", "Cycles in which a command was under way."),
+    ("commands", "Commands completed."),
+    ("read_beats", "Memory beats read."),
+    ("write_beats", "Memory beats written."),
+    ("read_stalls", "Cycles in which the datapath waited for data from memory."),
+    ("write_stalls", "Cycles in which a write beat was ready and the memory did not take it."),
+    ("address_stalls", "Cycles in which a burst was ready and the memory did not take its address."),
+    ("output_stalls", "Cycles in which the datapath waited for its own output to drain."),
+    ("partitions", "Partitions requested by the prober."),
+    ("rows_in", "Rows or bounds taken in."),
+    ("rows_out", "Rows, positions or pairs put out."),
+    ("turns", "Times a shared channel changed its direction."),
+)
+"""64-bit performance counters, low word first, from `COUNTER_BASE`."""
+
+COUNTER_BASE = 0x80
+
+COMMAND_FIELDS: tuple[tuple[str, int, str], ...] = (
+    ("operation", 1, "An Operation, in bits 7:0; the tag in bits 31:16; flags in bits 15:8."),
+    ("length_a", 1, "Rows of the older run, or of the run that is probed or gathered from."),
+    ("length_b", 1, "Rows of the newer run, or bounds, or ranges."),
+    ("keys_a", 2, "Byte address of the keys of the first run."),
+    ("rows_a", 2, "Byte address of the row numbers of the first run."),
+    ("index_a", 2, "Byte address of the index array of the first run."),
+    (
+        "keys_b",
+        2,
+        "Byte address of the keys of the second run, or of the probing keys that make the lower bounds.",
+    ),
+    (
+        "rows_b",
+        2,
+        "Byte address of the row numbers of the second run, or of the keys that make the upper bounds.",
+    ),
+    ("keys_out", 2, "Byte address of the merged keys, or of the start positions, or of the pairs or counts."),
+    ("rows_out", 2, "Byte address of the merged row numbers, or of the stop positions."),
+    ("index_out", 2, "Byte address of the index array that is made."),
+    ("low_offset", 3, "Offset of the lower bounds: signed, two bits wider than a key."),
+    ("high_offset", 3, "Offset of the upper bounds, one more than the inclusive bound: as low_offset."),
+    (
+        "limits",
+        2,
+        "Byte address of the window limits, one (first, span) per range, where flag `limits` is set.",
+    ),
+)
+"""Fields of a command: name, 32-bit words, meaning. Words are pushed in this order, low word first."""
+
+COMMAND_FLAGS: tuple[Field, ...] = (
+    Field("signed", 8, 1, "Keys are two's complement; else unsigned."),
+    Field("limits", 9, 1, "A gather or count checks window limits."),
+    Field("fence", 10, 1, "Wait until every earlier write has been answered."),
+)
+
+COMMAND_WORDS: int = sum(words for _, words, _ in COMMAND_FIELDS)
+
+BUILD_ID = 0x4D554C31
+
+
+def counter_registers() -> tuple[Register, ...]:
+    """Two registers for each counter, ``<NAME>_LOW`` and ``<NAME>_HIGH``."""
+    registers = []
+    for at, (name, doc) in enumerate(COUNTERS):
+        for word, end in enumerate(("LOW", "HIGH")):
+            offset = COUNTER_BASE + 8 * at + 4 * word
+            registers.append(Register(f"{name.upper()}_{end}", offset, Access.READ, doc))
+    return tuple(registers)
+
+
+def registers() -> tuple[Register, ...]:
+    """Every register, by ascending offset."""
+    return CONTROL_REGISTERS + counter_registers()
+
+
+def command_word(name: str) -> int:
+    """The number of the first word of a command field. Raises KeyError."""
+    at = 0
+    for field, words, _ in COMMAND_FIELDS:
+        if field == name:
+            return at
+        at += words
+    raise KeyError(name)

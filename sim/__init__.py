@@ -1,0 +1,1 @@
+"""Simulation: models of the blocks, benches, memories and boards."""

@@ -1,0 +1,1 @@
+"""Figures from simulated boards, in exact cycles."""

@@ -1,0 +1,1 @@
+"""cocotb tests of the hardware's blocks; the simulator imports them."""

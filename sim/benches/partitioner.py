@@ -1,0 +1,104 @@
+"""The partitioner against its model."""
+
+from __future__ import annotations
+
+import cocotb
+import numpy as np
+
+from hw.bisort.bound_layout import bound_layout
+from hw.bisort.key_beat import key_beat
+from hw.bisort.partitioned_bound import partitioned_bound
+from sim.models.partitioner import partition
+from sim.stream_bench import STALLS, StreamBench, settings
+
+SETTINGS = settings()
+BITS, INDEX_ROWS = SETTINGS["key_bits"], SETTINGS["index_rows"]
+DTYPE = np.dtype(f"uint{BITS}")
+TOP = 1 << BITS
+
+
+def _bench(dut, stalls):
+    return StreamBench(
+        dut,
+        {"partitioner__index": key_beat(BITS, 1), "partitioner__i": bound_layout(BITS)},
+        {"partitioner__o": partitioned_bound(BITS, INDEX_ROWS)},
+        stalls=stalls,
+        seed=SETTINGS["seed"],
+    )
+
+
+def _offer(bench, index, batches):
+    bench.sources["partitioner__index"].queue += [
+        {"keys": [int(key)], "keep": 1, "last": int(at == len(index) - 1)} for at, key in enumerate(index)
+    ]
+    for below in batches:
+        bench.sources["partitioner__i"].queue += [
+            {"below": int(bound), "upper": at & 1, "last": int(at == len(below) - 1)}
+            for at, bound in enumerate(below)
+        ]
+
+
+def _found(items):
+    return [item["partition"] if item["hit"] else -1 for item in items]
+
+
+@cocotb.test()
+@cocotb.parametrize(stalls=list(STALLS), reuse=[0, 1])
+async def partitioner_batches(dut, stalls, reuse):
+    rng = np.random.default_rng(SETTINGS["seed"])
+    bench = _bench(dut, stalls)
+    sink = bench.sinks["partitioner__o"]
+    dut.partitioner__reuse.value = reuse
+    await bench.reset()
+    for trial, length in enumerate((1, 2, INDEX_ROWS, INDEX_ROWS - 1, INDEX_ROWS // 2 + 5, 5)):
+        values = (10, TOP - 1)[trial & 1]
+        index = np.sort(rng.integers(0, values, length, DTYPE, endpoint=True))
+        batches = []
+        for count in (1, 60, 9)[: 3 if reuse else 1] if trial else (40,):
+            below = [0, TOP, *(int(v) for v in rng.integers(0, values, count, DTYPE, endpoint=True))]
+            below += [int(key) + int(rng.integers(0, 2)) for key in index[:: max(length // 5, 1)]]
+            batches.append(np.array(sorted(below[int(rng.integers(0, 3)) :]), object))
+        _offer(bench, index, batches[:-1])
+        if reuse:  # the last batch gives the index back
+            total = sum(map(len, batches[:-1]))
+            sink.received.clear()
+            await bench.run(lambda: len(sink.received) == total, limit=20000)  # noqa: B023
+            assert _found(sink.received) == [p for below in batches[:-1] for p in partition(index, below)]
+            dut.partitioner__reuse.value = 0
+        _offer(bench, index[:0], batches[-1:])
+        sink.received.clear()
+        await bench.run(lambda: len(sink.received) == len(batches[-1]), limit=20000)  # noqa: B023
+        assert _found(sink.received) == partition(index, batches[-1]).tolist()
+        assert [item["bound"]["below"] for item in sink.received] == list(batches[-1])
+        assert [item["bound"]["last"] for item in sink.received] == [0] * (len(batches[-1]) - 1) + [1]
+        assert not int(dut.partitioner__overflow.value)
+        dut.partitioner__reuse.value = reuse
+        await bench.idle(5)
+
+
+@cocotb.test()
+async def partitioner_index_too_long(dut):
+    bench = _bench(dut, "none")
+    sink = bench.sinks["partitioner__o"]
+    dut.partitioner__reuse.value = 0
+    await bench.reset()
+    _offer(bench, range(INDEX_ROWS + 3), [[5]])
+    await bench.run(lambda: len(sink.received) == 1, limit=5000)
+    assert int(dut.partitioner__overflow.value)
+    await bench.idle(4)
+    _offer(bench, range(INDEX_ROWS), [[5]])
+    await bench.run(lambda: len(sink.received) == 2, limit=5000)
+    assert not int(dut.partitioner__overflow.value)
+
+
+@cocotb.test()
+async def partitioner_timing(dut):
+    """Cycles between two answers, by how many partitions lie between them."""
+    for distance in (0, 1, 2, 3, 4, 7, 8, 20):
+        bench = _bench(dut, "none")
+        sink = bench.sinks["partitioner__o"]
+        await bench.reset()
+        _offer(bench, range(0, 10 * INDEX_ROWS, 10), [[15, 15 + 10 * distance]])
+        await bench.run(lambda: len(sink.received) == 2, limit=5000)  # noqa: B023
+        more = sink.cycles[1] - sink.cycles[0] - 1
+        assert more <= (4 * (distance.bit_length() - 1) + 3 if distance else 0), (distance, more)

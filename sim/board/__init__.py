@@ -1,0 +1,1 @@
+"""Boards in simulation: a design and its memory, compiled into a library that Python drives."""

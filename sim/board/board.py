@@ -1,0 +1,101 @@
+"""An engine wired to DRAM channels."""
+
+from collections.abc import Sequence
+
+from amaranth import Cat, ClockSignal, Instance, Module, ResetSignal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+
+from hw.errors import ParameterError
+from hw.memory.port_interleaver import PortInterleaver
+from hw.memory.port_shape import PortShape
+from sim.litedram.litedram_core import LitedramCore
+
+ACTIVITY = (
+    "read",  # a beat read
+    "read_held",  # a beat to read, held up by the engine
+    "write",  # a beat written
+    "write_held",  # a beat to write, held up by the memory
+    "read_asked",  # an address to read
+    "write_asked",  # an address to write
+    "answer",  # an acknowledgement of a write
+    "busy",  # any channel valid
+)
+"""What a memory port did in a cycle: the bits of `Board.activity`."""
+
+
+class Board(wiring.Component):
+    """An engine wired to DRAM channels; what else the engine has becomes the board's own ports.
+
+    Parameters
+    ----------
+    engine : Component
+        Has a member `axi`, an array of `Axi4Signature`.
+    channels : sequence of LitedramCore
+        One for each port of the engine, their modules named ``channel_0``, ``channel_1``, ... A port is
+        spread over all the ports of its channel, row by row.
+    shape : PortShape
+        Of the engine's ports.
+
+    Attributes
+    ----------
+    activity : Out(8 * channels)
+        What each port of the engine did in this cycle, eight bits a port: see `ACTIVITY`.
+
+    Raises
+    ------
+    ParameterError
+        If the engine does not have as many ports as there are channels.
+    """
+
+    def __init__(self, engine: wiring.Component, channels: Sequence[LitedramCore], shape: PortShape):
+        if len(engine.axi) != len(channels):
+            raise ParameterError(
+                f"the engine has {len(engine.axi)} memory ports, for {len(channels)} channels"
+            )
+        self._engine = engine
+        self._channels = channels
+        self._shape = shape
+        members = {name: member for name, member in engine.signature.members.items() if name != "axi"}
+        super().__init__({**members, "activity": Out(len(ACTIVITY) * len(channels))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.engine = engine = self._engine
+        for name, member in engine.signature.members.items():
+            if name == "axi":
+                continue
+            inner, outer = getattr(engine, name), getattr(self, name)
+            if member.is_signature:
+                wiring.connect(m, inner, wiring.flipped(outer))
+            else:
+                m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
+
+        activity = []
+        for number, (axi, core) in enumerate(zip(engine.axi, self._channels, strict=True)):
+            ports = [axi]
+            if core.ports > 1:
+                spread = PortInterleaver(self._shape, ports=core.ports, stride=core.row_bytes)
+                m.submodules[f"interleaver_{number}"] = spread
+                wiring.connect(m, axi, spread.i)
+                ports = list(spread.axi)
+            wired = {}
+            for index, port in enumerate(ports):
+                for name, member in axi.signature.members.items():
+                    direction = "i" if member.flow == Out else "o"
+                    wired[f"{direction}_axi{index}_{name}"] = getattr(port, name)
+            m.submodules[f"channel_{number}"] = Instance(
+                f"channel_{number}", i_clk=ClockSignal(), i_rst=ResetSignal(), **wired
+            )
+            activity += [
+                axi.rvalid & axi.rready,
+                axi.rvalid & ~axi.rready,
+                axi.wvalid & axi.wready,
+                axi.wvalid & ~axi.wready,
+                axi.arvalid,
+                axi.awvalid,
+                axi.bvalid & axi.bready,
+                axi.rvalid | axi.wvalid | axi.arvalid | axi.awvalid | axi.bvalid,
+            ]
+        m.d.comb += self.activity.eq(Cat(activity))
+        return m

@@ -1,0 +1,147 @@
+// Drives a verilated board: what has to happen in every cycle happens here, everything else in Python.
+//
+// ports.inc, made with the board, has a PORT(index, name, words) for every port and an ARRAY(index, name) for every
+// memory array.
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "Vboard.h"
+#include "Vboard___024root.h"
+#include "verilated.h"
+
+namespace {
+
+struct Board {
+    std::unique_ptr<VerilatedContext> context{new VerilatedContext};
+    std::unique_ptr<Vboard> top{new Vboard{context.get(), "board"}};
+    uint64_t cycles = 0;
+    // Activity, summed over windows of cycles.
+    uint64_t window = 0;
+    uint64_t in_window = 0;
+    size_t bits = 0;
+    std::vector<uint32_t> sums;
+    std::vector<uint32_t> history;
+
+    void sample() {
+        uint32_t words[(sizeof(top->activity) + 3) / 4] = {};
+        std::memcpy(words, &top->activity, sizeof(top->activity));
+        for (size_t bit = 0; bit < bits; ++bit) sums[bit] += words[bit / 32] >> (bit % 32) & 1;
+        if (++in_window == window) close_window();
+    }
+
+    void close_window() {
+        if (in_window == 0) return;
+        history.push_back(static_cast<uint32_t>(in_window));
+        history.insert(history.end(), sums.begin(), sums.end());
+        sums.assign(bits, 0);
+        in_window = 0;
+    }
+
+    void cycle() {
+        if (window != 0) sample();
+        top->clk = 1;
+        top->eval();
+        top->clk = 0;
+        top->eval();
+        ++cycles;
+    }
+};
+
+}  // namespace
+
+extern "C" {
+
+Board* board_new() { return new Board; }
+
+void board_delete(Board* board) {
+    board->top->final();
+    delete board;
+}
+
+uint64_t board_cycles(const Board* board) { return board->cycles; }
+
+void board_set(Board* board, int port, const uint32_t* words) {
+    switch (port) {
+#define PORT(index, name, count) \
+    case index: \
+        std::memcpy(&board->top->name, words, sizeof(board->top->name)); \
+        break;
+#define ARRAY(index, name)
+#include "ports.inc"
+#undef PORT
+#undef ARRAY
+    }
+    board->top->eval();
+}
+
+void board_get(const Board* board, int port, uint32_t* words) {
+    switch (port) {
+#define PORT(index, name, count) \
+    case index: \
+        std::memcpy(words, &board->top->name, sizeof(board->top->name)); \
+        break;
+#define ARRAY(index, name)
+#include "ports.inc"
+#undef PORT
+#undef ARRAY
+    }
+}
+
+void* board_array(Board* board, int array) {
+    switch (array) {
+#define PORT(index, name, count)
+#define ARRAY(index, name) \
+    case index: \
+        return &board->top->rootp->name;
+#include "ports.inc"
+#undef PORT
+#undef ARRAY
+    }
+    return nullptr;
+}
+
+// Runs until a port has a value, at most `limit` cycles; returns the cycles run, or UINT64_MAX if it never had it.
+// A port of -1 runs all the cycles.
+uint64_t board_run(Board* board, uint64_t limit, int port, uint32_t value) {
+    uint64_t run = 0;
+    switch (port) {
+        case -1:
+            for (; run < limit; ++run) board->cycle();
+            return run;
+#define PORT(index, name, count) \
+    case index: \
+        for (;; ++run) { \
+            uint32_t now = 0; \
+            std::memcpy(&now, &board->top->name, sizeof(now) < sizeof(board->top->name) ? sizeof(now) : sizeof(board->top->name)); \
+            if (now == value) return run; \
+            if (run == limit) return UINT64_MAX; \
+            board->cycle(); \
+        }
+#define ARRAY(index, name)
+#include "ports.inc"
+#undef PORT
+#undef ARRAY
+    }
+    return UINT64_MAX;
+}
+
+// Sums each bit of `activity` over windows of `window` cycles from now on; 0 stops.
+void board_watch(Board* board, uint64_t window, size_t bits) {
+    board->window = window;
+    board->bits = bits;
+    board->in_window = 0;
+    board->sums.assign(bits, 0);
+    board->history.clear();
+}
+
+// The windows so far, each the number of its cycles and a sum for every bit.
+const uint32_t* board_history(Board* board, size_t* count) {
+    board->close_window();
+    *count = board->history.size();
+    return board->history.data();
+}
+
+}  // extern "C"

@@ -1,0 +1,1 @@
+"""DDR3 memories in simulation: LiteDRAM's controller with LiteDRAM's model of the chips."""

@@ -1,0 +1,1 @@
+"""NumPy models of the hardware's blocks, each with the name of its block; no Amaranth in them."""

@@ -1,0 +1,79 @@
+"""The blocks beside the merger, each against its model; two builds hold them all."""
+
+import pytest
+
+from hw.bisort.bound_merger import BoundMerger
+from hw.bisort.boundary_generator import BoundaryGenerator
+from hw.bisort.gather import Gather
+from hw.bisort.indexer import Indexer
+from hw.bisort.insertion_buffer import InsertionBuffer
+from hw.bisort.partitioner import Partitioner
+from hw.bisort.prober import Prober
+from hw.errors import ParameterError
+from sim.block_runner import run_bench
+from sim.bundle import Bundle
+
+BLOCKS = (
+    "indexer",
+    "boundary_generator",
+    "bound_merger",
+    "partitioner",
+    "prober",
+    "gather",
+    "insertion_buffer",
+)
+BUILDS = {
+    "narrow": {"key_bits": 32, "width": 4, "partition_log2": 3, "index_rows": 64, "buffer_rows": 16},
+    # A partition is one beat, and so is the insertion buffer.
+    "wide": {"key_bits": 64, "width": 8, "partition_log2": 3, "index_rows": 32, "buffer_rows": 8},
+}
+
+
+def bundle(key_bits: int, width: int, partition_log2: int, index_rows: int, buffer_rows: int) -> Bundle:
+    return Bundle(
+        {
+            "indexer": Indexer(key_bits=key_bits, width=width, partition_log2=partition_log2),
+            "boundary_generator": BoundaryGenerator(key_bits=key_bits),
+            "bound_merger": BoundMerger(key_bits=key_bits),
+            "partitioner": Partitioner(key_bits=key_bits, index_rows=index_rows),
+            "prober": Prober(
+                key_bits=key_bits,
+                width=width,
+                partition_log2=partition_log2,
+                index_rows=index_rows,
+                bound_rows=8,
+            ),
+            "gather": Gather(width=width, range_rows=4),
+            "insertion_buffer": InsertionBuffer(key_bits=key_bits, width=width, rows=buffer_rows),
+        }
+    )
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("build", BUILDS)
+def test_against_the_model(build, block, seed):
+    run_bench(
+        bundle(**BUILDS[build]),
+        f"blocks_{build}",
+        f"sim.benches.{block}",
+        seed=seed,
+        probe_latency=2,
+        **BUILDS[build],
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Indexer(key_bits=32, width=8, partition_log2=2), "partition_log2 must be at least 3"),
+        (
+            lambda: Prober(key_bits=32, width=8, partition_log2=2, index_rows=4, bound_rows=4),
+            "partition_log2 must be at least 3",
+        ),
+        (lambda: Gather(width=6, range_rows=4), "width must be a power of two, not 6"),
+        (lambda: InsertionBuffer(key_bits=32, width=4, rows=6), "rows must be a multiple of width, 4, not 6"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, message):
+    with pytest.raises(ParameterError, match=message):
+        make()

@@ -1,0 +1,28 @@
+"""The merger: order, nothing lost or doubled, the stream law, and its rate."""
+
+import pytest
+
+from hw.bisort.merger import Merger
+from hw.errors import ParameterError
+from sim.block_runner import run_bench
+from sim.meters.merger_meter import MergerMeter
+
+
+@pytest.mark.parametrize(("width", "key_bits"), [(1, 32), (2, 32), (4, 64), (8, 32), (16, 32)])
+def test_against_the_model(width, key_bits, seed):
+    run_bench(
+        MergerMeter(key_bits=key_bits, width=width),
+        f"merger_{width}",
+        "sim.benches.merger",
+        seed=seed,
+        width=width,
+        key_bits=key_bits,
+        latency=6 + (2 * (width.bit_length() - 1) or 1),
+        gap=7,
+        beats=4096,
+    )
+
+
+def test_width_must_be_a_power_of_two():
+    with pytest.raises(ParameterError, match="width must be a power of two, not 3"):
+        Merger(key_bits=32, width=3)
