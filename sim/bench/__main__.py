@@ -19,8 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     copy.add_argument("--json", type=Path, default=Path("build/bench/copy.json"), help="where the figures go")
     options = parser.parse_args(arguments)
 
-    line = "{:>8}  {:<9}  {:>6}  {:>8}  {:>8}  {:>11}  {}"
-    print(line.format("channels", "operation", "turn", "beats", "cycles", "beats/cycle", "memory"))
+    line = "{:>8}  {:<9}  {:>7}  {:>8}  {:>8}  {:>11}  {}"
+    print(line.format("channels", "operation", "turn >=", "beats", "cycles", "beats/cycle", "memory"))
     figures = []
     for figure in copy_bench(options.mebibytes << 20):
         turn = figure.turn_bytes or "-"

@@ -16,7 +16,8 @@ class CopyFigure:
     operation : str
         ``read``, ``write`` or ``copy``.
     turn_bytes : int or None
-        Bytes of a direction before the other's turn, where both share a channel.
+        Bytes of a direction before the other's turn, where both share a channel; a turn goes on while the
+        other direction has nothing to ask for.
     beats, cycles : int
         Beats moved, reads and writes counted together where they share a channel, and how long it took.
     """

@@ -74,7 +74,9 @@ def compile_board(
     """
     cores = [LitedramCore.build(settings, f"channel_{number}") for number, settings in enumerate(channels)]
     texts = {f"channel_{number}.v": core.verilog for number, core in enumerate(cores)}
-    texts["board.v"] = verilog.convert(Board(engine, cores, shape), name="board", strip_internal_attrs=True)
+    texts["board.v"] = verilog.convert(
+        Board(engine, cores, shape), name="board", strip_internal_attrs=True, emit_src=False
+    )
     texts["public.vlt"] = "`verilator_config\n" + "".join(
         f'public_flat_rw -module "channel_{number}" -var "{array}"\n'
         for number, core in enumerate(cores)

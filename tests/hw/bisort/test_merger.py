@@ -17,8 +17,8 @@ def test_against_the_model(width, key_bits, seed):
         seed=seed,
         width=width,
         key_bits=key_bits,
-        latency=6 + (2 * (width.bit_length() - 1) or 1),
-        gap=7,
+        latency=11 + (2 * (width.bit_length() - 1) or 1),
+        gap=10,
         beats=4096,
     )
 
