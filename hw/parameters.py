@@ -92,9 +92,7 @@ class Parameters:
         if not 12 <= self.address_bits <= 64:
             raise ParameterError(f"address_bits must lie in 12..64, not {self.address_bits}")
         if self.data_bits < self.key_bits:
-            raise ParameterError(
-                f"data_bits must be at least key_bits, {self.key_bits}, not {self.data_bits}"
-            )
+            raise ParameterError(f"data_bits must be at least key_bits, {self.key_bits}, not {self.data_bits}")
         if self.partition_log2 > 31:
             raise ParameterError(f"partition_log2 must lie in 1..31, not {self.partition_log2}")
         longest = max(self.width, self.keys_per_beat, self.rows_per_beat)
@@ -109,9 +107,7 @@ class Parameters:
                 f"not {self.run_rows}"
             )
         if self.buffer_rows % self.width:
-            raise ParameterError(
-                f"buffer_rows must be a multiple of width, {self.width}, not {self.buffer_rows}"
-            )
+            raise ParameterError(f"buffer_rows must be a multiple of width, {self.width}, not {self.buffer_rows}")
         if not self.beat_bytes <= self.burst_bytes <= _MAX_BURST_BYTES:
             raise ParameterError(
                 f"burst_bytes must lie in {self.beat_bytes}..{_MAX_BURST_BYTES}, not {self.burst_bytes}"
@@ -122,15 +118,11 @@ class Parameters:
                 f"not {self.burst_bytes}"
             )
         if self.turn_bytes < self.burst_bytes:
-            raise ParameterError(
-                f"turn_bytes must be at least burst_bytes, {self.burst_bytes}, not {self.turn_bytes}"
-            )
+            raise ParameterError(f"turn_bytes must be at least burst_bytes, {self.burst_bytes}, not {self.turn_bytes}")
 
     def _one_of(self, name: str, allowed: tuple[int, ...]) -> None:
         if getattr(self, name) not in allowed:
-            raise ParameterError(
-                f"{name} must be one of {', '.join(map(str, allowed))}, not {getattr(self, name)}"
-            )
+            raise ParameterError(f"{name} must be one of {', '.join(map(str, allowed))}, not {getattr(self, name)}")
 
     @property
     def partition_rows(self) -> int:

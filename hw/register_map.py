@@ -124,9 +124,7 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
         "Handshake of the kernel.",
         (
             Field("start", 0, 1, "Write 1 to work off the queue; stays 1 until the kernel has taken it."),
-            Field(
-                "done", 1, 1, "1 when the queue has been worked off, or a command failed; cleared by reading."
-            ),
+            Field("done", 1, 1, "1 when the queue has been worked off, or a command failed; cleared by reading."),
             Field("idle", 2, 1, "1 while nothing is under way."),
             Field("ready", 3, 1, "1 when start may be written again; cleared by reading."),
             Field("auto_restart", 7, 1, "1 to take commands as they are pushed, without start."),

@@ -101,9 +101,7 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
             log_file=log,
         )
     except SystemExit as error:
-        failures = [
-            line.strip() for line in log.read_text().splitlines() if "Error" in line or " FAIL " in line
-        ]
+        failures = [line.strip() for line in log.read_text().splitlines() if "Error" in line or " FAIL " in line]
         raise AssertionError(
             "\n".join([f"{bench} failed with seed {seed}; log {log}, design {source}", *failures])
         ) from error

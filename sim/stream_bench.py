@@ -188,9 +188,7 @@ class StreamBench:
         await Timer(1, "ns")
         for sink, (valid, payload) in before.items():
             if int(sink.valid.value) != valid or (valid and int(sink.payload.value) != payload):
-                raise StreamLawError(
-                    f"{sink.name}: valid or payload changed with a ready, cycle {self.cycle}"
-                )
+                raise StreamLawError(f"{sink.name}: valid or payload changed with a ready, cycle {self.cycle}")
             if sink.standing is not None and payload != sink.standing:
                 raise StreamLawError(f"{sink.name}: a payload did not stand still, cycle {self.cycle}")
             sink.standing = None if ready[sink] else payload
@@ -222,9 +220,7 @@ class StreamBench:
             if self.cycle >= last:
                 left = {source.name: len(source.queue) for source in self.sources.values()}
                 got = {sink.name: len(sink.received) for sink in self.sinks.values()}
-                raise AssertionError(
-                    f"nothing more came in {limit} cycles; not taken: {left}, received: {got}"
-                )
+                raise AssertionError(f"nothing more came in {limit} cycles; not taken: {left}, received: {got}")
             await self.step()
 
     async def idle(self, cycles: int) -> None:

@@ -43,9 +43,7 @@ class BoundMerger(wiring.Component):
         ready, take_lower, take = Signal(), Signal(), Signal()
         m.d.comb += [
             ready.eq(
-                (~self.o.valid | self.o.ready)
-                & (self.lower.valid | lower_done)
-                & (self.upper.valid | upper_done)
+                (~self.o.valid | self.o.ready) & (self.lower.valid | lower_done) & (self.upper.valid | upper_done)
             ),
             take_lower.eq(upper_done | (~lower_done & ~(self.upper.p.below < self.lower.p.below))),
             self.lower.ready.eq(ready & take_lower),

@@ -76,9 +76,7 @@ class Gather(wiring.Component):
         m = Module()
         width = self._width
         lane_bits = width.bit_length() - 1
-        m.submodules.ranges = ranges = fifo.SyncFIFOBuffered(
-            width=range_layout().size, depth=self._range_rows
-        )
+        m.submodules.ranges = ranges = fifo.SyncFIFOBuffered(width=range_layout().size, depth=self._range_rows)
 
         # Ask.
         reads = Signal()

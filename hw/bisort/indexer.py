@@ -50,9 +50,7 @@ class Indexer(wiring.Component):
             )
         self._partition_beats = (1 << partition_log2) // width
         beat = stream.Signature(row_beat(key_bits, width))
-        super().__init__(
-            {"i": In(beat), "o": Out(beat), "index": Out(stream.Signature(key_beat(key_bits, 1)))}
-        )
+        super().__init__({"i": In(beat), "o": Out(beat), "index": Out(stream.Signature(key_beat(key_bits, 1)))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

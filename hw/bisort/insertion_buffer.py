@@ -118,9 +118,7 @@ class InsertionBuffer(wiring.Component):
             ]
 
         mask = Signal(self._rows)
-        m.d.comb += mask.eq(
-            Cat((count > at) & (below[-1] | (keys[at] < below[:-1])) for at in range(self._rows))
-        )
+        m.d.comb += mask.eq(Cat((count > at) & (below[-1] | (keys[at] < below[:-1])) for at in range(self._rows)))
         with m.If(inserting):
             m.d.sync += count.eq(count + 1)
             for at in range(self._rows):

@@ -145,9 +145,7 @@ class Prober(wiring.Component):
                     after.eq(Mux(opened, after, 0)),
                 ]
                 m.d.comb += [self.keys.ready.eq(beyond), scan.eq(beyond), answer.eq(~beyond)]
-                m.d.comb += position.eq(
-                    (head.partition << self._partition_log2) + Mux(opened, after, 0) + count
-                )
+                m.d.comb += position.eq((head.partition << self._partition_log2) + Mux(opened, after, 0) + count)
         with m.If(scan):
             m.d.sync += [
                 after.eq(Mux(opened, after, 0) + Mux(self.keys.p.last, count, self._width)),

@@ -15,6 +15,4 @@ def row_beat(key_bits: int, width: int) -> data.StructLayout:
         Rows that count stand at the low end. Only the last beat of a run may keep fewer than all; it keeps
         none where the run is empty.
     """
-    return data.StructLayout(
-        {"rows": data.ArrayLayout(row_layout(key_bits), width), "keep": width, "last": 1}
-    )
+    return data.StructLayout({"rows": data.ArrayLayout(row_layout(key_bits), width), "keep": width, "last": 1})

@@ -111,9 +111,7 @@ class BurstReader(wiring.Component):
         current = Signal(TransferStatus)
         m.d.comb += current.eq(error)
         with m.If((error == TransferStatus.OK) & self.axi.rresp[1]):
-            m.d.comb += current.eq(
-                Mux(self.axi.rresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR)
-            )
+            m.d.comb += current.eq(Mux(self.axi.rresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR))
         with m.If(self.axi.rvalid & self.axi.rready):
             m.d.sync += error.eq(Mux(ends, TransferStatus.OK, current))
             m.d.comb += [results.w_data.eq(current), results.w_en.eq(ends)]

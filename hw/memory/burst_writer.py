@@ -65,9 +65,7 @@ class BurstWriter(wiring.Component):
         burst = splitter.burst
 
         announced_layout = data.StructLayout({"last_beat": 8, "tail": tail_width, "final": 1})
-        m.submodules.announced = announced = fifo.SyncFIFO(
-            width=announced_layout.size, depth=shape.outstanding
-        )
+        m.submodules.announced = announced = fifo.SyncFIFO(width=announced_layout.size, depth=shape.outstanding)
         m.submodules.pending = pending = fifo.SyncFIFO(width=1, depth=shape.outstanding)
         m.submodules.beats = beats = fifo.SyncFIFOBuffered(width=shape.data_width, depth=shape.buffer_beats)
         m.submodules.results = results = fifo.SyncFIFO(width=len(self.status.p), depth=2)
@@ -139,9 +137,7 @@ class BurstWriter(wiring.Component):
             pending.r_en.eq(self.axi.bvalid & self.axi.bready),
         ]
         with m.If((error == TransferStatus.OK) & self.axi.bresp[1]):
-            m.d.comb += current.eq(
-                Mux(self.axi.bresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR)
-            )
+            m.d.comb += current.eq(Mux(self.axi.bresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR))
         with m.If(self.axi.bvalid & self.axi.bready):
             m.d.sync += error.eq(Mux(ends, TransferStatus.OK, current))
             m.d.comb += [results.w_data.eq(current), results.w_en.eq(ends)]

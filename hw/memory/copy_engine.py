@@ -146,9 +146,7 @@ class CopyEngine(wiring.Component):
                     m.d.sync += [read_done.eq(1), read_status.eq(reader.status.p)]
                 with m.If(writer.status.valid):
                     m.d.sync += [write_done.eq(1), write_status.eq(writer.status.p)]
-                with m.If(
-                    (~reads | (read_done & (read_refused | drained))) & (~writes | write_done | read_refused)
-                ):
+                with m.If((~reads | (read_done & (read_refused | drained))) & (~writes | write_done | read_refused)):
                     m.next = "REPORT"
             with m.State("REPORT"):
                 m.d.comb += self.status.valid.eq(1)

@@ -63,13 +63,9 @@ class MemoryPort(wiring.Component):
         write_overlap: int | None = None,
     ):
         if readers < 1 or writers < 1:
-            raise ParameterError(
-                f"a port needs a reader and a writer at least, not {readers!r} and {writers!r}"
-            )
+            raise ParameterError(f"a port needs a reader and a writer at least, not {readers!r} and {writers!r}")
         if turn_bytes < shape.burst_bytes:
-            raise ParameterError(
-                f"turn_bytes must be at least burst_bytes ({shape.burst_bytes}), not {turn_bytes!r}"
-            )
+            raise ParameterError(f"turn_bytes must be at least burst_bytes ({shape.burst_bytes}), not {turn_bytes!r}")
         self._shape = shape
         self._turn_beats = turn_bytes // shape.beat_bytes
         self._read_overlap = shape.burst_beats - 1 if read_overlap is None else read_overlap
@@ -125,11 +121,7 @@ class MemoryPort(wiring.Component):
         chosen_reader = Array(readers)[read_choice]
         take_read = Signal()
         m.d.comb += take_read.eq(
-            ~writing
-            & open_turn
-            & (asks_read != 0)
-            & read_order.w_rdy
-            & (~self.axi.arvalid | self.axi.arready)
+            ~writing & open_turn & (asks_read != 0) & read_order.w_rdy & (~self.axi.arvalid | self.axi.arready)
         )
         with m.If(self.axi.arready):
             m.d.sync += self.axi.arvalid.eq(0)
@@ -164,12 +156,8 @@ class MemoryPort(wiring.Component):
 
         # Write addresses.
         write_index = unsigned(max(1, (len(writers) - 1).bit_length()))
-        m.submodules.write_order = write_order = fifo.SyncFIFO(
-            width=write_index.width, depth=shape.outstanding
-        )
-        m.submodules.answer_order = answer_order = fifo.SyncFIFO(
-            width=write_index.width, depth=shape.outstanding
-        )
+        m.submodules.write_order = write_order = fifo.SyncFIFO(width=write_index.width, depth=shape.outstanding)
+        m.submodules.answer_order = answer_order = fifo.SyncFIFO(width=write_index.width, depth=shape.outstanding)
         write_choice = Signal(write_index)
         write_last = Signal(write_index)
         self._rotate(m, asks_write, write_last, write_choice)

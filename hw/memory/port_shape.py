@@ -56,9 +56,7 @@ class PortShape:
         if not 1 <= self.address_width <= 64:
             raise ParameterError(f"address_width must be from 1 to 64, not {self.address_width!r}")
         if self.data_width not in (16, 32, 64, 128, 256, 512, 1024):
-            raise ParameterError(
-                f"data_width must be a power of two from 16 to 1024, not {self.data_width!r}"
-            )
+            raise ParameterError(f"data_width must be a power of two from 16 to 1024, not {self.data_width!r}")
         if not 1 <= self.length_width <= 64:
             raise ParameterError(f"length_width must be from 1 to 64, not {self.length_width!r}")
         if self.id_width < 1:
@@ -66,8 +64,7 @@ class PortShape:
         longest = min(4096, 256 * self.beat_bytes)
         if self.burst_bytes & (self.burst_bytes - 1) or not self.beat_bytes <= self.burst_bytes <= longest:
             raise ParameterError(
-                f"burst_bytes must be a power of two from {self.beat_bytes} to {longest}, "
-                f"not {self.burst_bytes!r}"
+                f"burst_bytes must be a power of two from {self.beat_bytes} to {longest}, not {self.burst_bytes!r}"
             )
         if self.outstanding < 1:
             raise ParameterError(f"outstanding must be at least 1, not {self.outstanding!r}")
@@ -78,13 +75,9 @@ class PortShape:
             )
         if self.max_transfer_bytes is not None and not 1 <= self.max_transfer_bytes < 1 << self.length_width:
             raise ParameterError(
-                f"max_transfer_bytes must fit length_width ({self.length_width}), "
-                f"not {self.max_transfer_bytes!r}"
+                f"max_transfer_bytes must fit length_width ({self.length_width}), not {self.max_transfer_bytes!r}"
             )
-        if (
-            self.memory_bytes is not None
-            and not self.beat_bytes <= self.memory_bytes <= 1 << self.address_width
-        ):
+        if self.memory_bytes is not None and not self.beat_bytes <= self.memory_bytes <= 1 << self.address_width:
             raise ParameterError(
                 f"memory_bytes must fit address_width ({self.address_width}), not {self.memory_bytes!r}"
             )

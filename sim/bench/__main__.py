@@ -13,9 +13,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.bench", description=__doc__)
     benches = parser.add_subparsers(dest="bench", required=True)
     copy = benches.add_parser("copy", help="read, write and copy runs on simulated DRAM")
-    copy.add_argument(
-        "--mebibytes", type=int, default=4, choices=range(1, 65), metavar="1..64", help="of a run"
-    )
+    copy.add_argument("--mebibytes", type=int, default=4, choices=range(1, 65), metavar="1..64", help="of a run")
     copy.add_argument("--json", type=Path, default=Path("build/bench/copy.json"), help="where the figures go")
     options = parser.parse_args(arguments)
 

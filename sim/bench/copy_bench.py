@@ -58,9 +58,7 @@ def copy_bench(length: int) -> Iterator[CopyFigure]:
             yield _figure(board, memory, 2, operation, None, length)
 
 
-def _figure(
-    board: CopyBoard, memory: str, channels: int, operation: str, turn: int | None, length: int
-) -> CopyFigure:
+def _figure(board: CopyBoard, memory: str, channels: int, operation: str, turn: int | None, length: int) -> CopyFigure:
     code = {"read": CopyOperation.READ, "write": CopyOperation.FILL, "copy": CopyOperation.COPY}[operation]
     source, destination = 0, 1 << 27
     content = np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8)

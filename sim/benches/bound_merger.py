@@ -35,8 +35,7 @@ async def bound_merger_batches(dut, stalls):
         below, upper = merge_bounds(*sides)
         last = [0] * (2 * length - 1) + [1]
         expected += [
-            {"below": int(b), "upper": int(u), "last": at}
-            for b, u, at in zip(below, upper, last, strict=True)
+            {"below": int(b), "upper": int(u), "last": at} for b, u, at in zip(below, upper, last, strict=True)
         ]
     await bench.reset()
     sink = bench.sinks["bound_merger__o"]

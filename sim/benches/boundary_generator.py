@@ -31,9 +31,7 @@ async def boundary_generator_batches(dut, stalls):
     source, sink = bench.sources["boundary_generator__i"], bench.sinks["boundary_generator__o"]
     await bench.reset()
     for number, offset in enumerate(OFFSETS):
-        keys = np.sort(
-            np.append(rng.integers(0, TOP, 40, DTYPE, endpoint=True), [DTYPE.type(0), DTYPE.type(TOP)])
-        )
+        keys = np.sort(np.append(rng.integers(0, TOP, 40, DTYPE, endpoint=True), [DTYPE.type(0), DTYPE.type(TOP)]))
         dut.boundary_generator__offset.value = offset & ((1 << BITS + 2) - 1)
         dut.boundary_generator__upper.value = number & 1
         source.queue = [{"key": int(key), "last": int(at == len(keys) - 1)} for at, key in enumerate(keys)]

@@ -79,9 +79,7 @@ async def gather_batches(dut, stalls, limited, counting):
         if counting:
             assert not pairs.received
             assert [item["probe"] for item in counts.received] == list(range(count))
-            assert [item["count"] for item in counts.received] == np.bincount(
-                probes, minlength=count
-            ).tolist()
+            assert [item["count"] for item in counts.received] == np.bincount(probes, minlength=count).tolist()
             assert len(asked.received) == (int((start < stop).sum()) if limited else 0)
         else:
             assert not counts.received

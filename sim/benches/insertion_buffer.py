@@ -31,9 +31,7 @@ async def insertion_buffer_runs(dut, stalls, values):
             "insertion_buffer__read": range(ROWS),
         },
         {
-            "insertion_buffer__position": data.StructLayout(
-                {"position": range(ROWS + 1), "upper": 1, "last": 1}
-            ),
+            "insertion_buffer__position": data.StructLayout({"position": range(ROWS + 1), "upper": 1, "last": 1}),
             "insertion_buffer__sorted": row_beat(BITS, WIDTH),
             "insertion_buffer__row": row_layout(BITS),
         },

@@ -110,9 +110,7 @@ async def rate(dut, shape, lengths):
     await Timer(9, "ns")
     dut.rst.value = 0
     await RisingEdge(dut.done)
-    numbers = np.concatenate(
-        [np.arange(older, dtype=np.uint64), np.arange(newer, dtype=np.uint64) + (1 << 31)]
-    )
+    numbers = np.concatenate([np.arange(older, dtype=np.uint64), np.arange(newer, dtype=np.uint64) + (1 << 31)])
     assert int(dut.rows.value) == older + newer
     assert int(dut.row_sum.value) == int(numbers.sum()) % 2**32
     assert int(dut.row_hash.value) == int((row_hash(numbers)).sum()) % 2**32

@@ -33,8 +33,7 @@ def _offer(bench, index, batches):
     ]
     for below in batches:
         bench.sources["partitioner__i"].queue += [
-            {"below": int(bound), "upper": at & 1, "last": int(at == len(below) - 1)}
-            for at, bound in enumerate(below)
+            {"below": int(bound), "upper": at & 1, "last": int(at == len(below) - 1)} for at, bound in enumerate(below)
         ]
 
 

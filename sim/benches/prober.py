@@ -91,8 +91,6 @@ async def prober_batches(dut, stalls, values):
                 assert bench.cycle - before <= beats + len(below) + 8
             assert asked.received == touched.tolist()
             assert [item["position"] for item in answers.received] == positions.tolist()
-            assert [item["upper"] for item in answers.received] == [
-                int(at % 3 == 0) for at in range(len(below))
-            ]
+            assert [item["upper"] for item in answers.received] == [int(at % 3 == 0) for at in range(len(below))]
             assert [item["last"] for item in answers.received] == [0] * (len(below) - 1) + [1]
     await bench.idle(5)

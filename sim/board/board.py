@@ -50,9 +50,7 @@ class Board(wiring.Component):
 
     def __init__(self, engine: wiring.Component, channels: Sequence[LitedramCore], shape: PortShape):
         if len(engine.axi) != len(channels):
-            raise ParameterError(
-                f"the engine has {len(engine.axi)} memory ports, for {len(channels)} channels"
-            )
+            raise ParameterError(f"the engine has {len(engine.axi)} memory ports, for {len(channels)} channels")
         self._engine = engine
         self._channels = channels
         self._shape = shape

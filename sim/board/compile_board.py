@@ -46,9 +46,7 @@ _VERILATOR = [
 _COMPILER = ["c++", "-std=c++20", "-O2", "-fPIC", "-DVL_TIME_CONTEXT"]
 
 
-def compile_board(
-    engine: wiring.Component, channels: Sequence[LitedramSettings], shape: PortShape, name: str
-) -> Path:
+def compile_board(engine: wiring.Component, channels: Sequence[LitedramSettings], shape: PortShape, name: str) -> Path:
     """Compile an engine with its memory into a library, once for each content.
 
     Parameters
@@ -83,9 +81,7 @@ def compile_board(
         for array in core.bank_arrays
     )
     arrays = [
-        f"board__DOT__channel_{number}__DOT__{array}"
-        for number, core in enumerate(cores)
-        for array in core.bank_arrays
+        f"board__DOT__channel_{number}__DOT__{array}" for number, core in enumerate(cores) for array in core.bank_arrays
     ]
     ports = _ports(texts["board.v"])
     texts["ports.inc"] = "".join(
@@ -142,6 +138,4 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
         raise BoardBuildError(f"{command[0]} is needed to compile a simulated board, and was not found")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise BoardBuildError(
-            f"{command[0]} failed on the simulated board", (done.stdout + done.stderr)[-4000:]
-        )
+        raise BoardBuildError(f"{command[0]} failed on the simulated board", (done.stdout + done.stderr)[-4000:])

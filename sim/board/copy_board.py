@@ -28,9 +28,7 @@ class CopyBoard(SimulatedBoard):
         Of the engine's ports.
     """
 
-    def __init__(
-        self, *, channels: int = 1, turn_bytes: int = 8192, settings: LitedramSettings | None = None
-    ):
+    def __init__(self, *, channels: int = 1, turn_bytes: int = 8192, settings: LitedramSettings | None = None):
         settings = settings or LitedramSettings()
         self.shape = PortShape(
             address_width=28,

@@ -160,9 +160,7 @@ class SimulatedBoard:
         """Visit the pieces of an address range: rows of consecutive banks follow each other."""
         if not 0 <= address <= address + length <= self.memory_bytes[channel]:
             size = self.memory_bytes[channel]
-            raise BoardMemoryError(
-                f"{length} bytes at {address:#x} do not fit channel {channel} of {size} bytes"
-            )
+            raise BoardMemoryError(f"{length} bytes at {address:#x} do not fit channel {channel} of {size} bytes")
         banks = self._banks[channel]
         row_bytes = banks[0].shape[1]
         done = 0

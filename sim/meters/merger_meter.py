@@ -124,9 +124,7 @@ class MergerMeter(wiring.Component):
                     m.d.comb += key.eq(number * (1 if side else self.width + 1))
                 with m.Case(SHAPES.index("zipped")):
                     m.d.comb += key.eq(Cat(side, number))
-                with m.Case(
-                    SHAPES.index("blocks")
-                ):  # each side in turn, for several beats and not a whole number
+                with m.Case(SHAPES.index("blocks")):  # each side in turn, for several beats and not a whole number
                     m.d.comb += key.eq(Cat(side, (number + 3)[6:]))
             m.d.comb += [
                 made.p.rows[lane].key.eq(key),

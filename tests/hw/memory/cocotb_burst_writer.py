@@ -56,9 +56,7 @@ class WriterBench(MemoryBench):
 
     def random_transfers(self, count):
         for _ in range(count):
-            length = self.random.choice(
-                [1, BEAT - 1, BEAT, self.random.randint(1, 64), self.random.randint(1, 5000)]
-            )
+            length = self.random.choice([1, BEAT - 1, BEAT, self.random.randint(1, 64), self.random.randint(1, 5000)])
             yield self.random.randrange(0, SPAN - 5120, BEAT), length, TransferStatus.OK
 
 

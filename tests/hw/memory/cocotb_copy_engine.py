@@ -25,10 +25,7 @@ class CopyBench(MemoryBench):
         super().__init__(dut, READ_PORTS, WRITE_PORTS, share)
 
     async def run(self, operation, source, destination, length):
-        word = (
-            length
-            | (source | destination << ADDRESS_WIDTH | int(operation) << 2 * ADDRESS_WIDTH) << LENGTH_WIDTH
-        )
+        word = length | (source | destination << ADDRESS_WIDTH | int(operation) << 2 * ADDRESS_WIDTH) << LENGTH_WIDTH
         await self.send("command", word)
         return await self.take("status")
 
