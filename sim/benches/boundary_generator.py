@@ -14,7 +14,21 @@ SETTINGS = settings()
 BITS = SETTINGS["key_bits"]
 DTYPE = np.dtype(f"uint{BITS}")
 TOP = (1 << BITS) - 1
-OFFSETS = (0, 1, -1, 1000, -1000, TOP, -TOP, TOP + 1, -TOP - 1, TOP // 2, -(TOP // 3))
+OFFSETS = (
+    0,
+    1,
+    -1,
+    1000,
+    -1000,
+    TOP,
+    -TOP,
+    TOP + 1,
+    -TOP - 1,
+    TOP // 2,
+    -(TOP // 3),
+    2 * TOP + 1,
+    -2 * TOP - 2,
+)
 
 
 @cocotb.test()
