@@ -26,6 +26,9 @@ STALLS: dict[str, Callable[[random.Random], Iterator[bool]]] = {
 }
 """Ways to hold a stream up: each gives, cycle by cycle, whether the bench withholds its valid or ready."""
 
+PATIENCE = 400
+"""Cycles in which something must move on some stream."""
+
 
 def settings() -> dict[str, Any]:
     """What the runner's `settings` said."""
@@ -142,6 +145,7 @@ class StreamBench:
     ):
         self.dut = dut
         self.cycle = 0
+        self.moved = 0
         self._rng = random.Random(seed)
 
         def pattern(name: str) -> Iterator[bool]:
@@ -195,11 +199,13 @@ class StreamBench:
             if valid and ready[sink]:
                 sink.received.append(unpack(sink.layout, payload))
                 sink.cycles.append(self.cycle)
+                self.moved = self.cycle
         for source in self.sources.values():
             if source.offered and source.ready.value:
                 source.queue.pop(0)
                 source.taken.append(self.cycle)
                 source.offered = False
+                self.moved = self.cycle
         for action in self.on_cycle:
             action()
         self.dut.clk.value = 1
@@ -207,20 +213,21 @@ class StreamBench:
         self.dut.clk.value = 0
         self.cycle += 1
 
-    async def run(self, until: Callable[[], bool], *, limit: int) -> None:
+    async def run(self, until: Callable[[], bool]) -> None:
         """Runs until a condition holds.
 
         Raises
         ------
         AssertionError
-            If it does not hold after `limit` cycles more.
+            If nothing moves on any stream for `PATIENCE` cycles, or all is not over after a hundred times as
+            many.
         """
-        last = self.cycle + limit
+        start = self.moved = self.cycle
         while not until():
-            if self.cycle >= last:
+            if self.cycle - self.moved > PATIENCE or self.cycle - start > 20 * PATIENCE:
                 left = {source.name: len(source.queue) for source in self.sources.values()}
                 got = {sink.name: len(sink.received) for sink in self.sinks.values()}
-                raise AssertionError(f"nothing more came in {limit} cycles; not taken: {left}, received: {got}")
+                raise AssertionError(f"no end in cycle {self.cycle}; not taken: {left}, received: {got}")
             await self.step()
 
     async def idle(self, cycles: int) -> None:

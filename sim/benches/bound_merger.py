@@ -39,7 +39,7 @@ async def bound_merger_batches(dut, stalls):
         ]
     await bench.reset()
     sink = bench.sinks["bound_merger__o"]
-    await bench.run(lambda: len(sink.received) == len(expected), limit=5000)
+    await bench.run(lambda: len(sink.received) == len(expected))
     await bench.idle(5)
     assert sink.received == expected
     if stalls == "none":

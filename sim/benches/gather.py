@@ -74,7 +74,7 @@ async def gather_batches(dut, stalls, limited, counting):
             sink.received.clear()
         served = 0
         sink = counts if counting else pairs
-        await bench.run(lambda: sink.received and sink.received[-1]["last"], limit=20000)  # noqa: B023
+        await bench.run(lambda: sink.received and sink.received[-1]["last"])  # noqa: B023
         await bench.idle(6)
         if counting:
             assert not pairs.received

@@ -40,7 +40,7 @@ async def indexer_runs(dut, stalls):
     beats = len(bench.sources["indexer__i"].queue)
     await bench.reset()
     found = bench.sinks["indexer__index"]
-    await bench.run(lambda: sum(item["last"] for item in found.received) == len(lengths), limit=20000)
+    await bench.run(lambda: sum(item["last"] for item in found.received) == len(lengths))
     await bench.idle(5)
     assert from_beats(bench.sinks["indexer__o"].received, WIDTH) == expected
     got = [[]]

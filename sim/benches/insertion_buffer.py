@@ -55,11 +55,11 @@ async def insertion_buffer_runs(dut, stalls, values):
                 run = model.hand_over()
             if run is not None:
                 expected_runs.append(run)
-        await bench.run(lambda: not rows.queue, limit=5000)
+        await bench.run(lambda: not rows.queue)
         below = [rng.choice([0, TOP, rng.randint(0, top)]) for _ in range(rng.randrange(4))]
         probes.queue += [{"below": b, "upper": at & 1, "last": at == 1} for at, b in enumerate(below)]
         positions.received.clear()
-        await bench.run(lambda: len(positions.received) == len(below), limit=5000)  # noqa: B023
+        await bench.run(lambda: len(positions.received) == len(below))  # noqa: B023
         assert [item["position"] for item in positions.received] == [model.probe(b) for b in below]
         assert [item["upper"] for item in positions.received] == [at & 1 for at in range(len(below))]
         if number % 8 == 3 and model.contents:
@@ -68,11 +68,11 @@ async def insertion_buffer_runs(dut, stalls, values):
             assert int(dut.insertion_buffer__count.value) == len(model.contents)
             items.received.clear()
             reads.queue += list(range(len(model.contents)))
-            await bench.run(lambda: len(items.received) == len(model.contents), limit=5000)
+            await bench.run(lambda: len(items.received) == len(model.contents))
             assert [(item["key"], item["row"]) for item in items.received] == model.contents
     rows.queue.append({"row": {"key": 0, "row": 0}, "keep": 0, "flush": 1})
     expected_runs.append(model.hand_over())
-    await bench.run(lambda: sum(b["last"] for b in runs.received) == len(expected_runs), limit=5000)
+    await bench.run(lambda: sum(b["last"] for b in runs.received) == len(expected_runs))
     await bench.idle(5)
     assert from_beats(runs.received, WIDTH) == expected_runs
 
@@ -91,12 +91,12 @@ async def insertion_buffer_timing(dut):
     await bench.reset()
     dut.insertion_buffer__row__ready.value = 1
     rows.queue += [{"row": {"key": at ^ 5, "row": at}, "keep": 1, "flush": 0} for at in range(ROWS - 1)]
-    await bench.run(lambda: not rows.queue, limit=100)
+    await bench.run(lambda: not rows.queue)
     assert rows.taken == list(range(ROWS - 1)), "a row a cycle"
     probes.queue += [{"below": at, "upper": 0, "last": 0} for at in range(20)]
-    await bench.run(lambda: len(positions.received) == 20, limit=100)
+    await bench.run(lambda: len(positions.received) == 20)
     assert positions.cycles == [cycle + SETTINGS["probe_latency"] for cycle in probes.taken]
     assert probes.taken == list(range(probes.taken[0], probes.taken[0] + 20)), "a probe a cycle"
     rows.queue += [{"row": {"key": 0, "row": 0}, "keep": 1, "flush": 0}]
-    await bench.run(lambda: len(runs.received) == ROWS // WIDTH, limit=100)
+    await bench.run(lambda: len(runs.received) == ROWS // WIDTH)
     assert runs.cycles == list(range(runs.cycles[0], runs.cycles[0] + ROWS // WIDTH)), "a beat a cycle"

@@ -61,12 +61,12 @@ async def partitioner_batches(dut, stalls, reuse):
         if reuse:  # the last batch gives the index back
             total = sum(map(len, batches[:-1]))
             sink.received.clear()
-            await bench.run(lambda: len(sink.received) == total, limit=20000)  # noqa: B023
+            await bench.run(lambda: len(sink.received) == total)  # noqa: B023
             assert _found(sink.received) == [p for below in batches[:-1] for p in partition(index, below)]
             dut.partitioner__reuse.value = 0
         _offer(bench, index[:0], batches[-1:])
         sink.received.clear()
-        await bench.run(lambda: len(sink.received) == len(batches[-1]), limit=20000)  # noqa: B023
+        await bench.run(lambda: len(sink.received) == len(batches[-1]))  # noqa: B023
         assert _found(sink.received) == partition(index, batches[-1]).tolist()
         assert [item["bound"]["below"] for item in sink.received] == list(batches[-1])
         assert [item["bound"]["last"] for item in sink.received] == [0] * (len(batches[-1]) - 1) + [1]
@@ -82,11 +82,11 @@ async def partitioner_index_too_long(dut):
     dut.partitioner__reuse.value = 0
     await bench.reset()
     _offer(bench, range(INDEX_ROWS + 3), [[5]])
-    await bench.run(lambda: len(sink.received) == 1, limit=5000)
+    await bench.run(lambda: len(sink.received) == 1)
     assert int(dut.partitioner__overflow.value)
     await bench.idle(4)
     _offer(bench, range(INDEX_ROWS), [[5]])
-    await bench.run(lambda: len(sink.received) == 2, limit=5000)
+    await bench.run(lambda: len(sink.received) == 2)
     assert not int(dut.partitioner__overflow.value)
 
 
@@ -98,6 +98,6 @@ async def partitioner_timing(dut):
         sink = bench.sinks["partitioner__o"]
         await bench.reset()
         _offer(bench, range(0, 10 * INDEX_ROWS, 10), [[15, 15 + 10 * distance]])
-        await bench.run(lambda: len(sink.received) == 2, limit=5000)  # noqa: B023
+        await bench.run(lambda: len(sink.received) == 2)  # noqa: B023
         more = sink.cycles[1] - sink.cycles[0] - 1
         assert more <= (4 * (distance.bit_length() - 1) + 3 if distance else 0), (distance, more)

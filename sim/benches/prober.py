@@ -85,7 +85,6 @@ async def prober_batches(dut, stalls, values):
             source = bench.sources["prober__keys"]
             await bench.run(
                 lambda: len(answers.received) == len(below) and not source.queue,  # noqa: B023
-                limit=20000,
             )
             if stalls == "none":
                 assert bench.cycle - before <= beats + len(below) + 8
