@@ -37,6 +37,7 @@ class RowTimes:
 
     def trim(self, oldest: int) -> None:
         """Forgets the rows before `oldest`; the space is given back once it is half of all."""
+        oldest = min(oldest, self.end)
         useless = oldest - self._base
         if useless <= 0 or (2 * useless < len(self._times) and oldest < self.end):
             return

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from host.engine.row_times import RowTimes
@@ -11,6 +11,7 @@ from host.row_store import RowStore
 CALLS = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), max_size=30)
 
 
+@example([(0, 0), (1025, 0)])
 @given(CALLS)
 def test_row_times(calls):
     times, first, oldest = RowTimes(), 7, 7
