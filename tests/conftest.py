@@ -3,10 +3,15 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 from host import open_device
 from host.errors import DeviceError
 from tests.conformance.devices import DEVICES, DeviceCase
+
+# Time never decides a test: machines are shared.
+settings.register_profile("mullion", deadline=None)
+settings.load_profile("mullion")
 
 SEED = int(os.environ.get("MULLION_TEST_SEED", "20240607"))
 REQUIRED = [name for name in os.environ.get("MULLION_TEST_DEVICES", "").split(",") if name]
