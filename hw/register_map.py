@@ -83,6 +83,7 @@ class Operation(enum.IntEnum):
     PROBE = 3
     GATHER = 4
     COUNT = 5
+    INSERT = 6
 
 
 class ErrorCode(enum.IntEnum):
@@ -101,6 +102,10 @@ class ErrorCode(enum.IntEnum):
     UNKNOWN_OPERATION = 7
     QUEUE_OVERFLOW = 8
     TIMEOUT = 9
+    BAD_RANGE = 10
+    STUCK = 11
+    BUFFER_ROWS = 12
+    BAD_INDEX = 13
 
 
 ERROR_TEXT: dict[ErrorCode, str] = {
@@ -113,7 +118,11 @@ ERROR_TEXT: dict[ErrorCode, str] = {
     ErrorCode.DECODE_ERROR: "the interconnect answered DECERR: there is no memory at that address",
     ErrorCode.UNKNOWN_OPERATION: "the command's operation is none that this build has",
     ErrorCode.QUEUE_OVERFLOW: "a command was pushed while the queue was full, and was dropped",
-    ErrorCode.TIMEOUT: "the memory did not answer within TIMEOUT_CYCLES",
+    ErrorCode.TIMEOUT: "the memory did not answer within TIMEOUT_CYCLES; only a reset helps",
+    ErrorCode.BAD_RANGE: "a range does not lie within its run, or ends before it starts",
+    ErrorCode.STUCK: "nothing moved any more while no answer of the memory was due: a run is not sorted",
+    ErrorCode.BUFFER_ROWS: "more rows than the insertion buffer has room for, or not as many as it holds",
+    ErrorCode.BAD_INDEX: "the index on chip is asked for again, and none has been loaded",
 }
 
 CONTROL_REGISTERS: tuple[Register, ...] = (
@@ -151,7 +160,7 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
         "Which events have happened.",
         (Field("done", 0, 1, "done has risen."), Field("ready", 1, 1, "ready has risen.")),
     ),
-    Register("ERROR_CODE", 0x10, Access.CLEAR, "An ErrorCode; any write clears it and ERROR_COMMAND."),
+    Register("ERROR_CODE", 0x10, Access.CLEAR, "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue."),
     Register("ERROR_COMMAND", 0x14, Access.READ, "The tag of the command that failed."),
     Register("ERROR_ADDRESS_LOW", 0x18, Access.READ, "The byte address at fault, bits 31:0."),
     Register("ERROR_ADDRESS_HIGH", 0x1C, Access.READ, "The byte address at fault, bits 63:32."),
@@ -209,44 +218,56 @@ COUNTERS: tuple[tuple[str, str], ...] = (
     ("rows_out", "Rows, positions or pairs put out."),
     ("turns", "Times a shared channel changed its direction."),
 )
-"""64-bit performance counters, low word first, from `COUNTER_BASE`."""
+"""64-bit performance counters, low word first, from `COUNTER_BASE`.
+
+Reading a low word keeps the high word that belongs to it for the next read.
+"""
 
 COUNTER_BASE = 0x80
 
+LANE_STRIDE = 0x1000
+"""Bytes from the registers of one lane to those of the next."""
+
 COMMAND_FIELDS: tuple[tuple[str, int, str], ...] = (
-    ("operation", 1, "An Operation, in bits 7:0; the tag in bits 31:16; flags in bits 15:8."),
-    ("length_a", 1, "Rows of the older run, or of the run that is probed or gathered from."),
-    ("length_b", 1, "Rows of the newer run, or bounds, or ranges."),
-    ("keys_a", 2, "Byte address of the keys of the first run."),
-    ("rows_a", 2, "Byte address of the row numbers of the first run."),
-    ("index_a", 2, "Byte address of the index array of the first run."),
+    ("operation", 1, "An Operation, in bits 7:0; flags in bits 15:8; the tag in bits 31:16."),
     (
-        "keys_b",
-        2,
-        "Byte address of the keys of the second run, or of the probing keys that make the lower bounds.",
+        "length_a",
+        1,
+        "MERGE: rows of the older run. PROBE, GATHER, COUNT: rows of the run. INSERT: rows. COPY: bytes.",
     ),
-    (
-        "rows_b",
-        2,
-        "Byte address of the row numbers of the second run, or of the keys that make the upper bounds.",
-    ),
-    ("keys_out", 2, "Byte address of the merged keys, or of the start positions, or of the pairs or counts."),
-    ("rows_out", 2, "Byte address of the merged row numbers, or of the stop positions."),
-    ("index_out", 2, "Byte address of the index array that is made."),
-    ("low_offset", 3, "Offset of the lower bounds: signed, two bits wider than a key."),
-    ("high_offset", 3, "Offset of the upper bounds, one more than the inclusive bound: as low_offset."),
-    (
-        "limits",
-        2,
-        "Byte address of the window limits, one (first, span) per range, where flag `limits` is set.",
-    ),
+    ("length_b", 1, "MERGE: rows of the newer run. PROBE: probes. GATHER, COUNT: ranges."),
+    ("keys_a", 2, "MERGE, PROBE, INSERT: keys of the first run. GATHER, COUNT: window limits. COPY: the source."),
+    ("rows_a", 2, "MERGE, GATHER, COUNT, INSERT: row numbers of the first run. PROBE: its index."),
+    ("keys_b", 2, "MERGE: keys of the newer run. PROBE: keys that make the lower bounds. GATHER, COUNT: starts."),
+    ("rows_b", 2, "MERGE: row numbers of the newer run. PROBE: keys that make the upper bounds. GATHER, COUNT: stops."),
+    ("keys_out", 2, "MERGE: keys. PROBE: starts. GATHER: pairs. COUNT: counts. COPY: the destination."),
+    ("rows_out", 2, "MERGE: row numbers. PROBE: stops. GATHER: one beat, the number of pairs."),
+    ("index_out", 2, "MERGE: the index that is made."),
+    ("low_offset", 3, "PROBE: offset of the lower bounds: signed, two bits wider than a key."),
+    ("high_offset", 3, "PROBE: offset of the upper bounds, one more than the inclusive bound: as low_offset."),
 )
-"""Fields of a command: name, 32-bit words, meaning. Words are pushed in this order, low word first."""
+"""Fields of a command: name, 32-bit words, meaning. Words are pushed in this order, low word first.
+
+Those of two words are byte addresses, multiples of a memory beat. Arrays:
+
+- keys: `key_bits` each, ascending; an index: the key of every 2**k-th row of a run; row numbers, starts, stops and
+  counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range and
+  the row, 32 bits each.
+- A command that is done has written whole arrays and the memory has acknowledged them. One that failed may have
+  written part of them.
+"""
 
 COMMAND_FLAGS: tuple[Field, ...] = (
     Field("signed", 8, 1, "Keys are two's complement; else unsigned."),
-    Field("limits", 9, 1, "A gather or count checks window limits."),
-    Field("fence", 10, 1, "Wait until every earlier write has been answered."),
+    Field("limits", 9, 1, "GATHER, COUNT: check window limits."),
+    Field("reuse", 10, 1, "PROBE: the index of the probe before is that of this run, and is not loaded again."),
+    Field(
+        "buffer",
+        11,
+        1,
+        "MERGE: the newer run is the insertion buffer, which is then empty. PROBE, GATHER, COUNT: the run is the "
+        "insertion buffer. length_a, length_b or both still say how many rows it has.",
+    ),
 )
 
 COMMAND_WORDS: int = sum(words for _, words, _ in COMMAND_FIELDS)

@@ -44,7 +44,7 @@ def test_control_is_that_of_an_rtl_kernel():
 
 def test_command_words_follow_each_other():
     assert command_word("operation") == 0
-    assert command_word("limits") + 2 == COMMAND_WORDS
+    assert command_word("high_offset") + 3 == COMMAND_WORDS
     assert len({name for name, _, _ in COMMAND_FIELDS}) == len(COMMAND_FIELDS)
 
 
