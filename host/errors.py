@@ -55,6 +55,10 @@ class DeviceError(MullionError, RuntimeError):
     """No such device, or the device failed."""
 
 
+class KernelError(DeviceError):
+    """A kernel on a board refused a command, or failed in it."""
+
+
 class DaemonError(MullionError, RuntimeError):
     """Base of what can go wrong between a client and the daemon."""
 

@@ -1,0 +1,650 @@
+"""Model of a kernel: registers, queue and commands over a memory, without a clock."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from hw.parameters import Parameters
+from hw.register_map import (
+    BUILD_ID,
+    COMMAND_FIELDS,
+    COMMAND_FLAGS,
+    COMMAND_WORDS,
+    COUNTERS,
+    Access,
+    ErrorCode,
+    Operation,
+    registers,
+)
+
+_ROW = np.dtype(np.uint32)
+_BLOCK_CANDIDATES = 1 << 22  # row numbers looked at together
+_REGISTERS = {register.offset: register for register in registers()}
+_OFFSETS = {register.name: register.offset for register in registers()}
+_CONTROL = {field.name: field.mask for field in _REGISTERS[_OFFSETS["CONTROL"]].fields}
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodedCommand:
+    """A command as the kernel sees it: the fields of `COMMAND_FIELDS`, flags as bools, offsets as signed numbers."""
+
+    operation: int
+    tag: int
+    signed: bool
+    limits: bool
+    reuse: bool
+    buffer: bool
+    length_a: int
+    length_b: int
+    keys_a: int
+    rows_a: int
+    keys_b: int
+    rows_b: int
+    keys_out: int
+    rows_out: int
+    index_out: int
+    low_offset: int
+    high_offset: int
+
+    @classmethod
+    def decoded(cls, words: Sequence[int], key_bits: int) -> DecodedCommand:
+        """The command of `COMMAND_WORDS` words, low word of a field first."""
+        values: dict[str, int] = {}
+        at = 0
+        for name, count, _ in COMMAND_FIELDS:
+            values[name] = sum(word << (32 * place) for place, word in enumerate(words[at : at + count]))
+            at += count
+        head = values["operation"]
+        values["operation"], values["tag"] = head & 0xFF, head >> 16
+        values |= {flag.name: bool(head & flag.mask) for flag in COMMAND_FLAGS}
+        bits = key_bits + 2
+        for name in ("low_offset", "high_offset"):
+            low = values[name] & ((1 << bits) - 1)
+            values[name] = low - ((low >> (bits - 1)) << bits)
+        return cls(**values)
+
+
+class _FaultError(Exception):
+    """A command fails with this code; the address is the start of the array at fault, 0 where it is none of them."""
+
+    def __init__(self, code: ErrorCode, address: int = 0):
+        super().__init__(code)
+        self.code = code
+        self.address = address
+
+
+class KernelModel:
+    """A kernel and its memory, command by command. It can stand in for a board: it has all of a `BoardLink`.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    memory_bytes : int
+        On all channels together, each an equal share from the start of its addresses; zeros at first.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    memory_bytes : int
+    memory : ndarray of uint8, shape (memory_bytes,)
+        The channels' memories, one behind the other.
+    counters : dict of str to int
+        The counters of `hw.register_map`, by name. All of `commands`, `rows_in`, `rows_out`, `partitions`,
+        `read_beats` and `write_beats` are those of the hardware where no command failed; as there is no clock, the
+        others stay 0.
+    interrupt : bool
+        The interrupt line.
+
+    Notes
+    -----
+    *Handshake.* Everything happens within the register write that causes it. A start is taken at once, which sets
+    ready, and the queue is worked off, which sets done; so does a start when the queue is empty, or when ERROR_CODE
+    is not 0 and so nothing is begun. With auto_restart a command is carried out when its last word is pushed, and
+    done is set each time; setting auto_restart works off what waits. idle is always 1. An interrupt is noted in
+    INTERRUPT_STATUS only where it is enabled.
+
+    *Queue.* ``queue_rows`` commands. A command that is pushed in part has its place already. If the first word of a
+    command finds no room, all its words are dropped, and QUEUE_OVERFLOW is reported with its tag; that alone does not
+    set done.
+
+    *Errors.* A command that fails sets ERROR_CODE, ERROR_COMMAND (its tag) and ERROR_ADDRESS (the start of the array
+    at fault, 0 where it is none) unless ERROR_CODE was set before, leaves the queue, is not counted as completed, and
+    sets done. Nothing is begun from then on until ERROR_CODE is written. That sets it to 0 and empties the queue,
+    a command that was pushed in part included; ERROR_COMMAND and ERROR_ADDRESS stay until the next error. A failed
+    command leaves memory, index and insertion buffer here as they were, except that a PROBE may have loaded its
+    index; the hardware may have written a part.
+
+    *Checks*, in this order, before anything is moved:
+
+    1. UNKNOWN_OPERATION. NOP is known, and completes.
+    2. ZERO_LENGTH: a length that the operation uses is 0: length_a, and for MERGE, PROBE, GATHER and COUNT length_b.
+    3. RUN_TOO_LONG: more than ``index_rows << k`` rows in length_a (PROBE, GATHER, COUNT) or length_a + length_b
+       (MERGE).
+    4. BUFFER_ROWS: INSERT of more rows than there is room for; with the flag `buffer`, length_b (MERGE) or length_a
+       (PROBE, GATHER, COUNT) is not the number of rows in the buffer.
+    5. BAD_INDEX: PROBE with `reuse`, without `buffer`, and no index has been loaded since the reset.
+    6. For each array in the order of the fields: MISALIGNED_ADDRESS, then ADDRESS_RANGE where it would end beyond its
+       channel's addresses. Only arrays that the command has are looked at: those that the flag `buffer` replaces, a
+       reused index and limits without the flag `limits` are not. GATHER's pairs count as one beat here.
+    7. DECODE_ERROR: an array, in the same order, ends where there is no memory.
+
+    Then, on the way:
+
+    - BAD_RANGE (GATHER, COUNT): ``start > stop`` or ``stop > length_a``.
+    - ADDRESS_RANGE, DECODE_ERROR: so many pairs that they pass the end; the address is that of the array of pairs.
+    - STUCK: runs of a MERGE, or lower or upper keys of a PROBE, that do not ascend. Here always; the hardware may also
+      give wrong results. Runs and indexes that are probed are not looked at.
+
+    *Operations.* Keys are compared as unsigned numbers, where `signed` is set after their top bit was inverted. Arrays
+    that are written must not overlap arrays of the same command. Bytes behind the end of an array stay as they are.
+
+    - MERGE writes the ascending run of both and, as its index, the key of every 2**k-th row. The order of equal keys
+      is not specified; here older rows come first. With `buffer` the newer run is the insertion buffer, which is then
+      empty.
+    - PROBE: start = keys below ``sat(lower + low_offset)``, stop = keys below ``sat(upper + high_offset)``, where the
+      key has its top bit inverted if `signed`, and sat goes to 0..2**key_bits. Only the low ``key_bits + 2`` bits of
+      an offset count. The index is loaded and stays on chip, through commands of any kind, until a PROBE loads another
+      one; with `reuse` it must be that of this run. Each partition that any bound falls into is read once. With
+      `buffer` the run is the insertion buffer, `reuse` does nothing and the index on chip stays.
+    - GATHER writes a pair of uint32, number of the range and row number, for each position of each range, in the order
+      of the ranges, positions ascending; with `limits` only where ``(row - first) mod 2**32 < span``. Then it writes
+      one beat to rows_out: the number of pairs in its low 64 bits (all bits, where a beat has but 32), else zeros.
+    - COUNT writes the number of such pairs of each range, uint32.
+    - INSERT takes rows, in any order, into the insertion buffer, which stays in order of the keys, of equal ones the
+      older first. Its keys are kept with the top bit inverted if `signed`; who reads them must use the same flag.
+    - COPY copies bytes.
+
+    *Counters.* rows_in and rows_out of a MERGE: all rows; of a PROBE: 2 * length_b bounds and as many positions; of a
+    GATHER: ranges and pairs; of a COUNT: ranges and counts; of an INSERT: rows and none; of a COPY: none. partitions:
+    those that a PROBE reads. A GATHER, and a COUNT with `limits`, reads all beats of row numbers that a range touches
+    anew for each range. The word HIGH of a counter is that of the moment when its word LOW was read.
+
+    Raises
+    ------
+    ValueError
+        If the memory does not fit the address space, or has no equal share of whole beats for each channel.
+    """
+
+    def __init__(self, parameters: Parameters, memory_bytes: int):
+        p = self.parameters = parameters
+        self._channel_space = 1 << (p.address_bits - (p.channels.bit_length() - 1))
+        if memory_bytes < 1 or memory_bytes % (p.channels * p.beat_bytes):
+            raise ValueError(
+                f"memory_bytes must be a multiple of {p.channels} channels' beats of {p.beat_bytes} bytes, "
+                f"not {memory_bytes}"
+            )
+        self.memory_bytes = memory_bytes
+        self._channel_bytes = memory_bytes // p.channels
+        if self._channel_bytes > self._channel_space:
+            raise ValueError(
+                f"memory_bytes must be at most {self._channel_space * p.channels}, the address space, "
+                f"not {memory_bytes}"
+            )
+        self.memory = np.zeros(memory_bytes, np.uint8)
+        self._key_type = np.dtype(np.uint32 if p.key_bits == 32 else np.uint64)
+        self._signed_type = np.dtype(np.int32 if p.key_bits == 32 else np.int64)
+        self._top = self._key_type.type(1 << (p.key_bits - 1))
+        self.reset()
+
+    # The board
+
+    def reset(self) -> None:
+        """Everything but the memory as it was at first."""
+        self._values = {register.offset: 0 for register in registers()}
+        self._auto_restart = self._done = self._ready = False
+        self._events = 0
+        self._queue: deque[DecodedCommand] = deque()
+        self._words: list[int] = []
+        self._dropping = False
+        self._index: np.ndarray | None = None  # with the top bit inverted if signed
+        self._buffer_keys = np.zeros(0, self._key_type)  # the same
+        self._buffer_rows = np.zeros(0, np.uint32)
+        self.counters = {name: 0 for name, _ in COUNTERS}
+        self._set("BUILD_ID", BUILD_ID)
+        self._set("BUILD_PARAMETERS", self._build_parameters())
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def write_memory(self, address: int, content: np.ndarray | bytes) -> None:
+        """Writes bytes. Raises IndexError where there is no memory."""
+        data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content.reshape(-1).view(np.uint8)
+        place = self._place(address, data.size)
+        if place is None:
+            raise IndexError(f"there is no memory for {data.size} bytes at {address:#x}")
+        self.memory[place : place + data.size] = data
+
+    def read_memory(self, address: int, length: int) -> np.ndarray:
+        """A copy of so many bytes. Raises IndexError where there is no memory."""
+        place = self._place(address, length)
+        if place is None:
+            raise IndexError(f"there is no memory for {length} bytes at {address:#x}")
+        return self.memory[place : place + length].copy()
+
+    def wait(self) -> None:
+        """Reads CONTROL. Raises TimeoutError if done is not set: nothing is under way, so it never would be."""
+        if not self.read_register(_OFFSETS["CONTROL"]) & _CONTROL["done"]:
+            raise TimeoutError("done is not set, and nothing is under way: was the kernel started?")
+
+    def push_words(self, offset: int, words: Sequence[int]) -> None:
+        """Writes words to one register, one after the other."""
+        for word in words:
+            self.write_register(offset, word)
+
+    # Registers
+
+    @property
+    def interrupt(self) -> bool:
+        return bool(self._values[_OFFSETS["GLOBAL_INTERRUPT_ENABLE"]] & 1 and self._events)
+
+    def read_register(self, offset: int) -> int:
+        """The register at a byte offset; 0 where there is none. Reading CONTROL clears done and ready."""
+        register = _REGISTERS.get(offset & ~3)
+        if register is None or register.access is Access.PULSE:
+            return 0
+        name = register.name
+        if name == "CONTROL":
+            bits = {"done": self._done, "idle": True, "ready": self._ready, "auto_restart": self._auto_restart}
+            self._done = self._ready = False
+            return sum(_CONTROL[bit] for bit, is_set in bits.items() if is_set)
+        if name == "INTERRUPT_STATUS":
+            return self._events
+        if name == "QUEUE_STATUS":
+            partial = bool(self._words)
+            taken = len(self._queue) + (partial and not self._dropping)
+            return len(self._queue) | (self.parameters.queue_rows - taken) << 16 | partial << 31
+        if name.removesuffix("_LOW").lower() in self.counters:
+            value = self.counters[name.removesuffix("_LOW").lower()]
+            self._values[register.offset + 4] = value >> 32 & 0xFFFFFFFF
+            return value & 0xFFFFFFFF
+        return self._values[register.offset]
+
+    def write_register(self, offset: int, value: int) -> None:
+        """Writes all 32 bits of the register at a byte offset; nothing where there is none."""
+        register = _REGISTERS.get(offset & ~3)
+        if register is None:
+            return
+        value &= 0xFFFFFFFF
+        name = register.name
+        if name == "CONTROL":
+            self._auto_restart = bool(value & _CONTROL["auto_restart"])
+            if value & _CONTROL["start"]:
+                self._event("ready")
+                self._work()
+                self._event("done")
+            elif self._auto_restart and self._queue and not self._error:
+                self._work()
+                self._event("done")
+        elif name == "INTERRUPT_STATUS":
+            self._events &= ~value
+        elif name == "ERROR_CODE":
+            self._set("ERROR_CODE", 0)
+            self._queue.clear()
+            self._words.clear()
+        elif name == "QUEUE_PUSH":
+            self._push(value)
+        elif name == "COUNTER_CLEAR":
+            self.counters = dict.fromkeys(self.counters, 0)
+        elif register.access is Access.WRITE:
+            self._values[register.offset] = value
+
+    def _set(self, name: str, value: int) -> None:
+        self._values[_OFFSETS[name]] = value & 0xFFFFFFFF
+
+    def _event(self, name: str) -> None:
+        if name == "done":
+            self._done = True
+        else:
+            self._ready = True
+        fields = _REGISTERS[_OFFSETS["INTERRUPT_ENABLE"]]
+        self._events |= self._values[fields.offset] & fields.field(name).mask
+
+    def _build_parameters(self) -> int:
+        p = self.parameters
+        values = {
+            "key_words": p.key_bits // 32,
+            "width_log2": p.width.bit_length() - 1,
+            "partition_log2": p.partition_log2,
+            "data_log2": p.data_bits.bit_length() - 1,
+            "channels_log2": p.channels.bit_length() - 1,
+            "lanes_log2": p.lanes.bit_length() - 1,
+            "index_log2": p.index_rows.bit_length() - 1,
+            "buffer_rows": min(p.buffer_rows, 127),
+        }
+        return sum(values[field.name] << field.lsb for field in _REGISTERS[_OFFSETS["BUILD_PARAMETERS"]].fields)
+
+    # The queue
+
+    @property
+    def _error(self) -> bool:
+        return self._values[_OFFSETS["ERROR_CODE"]] != 0
+
+    def _push(self, word: int) -> None:
+        if not self._words:
+            self._dropping = len(self._queue) == self.parameters.queue_rows
+            if self._dropping:
+                self._fail(ErrorCode.QUEUE_OVERFLOW, word >> 16, 0)
+        self._words.append(word)
+        if len(self._words) < COMMAND_WORDS:
+            return
+        words, self._words = self._words, []
+        if self._dropping:
+            return
+        self._queue.append(DecodedCommand.decoded(words, self.parameters.key_bits))
+        if self._auto_restart and not self._error:
+            self._work()
+            self._event("done")
+
+    def _fail(self, code: ErrorCode, tag: int, address: int) -> None:
+        if not self._error:
+            self._set("ERROR_CODE", code)
+            self._set("ERROR_COMMAND", tag)
+            self._set("ERROR_ADDRESS_LOW", address)
+            self._set("ERROR_ADDRESS_HIGH", address >> 32)
+
+    def _work(self) -> None:
+        while self._queue and not self._error:
+            command = self._queue.popleft()
+            try:
+                self._check(command)
+                self._OPERATIONS[command.operation](self, command)
+            except _FaultError as fault:
+                self._fail(fault.code, command.tag, fault.address)
+                return
+            self.counters["commands"] += 1
+            self._set("COMPLETED_TAG", command.tag)
+            self._set("COMPLETED_COUNT", self._values[_OFFSETS["COMPLETED_COUNT"]] + 1)
+
+    # Checks
+
+    def _check(self, c: DecodedCommand) -> None:
+        p = self.parameters
+        if c.operation not in self._OPERATIONS:
+            raise _FaultError(ErrorCode.UNKNOWN_OPERATION)
+        operation = Operation(c.operation)
+        merge, probe = operation is Operation.MERGE, operation is Operation.PROBE
+        ranges = operation in (Operation.GATHER, Operation.COUNT)
+        if operation is not Operation.NOP and not c.length_a:
+            raise _FaultError(ErrorCode.ZERO_LENGTH)
+        if (merge or probe or ranges) and not c.length_b:
+            raise _FaultError(ErrorCode.ZERO_LENGTH)
+        rows = c.length_a + c.length_b if merge else c.length_a if probe or ranges else 0
+        if rows > p.run_rows:
+            raise _FaultError(ErrorCode.RUN_TOO_LONG)
+        held = len(self._buffer_keys)
+        if operation is Operation.INSERT and held + c.length_a > p.buffer_rows:
+            raise _FaultError(ErrorCode.BUFFER_ROWS)
+        if c.buffer and ((merge and c.length_b != held) or ((probe or ranges) and c.length_a != held)):
+            raise _FaultError(ErrorCode.BUFFER_ROWS)
+        if probe and c.reuse and not c.buffer and self._index is None:
+            raise _FaultError(ErrorCode.BAD_INDEX)
+        arrays = list(self._arrays(c))
+        for address, length in arrays:
+            if address % p.beat_bytes:
+                raise _FaultError(ErrorCode.MISALIGNED_ADDRESS, address)
+            if not self._in_space(address, length):
+                raise _FaultError(ErrorCode.ADDRESS_RANGE, address)
+        for address, length in arrays:
+            if self._place(address, length) is None:
+                raise _FaultError(ErrorCode.DECODE_ERROR, address)
+
+    def _arrays(self, c: DecodedCommand) -> Iterator[tuple[int, int]]:
+        """Address and bytes of each array of a command, in the order of the fields."""
+        key, row = self.parameters.key_bits // 8, 4
+        a, b, both = c.length_a, c.length_b, c.length_a + c.length_b
+        match c.operation:
+            case Operation.COPY:
+                yield from ((c.keys_a, a), (c.keys_out, a))
+            case Operation.INSERT:
+                yield from ((c.keys_a, a * key), (c.rows_a, a * row))
+            case Operation.MERGE:
+                yield from ((c.keys_a, a * key), (c.rows_a, a * row))
+                if not c.buffer:
+                    yield from ((c.keys_b, b * key), (c.rows_b, b * row))
+                yield from ((c.keys_out, both * key), (c.rows_out, both * row))
+                yield c.index_out, self._entries(both) * key
+            case Operation.PROBE:
+                if not c.buffer:
+                    yield c.keys_a, a * key
+                    if not c.reuse:
+                        yield c.rows_a, self._entries(a) * key
+                yield from ((c.keys_b, b * key), (c.rows_b, b * key), (c.keys_out, b * 4), (c.rows_out, b * 4))
+            case Operation.GATHER | Operation.COUNT:
+                if c.limits:
+                    yield c.keys_a, b * 8
+                if not c.buffer:
+                    yield c.rows_a, a * row
+                yield from ((c.keys_b, b * 4), (c.rows_b, b * 4))
+                if c.operation == Operation.COUNT:
+                    yield c.keys_out, b * 4
+                else:
+                    yield from ((c.keys_out, self.parameters.beat_bytes), (c.rows_out, self.parameters.beat_bytes))
+
+    def _entries(self, rows: int) -> int:
+        """Index entries of a run."""
+        return -(-rows >> self.parameters.partition_log2)
+
+    def _in_space(self, address: int, length: int) -> bool:
+        last = address + length - 1
+        same = address // self._channel_space == last // self._channel_space
+        return same and last >> self.parameters.address_bits == 0
+
+    def _place(self, address: int, length: int) -> int | None:
+        """Where in `memory` so many bytes lie; None where there is no memory for all of them in one channel."""
+        channel, offset = divmod(address, self._channel_space)
+        if not 0 <= channel < self.parameters.channels or offset + length > self._channel_bytes:
+            return None
+        return channel * self._channel_bytes + offset
+
+    # Arrays
+
+    def _view(self, address: int, count: int, kind: np.dtype) -> np.ndarray:
+        """An array that lies in memory, counted as read."""
+        place = self._place(address, count * kind.itemsize)
+        assert place is not None  # checked before
+        self.counters["read_beats"] += self._beats(count * kind.itemsize)
+        return self.memory[place : place + count * kind.itemsize].view(kind)
+
+    def _write(self, address: int, values: np.ndarray) -> None:
+        place = self._place(address, values.nbytes)
+        assert place is not None
+        self.counters["write_beats"] += self._beats(values.nbytes)
+        self.memory[place : place + values.nbytes] = values.reshape(-1).view(np.uint8)
+
+    def _beats(self, length: int) -> int:
+        return -(-length // self.parameters.beat_bytes)
+
+    def _kind(self, c: DecodedCommand) -> np.dtype:
+        """The type under which keys in memory are in order."""
+        return self._signed_type if c.signed else self._key_type
+
+    def _as_kind(self, keys: np.ndarray, c: DecodedCommand) -> np.ndarray:
+        """Keys with their top bit inverted if signed, as they lie in memory; and the other way round."""
+        return (keys.view(self._key_type) ^ self._top).view(self._signed_type) if c.signed else keys
+
+    def _count(self, rows_in: int, rows_out: int) -> None:
+        self.counters["rows_in"] += rows_in
+        self.counters["rows_out"] += rows_out
+
+    # Operations
+
+    def _nop(self, c: DecodedCommand) -> None:
+        pass
+
+    def _copy(self, c: DecodedCommand) -> None:
+        self._write(c.keys_out, self._view(c.keys_a, c.length_a, np.dtype(np.uint8)).copy())
+
+    def _insert(self, c: DecodedCommand) -> None:
+        new = self._view(c.keys_a, c.length_a, self._key_type)
+        keys = np.concatenate([self._buffer_keys, new ^ self._top if c.signed else new])
+        rows = np.concatenate([self._buffer_rows, self._view(c.rows_a, c.length_a, _ROW)])
+        order = np.argsort(keys, kind="stable")
+        self._buffer_keys, self._buffer_rows = keys[order], rows[order]
+        self._count(c.length_a, 0)
+
+    def _merge(self, c: DecodedCommand) -> None:
+        kind, row = self._kind(c), _ROW
+        keys_a, rows_a = self._view(c.keys_a, c.length_a, kind), self._view(c.rows_a, c.length_a, row)
+        if c.buffer:
+            keys_b, rows_b = self._as_kind(self._buffer_keys, c), self._buffer_rows
+        else:
+            keys_b, rows_b = self._view(c.keys_b, c.length_b, kind), self._view(c.rows_b, c.length_b, row)
+        if not _ascends(keys_a) or not _ascends(keys_b):
+            raise _FaultError(ErrorCode.STUCK)
+        both = c.length_a + c.length_b
+        place = np.searchsorted(keys_a, keys_b, "right") + np.arange(c.length_b)
+        older = np.ones(both, bool)
+        older[place] = False
+        keys, rows = np.empty(both, kind), np.empty(both, row)
+        keys[place], keys[older] = keys_b, keys_a
+        rows[place], rows[older] = rows_b, rows_a
+        self._write(c.keys_out, keys)
+        self._write(c.rows_out, rows)
+        self._write(c.index_out, np.ascontiguousarray(keys[:: self.parameters.partition_rows]))
+        if c.buffer:
+            self._buffer_keys, self._buffer_rows = self._buffer_keys[:0], self._buffer_rows[:0]
+        self._count(both, both)
+
+    def _probe(self, c: DecodedCommand) -> None:
+        p = self.parameters
+        kind = self._kind(c)
+        lower = self._bounds(self._view(c.keys_b, c.length_b, kind), c.low_offset, c)
+        upper = self._bounds(self._view(c.rows_b, c.length_b, kind), c.high_offset, c)
+        if c.buffer:
+            starts, stops = (_below(self._as_kind(self._buffer_keys, c), bound) for bound in (lower, upper))
+        else:
+            if not c.reuse:
+                index = self._view(c.rows_a, self._entries(c.length_a), kind)
+                self._index = self._as_kind(index, c).view(self._key_type).copy()
+            assert self._index is not None  # checked before
+            place = self._place(c.keys_a, c.length_a * kind.itemsize)
+            assert place is not None
+            keys = self.memory[place : place + c.length_a * kind.itemsize].view(kind)
+            index = self._as_kind(self._index, c)
+            found, touched = [], []
+            for bound in (lower, upper):
+                partition = _below(index, bound) - 1
+                first = partition << p.partition_log2
+                last = np.minimum(first + p.partition_rows, c.length_a)
+                position = np.clip(_below(keys, bound), first, last)
+                found.append(np.where(partition < 0, 0, position))
+                touched.append(partition[partition >= 0])
+            starts, stops = found
+            read = np.unique(np.concatenate(touched))
+            self.counters["partitions"] += len(read)
+            lengths = np.clip(c.length_a - (read << p.partition_log2), 0, p.partition_rows) * kind.itemsize
+            self.counters["read_beats"] += int((-(-lengths // p.beat_bytes)).sum())
+        self._write(c.keys_out, starts.astype(np.uint32))
+        self._write(c.rows_out, stops.astype(np.uint32))
+        self._count(2 * c.length_b, 2 * c.length_b)
+
+    def _bounds(self, keys: np.ndarray, offset: int, c: DecodedCommand) -> tuple[np.ndarray, np.ndarray]:
+        """``sat(key + offset)`` as keys lie in memory, and where it is 2**key_bits, above every key."""
+        if not _ascends(keys):
+            raise _FaultError(ErrorCode.STUCK)
+        plain = self._as_kind(keys, c).view(self._key_type)
+        all_keys = 1 << self.parameters.key_bits
+        if offset >= all_keys:
+            above = np.ones(len(plain), bool)
+        elif offset >= 0:
+            total = plain + self._key_type.type(offset)
+            above = total < plain
+            plain = total
+        else:
+            above = np.zeros(len(plain), bool)
+            step = min(-offset, all_keys - 1)
+            # From 2**key_bits - 1 on, every key but the greatest goes to 0, and that one too from 2**key_bits on.
+            plain = plain - np.minimum(plain, self._key_type.type(step))
+            if -offset >= all_keys:
+                plain = np.zeros_like(plain)
+        return self._as_kind(plain, c), above
+
+    def _ranges(self, c: DecodedCommand) -> tuple[np.ndarray, np.ndarray]:
+        """Starts and lengths, int64."""
+        starts = self._view(c.keys_b, c.length_b, _ROW).astype(np.int64)
+        stops = self._view(c.rows_b, c.length_b, _ROW).astype(np.int64)
+        if ((starts > stops) | (stops > c.length_a)).any():
+            raise _FaultError(ErrorCode.BAD_RANGE)
+        return starts, stops - starts
+
+    def _candidates(
+        self, c: DecodedCommand, starts: np.ndarray, lengths: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Number of the range and row number of what lies in the ranges and within the limits, in blocks."""
+        if c.buffer:
+            rows = self._buffer_rows
+        else:
+            place = self._place(c.rows_a, c.length_a * 4)
+            assert place is not None
+            rows = self.memory[place : place + c.length_a * 4].view(np.uint32)
+            width = self.parameters.rows_per_beat
+            beats = -(-(starts + lengths) // width) - starts // width
+            self.counters["read_beats"] += int(beats[lengths > 0].sum())
+        limits = self._view(c.keys_a, 2 * c.length_b, _ROW).reshape(-1, 2) if c.limits else None
+        ends = np.cumsum(lengths)
+        first = 0
+        while first < c.length_b:
+            done = int(ends[first - 1]) if first else 0
+            last = max(int(np.searchsorted(ends, done + _BLOCK_CANDIDATES, "right")), first + 1)
+            part = lengths[first:last]
+            which = np.repeat(np.arange(first, last), part)
+            before = ends[first:last] - part - done
+            found = rows[np.arange(len(which)) + np.repeat(starts[first:last] - before, part)]
+            if limits is not None:
+                inside = found - limits[which, 0] < limits[which, 1]
+                which, found = which[inside], found[inside]
+            yield which, found
+            first = last
+
+    def _gather(self, c: DecodedCommand) -> None:
+        p = self.parameters
+        parts = []
+        for which, rows in self._candidates(c, *self._ranges(c)):
+            pairs = np.empty((len(which), 2), np.uint32)
+            pairs[:, 0], pairs[:, 1] = which, rows
+            parts.append(pairs)
+        pairs = np.concatenate(parts)
+        if len(pairs):
+            if not self._in_space(c.keys_out, pairs.nbytes):
+                raise _FaultError(ErrorCode.ADDRESS_RANGE, c.keys_out)
+            if self._place(c.keys_out, pairs.nbytes) is None:
+                raise _FaultError(ErrorCode.DECODE_ERROR, c.keys_out)
+            self._write(c.keys_out, pairs)
+        number = len(pairs).to_bytes(max(p.beat_bytes, 8), "little")[: p.beat_bytes]
+        self._write(c.rows_out, np.frombuffer(number, np.uint8))
+        self._count(c.length_b, len(pairs))
+
+    def _count_pairs(self, c: DecodedCommand) -> None:
+        starts, lengths = self._ranges(c)
+        counts = lengths
+        if c.limits:
+            counts = np.zeros(c.length_b, np.int64)
+            for which, _ in self._candidates(c, starts, lengths):
+                counts += np.bincount(which, minlength=c.length_b)
+        self._write(c.keys_out, counts.astype(np.uint32))
+        self._count(c.length_b, c.length_b)
+
+    _OPERATIONS: ClassVar = {
+        Operation.NOP: _nop,
+        Operation.COPY: _copy,
+        Operation.MERGE: _merge,
+        Operation.PROBE: _probe,
+        Operation.GATHER: _gather,
+        Operation.COUNT: _count_pairs,
+        Operation.INSERT: _insert,
+    }
+
+
+def _ascends(keys: np.ndarray) -> bool:
+    return bool((keys[:-1] <= keys[1:]).all())
+
+
+def _below(keys: np.ndarray, bound: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Keys below each bound, int64."""
+    values, above = bound
+    return np.where(above, len(keys), np.searchsorted(keys, values, "left"))
