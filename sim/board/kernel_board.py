@@ -14,6 +14,7 @@ from sim.board.simulated_board import SimulatedBoard
 
 _REGISTERS = {register.name: register for register in registers()}
 _LIMIT = 1 << 40  # cycles; the kernel itself reports what does not end
+_TIMEOUT = 1 << 16  # cycles in which a memory may owe an answer
 
 
 class KernelBoard:
@@ -66,7 +67,8 @@ class KernelBoard:
         self.board.poke("control__rready", 1)
         self.board.poke("control__wstrb", 15)
         for name in ("GLOBAL_INTERRUPT_ENABLE", "INTERRUPT_ENABLE"):
-            self.write_register(_REGISTERS[name].offset, 1)
+            self.write(name, 1)
+        self.write("TIMEOUT_CYCLES", _TIMEOUT)
 
     def write_register(self, offset: int, value: int) -> None:
         """Write a 32-bit register."""
@@ -122,3 +124,4 @@ class KernelBoard:
         """Let the clock run until the kernel has worked off its queue, or failed."""
         self.board.run_until("irq", 1, _LIMIT)
         self.write("INTERRUPT_STATUS", 1)
+        self.read("CONTROL")  # which clears done
