@@ -67,9 +67,7 @@ class BufferPath(wiring.Component):
         m = Module()
         p = self._parameters
         # A full buffer hands itself over: with a beat more than may be used it never is full.
-        m.submodules.buffer = buffer = InsertionBuffer(
-            key_bits=p.key_bits, width=p.width, rows=p.buffer_rows + p.width
-        )
+        m.submodules.buffer = buffer = InsertionBuffer(key_bits=p.key_bits, width=p.width, rows=p.buffer_rows + p.width)
         keys = resized(m, items_of(m, "keys_items", self.keys, p.key_bits, flip=self.signed), 1)
         rows = resized(m, items_of(m, "rows_items", self.rows, ROW_BITS), 1)
         take = Signal()

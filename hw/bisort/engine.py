@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import C, Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, PureInterface
 
@@ -111,7 +111,7 @@ class Engine(wiring.Component):
                 readers=READERS,
                 writers=WRITERS + 1,
                 turn_bytes=p.turn_bytes,
-                alternate_bytes=p.alternate_bytes,
+                alternate_bytes=p.alternate_bytes or None,
             )
             for _ in range(p.channels)
         ]
@@ -253,15 +253,19 @@ class Engine(wiring.Component):
                 with m.If(restart):
                     m.d.sync += undrained.eq(0)
             else:
-                m.d.comb += writer_idle[number - READERS].eq(
-                    (open_transfers == 0) & fixed_done & ~block.transfer.valid
-                )
+                m.d.comb += writer_idle[number - READERS].eq((open_transfers == 0) & fixed_done & ~block.transfer.valid)
             with m.If(restart):
                 m.d.sync += open_transfers.eq(0)
+            # What a memory answers is looked at as it comes, before the data can do any harm.
+            axi = block.axi
+            answer = axi.rresp if reading else axi.bresp
+            here = axi.rvalid & axi.rready if reading else axi.bvalid & axi.bready
             with m.If(block.status.valid & (block.status.p != TransferStatus.OK)):
+                m.d.comb += [failed.eq(1), failed_code.eq(block.status.p), failed_address.eq(bases[number])]
+            with m.If(here & answer[1]):
                 m.d.comb += [
                     failed.eq(1),
-                    failed_code.eq(block.status.p),
+                    failed_code.eq(Mux(answer[0], ErrorCode.DECODE_ERROR, ErrorCode.MEMORY_ERROR)),
                     failed_address.eq(bases[number]),
                 ]
         self._ask_for_partitions(m, p, readers[0], probe, command, plan.bytes[0], running & probing)
@@ -355,9 +359,7 @@ class Engine(wiring.Component):
                 m.d.comb += running.eq(1)
                 m.d.sync += [flush.eq(0), still.eq(Mux(progress, 0, still + 1))]
                 over = Signal()
-                m.d.comb += over.eq(
-                    reader_idle.all() & writer_idle.all() & (~gathering | number_sent)
-                )
+                m.d.comb += over.eq(reader_idle.all() & writer_idle.all() & (~gathering | number_sent))
                 # The last row is in the buffer two cycles after its beat was used.
                 m.d.sync += buffer_settled.eq(Mux(over, buffer_settled + 1, 0))
                 with m.If(failed):
@@ -408,9 +410,7 @@ class Engine(wiring.Component):
         writes = [axi.wvalid & axi.wready for axi in self.axi]
         due = [Signal(16, name=f"due_{number}") for number in range(len(ports))]  # beats asked for that have not come
         for axi, beats in zip(self.axi, due, strict=True):
-            m.d.sync += beats.eq(
-                beats + Mux(axi.arvalid & axi.arready, axi.arlen + 1, 0) - (axi.rvalid & axi.rready)
-            )
+            m.d.sync += beats.eq(beats + Mux(axi.arvalid & axi.arready, axi.arlen + 1, 0) - (axi.rvalid & axi.rready))
         m.d.comb += [
             self.event.cycles.eq(self.busy),
             self.event.commands.eq(ended),

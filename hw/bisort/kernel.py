@@ -92,9 +92,7 @@ class Kernel(wiring.Component):
             m.submodules[f"control_{number}"] = control
             wiring.connect(m, decoder.lanes[number], control.axi)
             for channel in range(p.channels):
-                wiring.connect(
-                    m, engine.axi[channel], wiring.flipped(self.axi[number * p.channels + channel])
-                )
+                wiring.connect(m, engine.axi[channel], wiring.flipped(self.axi[number * p.channels + channel]))
             self._lane(m, number, engine, control)
         m.d.comb += self.irq.eq(Cat(control.interrupt for control in controls).any())
         return m

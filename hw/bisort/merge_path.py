@@ -62,9 +62,7 @@ class MergePath(wiring.Component):
         m = Module()
         p = self._parameters
         m.submodules.merger = merger = Merger(key_bits=p.key_bits, width=p.width)
-        m.submodules.indexer = indexer = Indexer(
-            key_bits=p.key_bits, width=p.width, partition_log2=p.partition_log2
-        )
+        m.submodules.indexer = indexer = Indexer(key_bits=p.key_bits, width=p.width, partition_log2=p.partition_log2)
         wiring.connect(m, merger.o, indexer.i)
 
         # In: a key and its row number leave together.

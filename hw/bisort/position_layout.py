@@ -10,6 +10,7 @@ def position_layout(position: ShapeLike) -> data.StructLayout:
     Returns
     -------
     StructLayout
-        ``position``, the number of keys below the bound, of the shape that is given; ``upper`` and ``last`` as in its `bound_layout`.
+        ``position``, the number of keys below the bound, of the shape that is given; ``upper`` and ``last`` as in its
+        `bound_layout`.
     """
     return data.StructLayout({"position": position, "upper": 1, "last": 1})

@@ -10,9 +10,7 @@ from hw.bisort.item_beat import item_beat
 from hw.bisort.resizer import Resizer
 
 
-def items_of(
-    m: Module, name: str, source: PureInterface, bits: int, *, flip: ValueLike = 0
-) -> PureInterface:
+def items_of(m: Module, name: str, source: PureInterface, bits: int, *, flip: ValueLike = 0) -> PureInterface:
     """The items in the beats of a reader.
 
     Parameters
@@ -55,17 +53,13 @@ def resized(m: Module, source: PureInterface, width: int) -> PureInterface:
     return resizer.o
 
 
-def beats_of(
-    m: Module, source: PureInterface, sink: PureInterface, *, flip: ValueLike = 0
-) -> None:
+def beats_of(m: Module, source: PureInterface, sink: PureInterface, *, flip: ValueLike = 0) -> None:
     """Sends whole beats of items to a writer, `sink` a stream of as many bits; `flip` as in `items_of`."""
     layout = source.p.shape()
     m.d.comb += [
         sink.valid.eq(source.valid),
         sink.payload.eq(
-            Cat(
-                Cat(source.p.items[item][:-1], source.p.items[item][-1] ^ flip) for item in range(layout["keep"].width)
-            )
+            Cat(Cat(source.p.items[item][:-1], source.p.items[item][-1] ^ flip) for item in range(layout["keep"].width))
         ),
         source.ready.eq(sink.ready),
     ]

@@ -71,8 +71,6 @@ def open_bisort_board(key_bits: int, memory: str, *, channels: int = 1) -> Kerne
     size = (1 << parameters.address_bits) // channels
     settings: Mapping[str, MemorySettings] = {
         "litedram": LitedramSettings(module="MT41K256M16"),
-        "fast": FastMemorySettings(
-            beat_bits=parameters.data_bits, size=size, address_width=size.bit_length() - 1
-        ),
+        "fast": FastMemorySettings(beat_bits=parameters.data_bits, size=size, address_width=size.bit_length() - 1),
     }
     return KernelBoard(parameters, [settings[memory]] * channels)

@@ -54,13 +54,13 @@ class MemoryBench:
         self.pausing = share > 0
         cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
         for port in read_ports:
-            ram = AxiRamRead(AxiReadBus.from_prefix(dut, f"{port}_"), dut.clk, dut.rst, mem=self.memory)
-            self._guard(ram, "_read", ram.r_channel, "rresp")
+            ram = AxiRamRead(AxiReadBus.from_prefix(dut, f"{port}_"), dut.clk, dut.rst, mem=self.memory_of(port))
+            self._guard(port, ram, "_read", ram.r_channel, "rresp")
             self._pause(share, ram.ar_channel, ram.r_channel)
             self._watch(port, "ar", READ_CHANNELS["ar"])
         for port in write_ports:
-            ram = AxiRamWrite(AxiWriteBus.from_prefix(dut, f"{port}_"), dut.clk, dut.rst, mem=self.memory)
-            self._guard(ram, "_write", ram.b_channel, "bresp")
+            ram = AxiRamWrite(AxiWriteBus.from_prefix(dut, f"{port}_"), dut.clk, dut.rst, mem=self.memory_of(port))
+            self._guard(port, ram, "_write", ram.b_channel, "bresp")
             self._pause(share, ram.aw_channel, ram.w_channel, ram.b_channel)
             for channel, names in WRITE_CHANNELS.items():
                 self._watch(port, channel, names)
@@ -70,12 +70,16 @@ class MemoryBench:
             for channel in channels:
                 channel.set_pause_generator(stalls(self.random.getrandbits(32), share))
 
-    def _guard(self, ram: Any, access: str, channel: Any, field: str) -> None:
+    def memory_of(self, port: str) -> Any:
+        """What lies behind a port: the same memory behind them all, unless a bench has others."""
+        return self.memory
+
+    def _guard(self, port: str, ram: Any, access: str, channel: Any, field: str) -> None:
         """Make a memory that answers `response` at bad addresses."""
         plain_access, plain_send = getattr(ram, access), channel.send
 
         async def guarded_access(address: int, *rest: Any) -> Any:
-            if address in self.bad:
+            if getattr(self.memory_of(port), "base", 0) + address in self.bad:
                 raise LookupError(f"bad address {address:#x}")
             return await plain_access(address, *rest)
 

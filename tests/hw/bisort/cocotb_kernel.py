@@ -1,0 +1,274 @@
+"""Cocotb tests of the kernel at its ports: registers on AXI4-Lite, memory on AXI4, both with stalls."""
+
+import dataclasses
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge, with_timeout
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
+
+from hw.parameters import Parameters
+from hw.register_map import COMMAND_WORDS, COUNTERS, ErrorCode, Operation, registers
+from sim.models.kernel import KernelModel
+from sim.stream_bench import settings
+from tests.hw.bisort.kernel_scenarios import Scenarios, same
+from tests.hw.memory.memory_bench import MemoryBench
+
+SETTINGS = settings()
+PARAMETERS = Parameters(**SETTINGS["parameters"])
+OFFSET = {register.name: register.offset for register in registers()}
+PORTS = [f"axi__{number}" for number in range(PARAMETERS.channels * PARAMETERS.lanes)]
+CHANNEL = (1 << PARAMETERS.address_bits) // PARAMETERS.channels
+SPAN = CHANNEL // 2
+KEY = np.dtype(np.uint32 if PARAMETERS.key_bits == 32 else np.uint64)
+EXACT = ("commands", "read_beats", "write_beats", "partitions", "rows_in", "rows_out")
+ALL = [Operation.MERGE, Operation.PROBE, Operation.GATHER, Operation.COUNT, Operation.INSERT, Operation.COPY]
+
+
+class ChannelMemory:
+    """The part of a memory that a channel sees, from its own address 0 on."""
+
+    def __init__(self, memory, base):
+        self.memory = memory
+        self.base = base
+
+    def __len__(self):
+        return CHANNEL
+
+    def __getitem__(self, part):
+        return self.memory.read(self.base + part.start, part.stop - part.start)
+
+    def __setitem__(self, part, content):
+        self.memory.write(self.base + part.start, content)
+
+
+class KernelBench(MemoryBench):
+    """The kernel, and a model that is given the same."""
+
+    def __init__(self, dut, share):
+        super().__init__(dut, PORTS, PORTS, share)
+        self.host = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "control_"), dut.clk, dut.rst)
+        self.model = KernelModel(PARAMETERS, 1 << PARAMETERS.address_bits)
+        self.scenarios = Scenarios(PARAMETERS, self.random.getrandbits(32), SPAN)
+        self.tag = 0
+
+    def memory_of(self, port):
+        return ChannelMemory(self.memory, PORTS.index(port) % PARAMETERS.channels * CHANNEL)
+
+    async def start(self):
+        await self.reset()
+        await self.write("GLOBAL_INTERRUPT_ENABLE", 1)
+        await self.write("INTERRUPT_ENABLE", 1)
+        await self.write("TIMEOUT_CYCLES", 5000)
+
+    async def write(self, name, value):
+        await self.host.write_dword(OFFSET[name], value)
+
+    async def read(self, name):
+        return await self.host.read_dword(OFFSET[name])
+
+    async def push(self, *commands):
+        for command in commands:
+            self.tag += 1
+            for word in command.words(self.tag):
+                await self.write("QUEUE_PUSH", word)
+                self.model.write_register(OFFSET["QUEUE_PUSH"], word)
+
+    async def work(self):
+        """Start, wait for the end, and give the error."""
+        await self.write("CONTROL", 1)
+        await self.done()
+        self.model.write_register(OFFSET["CONTROL"], 1)
+        assert await self.read("ERROR_CODE") == self.model.read_register(OFFSET["ERROR_CODE"])
+        return ErrorCode(await self.read("ERROR_CODE"))
+
+    async def done(self):
+        await with_timeout(self._interrupt(), 2, "ms")
+        await self.write("INTERRUPT_STATUS", 1)
+        assert await self.read("CONTROL") & 0b110 == 0b110
+        assert not await self.read("CONTROL") & 0b010
+
+    async def _interrupt(self):
+        while not self.dut.irq.value:
+            await RisingEdge(self.dut.clk)
+
+    def put(self, scenario):
+        for address, content in scenario.writes:
+            self.memory.write(address, content.tobytes())
+            self.model.write_memory(address, content)
+
+    def differs(self, scenario):
+        return same(
+            scenario,
+            KEY,
+            lambda address, length: np.frombuffer(bytes(self.memory.read(address, length)), np.uint8),
+            self.model.read_memory,
+        )
+
+    async def check(self, operation, rows):
+        scenario = self.scenarios.make(operation, rows)
+        self.put(scenario)
+        await self.push(scenario.command)
+        assert await self.work() == ErrorCode.NONE, scenario.command
+        assert not self.differs(scenario), (self.differs(scenario), scenario.command)
+
+    async def counters(self):
+        return {
+            name: await self.read(f"{name.upper()}_LOW") | await self.read(f"{name.upper()}_HIGH") << 32
+            for name, _ in COUNTERS
+        }
+
+
+@cocotb.test()
+@cocotb.parametrize(share=[0.0, 0.2, 0.6])
+async def every_command(dut, share):
+    bench = KernelBench(dut, share)
+    await bench.start()
+    bench.memory.write(0, bench.random.randbytes(1 << 16))
+    for round_ in range(3):
+        for operation in (*ALL, Operation.PROBE, Operation.GATHER, Operation.MERGE, Operation.NOP):
+            await bench.check(operation, (3, 40, 150)[round_])
+    counters = await bench.counters()
+    assert {name: counters[name] for name in EXACT} == {name: bench.model.counters[name] for name in EXACT}
+    assert counters["cycles"] > counters["read_beats"]
+    await bench.write("COUNTER_CLEAR", 0)
+    assert not any((await bench.counters()).values())
+
+
+@cocotb.test()
+async def a_queue_of_commands(dut):
+    bench = KernelBench(dut, 0.2)
+    await bench.start()
+    await bench.write("CONTROL", 1)  # nothing waits: done at once
+    await bench.done()
+    for auto in (0, 0x80):
+        await bench.write("CONTROL", auto)
+        scenario = bench.scenarios.make(Operation.MERGE, 30)  # again and again
+        bench.put(scenario)
+        for _ in range(PARAMETERS.queue_rows):
+            await bench.push(scenario.command)
+            status = await bench.read("QUEUE_STATUS")
+            assert not status >> 31
+            if not auto:
+                assert (status & 0xFFFF) + (status >> 16) == PARAMETERS.queue_rows
+        if auto:
+            while await bench.read("QUEUE_STATUS") & 0xFFFF or not await bench.read("CONTROL") & 4:
+                pass
+            bench.model.write_register(OFFSET["CONTROL"], 1)
+        else:
+            assert await bench.work() == ErrorCode.NONE
+        assert await bench.read("COMPLETED_TAG") == bench.tag
+        assert await bench.read("COMPLETED_COUNT") == bench.model.read_register(OFFSET["COMPLETED_COUNT"])
+        assert not bench.differs(scenario)
+
+
+@cocotb.test()
+async def a_full_queue(dut):
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    nop = bench.scenarios.make(Operation.NOP, 1).command
+    for number in range(PARAMETERS.queue_rows + 1):
+        assert await bench.read("ERROR_CODE") == ErrorCode.NONE
+        await bench.push(nop)
+        assert await bench.read("QUEUE_STATUS") == bench.model.read_register(OFFSET["QUEUE_STATUS"]), number
+    assert await bench.read("ERROR_CODE") == ErrorCode.QUEUE_OVERFLOW
+    await bench.write("ERROR_CODE", 0)
+    bench.model.write_register(OFFSET["ERROR_CODE"], 0)
+    assert await bench.read("QUEUE_STATUS") == PARAMETERS.queue_rows << 16
+    for _ in range(COMMAND_WORDS // 2):  # a part of a command is forgotten too
+        await bench.write("QUEUE_PUSH", 0)
+    assert await bench.read("QUEUE_STATUS") >> 31
+    await bench.write("ERROR_CODE", 0)
+    await bench.check(Operation.MERGE, 20)
+
+
+@cocotb.test()
+@cocotb.parametrize(share=[0.0, 0.3])
+async def mistakes_of_the_host(dut, share):
+    bench = KernelBench(dut, share)
+    await bench.start()
+    for _ in range(25):
+        scenario, code = bench.scenarios.wrong()
+        bench.put(scenario)
+        before = bytes(bench.memory.read(0, SPAN))
+        after = bench.scenarios.make(Operation.NOP, 1)
+        await bench.push(scenario.command, after.command)
+        assert await bench.work() == code, scenario.command
+        assert await bench.read("ERROR_COMMAND") == bench.tag - 1
+        for name in ("ERROR_ADDRESS_LOW", "ERROR_ADDRESS_HIGH"):
+            if code != ErrorCode.BAD_RANGE:
+                assert await bench.read(name) == bench.model.read_register(OFFSET[name]), (name, scenario.command)
+        if code != ErrorCode.BAD_RANGE:
+            assert bytes(bench.memory.read(0, SPAN)) == before, "something was written"
+        await bench.write("ERROR_CODE", 0)
+        bench.model.write_register(OFFSET["ERROR_CODE"], 0)
+        assert await bench.read("QUEUE_STATUS") == PARAMETERS.queue_rows << 16
+        bench.scenarios.indexed = None
+        await bench.check(bench.random.choice([o for o in ALL if o != Operation.INSERT]), 30)
+
+
+@cocotb.test()
+@cocotb.parametrize(response=[AxiResp.SLVERR, AxiResp.DECERR])
+async def errors_of_the_memory(dut, response):
+    bench = KernelBench(dut, 0.2)
+    await bench.start()
+    code = ErrorCode.MEMORY_ERROR if response == AxiResp.SLVERR else ErrorCode.DECODE_ERROR
+    bench.response = response
+    hit = 0
+    for operation in (Operation.MERGE, Operation.PROBE, Operation.GATHER, Operation.COUNT, Operation.COPY):
+        for array in ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out"):
+            bench.scenarios.indexed = None
+            scenario = bench.scenarios.make(operation, 60)
+            address = getattr(scenario.command, array)
+            places = {at: content.nbytes for at, content in scenario.writes} | dict(scenario.results)
+            if scenario.merged:
+                places[scenario.merged[1]] = 4 * scenario.merged[2]
+            if address not in places:
+                continue
+            bench.put(scenario)
+            await bench.push(scenario.command)
+            bench.bad = range(address, address + places[address])
+            await bench.write("CONTROL", 1)
+            await bench.done()
+            bench.bad = range(0)
+            found = await bench.read("ERROR_CODE")
+            if found == ErrorCode.NONE:  # these are read only where something is asked of them
+                assert (operation, array) in {
+                    (Operation.PROBE, "keys_a"),
+                    (Operation.GATHER, "rows_a"),
+                    (Operation.COUNT, "rows_a"),
+                    (Operation.GATHER, "keys_out"),
+                }, (operation, array)
+            else:
+                hit += 1
+                assert found == code, (operation, array, found)
+                low = await bench.read("ERROR_ADDRESS_LOW")
+                assert low | await bench.read("ERROR_ADDRESS_HIGH") << 32 == address
+            await bench.write("ERROR_CODE", 0)
+            bench.model.write_register(OFFSET["ERROR_CODE"], 0)
+            await bench.check(Operation.MERGE, 20)
+    assert hit > 15
+
+
+@cocotb.test()
+async def runs_that_are_not_sorted(dut):
+    """They may come out wrong, or be found out; the kernel goes on."""
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    for _ in range(4):
+        scenario = bench.scenarios.make(Operation.MERGE, 150)
+        scenario.writes = [
+            (at, bench.scenarios.rng.permutation(content))
+            if at in (scenario.command.keys_a, scenario.command.keys_b)
+            else (at, content)
+            for at, content in scenario.writes
+        ]
+        scenario.command = dataclasses.replace(scenario.command, buffer=False)
+        bench.put(scenario)
+        await bench.push(scenario.command)
+        await bench.write("CONTROL", 1)
+        await bench.done()
+        assert await bench.read("ERROR_CODE") in (ErrorCode.NONE, ErrorCode.STUCK)
+        await bench.write("ERROR_CODE", 0)
+        bench.model.write_register(OFFSET["ERROR_CODE"], 0)
+        await bench.check(Operation.MERGE, 60)

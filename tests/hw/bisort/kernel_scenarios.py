@@ -1,0 +1,259 @@
+"""Random commands for a kernel, each with the arrays it reads."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from host.devices.kernel_command import KernelCommand
+from hw.parameters import Parameters
+from hw.register_map import ErrorCode, Operation
+
+
+@dataclass
+class Scenario:
+    """A command, what it reads, and what it writes.
+
+    Attributes
+    ----------
+    command
+    writes
+        Address and content of each array that is read.
+    results
+        Address and bytes of each array that is written and is the same for every kernel.
+    merged
+        Addresses of the keys and the row numbers of a merged run, and its rows: rows of equal keys are in any order.
+    """
+
+    command: KernelCommand
+    writes: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    results: list[tuple[int, int]] = field(default_factory=list)
+    merged: tuple[int, int, int] | None = None
+
+
+class Scenarios:
+    """Makes scenarios that fit a part of memory, from `span` bytes of each channel.
+
+    Parameters
+    ----------
+    parameters
+    seed
+    span
+    """
+
+    def __init__(self, parameters: Parameters, seed: int, span: int):
+        self.parameters = parameters
+        self.span = span
+        self.rng = np.random.default_rng(seed)
+        self.kind = np.dtype(np.uint32 if parameters.key_bits == 32 else np.uint64)
+        self.buffered = 0  # rows in the insertion buffer
+        self.buffer_signed = False
+        self.indexed: tuple[np.ndarray, int, bool] | None = None
+        self._free: list[int] = []
+
+    def _place(self, nbytes: int) -> int:
+        """Somewhere in memory where nothing of this scenario lies."""
+        p = self.parameters
+        channel = int(self.rng.integers(p.channels))
+        at = self._free[channel] + int(self.rng.integers(0, 9)) * p.beat_bytes
+        self._free[channel] = at + -(-nbytes // p.beat_bytes) * p.beat_bytes
+        assert self._free[channel] <= self.span, "the scenario needs a larger span"
+        return channel * ((1 << p.address_bits) // p.channels) + at
+
+    def _put(self, scenario: Scenario, content: np.ndarray) -> int:
+        address = self._place(content.nbytes)
+        scenario.writes.append((address, content))
+        return address
+
+    def keys(self, count: int, signed: bool) -> np.ndarray:
+        """Ascending keys, of a few values, of all, or at the limits."""
+        bits = self.parameters.key_bits
+        top = (1 << bits) - 1
+        shape = self.rng.integers(4)
+        if shape == 0:
+            keys = self.rng.integers(0, top, count, self.kind, endpoint=True)
+        elif shape == 1:
+            keys = self.rng.integers(0, 5, count).astype(self.kind) + self.kind.type(top // 2)
+        elif shape == 2:
+            keys = self.rng.choice(np.array([0, 1, top - 1, top, top // 2, top // 2 + 1], self.kind), count)
+        else:
+            keys = self.rng.integers(0, 3 * count + 1, count).astype(self.kind)
+        view = keys.view(f"i{bits // 8}") if signed else keys
+        return np.sort(view).view(self.kind)
+
+    def make(self, operation: Operation, rows: int) -> Scenario:
+        """A scenario of some operation with up to so many rows."""
+        self._free = [self.parameters.beat_bytes] * self.parameters.channels  # 0 is the address of what there is not
+        return getattr(self, f"_{operation.name.lower()}")(rows)
+
+    def _count_rows(self, rows: int) -> int:
+        return int(self.rng.integers(1, max(int(self.rng.integers(1, rows + 1)), 1) + 1))
+
+    def _rows(self, count: int) -> np.ndarray:
+        start = np.uint32((1 << 32) - 1 - count // 2)  # row numbers pass 2**32
+        return self.rng.permutation(start + np.arange(count, dtype=np.uint32))
+
+    def _nop(self, rows: int) -> Scenario:
+        return Scenario(KernelCommand(operation=Operation.NOP))
+
+    def _copy(self, rows: int) -> Scenario:
+        length = self._count_rows(8 * rows)
+        s = Scenario(KernelCommand(operation=Operation.COPY))
+        source = self._put(s, self.rng.integers(0, 256, length, np.uint8))
+        out = self._place(length)
+        s.command = replace(s.command, length_a=length, keys_a=source, keys_out=out)
+        s.results.append((out, length))
+        return s
+
+    def _insert(self, rows: int) -> Scenario:
+        room = self.parameters.buffer_rows - self.buffered
+        if not room:
+            return self._merge(rows, buffered=True)
+        count = int(self.rng.integers(1, room + 1))
+        if not self.buffered:
+            self.buffer_signed = bool(self.rng.integers(2))
+        s = Scenario(KernelCommand(operation=Operation.INSERT, signed=self.buffer_signed, length_a=count))
+        keys = self.rng.permutation(self.keys(count, self.buffer_signed))
+        s.command = replace(s.command, keys_a=self._put(s, keys), rows_a=self._put(s, self._rows(count)))
+        self.buffered += count
+        return s
+
+    def _merge(self, rows: int, *, buffered: bool | None = None) -> Scenario:
+        p = self.parameters
+        if buffered is None:
+            buffered = bool(self.buffered) and self.rng.random() < 0.5
+        signed = self.buffer_signed if buffered else bool(self.rng.integers(2))
+        a = self._count_rows(rows)
+        b = self.buffered if buffered else self._count_rows(rows)
+        s = Scenario(KernelCommand(operation=Operation.MERGE, signed=signed, buffer=buffered, length_a=a, length_b=b))
+        places = {"keys_a": self._put(s, self.keys(a, signed)), "rows_a": self._put(s, self._rows(a))}
+        if buffered:
+            self.buffered = 0
+        else:
+            places |= {"keys_b": self._put(s, self.keys(b, signed)), "rows_b": self._put(s, self._rows(b))}
+        key = p.key_bits // 8
+        index = -(-(a + b) >> p.partition_log2)
+        places |= {name: self._place((a + b) * size) for name, size in (("keys_out", key), ("rows_out", 4))}
+        places["index_out"] = self._place(index * key)
+        s.command = replace(s.command, **places)
+        s.results += [(places["keys_out"], (a + b) * key), (places["index_out"], index * key)]
+        s.merged = places["keys_out"], places["rows_out"], a + b
+        return s
+
+    def _probe(self, rows: int) -> Scenario:
+        p = self.parameters
+        top = 1 << p.key_bits
+        buffered = bool(self.buffered) and self.rng.random() < 0.4
+        reuse = self.indexed is not None and not buffered and self.rng.random() < 0.4
+        b = self._count_rows(rows)
+        s = Scenario(KernelCommand(operation=Operation.PROBE, buffer=buffered, reuse=reuse, length_b=b))
+        places: dict[str, int] = {}
+        if buffered:
+            signed, a = self.buffer_signed, self.buffered
+        elif reuse:
+            run, _, signed = self.indexed
+            a = len(run)
+            places["keys_a"] = self._put(s, run)
+        else:
+            signed, a = bool(self.rng.integers(2)), self._count_rows(rows)
+            run = self.keys(a, signed)
+            places = {"keys_a": self._put(s, run), "rows_a": self._put(s, run[:: p.partition_rows].copy())}
+            self.indexed = run, a, signed
+        low, high = ((0, 1), (-3, 4), (-top, top), (-top, 1), (5, top), (-top // 2, top // 2), (top - 1, top))[
+            int(self.rng.integers(7))
+        ]
+        places |= {name: self._put(s, self.keys(b, signed)) for name in ("keys_b", "rows_b")}
+        places |= {name: self._place(4 * b) for name in ("keys_out", "rows_out")}
+        s.command = replace(s.command, signed=signed, length_a=a, low_offset=low, high_offset=high, **places)
+        s.results += [(places[name], 4 * b) for name in ("keys_out", "rows_out")]
+        return s
+
+    def _gather(self, rows: int, operation: Operation = Operation.GATHER) -> Scenario:
+        p = self.parameters
+        buffered = bool(self.buffered) and self.rng.random() < 0.4
+        limits = bool(self.rng.integers(2))
+        a = self.buffered if buffered else self._count_rows(rows)
+        b = self._count_rows(rows)
+        s = Scenario(KernelCommand(operation=operation, buffer=buffered, limits=limits, length_a=a, length_b=b))
+        starts = self.rng.integers(0, a + 1, b)
+        longest = int(self.rng.integers(1, 12))
+        stops = np.minimum(starts + self.rng.integers(0, longest + 1, b), a)
+        places: dict[str, int] = {}
+        if limits:
+            first = self.rng.integers(0, 1 << 32, b, np.uint32)
+            first[::2] = np.uint32((1 << 32) - 3)
+            span = self.rng.integers(0, 1 << 32, b, np.uint32)
+            span[::3] = self.rng.integers(0, a + 9)
+            places["keys_a"] = self._put(s, np.stack([first, span], axis=1))
+        if not buffered:
+            places["rows_a"] = self._put(s, self._rows(a))
+        places["keys_b"] = self._put(s, starts.astype(np.uint32))
+        places["rows_b"] = self._put(s, stops.astype(np.uint32))
+        if operation == Operation.COUNT:
+            places["keys_out"] = self._place(4 * b)
+            s.results.append((places["keys_out"], 4 * b))
+        else:
+            pairs = 8 * int((stops - starts).sum())
+            places |= {"keys_out": self._place(max(pairs, 1)), "rows_out": self._place(p.beat_bytes)}
+            # What lies behind the pairs must stay as it is.
+            s.writes.append((places["keys_out"], self.rng.integers(0, 256, max(pairs, 1), np.uint8)))
+            s.results += [(places["keys_out"], max(pairs, 1)), (places["rows_out"], p.beat_bytes)]
+        s.command = replace(s.command, **places)
+        return s
+
+    def _count(self, rows: int) -> Scenario:
+        return self._gather(rows, Operation.COUNT)
+
+    def wrong(self) -> tuple[Scenario, ErrorCode]:
+        """A scenario with a mistake, and the error it must end with. The insertion buffer must be empty."""
+        p = self.parameters
+        operation = Operation(int(self.rng.integers(1, 7)))
+        buffered, indexed = self.buffered, self.indexed
+        s = self.make(operation, 40)
+        self.buffered, self.indexed = buffered, indexed
+        c = s.command
+        name = str(self.rng.choice(["keys_a", "keys_out"] if operation != Operation.INSERT else ["keys_a", "rows_a"]))
+        if operation in (Operation.GATHER, Operation.COUNT) and name == "keys_a":
+            name = "rows_b"
+        mistake = int(self.rng.integers(4))
+        if mistake == 0:
+            c, code = replace(c, length_a=0), ErrorCode.ZERO_LENGTH
+        elif mistake == 1:
+            c, code = replace(c, **{name: getattr(c, name) + p.beat_bytes // 2}), ErrorCode.MISALIGNED_ADDRESS
+        elif mistake == 2:
+            c, code = replace(c, **{name: 1 << p.address_bits}), ErrorCode.ADDRESS_RANGE
+        elif operation in (Operation.GATHER, Operation.COUNT):
+            stops = next(content for address, content in s.writes if address == c.rows_b)
+            stops[int(self.rng.integers(len(stops)))] = c.length_a + 1
+            code = ErrorCode.BAD_RANGE
+        elif operation == Operation.INSERT:
+            c, code = replace(c, length_a=p.buffer_rows + 1), ErrorCode.BUFFER_ROWS
+        elif operation == Operation.COPY:
+            c, code = replace(c, operation=7), ErrorCode.UNKNOWN_OPERATION
+        else:
+            c, code = replace(c, length_a=p.run_rows + 1), ErrorCode.RUN_TOO_LONG
+        s.command = c
+        return s, code
+
+
+def same(scenario: Scenario, key_type: np.dtype, ours, theirs) -> str:
+    """Where two memories differ after a scenario; empty if nowhere.
+
+    Parameters
+    ----------
+    scenario
+    key_type
+        dtype of a key.
+    ours, theirs
+        Functions of an address and a length that give bytes as an array.
+    """
+    for address, length in scenario.results:
+        a, b = ours(address, length), theirs(address, length)
+        if not np.array_equal(a, b):
+            return f"{int((a != b).argmax())} bytes into the array of {length} at {address:#x}"
+    if scenario.merged:
+        keys_at, rows_at, rows = scenario.merged
+        keys = ours(keys_at, rows * key_type.itemsize).view(key_type)
+        pairs = [np.rec.fromarrays([keys, read(rows_at, 4 * rows).view(np.uint32)]) for read in (ours, theirs)]
+        if not np.array_equal(*map(np.sort, pairs)):
+            return "row numbers of the merged run"
+    return ""

@@ -1,0 +1,31 @@
+"""The whole kernel at its ports against its model, command by command."""
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("amaranth")
+pytest.importorskip("cocotbext.axi")
+
+from hw.bisort.kernel import Kernel
+from hw.parameters import Parameters
+from sim.block_runner import run_bench
+
+TINY = dataclasses.replace(Parameters.preset("tiny"), address_bits=17)
+BUILDS = {
+    "one_channel": TINY,
+    # Keys as wide as a beat, and beats of two row numbers, on two channels.
+    "two_channels": dataclasses.replace(TINY, key_bits=64, channels=2, width=4, address_bits=18),
+}
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_kernel_against_the_model(build, seed):
+    parameters = BUILDS[build]
+    run_bench(
+        Kernel(parameters),
+        f"kernel_{build}",
+        "tests.hw.bisort.cocotb_kernel",
+        seed=seed,
+        parameters=dataclasses.asdict(parameters),
+    )
