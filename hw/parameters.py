@@ -51,6 +51,9 @@ class Parameters:
         Read bursts that may be under way at once, per reader.
     turn_bytes : int
         Bytes moved in one direction before a shared channel turns to the other.
+    alternate_bytes : int
+        Bytes after which the memory goes on in a row of its own, a power of two: bursts that follow each other go to
+        rows of different parity where there is a choice. 0: it does not matter.
     clock_hz : int
         The clock the preset is meant for; figures in time are made with it, nothing is built from it.
 
@@ -74,12 +77,13 @@ class Parameters:
     burst_bytes: int
     outstanding: int
     turn_bytes: int
+    alternate_bytes: int
     clock_hz: int
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if type(value) is not int or value < 1:
+            if type(value) is not int or value < (field.name != "alternate_bytes"):
                 raise ParameterError(f"{field.name} must be a positive integer, not {value!r}")
         self._one_of("key_bits", (32, 64))
         self._one_of("width", (1, 2, 4, 8, 16))
@@ -89,6 +93,8 @@ class Parameters:
         for name in ("index_rows", "bound_rows", "queue_rows", "burst_bytes", "turn_bytes"):
             if not _power_of_two(getattr(self, name)):
                 raise ParameterError(f"{name} must be a power of two, not {getattr(self, name)}")
+        if self.alternate_bytes and not _power_of_two(self.alternate_bytes):
+            raise ParameterError(f"alternate_bytes must be 0 or a power of two, not {self.alternate_bytes}")
         if not 12 <= self.address_bits <= 64:
             raise ParameterError(f"address_bits must lie in 12..64, not {self.address_bits}")
         if self.data_bits < self.key_bits:
@@ -185,6 +191,7 @@ PRESETS: dict[str, Parameters] = {
         burst_bytes=64,
         outstanding=4,
         turn_bytes=256,
+        alternate_bytes=0,
         clock_hz=100_000_000,
     ),
     # An ECP5-85 with one x16 DDR3 chip behind LiteDRAM: 128 bits are four keys, or two whole rows, a cycle.
@@ -203,6 +210,7 @@ PRESETS: dict[str, Parameters] = {
         burst_bytes=2048,
         outstanding=8,
         turn_bytes=8192,
+        alternate_bytes=2048,
         clock_hz=100_000_000,
     ),
     # The paper's board: an Arria 10 with two channels of DDR3-1066, 64 bits wide, at the paper's clock.
@@ -221,6 +229,7 @@ PRESETS: dict[str, Parameters] = {
         burst_bytes=4096,
         outstanding=16,
         turn_bytes=16384,
+        alternate_bytes=8192,
         clock_hz=252_700_000,
     ),
 }

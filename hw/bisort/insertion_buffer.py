@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bisort.bound_layout import bound_layout
+from hw.bisort.position_layout import position_layout
 from hw.bisort.row_beat import row_beat
 from hw.bisort.row_layout import row_layout
 from hw.errors import ParameterError
@@ -33,7 +34,7 @@ class InsertionBuffer(wiring.Component):
         there is no row.
     probe : In(stream of bound_layout)
         In any order; they go before rows that wait at the same time.
-    position : Out(stream of {position, upper, last})
+    position : Out(stream of position_layout)
         For each bound, the keys below it in the buffer.
     read : In(stream of range(rows))
         Positions in the buffer.
@@ -52,7 +53,7 @@ class InsertionBuffer(wiring.Component):
 
     Timing
     ------
-    A row or a probe a cycle; a probe sees every row that was taken before it, and its answer comes three
+    A row or a probe a cycle; a probe sees every row that was taken before it, and its answer comes two
     cycles later. While the run is handed over, one beat a cycle, neither is taken.
 
     Source
@@ -68,7 +69,7 @@ class InsertionBuffer(wiring.Component):
         self._width = width
         self._rows = rows
         entry = data.StructLayout({"row": row_layout(key_bits), "keep": 1, "flush": 1})
-        found = data.StructLayout({"position": range(rows + 1), "upper": 1, "last": 1})
+        found = position_layout(range(rows + 1))
         super().__init__(
             {
                 "i": In(stream.Signature(entry)),

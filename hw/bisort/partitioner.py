@@ -26,7 +26,7 @@ class Partitioner(wiring.Component):
     index : In(stream of key_beat, one key wide)
         The index of a run; it is taken before the batch of bounds, each batch after its own.
     reuse : In(1)
-        While 1, the index stays for the next batch; taken with the last bound of a batch.
+        1: the batch is searched in the index of the batch before, and none is taken; stands still during a batch.
     i : In(stream of bound_layout)
         Ascending.
     o : Out(stream of partitioned_bound)
@@ -83,10 +83,14 @@ class Partitioner(wiring.Component):
         ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
-        kept = Signal()
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += kept.eq(self.reuse)
         with m.FSM():
+            with m.State("FIRST"):
+                m.d.comb += place.eq(0)
+                with m.If(self.i.valid & self.reuse):
+                    m.next = "RELOAD"
+                with m.Elif(self.index.valid & ~self.reuse):
+                    m.d.sync += length.eq(0)
+                    m.next = "LOAD"
             with m.State("LOAD"):
                 m.d.comb += [
                     self.index.ready.eq(1),
@@ -137,13 +141,6 @@ class Partitioner(wiring.Component):
                     m.next = "READ"
                     with m.If(Mux(place < length, place, length) == low + 1):
                         m.next = "SEARCH"
-            with m.State("FIRST"):
-                with m.If(kept):
-                    m.d.comb += place.eq(0)
-                    m.next = "RELOAD"
-                with m.Else():
-                    m.d.sync += length.eq(0)
-                    m.next = "LOAD"
             with m.State("RELOAD"):
                 m.d.sync += high_key.eq(reader.data)
                 m.next = "SEARCH"

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.bisort.key_beat import key_beat
 from hw.bisort.partitioned_bound import partitioned_bound
+from hw.bisort.position_layout import position_layout
 from hw.errors import ParameterError
 
 
@@ -35,7 +36,7 @@ class Prober(wiring.Component):
         Partitions to read, ascending.
     keys : In(stream of key_beat)
         The keys of the partitions that were asked for, in that order; `last` ends a partition.
-    o : Out(stream of {position, upper, last})
+    o : Out(stream of position_layout)
         In the order of the bounds.
 
     Raises
@@ -65,7 +66,7 @@ class Prober(wiring.Component):
         self._bound_rows = bound_rows
         self._bound = partitioned_bound(key_bits, index_rows)
         position = range((index_rows << partition_log2) + 1)
-        found = data.StructLayout({"position": position, "upper": 1, "last": 1})
+        found = position_layout(position)
         super().__init__(
             {
                 "i": In(stream.Signature(self._bound)),

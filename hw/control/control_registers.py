@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.control.axi4_lite_signature import Axi4LiteSignature
 from hw.control.status_layout import StatusLayout
-from hw.register_map import Access, registers
+from hw.register_map import Access, counter_registers, registers
 
 
 class ControlRegisters(wiring.Component):
@@ -101,6 +101,14 @@ class ControlRegisters(wiring.Component):
                 values[register.name] = 0
             elif register.name.lower() in self.status.shape().members:
                 values[register.name] = self.status[register.name.lower()]
+        # A counter is read as it was when its low word was.
+        high = Signal(32)
+        lows = [register for register in counter_registers() if register.name.endswith("_LOW")]
+        for low in lows:
+            name = low.name.removesuffix("_LOW") + "_HIGH"
+            with m.If(read & ((axi.araddr >> 2) == low.offset >> 2)):
+                m.d.sync += high.eq(values[name])
+            values[name] = high
         was_done = Signal()
         was_ready = Signal()
         events = Signal(2)

@@ -47,7 +47,6 @@ async def partitioner_batches(dut, stalls, reuse):
     rng = np.random.default_rng(SETTINGS["seed"])
     bench = _bench(dut, stalls)
     sink = bench.sinks["partitioner__o"]
-    dut.partitioner__reuse.value = reuse
     await bench.reset()
     for trial, length in enumerate((1, 2, INDEX_ROWS, INDEX_ROWS - 1, INDEX_ROWS // 2 + 5, 5)):
         values = (10, TOP - 1)[trial & 1]
@@ -57,21 +56,15 @@ async def partitioner_batches(dut, stalls, reuse):
             below = [0, TOP, *(int(v) for v in rng.integers(0, values, count, DTYPE, endpoint=True))]
             below += [int(key) + int(rng.integers(0, 2)) for key in index[:: max(length // 5, 1)]]
             batches.append(np.array(sorted(below[int(rng.integers(0, 3)) :]), object))
-        _offer(bench, index, batches[:-1])
-        if reuse:  # the last batch gives the index back
-            total = sum(map(len, batches[:-1]))
+        for number, below in enumerate(batches):  # all but the first in the index that is there
+            dut.partitioner__reuse.value = int(number > 0)
+            _offer(bench, () if number else index, [below])
             sink.received.clear()
-            await bench.run(lambda: len(sink.received) == total)  # noqa: B023
-            assert _found(sink.received) == [p for below in batches[:-1] for p in partition(index, below)]
-            dut.partitioner__reuse.value = 0
-        _offer(bench, index[:0], batches[-1:])
-        sink.received.clear()
-        await bench.run(lambda: len(sink.received) == len(batches[-1]))  # noqa: B023
-        assert _found(sink.received) == partition(index, batches[-1]).tolist()
-        assert [item["bound"]["below"] for item in sink.received] == list(batches[-1])
-        assert [item["bound"]["last"] for item in sink.received] == [0] * (len(batches[-1]) - 1) + [1]
-        assert not int(dut.partitioner__overflow.value)
-        dut.partitioner__reuse.value = reuse
+            await bench.run(lambda: len(sink.received) == len(below))  # noqa: B023
+            assert _found(sink.received) == partition(index, below).tolist()
+            assert [item["bound"]["below"] for item in sink.received] == list(below)
+            assert [item["bound"]["last"] for item in sink.received] == [0] * (len(below) - 1) + [1]
+            assert not int(dut.partitioner__overflow.value)
         await bench.idle(5)
 
 
@@ -96,6 +89,7 @@ async def partitioner_timing(dut):
     for distance in (0, 1, 2, 3, 4, 7, 8, 20):
         bench = _bench(dut, "none")
         sink = bench.sinks["partitioner__o"]
+        dut.partitioner__reuse.value = 0
         await bench.reset()
         _offer(bench, range(0, 10 * INDEX_ROWS, 10), [[15, 15 + 10 * distance]])
         await bench.run(lambda: len(sink.received) == 2)  # noqa: B023

@@ -1,15 +1,15 @@
-"""An engine wired to DRAM channels."""
+"""An engine wired to memory channels."""
 
 from collections.abc import Sequence
 
 from amaranth import Cat, ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib.wiring import In, Out
 
 from hw.errors import ParameterError
 from hw.memory.port_interleaver import PortInterleaver
 from hw.memory.port_shape import PortShape
-from sim.litedram.litedram_core import LitedramCore
+from sim.board.memory_core import MemoryCore
 
 ACTIVITY = (
     "read",  # a beat read
@@ -25,13 +25,13 @@ ACTIVITY = (
 
 
 class Board(wiring.Component):
-    """An engine wired to DRAM channels; what else the engine has becomes the board's own ports.
+    """An engine wired to memory channels; what else the engine has becomes the board's own ports.
 
     Parameters
     ----------
     engine : Component
         Has a member `axi`, an array of `Axi4Signature`.
-    channels : sequence of LitedramCore
+    channels : sequence of MemoryCore
         One for each port of the engine, their modules named ``channel_0``, ``channel_1``, ... A port is
         spread over all the ports of its channel, row by row.
     shape : PortShape
@@ -41,6 +41,8 @@ class Board(wiring.Component):
     ----------
     activity : Out(8 * channels)
         What each port of the engine did in this cycle, eight bits a port: see `ACTIVITY`.
+    channel_0_stall, ... : In
+        The inputs that the channels' memories have besides AXI4, if any.
 
     Raises
     ------
@@ -48,14 +50,19 @@ class Board(wiring.Component):
         If the engine does not have as many ports as there are channels.
     """
 
-    def __init__(self, engine: wiring.Component, channels: Sequence[LitedramCore], shape: PortShape):
+    def __init__(self, engine: wiring.Component, channels: Sequence[MemoryCore], shape: PortShape):
         if len(engine.axi) != len(channels):
             raise ParameterError(f"the engine has {len(engine.axi)} memory ports, for {len(channels)} channels")
         self._engine = engine
         self._channels = channels
         self._shape = shape
         members = {name: member for name, member in engine.signature.members.items() if name != "axi"}
-        super().__init__({**members, "activity": Out(len(ACTIVITY) * len(channels))})
+        inputs = {
+            f"channel_{number}_{name}": In(width)
+            for number, core in enumerate(channels)
+            for name, width in core.inputs.items()
+        }
+        super().__init__({**members, **inputs, "activity": Out(len(ACTIVITY) * len(channels))})
 
     def elaborate(self, platform):
         m = Module()
@@ -82,6 +89,8 @@ class Board(wiring.Component):
                 for name, member in axi.signature.members.items():
                     direction = "i" if member.flow == Out else "o"
                     wired[f"{direction}_axi{index}_{name}"] = getattr(port, name)
+            for name in core.inputs:
+                wired[f"i_{name}"] = getattr(self, f"channel_{number}_{name}")
             m.submodules[f"channel_{number}"] = Instance(
                 f"channel_{number}", i_clk=ClockSignal(), i_rst=ResetSignal(), **wired
             )

@@ -1,5 +1,6 @@
 """Compiles a board into a library."""
 
+import functools
 import hashlib
 import json
 import os
@@ -16,9 +17,8 @@ from amaranth.lib import wiring
 from hw.memory.port_shape import PortShape
 from sim.board.board import Board
 from sim.board.board_errors import BoardBuildError
+from sim.board.memory_settings import MemorySettings
 from sim.board.verilator_environment import verilator_environment
-from sim.litedram.litedram_core import LitedramCore
-from sim.litedram.litedram_settings import LitedramSettings
 
 BUILD = Path(__file__).parents[2] / "build" / "boards"
 _HARNESS = Path(__file__).with_name("harness.cpp")
@@ -46,14 +46,17 @@ _VERILATOR = [
 _COMPILER = ["c++", "-std=c++20", "-O2", "-fPIC", "-DVL_TIME_CONTEXT"]
 
 
-def compile_board(engine: wiring.Component, channels: Sequence[LitedramSettings], shape: PortShape, name: str) -> Path:
-    """Compile an engine with its memory into a library, once for each content.
+def compile_board(engine: wiring.Component, channels: Sequence[MemorySettings], shape: PortShape, name: str) -> Path:
+    """Compile an engine with its memory into a library, once for each content and version of the tools.
+
+    With ``WAVES=1`` in the environment, every board made from it writes the waveforms of all its signals next to it,
+    as ``dump.vcd``: about a gigabyte for a million cycles, so let few run.
 
     Parameters
     ----------
     engine : Component
         Has a member `axi`, an array of `Axi4Signature`.
-    channels : sequence of LitedramSettings
+    channels : sequence of MemorySettings
         One for each port of the engine.
     shape : PortShape
         Of the engine's ports.
@@ -70,7 +73,7 @@ def compile_board(engine: wiring.Component, channels: Sequence[LitedramSettings]
     BoardBuildError
         If Verilator or a C++ compiler is missing, or refuses the board.
     """
-    cores = [LitedramCore.build(settings, f"channel_{number}") for number, settings in enumerate(channels)]
+    cores = [settings.build(f"channel_{number}") for number, settings in enumerate(channels)]
     texts = {f"channel_{number}.v": core.verilog for number, core in enumerate(cores)}
     texts["board.v"] = verilog.convert(
         Board(engine, cores, shape), name="board", strip_internal_attrs=True, emit_src=False
@@ -92,8 +95,16 @@ def compile_board(engine: wiring.Component, channels: Sequence[LitedramSettings]
     texts["board.json"] = json.dumps(description)
     texts["harness.cpp"] = _HARNESS.read_text()
 
-    digest = hashlib.sha256(json.dumps([texts, _VERILATOR, _COMPILER]).encode()).hexdigest()[:16]
-    folder = BUILD / f"{name}-{digest}"
+    try:
+        environment = verilator_environment()
+    except FileNotFoundError as error:
+        raise BoardBuildError(str(error)) from error
+    waves = os.environ.get("WAVES", "0") == "1"
+    verilate = [*_VERILATOR, *(["--trace"] if waves else [])]
+    compiler = [*_COMPILER, *(["-DWAVES"] if waves else [])]
+    versions = [_version(command[0], environment["PATH"]) for command in (verilate, compiler)]
+    digest = hashlib.sha256(json.dumps([texts, verilate, compiler, versions]).encode()).hexdigest()[:16]
+    folder = BUILD / f"{name}-{'waves-' if waves else ''}{digest}"
     if (folder / "board.so").exists():
         return folder
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -101,17 +112,14 @@ def compile_board(engine: wiring.Component, channels: Sequence[LitedramSettings]
         place = Path(temporary)
         for file, text in texts.items():
             (place / file).write_text(text)
-        try:
-            environment = verilator_environment()
-        except FileNotFoundError as error:
-            raise BoardBuildError(str(error)) from error
         sources = ["public.vlt", "board.v", *(f"channel_{number}.v" for number in range(len(channels)))]
-        _run([*_VERILATOR, *sources], place, environment)
+        _run([*verilate, *sources], place, environment)
         root = Path(environment.get("VERILATOR_ROOT") or _system_root(environment))
-        runtime = [str(root / "include" / file) for file in ("verilated.cpp", "verilated_threads.cpp")]
+        files = ["verilated.cpp", "verilated_threads.cpp", *(["verilated_vcd_c.cpp"] if waves else [])]
+        runtime = [str(root / "include" / file) for file in files]
         generated = sorted(path.name for path in place.glob("Vboard*.cpp"))
         include = ["-I.", f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
-        command = [*_COMPILER, *include, "-shared", "-o", "board.so", "harness.cpp", *generated, *runtime]
+        command = [*compiler, *include, "-shared", "-o", "board.so", "harness.cpp", *generated, *runtime]
         _run([*command, "-lpthread", "-latomic"], place, environment)
         folder.mkdir(exist_ok=True)
         for file in (*texts, "board.so"):
@@ -128,14 +136,20 @@ def _ports(text: str) -> list[tuple[str, int, str]]:
     return [(name, int(high or 0) + 1, way) for way, high, name in re.findall(pattern, body.group(0), re.M)]
 
 
+@functools.cache
+def _version(tool: str, path: str) -> str:
+    if shutil.which(tool, path=path) is None:
+        raise BoardBuildError(f"{tool} is needed to compile a simulated board, and was not found")
+    done = subprocess.run([tool, "--version"], env={**os.environ, "PATH": path}, capture_output=True, text=True)
+    return done.stdout.splitlines()[0] if done.stdout else done.stderr
+
+
 def _system_root(environment: dict[str, str]) -> str:
     command = ["verilator", "--getenv", "VERILATOR_ROOT"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    if shutil.which(command[0], path=environment["PATH"]) is None:
-        raise BoardBuildError(f"{command[0]} is needed to compile a simulated board, and was not found")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise BoardBuildError(f"{command[0]} failed on the simulated board", (done.stdout + done.stderr)[-4000:])

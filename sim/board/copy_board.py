@@ -6,6 +6,7 @@ from hw.memory.copy_operation import CopyOperation
 from hw.memory.port_shape import PortShape
 from hw.memory.transfer_status import TransferStatus
 from sim.board.compile_board import compile_board
+from sim.board.memory_settings import MemorySettings
 from sim.board.simulated_board import SimulatedBoard
 from sim.litedram.litedram_settings import LitedramSettings
 
@@ -19,8 +20,8 @@ class CopyBoard(SimulatedBoard):
         1: read and write the same channel. 2: read the first, write the second.
     turn_bytes : int
         Bytes read before as many are written, with one channel; also what the reader and the writer buffer.
-    settings : LitedramSettings or None
-        Of each channel; by default the fastest known.
+    settings : MemorySettings or None
+        Of each channel; by default the fastest DRAM known.
 
     Attributes
     ----------
@@ -28,7 +29,7 @@ class CopyBoard(SimulatedBoard):
         Of the engine's ports.
     """
 
-    def __init__(self, *, channels: int = 1, turn_bytes: int = 8192, settings: LitedramSettings | None = None):
+    def __init__(self, *, channels: int = 1, turn_bytes: int = 8192, settings: MemorySettings | None = None):
         settings = settings or LitedramSettings()
         self.shape = PortShape(
             address_width=28,

@@ -11,12 +11,18 @@
 #include "Vboard.h"
 #include "Vboard___024root.h"
 #include "verilated.h"
+#ifdef WAVES
+#include "verilated_vcd_c.h"
+#endif
 
 namespace {
 
 struct Board {
     std::unique_ptr<VerilatedContext> context{new VerilatedContext};
     std::unique_ptr<Vboard> top{new Vboard{context.get(), "board"}};
+#ifdef WAVES
+    VerilatedVcdC waves;
+#endif
     uint64_t cycles = 0;
     // Activity, summed over windows of cycles.
     uint64_t window = 0;
@@ -44,9 +50,18 @@ struct Board {
         if (window != 0) sample();
         top->clk = 1;
         top->eval();
+        dump(2 * cycles);
         top->clk = 0;
         top->eval();
+        dump(2 * cycles + 1);
         ++cycles;
+    }
+
+    // Half a cycle is one unit of time.
+    void dump([[maybe_unused]] uint64_t time) {
+#ifdef WAVES
+        waves.dump(time);
+#endif
     }
 };
 
@@ -54,10 +69,22 @@ struct Board {
 
 extern "C" {
 
-Board* board_new() { return new Board; }
+// `waves` is where the waveforms go, if the board was compiled for them.
+Board* board_new([[maybe_unused]] const char* waves) {
+    Board* board = new Board;
+#ifdef WAVES
+    board->context->traceEverOn(true);
+    board->top->trace(&board->waves, 99);
+    board->waves.open(waves);
+#endif
+    return board;
+}
 
 void board_delete(Board* board) {
     board->top->final();
+#ifdef WAVES
+    board->waves.close();
+#endif
     delete board;
 }
 

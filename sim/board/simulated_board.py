@@ -39,7 +39,7 @@ class SimulatedBoard:
         self.ports = {name: width for name, width, _ in description["ports"]}
         self._index = {name: index for index, name in enumerate(self.ports)}
         self._library = _load(folder / "board.so")
-        self._board = self._library.board_new()
+        self._board = self._library.board_new(str(folder / "dump.vcd").encode())
         self._banks: list[list[NDArray[np.uint8]]] = []
         array = 0
         for banks, rows, row_bytes in description["channels"]:
@@ -199,7 +199,7 @@ def _load(path: Path) -> ctypes.CDLL:
     words = ctypes.POINTER(ctypes.c_uint32)
     board = ctypes.c_void_p
     for name, result, arguments in (
-        ("board_new", board, []),
+        ("board_new", board, [ctypes.c_char_p]),
         ("board_delete", None, [board]),
         ("board_cycles", ctypes.c_uint64, [board]),
         ("board_set", None, [board, ctypes.c_int, words]),

@@ -1,6 +1,6 @@
 """Makes the Verilog of a LiteDRAM controller with chips to talk to."""
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from litedram import modules
 from litedram.core.controller import ControllerSettings, LiteDRAMController
@@ -10,7 +10,10 @@ from litedram.phy.model import SDRAMPHYModel, get_sdram_phy_settings
 from litex.gen.fhdl.verilog import convert
 from migen import ClockDomain, Module
 
-from sim.litedram.litedram_settings import LitedramSettings
+from sim.board.memory_core import MemoryCore
+
+if TYPE_CHECKING:
+    from sim.litedram.litedram_settings import LitedramSettings
 
 _CHANNELS = {
     "aw": ("addr", "burst", "len", "size", "id"),
@@ -21,94 +24,67 @@ _CHANNELS = {
 }
 
 
-@dataclass(frozen=True)
-class LitedramCore:
-    """A LiteDRAM controller with a model of its chips.
+def litedram_core(settings: "LitedramSettings", name: str) -> MemoryCore:
+    """Make a LiteDRAM controller with a model of its chips.
 
     `litedram_gen --sim` makes the same, with a system on a chip around it; this takes the parts of the
     library themselves, because the generator fixes the depth of the AXI buffers and the speed grade, which
     bound the rate. The chips need no training, so that the controller is ready at once.
 
-    Attributes
+    Parameters
     ----------
-    verilog : str
-        One module with ports ``clk``, ``rst`` and, for each AXI4 port, ``axi0_awvalid`` and so on.
-    address_width : int
-        Bits of a byte address at a port.
-    ports : int
-        AXI4 ports.
-    banks, rows, row_bytes : int
-        The chips: the address space goes through row 0 of all banks, then through row 1, and so on.
-    bank_arrays : tuple of str
-        Names of the Verilog arrays that hold the banks, a row after the other.
+    settings : LitedramSettings
+    name : str
+        Name of the Verilog module.
     """
-
-    verilog: str
-    address_width: int
-    ports: int
-    banks: int
-    rows: int
-    row_bytes: int
-    bank_arrays: tuple[str, ...]
-
-    @classmethod
-    def build(cls, settings: LitedramSettings, name: str) -> "LitedramCore":
-        """Make the core.
-
-        Parameters
-        ----------
-        settings : LitedramSettings
-        name : str
-            Name of the Verilog module.
-        """
-        top = Module()
-        top.clock_domains.cd_sys = ClockDomain("sys")
-        chips = getattr(modules, settings.module)(settings.clock_hz, "1:4", speedgrade=settings.speedgrade)
-        phy_settings = get_sdram_phy_settings(chips.memtype, settings.chip_bits, settings.clock_hz)
-        top.submodules.phy = phy = SDRAMPHYModel(chips, phy_settings, clk_freq=settings.clock_hz)
-        top.submodules.controller = controller = LiteDRAMController(
-            phy_settings,
-            chips.geom_settings,
-            chips.timing_settings,
-            settings.clock_hz,
-            ControllerSettings(
-                cmd_buffer_depth=settings.command_buffer,
-                read_time=settings.read_time,
-                write_time=settings.write_time,
-                with_refresh=settings.with_refresh,
-                refresh_postponing=settings.refresh_postponing,
-            ),
+    top = Module()
+    top.clock_domains.cd_sys = ClockDomain("sys")
+    chips = getattr(modules, settings.module)(settings.clock_hz, "1:4", speedgrade=settings.speedgrade)
+    phy_settings = get_sdram_phy_settings(chips.memtype, settings.chip_bits, settings.clock_hz)
+    top.submodules.phy = phy = SDRAMPHYModel(chips, phy_settings, clk_freq=settings.clock_hz)
+    top.submodules.controller = controller = LiteDRAMController(
+        phy_settings,
+        chips.geom_settings,
+        chips.timing_settings,
+        settings.clock_hz,
+        ControllerSettings(
+            cmd_buffer_depth=settings.command_buffer,
+            read_time=settings.read_time,
+            write_time=settings.write_time,
+            with_refresh=settings.with_refresh,
+            refresh_postponing=settings.refresh_postponing,
+        ),
+    )
+    top.comb += controller.dfi.connect(phy.dfi)
+    top.submodules.crossbar = crossbar = LiteDRAMCrossbar(controller.interface)
+    ios = {top.cd_sys.clk, top.cd_sys.rst}
+    top.cd_sys.clk.name_override, top.cd_sys.rst.name_override = "clk", "rst"
+    address_width = 0
+    for number in range(settings.ports):
+        native = crossbar.get_port()
+        address_width = native.address_width + (native.data_width // 8).bit_length() - 1
+        axi = LiteDRAMAXIPort(data_width=native.data_width, address_width=address_width, id_width=1)
+        top.submodules += LiteDRAMAXI2Native(
+            axi, native, w_buffer_depth=settings.write_buffer, r_buffer_depth=settings.read_buffer
         )
-        top.comb += controller.dfi.connect(phy.dfi)
-        top.submodules.crossbar = crossbar = LiteDRAMCrossbar(controller.interface)
-        ios = {top.cd_sys.clk, top.cd_sys.rst}
-        top.cd_sys.clk.name_override, top.cd_sys.rst.name_override = "clk", "rst"
-        address_width = 0
-        for number in range(settings.ports):
-            native = crossbar.get_port()
-            address_width = native.address_width + (native.data_width // 8).bit_length() - 1
-            axi = LiteDRAMAXIPort(data_width=native.data_width, address_width=address_width, id_width=1)
-            top.submodules += LiteDRAMAXI2Native(
-                axi, native, w_buffer_depth=settings.write_buffer, r_buffer_depth=settings.read_buffer
-            )
-            for channel, fields in _CHANNELS.items():
-                endpoint = getattr(axi, channel)
-                for field in ("valid", "ready", *fields):
-                    signal = getattr(endpoint, field)
-                    signal.name_override = f"axi{number}_{channel}{field}"
-                    ios.add(signal)
-        text = convert(top, ios, name).main_source
-        banks, rows, columns = (
-            chips.geom_settings.bankbits,
-            chips.geom_settings.rowbits,
-            chips.geom_settings.colbits,
-        )
-        return cls(
-            verilog=text,
-            address_width=address_width,
-            ports=settings.ports,
-            banks=1 << banks,
-            rows=1 << rows,
-            row_bytes=(1 << columns) * settings.chip_bits // 8,
-            bank_arrays=tuple("mem" if bank == 0 else f"mem_{bank}" for bank in range(1 << banks)),
-        )
+        for channel, fields in _CHANNELS.items():
+            endpoint = getattr(axi, channel)
+            for field in ("valid", "ready", *fields):
+                signal = getattr(endpoint, field)
+                signal.name_override = f"axi{number}_{channel}{field}"
+                ios.add(signal)
+    text = convert(top, ios, name).main_source
+    banks, rows, columns = (
+        chips.geom_settings.bankbits,
+        chips.geom_settings.rowbits,
+        chips.geom_settings.colbits,
+    )
+    return MemoryCore(
+        verilog=text,
+        address_width=address_width,
+        ports=settings.ports,
+        banks=1 << banks,
+        rows=1 << rows,
+        row_bytes=(1 << columns) * settings.chip_bits // 8,
+        bank_arrays=tuple("mem" if bank == 0 else f"mem_{bank}" for bank in range(1 << banks)),
+    )

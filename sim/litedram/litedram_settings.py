@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from hw.errors import ParameterError
+from sim.board.memory_core import MemoryCore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +70,9 @@ class LitedramSettings:
     @property
     def beat_bits(self) -> int:
         return 8 * self.chip_bits
+
+    def build(self, name: str) -> MemoryCore:
+        """Make the controller and its chips as a Verilog module of this name; LiteDRAM must be installed."""
+        from sim.litedram.litedram_core import litedram_core
+
+        return litedram_core(self, name)

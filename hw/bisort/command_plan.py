@@ -1,0 +1,158 @@
+"""Finds out what a command moves, and whether it can."""
+
+from __future__ import annotations
+
+from amaranth.hdl import C, Cat, Module, Signal, ValueLike
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.control.command_layout import CommandLayout
+from hw.parameters import Parameters
+from hw.register_map import ErrorCode, Operation
+
+ARRAYS = ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out")
+"""The arrays of a command: four that are read, three that are written."""
+
+
+class CommandPlan(wiring.Component):
+    """Looks at one array of a command after the other: whether it has it, how long it is, whether it fits.
+
+    Parameters
+    ----------
+    parameters : Parameters
+
+    Attributes
+    ----------
+    start : In(1)
+        `command` is a new one.
+    command : In(CommandLayout)
+        Stands still until `done`, and as long as the plan is used.
+    buffer_rows : In(32)
+        Rows in the insertion buffer.
+    index_loaded : In(1)
+        There is an index on chip.
+    done : Out(1)
+        For one cycle; from then on the others stand.
+    code : Out(ErrorCode)
+        The first thing found wrong, NONE if nothing is.
+    address : Out(64)
+        Of the array it was found at, else 0.
+    used : Out(7)
+        The arrays, in the order of `ARRAYS`, that the command has.
+    bytes : Out(array of 7)
+        How long they are.
+
+    Timing
+    ------
+    `done` ten cycles after `start`.
+    """
+
+    def __init__(self, parameters: Parameters):
+        self._parameters = parameters
+        super().__init__(
+            {
+                "start": In(1),
+                "command": In(CommandLayout()),
+                "buffer_rows": In(32),
+                "index_loaded": In(1),
+                "done": Out(1),
+                "code": Out(ErrorCode),
+                "address": Out(64),
+                "used": Out(len(ARRAYS)),
+                "bytes": Out(data.ArrayLayout(36, len(ARRAYS))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        command = self.command
+        a, b = command.length_a, command.length_b
+        both = Signal(33)
+        index_a, index_both = Signal(32), Signal(32)
+        round_up = p.partition_rows - 1
+        m.d.comb += [
+            both.eq(a + b),
+            index_a.eq((a + round_up) >> p.partition_log2),
+            index_both.eq((both + round_up) >> p.partition_log2),
+        ]
+        is_ = {operation: command.operation == operation for operation in Operation}
+        merge, probe, copy, insert = (
+            is_[name] for name in (Operation.MERGE, Operation.PROBE, Operation.COPY, Operation.INSERT)
+        )
+        gather, count = is_[Operation.GATHER], is_[Operation.COUNT]
+        ranges = gather | count
+        in_memory = ~command.buffer
+        key = (p.key_bits // 8).bit_length() - 1
+        beat = C(p.beat_bytes, 32)
+        # For each array: when a command has it, its items, and log2 of the bytes of one.
+        cases: dict[str, list[tuple[ValueLike, ValueLike, int]]] = {
+            "keys_a": [
+                (merge | insert | (probe & in_memory), a, key),
+                (ranges & command.limits, b, 3),
+                (copy, a, 0),
+            ],
+            "rows_a": [
+                (merge | insert | (ranges & in_memory), a, 2),
+                (probe & in_memory & ~command.reuse, index_a, key),
+            ],
+            "keys_b": [((merge & in_memory) | probe, b, key), (ranges, b, 2)],
+            "rows_b": [(merge & in_memory, b, 2), (probe, b, key), (ranges, b, 2)],
+            "keys_out": [(merge, both, key), (probe | count, b, 2), (gather, beat, 0), (copy, a, 0)],
+            "rows_out": [(merge, both, 2), (probe, b, 2), (gather, beat, 0)],
+            "index_out": [(merge, index_both, key)],
+        }
+
+        # What does not depend on addresses.
+        shape_error = Signal(ErrorCode)
+        rows = p.run_rows
+        with m.If(~Cat(is_.values()).any()):
+            m.d.comb += shape_error.eq(ErrorCode.UNKNOWN_OPERATION)
+        with m.Elif(
+            ((a == 0) & ~is_[Operation.NOP]) | ((b == 0) & (merge | probe | ranges))
+        ):
+            m.d.comb += shape_error.eq(ErrorCode.ZERO_LENGTH)
+        with m.Elif((merge & (both > rows)) | ((probe | ranges) & (a > rows))):
+            m.d.comb += shape_error.eq(ErrorCode.RUN_TOO_LONG)
+        with m.Elif(
+            (insert & (a > p.buffer_rows - self.buffer_rows))
+            | (merge & command.buffer & (b != self.buffer_rows))
+            | ((probe | ranges) & command.buffer & (a != self.buffer_rows))
+        ):
+            m.d.comb += shape_error.eq(ErrorCode.BUFFER_ROWS)
+        with m.Elif(probe & command.reuse & ~command.buffer & ~self.index_loaded):
+            m.d.comb += shape_error.eq(ErrorCode.BAD_INDEX)
+
+        # The arrays, one a cycle: first its length, then whether that fits.
+        step = Signal(range(len(ARRAYS) + 2))
+        running = Signal()
+        there, length, address = Signal(), Signal(36), Signal(64)
+        looked, looked_length, looked_address = Signal(), Signal(36), Signal(64)
+        last_byte = Signal(65)
+        channel_bits = p.address_bits - (p.channels.bit_length() - 1)
+        with m.Switch(step):
+            for number, name in enumerate(ARRAYS):
+                with m.Case(number):
+                    m.d.comb += address.eq(command[name])
+                    for when, items, shift in cases[name]:
+                        with m.If(when):
+                            m.d.comb += [there.eq(1), length.eq(items << shift)]
+                    m.d.sync += [self.used[number].eq(there), self.bytes[number].eq(length)]
+        m.d.sync += [looked.eq(there & running), looked_length.eq(length), looked_address.eq(address)]
+        m.d.comb += last_byte.eq(looked_address + looked_length - 1)
+        m.d.sync += self.done.eq(0)
+        with m.If(self.start):
+            m.d.sync += [running.eq(1), step.eq(0), self.code.eq(shape_error), self.address.eq(0)]
+        with m.Elif(running):
+            m.d.sync += step.eq(step + 1)
+            with m.If(looked & (self.code == ErrorCode.NONE)):
+                with m.If(looked_address[: (p.beat_bytes - 1).bit_length()].any()):
+                    m.d.sync += [self.code.eq(ErrorCode.MISALIGNED_ADDRESS), self.address.eq(looked_address)]
+                with m.Elif(
+                    (looked_address >> p.address_bits).any()
+                    | (last_byte >> channel_bits != looked_address >> channel_bits)
+                ):
+                    m.d.sync += [self.code.eq(ErrorCode.ADDRESS_RANGE), self.address.eq(looked_address)]
+            with m.If(step == len(ARRAYS) + 1):
+                m.d.sync += [running.eq(0), self.done.eq(1)]
+        return m

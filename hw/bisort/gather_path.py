@@ -1,0 +1,139 @@
+"""The way of a batch of ranges to its pairs or counts."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.bisort.gather import Gather
+from hw.bisort.item_beat import item_beat
+from hw.bisort.streams import beats_of, items_of, resized
+from hw.memory.beat_layout import BeatLayout
+from hw.parameters import ROW_BITS, Parameters
+
+
+class GatherPath(wiring.Component):
+    """From arrays of starts, stops and window limits to pairs or counts.
+
+    Parameters
+    ----------
+    parameters : Parameters
+
+    Attributes
+    ----------
+    counting, limited : In(1)
+    ranges, run_rows : In(32)
+        Of the command, how many ranges there are and how many rows the run has; they stand still while a batch
+        passes.
+    starts, stops, limits : In(stream of BeatLayout)
+        Positions, and, where `limited` is set, first row and span of each range.
+    request : Out(stream of {beat, count})
+        Beats of row numbers to read, by number in the run.
+    rows : In(stream of BeatLayout)
+        These beats.
+    pairs : Out(stream of BeatLayout)
+        Unless `counting`; `last` with the last pair, or without any where there is none.
+    counts : Out(stream of data_bits)
+        If `counting`.
+    bad_range : Out(1)
+        A range ends before it starts or beyond the run. From then on nothing moves until a reset.
+
+    Timing
+    ------
+    A range, a beat of row numbers, or a beat of pairs a cycle.
+    """
+
+    def __init__(self, parameters: Parameters):
+        self._parameters = p = parameters
+        beat = stream.Signature(BeatLayout(p.data_bits))
+        request = data.StructLayout({"beat": ROW_BITS, "count": ROW_BITS})
+        super().__init__(
+            {
+                "counting": In(1),
+                "limited": In(1),
+                "ranges": In(32),
+                "run_rows": In(32),
+                "starts": In(beat),
+                "stops": In(beat),
+                "limits": In(beat),
+                "request": Out(stream.Signature(request)),
+                "rows": In(beat),
+                "pairs": Out(beat),
+                "counts": Out(stream.Signature(p.data_bits)),
+                "bad_range": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        width = p.rows_per_beat
+        m.submodules.gather = gather = Gather(width=width, range_rows=p.bound_rows)
+        m.d.comb += [gather.counting.eq(self.counting), gather.limited.eq(self.limited)]
+
+        # Ranges.
+        starts = resized(m, items_of(m, "starts_items", self.starts, ROW_BITS), 1)
+        stops = resized(m, items_of(m, "stops_items", self.stops, ROW_BITS), 1)
+        limits = resized(m, items_of(m, "limits_items", self.limits, ROW_BITS), 2)
+        number = Signal(ROW_BITS)
+        there, good, take = Signal(), Signal(), Signal()
+        start, stop = starts.p.items[0], stops.p.items[0]
+        m.d.comb += [
+            there.eq(starts.valid & stops.valid & (limits.valid | ~self.limited)),
+            good.eq(~(stop < start) & ~(self.run_rows < stop)),
+            gather.i.valid.eq(there & good & ~self.bad_range),
+            gather.i.p.probe.eq(number),
+            gather.i.p.start.eq(start),
+            gather.i.p.stop.eq(stop),
+            gather.i.p.first.eq(limits.p.items[0]),
+            gather.i.p.span.eq(limits.p.items[1]),
+            gather.i.p.last.eq(number == self.ranges - 1),
+            take.eq(gather.i.valid & gather.i.ready),
+            starts.ready.eq(take),
+            stops.ready.eq(take),
+            limits.ready.eq(take & self.limited),
+        ]
+        with m.If(there & ~good):
+            m.d.sync += self.bad_range.eq(1)
+        with m.If(take):
+            m.d.sync += number.eq(number + 1)
+            with m.If(gather.i.p.last):
+                m.d.sync += number.eq(0)
+
+        # Row numbers.
+        wiring.connect(m, gather.request, wiring.flipped(self.request))
+        m.d.comb += [
+            gather.rows.valid.eq(self.rows.valid),
+            gather.rows.payload.as_value().eq(self.rows.p.data),
+            self.rows.ready.eq(gather.rows.ready),
+        ]
+
+        # Pairs, each two items.
+        pairs = stream.Signature(item_beat(ROW_BITS, 2 * width)).create(path=("pair_items",))
+        m.d.comb += [
+            pairs.valid.eq(gather.o.valid),
+            gather.o.ready.eq(pairs.ready),
+            pairs.p.items.as_value().eq(gather.o.p.pairs.as_value()),
+            pairs.p.keep.eq(Cat(keep.replicate(2) for keep in gather.o.p.keep)),
+            pairs.p.last.eq(gather.o.p.last),
+        ]
+        beats = resized(m, pairs, width)
+        m.d.comb += [
+            self.pairs.valid.eq(beats.valid),
+            beats.ready.eq(self.pairs.ready),
+            self.pairs.p.data.eq(beats.p.items.as_value()),
+            self.pairs.p.keep.eq(Cat(keep.replicate(ROW_BITS // 8) for keep in beats.p.keep)),
+            self.pairs.p.last.eq(beats.p.last),
+        ]
+
+        counts = stream.Signature(item_beat(ROW_BITS, 1)).create(path=("count_items",))
+        m.d.comb += [
+            counts.valid.eq(gather.counts.valid),
+            gather.counts.ready.eq(counts.ready),
+            counts.p.items[0].eq(gather.counts.p.count),
+            counts.p.keep.eq(1),
+            counts.p.last.eq(gather.counts.p.last),
+        ]
+        beats_of(m, resized(m, counts, width), self.counts)
+        return m

@@ -1,0 +1,78 @@
+"""The simulated boards that carry the BI-Sort kernel."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from hw.errors import ParameterError
+from hw.parameters import Parameters
+from sim.board.kernel_board import KernelBoard
+from sim.board.memory_settings import MemorySettings
+from sim.fast_memory.fast_memory_settings import FastMemorySettings
+from sim.litedram.litedram_settings import LitedramSettings
+
+MEMORIES = ("litedram", "fast")
+
+
+def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parameters:
+    """What is built for a simulated board.
+
+    Parameters
+    ----------
+    key_bits : int
+        32 or 64.
+    memory : str
+        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel and runs of up to 8 Mi rows. ``"fast"``: the
+        preset `tiny` with 64 MiB a channel, and runs of up to 1 Mi rows.
+    channels : int
+
+    Raises
+    ------
+    ParameterError
+        If there is no such memory.
+    """
+    channel_bits = channels.bit_length() - 1
+    if memory == "litedram":
+        return dataclasses.replace(
+            Parameters.preset("ecp5"),
+            key_bits=key_bits,
+            partition_log2=8,
+            index_rows=32768,
+            address_bits=29 + channel_bits,
+            channels=channels,
+        )
+    if memory == "fast":
+        return dataclasses.replace(
+            Parameters.preset("tiny"),
+            key_bits=key_bits,
+            index_rows=65536,
+            bound_rows=64,
+            queue_rows=16,
+            buffer_rows=32,
+            address_bits=26 + channel_bits,
+            channels=channels,
+        )
+    raise ParameterError(f"memory must be one of {', '.join(MEMORIES)}, not {memory!r}")
+
+
+def open_bisort_board(key_bits: int, memory: str, *, channels: int = 1) -> KernelBoard:
+    """Compile, once, and start a simulated board with the BI-Sort kernel.
+
+    Parameters
+    ----------
+    key_bits, memory, channels
+        As in `board_parameters`.
+
+    Raises
+    ------
+    BoardBuildError
+        If it cannot be compiled.
+    """
+    parameters = board_parameters(key_bits, memory, channels=channels)
+    size = (1 << parameters.address_bits) // channels
+    settings: Mapping[str, MemorySettings] = {
+        "litedram": LitedramSettings(module="MT41K256M16"),
+        "fast": FastMemorySettings(
+            beat_bits=parameters.data_bits, size=size, address_width=size.bit_length() - 1
+        ),
+    }
+    return KernelBoard(parameters, [settings[memory]] * channels)

@@ -1,0 +1,127 @@
+"""A board with the BI-Sort kernel on it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.bisort.kernel import Kernel
+from hw.parameters import Parameters
+from hw.register_map import Register, registers
+from sim.board.compile_board import compile_board
+from sim.board.memory_settings import MemorySettings
+from sim.board.simulated_board import SimulatedBoard
+
+_REGISTERS = {register.name: register for register in registers()}
+_LIMIT = 1 << 40  # cycles; the kernel itself reports what does not end
+_TIMEOUT = 1 << 16  # cycles in which a memory may owe an answer
+
+
+class KernelBoard:
+    """A board with the BI-Sort kernel on it, as its host sees it: registers and memory.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    channels : sequence of MemorySettings
+        The memory of each port of the kernel.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        What was built.
+    board : SimulatedBoard
+        The board itself.
+    memory_bytes : int
+        Of all channels together.
+    channel_bytes : int
+        Bytes of address space of a channel; address ``n * channel_bytes`` is where channel n starts.
+    """
+
+    def __init__(self, parameters: Parameters, channels: Sequence[MemorySettings]):
+        self.parameters = parameters
+        self.channel_bytes = (1 << parameters.address_bits) // parameters.channels
+        kernel = Kernel(parameters)
+        self.board = SimulatedBoard(compile_board(kernel, channels, kernel.shape, "bisort"))
+        self.memory_bytes = sum(self.board.memory_bytes)
+        self._listen()
+
+    def close(self) -> None:
+        """Free the board. Idempotent."""
+        self.board.close()
+
+    def __enter__(self) -> "KernelBoard":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def reset(self) -> None:
+        """Reset everything but the memory."""
+        self.board.reset()
+        self._listen()
+
+    def _listen(self) -> None:
+        """Be ready for all answers, and let the end of work interrupt."""
+        self.board.poke("control__bready", 1)
+        self.board.poke("control__rready", 1)
+        self.board.poke("control__wstrb", 15)
+        for name in ("GLOBAL_INTERRUPT_ENABLE", "INTERRUPT_ENABLE"):
+            self.write(name, 1)
+        self.write("TIMEOUT_CYCLES", _TIMEOUT)
+
+    def write_register(self, offset: int, value: int) -> None:
+        """Write a 32-bit register."""
+        self.board.poke("control__awaddr", offset)
+        self.board.poke("control__wdata", value)
+        self.board.poke("control__awvalid", 1)
+        self.board.poke("control__wvalid", 1)
+        self.board.run_until("control__awready", 1, 1000)
+        self.board.run(1)
+        self.board.poke("control__awvalid", 0)
+        self.board.poke("control__wvalid", 0)
+        self.board.run_until("control__bvalid", 1, 1000)
+        self.board.run(1)
+
+    def push_words(self, offset: int, words: Sequence[int]) -> None:
+        """Write one word after the other to a register."""
+        for word in words:
+            self.write_register(offset, word)
+
+    def read_register(self, offset: int) -> int:
+        """Read a 32-bit register."""
+        self.board.poke("control__araddr", offset)
+        self.board.poke("control__arvalid", 1)
+        self.board.run_until("control__arready", 1, 1000)
+        self.board.run(1)
+        self.board.poke("control__arvalid", 0)
+        self.board.run_until("control__rvalid", 1, 1000)
+        value = self.board.peek("control__rdata")
+        self.board.run(1)
+        return value
+
+    def read(self, name: str) -> int:
+        """Read a register by name; of a counter both words."""
+        if name in _REGISTERS:
+            return self.read_register(_REGISTERS[name].offset)
+        low, high = (self.read_register(_REGISTERS[f"{name.upper()}_{end}"].offset) for end in ("LOW", "HIGH"))
+        return low | high << 32
+
+    def write(self, name: str, value: int) -> None:
+        """Write a register by name."""
+        register: Register = _REGISTERS[name]
+        self.write_register(register.offset, value)
+
+    def write_memory(self, address: int, content: NDArray[np.generic] | bytes) -> None:
+        """Put bytes into memory behind the kernel's back; raises BoardMemoryError if they do not fit."""
+        self.board.write_memory(*divmod(address, self.channel_bytes), content)
+
+    def read_memory(self, address: int, length: int) -> NDArray[np.uint8]:
+        """Bytes of the memory; raises BoardMemoryError if there are not as many."""
+        return self.board.read_memory(*divmod(address, self.channel_bytes), length)
+
+    def wait(self) -> None:
+        """Let the clock run until the kernel has worked off its queue, or failed."""
+        self.board.run_until("irq", 1, _LIMIT)
+        self.write("INTERRUPT_STATUS", 1)
+        self.read("CONTROL")  # which clears done

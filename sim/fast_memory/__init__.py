@@ -1,0 +1,1 @@
+"""A memory without DRAM timing, for small tests on simulated boards."""
