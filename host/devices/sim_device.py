@@ -14,7 +14,7 @@ from host.devices.device import DeviceInfo
 from host.errors import DeviceError
 from hw.parameters import Parameters
 
-MEMORY_BYTES = 1 << 28  # of a board
+_MODEL_BYTES = 1 << 28
 _INSTALL = "pip install 'mullion[sim]'"
 
 
@@ -23,6 +23,7 @@ class _Board:
     """A board in simulation: what it is, what it needs, and how it is opened for keys of so many bits."""
 
     description: str
+    memory_bytes: int
     modules: tuple[str, ...]
     compiles: bool
     open: Callable[[int], BoardLink]
@@ -52,20 +53,27 @@ def _verilated(memory: str) -> Callable[[int], BoardLink]:
 
 def _model(key_bits: int) -> BoardLink:
     model = importlib.import_module("sim.models.kernel").KernelModel
-    return model(dataclasses.replace(Parameters.preset("ecp5"), key_bits=key_bits), MEMORY_BYTES)
+    return model(dataclasses.replace(Parameters.preset("ecp5"), key_bits=key_bits), _MODEL_BYTES)
 
 
 _BOARDS: dict[str, _Board] = {
     "sim:bisort": _Board(
         "BI-Sort kernel on Verilator, with LiteDRAM and its model of DDR3",
+        1 << 29,
         ("amaranth", "litedram"),
         True,
         _verilated("litedram"),
     ),
     "sim:bisort-fast": _Board(
-        "BI-Sort kernel on Verilator, with a memory that never makes it wait", ("amaranth",), True, _verilated("fast")
+        "BI-Sort kernel on Verilator, with a memory that never makes it wait",
+        1 << 26,
+        ("amaranth",),
+        True,
+        _verilated("fast"),
     ),
-    "sim:bisort-model": _Board("model of the BI-Sort kernel in NumPy, without a clock", (), False, _model),
+    "sim:bisort-model": _Board(
+        "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model
+    ),
 }
 
 
@@ -91,7 +99,11 @@ class SimDevice(BisortDevice):
     def _open_link(self, key_bits: int) -> BoardLink:
         try:
             return self._board_kind.open(key_bits)
-        except (ImportError, OSError) as error:
+        except (
+            ImportError,
+            OSError,
+            RuntimeError,
+        ) as error:  # of the last kind are those of Verilator and the compiler
             raise DeviceError(f"device {self.info.name} cannot be opened: {error}") from error
 
     @classmethod
@@ -113,4 +125,6 @@ class SimDevice(BisortDevice):
 def _info(name: str, scratch_bytes: int) -> DeviceInfo:
     board = _BOARDS[name]
     reason = board.missing
-    return DeviceInfo(name, "sim", board.description, 0 if reason else MEMORY_BYTES - scratch_bytes, not reason, reason)
+    return DeviceInfo(
+        name, "sim", board.description, 0 if reason else board.memory_bytes - scratch_bytes, not reason, reason
+    )
