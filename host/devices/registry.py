@@ -5,9 +5,10 @@ from __future__ import annotations
 from host.devices.device import Device, DeviceInfo
 from host.devices.numpy_device import NumpyDevice
 from host.devices.opencl_device import OpenClDevice
+from host.devices.sim_device import SimDevice
 from host.errors import DeviceError
 
-KINDS: dict[str, type[Device]] = {"numpy": NumpyDevice, "opencl": OpenClDevice}
+KINDS: dict[str, type[Device]] = {"numpy": NumpyDevice, "opencl": OpenClDevice, "sim": SimDevice}
 
 
 def list_devices() -> list[DeviceInfo]:

@@ -109,15 +109,14 @@ class KernelModel:
     INTERRUPT_STATUS only where it is enabled.
 
     *Queue.* ``queue_rows`` commands. A command that is pushed in part has its place already. If the first word of a
-    command finds no room, all its words are dropped, and QUEUE_OVERFLOW is reported with its tag; that alone does not
-    set done.
+    command finds no room, all its words are dropped, and QUEUE_OVERFLOW is reported, with 0 for ERROR_COMMAND; that
+    alone does not set done.
 
     *Errors.* A command that fails sets ERROR_CODE, ERROR_COMMAND (its tag) and ERROR_ADDRESS (the start of the array
     at fault, 0 where it is none) unless ERROR_CODE was set before, leaves the queue, is not counted as completed, and
-    sets done. Nothing is begun from then on until ERROR_CODE is written. That sets it to 0 and empties the queue,
-    a command that was pushed in part included; ERROR_COMMAND and ERROR_ADDRESS stay until the next error. A failed
-    command leaves memory, index and insertion buffer here as they were, except that a PROBE may have loaded its
-    index; the hardware may have written a part.
+    sets done. Nothing is begun from then on until ERROR_CODE is written. That sets it, ERROR_COMMAND and
+    ERROR_ADDRESS to 0 and empties the queue, a command that was pushed in part included. A failed command leaves
+    memory, index and insertion buffer here as they were; the hardware may have written a part.
 
     *Checks*, in this order, before anything is moved:
 
@@ -162,7 +161,7 @@ class KernelModel:
     *Counters.* rows_in and rows_out of a MERGE: all rows; of a PROBE: 2 * length_b bounds and as many positions; of a
     GATHER: ranges and pairs; of a COUNT: ranges and counts; of an INSERT: rows and none; of a COPY: none. partitions:
     those that a PROBE reads. A GATHER, and a COUNT with `limits`, reads all beats of row numbers that a range touches
-    anew for each range. The word HIGH of a counter is that of the moment when its word LOW was read.
+    anew for each range. Every word HIGH is that of the counter whose word LOW was read last, at that moment.
 
     Raises
     ------
@@ -200,6 +199,7 @@ class KernelModel:
         self._events = 0
         self._queue: deque[DecodedCommand] = deque()
         self._words: list[int] = []
+        self._high = 0  # of the counter that is being read
         self._dropping = False
         self._index: np.ndarray | None = None  # with the top bit inverted if signed
         self._buffer_keys = np.zeros(0, self._key_type)  # the same
@@ -260,8 +260,10 @@ class KernelModel:
             return len(self._queue) | (self.parameters.queue_rows - taken) << 16 | partial << 31
         if name.removesuffix("_LOW").lower() in self.counters:
             value = self.counters[name.removesuffix("_LOW").lower()]
-            self._values[register.offset + 4] = value >> 32 & 0xFFFFFFFF
+            self._high = value >> 32 & 0xFFFFFFFF
             return value & 0xFFFFFFFF
+        if name.removesuffix("_HIGH").lower() in self.counters:
+            return self._high
         return self._values[register.offset]
 
     def write_register(self, offset: int, value: int) -> None:
@@ -283,7 +285,8 @@ class KernelModel:
         elif name == "INTERRUPT_STATUS":
             self._events &= ~value
         elif name == "ERROR_CODE":
-            self._set("ERROR_CODE", 0)
+            for cleared in ("ERROR_CODE", "ERROR_COMMAND", "ERROR_ADDRESS_LOW", "ERROR_ADDRESS_HIGH"):
+                self._set(cleared, 0)
             self._queue.clear()
             self._words.clear()
         elif name == "QUEUE_PUSH":
@@ -328,7 +331,7 @@ class KernelModel:
         if not self._words:
             self._dropping = len(self._queue) == self.parameters.queue_rows
             if self._dropping:
-                self._fail(ErrorCode.QUEUE_OVERFLOW, word >> 16, 0)
+                self._fail(ErrorCode.QUEUE_OVERFLOW, 0, 0)
         self._words.append(word)
         if len(self._words) < COMMAND_WORDS:
             return

@@ -46,4 +46,4 @@ class DeviceCase:
         return None
 
 
-DEVICES = [DeviceCase("numpy"), DeviceCase("opencl")]
+DEVICES = [DeviceCase("numpy"), DeviceCase("opencl"), DeviceCase("sim:bisort-model")]

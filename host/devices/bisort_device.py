@@ -1,0 +1,202 @@
+"""Boards with a BI-Sort kernel, as a device."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from host.devices.bisort_board import BisortBoard, BoardRun, Ranges
+from host.devices.board_link import BoardLink
+from host.devices.device import Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.errors import CapacityError, DeviceError
+
+SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
+_SLACK_GRANULES = 128  # what short runs are padded with
+
+
+class BisortDevice(Device):
+    """A board that carries out the commands of the run engine with a BI-Sort kernel.
+
+    A kernel is built for one width of keys. The board is asked for when the first store of that width is opened; both
+    widths together take no more memory than one board has.
+
+    Parameters
+    ----------
+    info : DeviceInfo
+        Its memory_bytes is what stores may take together.
+    link_for : callable
+        Gives the way to a board whose kernel has keys of 32 or 64 bits. It raises DeviceError if there is none.
+    scratch_bytes : int
+        Memory of a board that is kept for inputs and results of commands. Less means more commands for large batches.
+    """
+
+    def __init__(self, info: DeviceInfo, link_for: Callable[[int], BoardLink], *, scratch_bytes: int = SCRATCH_BYTES):
+        super().__init__(info, info.memory_bytes)
+        self._link_for = link_for
+        self._scratch_bytes = scratch_bytes
+        self._boards: dict[int, BisortBoard] = {}
+        self._opening = threading.Lock()
+
+    def board(self, key_bits: int) -> BisortBoard:
+        """The board whose kernel has keys of this width, opened once.
+
+        Raises
+        ------
+        DeviceError
+            If there is none, or it is not what it should be.
+        """
+        with self._opening:
+            if key_bits not in self._boards:
+                link = self._link_for(key_bits)
+                try:
+                    self._boards[key_bits] = self._checked(link, key_bits)
+                except DeviceError:
+                    link.close()
+                    raise
+            return self._boards[key_bits]
+
+    def _checked(self, link: BoardLink, key_bits: int) -> BisortBoard:
+        if link.parameters.key_bits != key_bits:
+            raise DeviceError(
+                f"device {self.info.name}: asked for a kernel with keys of {key_bits} bits, and got one of "
+                f"{link.parameters.key_bits}"
+            )
+        if link.memory_bytes < self.memory_bytes + self._scratch_bytes:
+            raise DeviceError(
+                f"device {self.info.name}: the board has {link.memory_bytes:,} bytes of memory, not "
+                f"{self.memory_bytes + self._scratch_bytes:,}"
+            )
+        return BisortBoard(link, self.info.name, self._scratch_bytes)
+
+    def open_store(self, *, key_bits: int, rows: int, what: str) -> BisortStore:
+        return BisortStore(self, self.board(key_bits), rows, what)
+
+    def close(self) -> None:
+        with self._opening:
+            for board in self._boards.values():
+                board.close()
+            self._boards.clear()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Positions:
+    """Where the ranges of each run start and stop: uint32, shape (number of runs, number of probes)."""
+
+    starts: np.ndarray
+    stops: np.ndarray
+
+
+class BisortStore(RunStore):
+    """See `RunStore`. Rows in the insertion buffer count as if they lay in memory."""
+
+    def __init__(self, device: BisortDevice, board: BisortBoard, rows: int, what: str):
+        self.key_bits = board.parameters.key_bits
+        self.granule = board.granule_rows
+        self._device = device
+        self._board = board
+        self._what = what
+        self._ticket: int | None = None
+        self._used = 0  # granules
+        self._runs: set[BoardRun] = set()
+        self._reserve(rows)
+
+    def _reserve(self, rows: int) -> None:
+        size = self._board.granules(rows) + max(_SLACK_GRANULES, rows // self.granule // 64)
+        nbytes = size * self._board.granule_bytes
+        self._ticket = self._device.reserve(nbytes, self._what, self._ticket)
+        self._size, self.nbytes, self.capacity_rows = size, nbytes, rows
+
+    def grow(self, rows: int) -> None:
+        self._reserve(rows)
+
+    def _take(self, rows: int) -> None:
+        """Counts the granules of a run that will be made. Raises CapacityError."""
+        needed = self._board.granules(rows)
+        if self._used + needed > self._size:
+            free = (self._size - self._used) * self.granule
+            raise CapacityError(
+                f"{self._what} has {free} rows free on device {self._device.info.name} and needs {rows} more",
+                rows,
+                free,
+            )
+        self._used += needed
+
+    def _made(self, make: Callable[[], BoardRun], rows: int) -> Run:
+        """A run of so many rows, counted before it is made."""
+        self._take(rows)
+        try:
+            run = make()
+        except Exception:
+            self._used -= self._board.granules(rows)
+            raise
+        self._runs.add(run)
+        return Run(rows, run)
+
+    def load(self, keys: np.ndarray, rows: np.ndarray) -> Run:
+        return self._made(lambda: self._board.load(keys, rows), len(keys))
+
+    def merge(self, older: Run, newer: Run) -> Run:
+        merged = self._made(lambda: self._board.merge(older.handle, newer.handle), older.length + newer.length)
+        for run in (older, newer):
+            self._forget(run)
+        return merged
+
+    def drop(self, run: Run) -> None:
+        self._board.drop(run.handle)
+        self._forget(run)
+
+    def _forget(self, run: Run) -> None:
+        self._runs.remove(run.handle)
+        self._used -= self._board.granules(run.length)
+        run.handle = None
+
+    def probe(self, runs: list[Run], lower: np.ndarray, upper: np.ndarray) -> Probe:
+        starts, stops = self._board.probe([run.handle for run in runs], lower, upper)
+        candidates = int(stops.sum(dtype=np.int64) - starts.sum(dtype=np.int64))
+        return Probe(len(lower), runs, candidates, _Positions(starts, stops))
+
+    def gather(
+        self, probe: Probe, numbers: np.ndarray, base: int, limits: Limits | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        low = np.uint32(base & 0xFFFFFFFF)
+        for probes, rows in self._board.gather(list(_ranges(probe, limits))):
+            yield numbers[probes], base + (rows - low).astype(np.int64)
+
+    def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
+        positions: _Positions = probe.handle
+        checked = np.zeros(len(probe.runs), bool) if limits is None else limits.runs
+        lengths = positions.stops[~checked].astype(np.int64) - positions.starts[~checked]
+        total = lengths.sum(axis=0, dtype=np.int64)
+        if checked.any():
+            ranges = [ranges for ranges in _ranges(probe, limits) if ranges.limits is not None]
+            for probes, counts in self._board.count(ranges):
+                total[probes] += counts
+        return total
+
+    def close(self) -> None:
+        if self._ticket is None:
+            return
+        for run in self._runs:
+            self._board.drop(run)
+        self._runs.clear()
+        self._used = 0
+        self._device.release(self._ticket)
+        self._ticket = None
+        self.nbytes = 0
+
+
+def _ranges(probe: Probe, limits: Limits | None) -> Iterator[Ranges]:
+    """What a probe has found in each run."""
+    positions: _Positions = probe.handle
+    for at, run in enumerate(probe.runs):
+        starts, stops = positions.starts[at], positions.stops[at]
+        probes = np.flatnonzero(starts != stops)
+        if not len(probes):
+            continue
+        checked = None
+        if limits is not None and limits.runs[at]:
+            checked = np.stack([limits.first[probes], limits.span[probes]], axis=1)
+        yield Ranges(run.handle, probes, starts[probes].astype(np.int64), stops[probes].astype(np.int64), checked)

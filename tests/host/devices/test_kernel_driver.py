@@ -1,0 +1,158 @@
+"""The driver: commands through a queue, and every way a board can fail it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from host.devices.kernel_command import KernelCommand
+from host.devices.kernel_driver import KernelDriver
+from host.errors import DeviceError, KernelError, from_wire, to_wire
+from hw.parameters import Parameters
+from hw.register_map import ErrorCode, Operation, registers
+from sim.models.kernel import KernelModel
+
+TINY = Parameters.preset("tiny")
+OFFSETS = {register.name: register.offset for register in registers()}
+
+
+class Board(KernelModel):
+    """A board on which registers can be made to read something else, and calls to fail."""
+
+    def __init__(self, parameters=TINY):
+        self.instead = {}
+        self.broken = {}
+        super().__init__(parameters, 1 << 16)
+
+    def read_register(self, offset):
+        self._fails("read_register")
+        value = super().read_register(offset)
+        return self.instead.get(offset, value)
+
+    def _fails(self, name):
+        if name in self.broken:
+            raise self.broken[name]
+
+    def wait(self):
+        self._fails("wait")
+        super().wait()
+
+    def write_memory(self, address, content):
+        self._fails("write_memory")
+        super().write_memory(address, content)
+
+    def push_words(self, offset, words):
+        self._fails("push_words")
+        super().push_words(offset, words)
+
+
+def copy(at=0, to=0x1000, length=8):
+    return KernelCommand(operation=Operation.COPY, length_a=length, keys_a=at, keys_out=to)
+
+
+@pytest.fixture
+def board():
+    return Board()
+
+
+def test_more_commands_than_the_queue_takes(board):
+    driver = KernelDriver(board, "test")
+    driver.write_memory(0, np.arange(100, dtype=np.uint64))
+    driver.run([copy(8 * at, 0x1000 + 8 * at) for at in range(100)])
+    np.testing.assert_array_equal(driver.read_memory(0x1000, 800).view(np.uint64), np.arange(100))
+    counters = driver.counters()
+    assert (counters["commands"], counters["read_beats"], counters["write_beats"]) == (100, 100, 100)
+    driver.clear_counters()
+    assert not any(driver.counters().values())
+    driver.run([])
+
+
+def test_tags_start_anew(board):
+    driver = KernelDriver(board, "test")
+    driver._tag = 0xFFFE
+    driver.run([copy()] * 4)
+    driver.run([copy()])
+    with pytest.raises(KernelError, match="COPY"):
+        driver.run([copy(), copy(length=0)])
+
+
+def test_an_error_names_what_failed_and_stays(board):
+    driver = KernelDriver(board, "test")
+    commands = [copy(), KernelCommand(operation=Operation.MERGE, length_a=1, length_b=1, keys_b=4), copy()]
+    with pytest.raises(KernelError, match="device test: the kernel failed in MERGE at address 0x4: an address is not"):
+        driver.run(commands)
+    assert driver.parameters is TINY
+    for again in (lambda: driver.run([copy()]), driver.counters, lambda: driver.write_memory(0, b"x")):
+        with pytest.raises(KernelError, match="MERGE at address 0x4"):
+            again()
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [(code, "") for code in ErrorCode if code]
+    + [(ErrorCode.DECODE_ERROR, "memory_bytes"), (ErrorCode.TIMEOUT, "clock"), (200, "error code 200")],
+)
+def test_every_code_is_reported(board, code, says):
+    driver = KernelDriver(board, "test")
+    board.instead = {OFFSETS["ERROR_CODE"]: code, OFFSETS["ERROR_COMMAND"]: 1, OFFSETS["ERROR_ADDRESS_HIGH"]: 1}
+    with pytest.raises(KernelError, match="open it again") as failed:
+        driver.run([copy(), KernelCommand(operation=Operation.PROBE)])
+    assert "in PROBE at address 0x100000000" in str(failed.value)
+    assert says in str(failed.value)
+    returned = from_wire(to_wire(failed.value))
+    assert type(returned) is KernelError
+    assert str(returned) == str(failed.value)
+
+
+def test_another_kernel(board):
+    board.instead = {OFFSETS["BUILD_ID"]: 0xFFFFFFFF}
+    with pytest.raises(DeviceError, match="BUILD_ID reads 0xffffffff, not 0x4d554c31"):
+        KernelDriver(board, "test")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"key_bits": 64}, "key_words is 1, not 2"),
+        ({"partition_log2": 5, "index_rows": 32}, "partition_log2 is 4, not 5; index_log2 is 6, not 5"),
+        ({"channels": 2}, "channels_log2 is 0, not 1"),
+        ({"buffer_rows": 256}, "buffer_rows is 8, not 127"),
+    ],
+)
+def test_another_build(board, change, says):
+    board.parameters = dataclasses.replace(TINY, **change)
+    with pytest.raises(DeviceError, match="built with other parameters") as refused:
+        KernelDriver(_as_built(board, TINY), "test")
+    assert says in str(refused.value)
+
+
+def _as_built(board, parameters):
+    """The board, whose BUILD_PARAMETERS stays that of other parameters."""
+    board.instead = {OFFSETS["BUILD_PARAMETERS"]: Board(parameters).read_register(OFFSETS["BUILD_PARAMETERS"])}
+    return board
+
+
+def test_no_room_in_the_queue(board):
+    board.instead = {OFFSETS["QUEUE_STATUS"]: 0}
+    with pytest.raises(DeviceError, match="no room"):
+        KernelDriver(board, "test")
+
+
+@pytest.mark.parametrize("call", ["wait", "push_words", "read_register"])
+@pytest.mark.parametrize("error", [TimeoutError("20 seconds"), ConnectionResetError("cable")])
+def test_a_board_that_does_not_answer(board, call, error):
+    driver = KernelDriver(board, "test")
+    board.broken = {call: error}
+    with pytest.raises(DeviceError, match=f"does not answer \\({error}\\)") as failed:
+        driver.run([copy()])
+    assert failed.value.__cause__ is error
+    board.broken = {}
+    with pytest.raises(DeviceError, match="does not answer"):
+        driver.read_memory(0, 1)
+
+
+def test_done_too_early(board):
+    driver = KernelDriver(board, "test")
+    board.instead = {OFFSETS["COMPLETED_TAG"]: 5}
+    with pytest.raises(DeviceError, match="done after command 5, and command 0 was the last"):
+        driver.run([copy()])
