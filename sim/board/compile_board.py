@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from amaranth.back import verilog
@@ -37,12 +38,13 @@ _VERILATOR = [
     "fast",
     "--no-assert",
     "--output-split",
-    "20000",
+    "4000",
     "-Wno-fatal",
     "-Wno-lint",
     "--Mdir",
     ".",
 ]
+_SLOW = "-O0"
 _COMPILER = ["c++", "-std=c++20", "-O2", "-fPIC", "-DVL_TIME_CONTEXT"]
 
 
@@ -119,8 +121,17 @@ def compile_board(engine: wiring.Component, channels: Sequence[MemorySettings], 
         runtime = [str(root / "include" / file) for file in files]
         generated = sorted(path.name for path in place.glob("Vboard*.cpp"))
         include = ["-I.", f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
-        command = [*compiler, *include, "-shared", "-o", "board.so", "harness.cpp", *generated, *runtime]
-        _run([*command, "-lpthread", "-latomic"], place, environment)
+
+        def translate(source: str) -> str:
+            # What runs once need not be fast.
+            speed = [_SLOW] if source in runtime or "__Slow" in source else []
+            made = f"{Path(source).stem}.o"
+            _run([*compiler, *speed, *include, "-c", "-o", made, source], place, environment)
+            return made
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(translate, ["harness.cpp", *generated, *runtime]))
+        _run([*compiler, "-shared", "-o", "board.so", *objects, "-lpthread", "-latomic"], place, environment)
         folder.mkdir(exist_ok=True)
         for file in (*texts, "board.so"):
             # Each file appears whole, the library last, so that another process never sees half a board.
