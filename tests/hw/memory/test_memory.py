@@ -17,6 +17,7 @@ from hw.memory.copy_engine import CopyEngine
 from hw.memory.memory_port import MemoryPort
 from hw.memory.port_interleaver import PortInterleaver
 from hw.memory.port_shape import PortShape
+from hw.memory.stream_writer import StreamWriter
 from sim.block_runner import run_bench
 
 SMALL = PortShape(
@@ -68,10 +69,13 @@ class SpreadCopy(wiring.Component):
         return m
 
 
-@pytest.mark.parametrize("block", ["burst_reader", "burst_writer"])
-def test_reader_and_writer(block, seed):
-    component = {"burst_reader": BurstReader, "burst_writer": BurstWriter}[block](SMALL)
-    run_bench(component, block, f"tests.hw.memory.cocotb_{block}", seed=seed, **settings(SMALL))
+@pytest.mark.parametrize("block", ["burst_reader", "burst_writer", "stream_writer"])
+def test_readers_and_writers(block, seed):
+    blocks = {"burst_reader": BurstReader, "burst_writer": BurstWriter, "stream_writer": StreamWriter}
+    component = blocks[block](SMALL)
+    run_bench(
+        component, block, f"tests.hw.memory.cocotb_{block}", seed=seed, burst_bytes=SMALL.burst_bytes, **settings(SMALL)
+    )
 
 
 @pytest.mark.parametrize("ports", ["one", "two", "spread"])
