@@ -7,7 +7,7 @@ from hw.memory.transfer_status import TransferStatus
 
 
 class BurstLayout(data.StructLayout):
-    """One burst of a transfer, or the refusal of one.
+    """One burst of a transfer, or the end of one that has no beats left to send.
 
     Parameters
     ----------
@@ -24,8 +24,10 @@ class BurstLayout(data.StructLayout):
         Whether this is the last burst of its transfer.
     tail : unsigned
         Number of bytes in the transfer's last beat, less one; it counts in the final burst.
+    empty : unsigned(1)
+        There is nothing to send: this only ends its transfer, and is final. A refusal is a single empty burst.
     status : TransferStatus
-        OK, or why the transfer is refused; a refusal is a single final burst that must not be sent.
+        Of an empty burst: how the transfer ends, unless the memory failed one of its bursts. Else OK.
     """
 
     def __init__(self, address_width: int, data_width: int):
@@ -35,6 +37,7 @@ class BurstLayout(data.StructLayout):
                 "last_beat": 8,
                 "final": 1,
                 "tail": ceil_log2(data_width // 8),
+                "empty": 1,
                 "status": TransferStatus,
             }
         )

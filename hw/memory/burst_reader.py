@@ -77,14 +77,13 @@ class BurstReader(wiring.Component):
         m.d.sync += room.eq(room - claimed + (self.o.valid & self.o.ready))
 
         # Addresses.
-        refused = burst.p.status != TransferStatus.OK
         asked = Signal(data.StructLayout({"tail": tail_width, "final": 1}))
         m.d.comb += [
             self.axi.araddr.eq(burst.p.address),
             self.axi.arlen.eq(burst.p.last_beat),
             self.axi.arsize.eq(tail_width),
             self.axi.arburst.eq(1),
-            self.axi.arvalid.eq(burst.valid & ~refused & (burst.p.last_beat < room) & pending.w_rdy),
+            self.axi.arvalid.eq(burst.valid & ~burst.p.empty & (burst.p.last_beat < room) & pending.w_rdy),
             asked.tail.eq(burst.p.tail),
             asked.final.eq(burst.p.final),
             pending.w_data.eq(asked),
@@ -117,7 +116,7 @@ class BurstReader(wiring.Component):
             m.d.comb += [results.w_data.eq(current), results.w_en.eq(ends)]
         # A refusal waits for the transfers before it, so that the statuses stay in order.
         refuse = Signal()
-        m.d.comb += refuse.eq(burst.valid & refused & ~pending.r_rdy & results.w_rdy)
+        m.d.comb += refuse.eq(burst.valid & burst.p.empty & ~pending.r_rdy & results.w_rdy)
         with m.If(refuse):
             m.d.comb += [results.w_data.eq(burst.p.status), results.w_en.eq(1)]
         m.d.comb += burst.ready.eq(refuse | (self.axi.arvalid & self.axi.arready))

@@ -73,8 +73,9 @@ class BurstSplitter(wiring.Component):
             count.eq(Mux(final, beats, to_boundary)),
             burst.address.eq(beat_address << beat_bits),
             burst.last_beat.eq(count - 1),
-            burst.final.eq(final | (status != TransferStatus.OK)),
+            burst.final.eq(final | burst.empty),
             burst.tail.eq((transfer.length - 1)[:beat_bits]),
+            burst.empty.eq(status != TransferStatus.OK),
             burst.status.eq(status),
             self.burst.payload.eq(burst),
         ]

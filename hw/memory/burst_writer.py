@@ -1,11 +1,11 @@
 """Writes runs of bytes to memory in bursts."""
 
-from amaranth import Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth import Module, Signal
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from hw.memory.axi4_write_signature import Axi4WriteSignature
+from hw.memory.burst_sender import BurstSender
 from hw.memory.burst_splitter import BurstSplitter
 from hw.memory.port_shape import PortShape
 from hw.memory.transfer_layout import TransferLayout
@@ -57,100 +57,23 @@ class BurstWriter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        shape = self._shape
-        tail_width = exact_log2(shape.beat_bytes)
-
-        m.submodules.splitter = splitter = BurstSplitter(shape)
+        m.submodules.splitter = splitter = BurstSplitter(self._shape)
+        m.submodules.sender = sender = BurstSender(self._shape)
         wiring.connect(m, wiring.flipped(self.transfer), splitter.transfer)
-        burst = splitter.burst
-
-        announced_layout = data.StructLayout({"last_beat": 8, "tail": tail_width, "final": 1})
-        m.submodules.announced = announced = fifo.SyncFIFO(width=announced_layout.size, depth=shape.outstanding)
-        m.submodules.pending = pending = fifo.SyncFIFO(width=1, depth=shape.outstanding)
-        m.submodules.beats = beats = fifo.SyncFIFOBuffered(width=shape.data_width, depth=shape.buffer_beats)
-        m.submodules.results = results = fifo.SyncFIFO(width=len(self.status.p), depth=2)
+        wiring.connect(m, splitter.burst, sender.burst)
+        wiring.connect(m, sender.status, wiring.flipped(self.status))
+        wiring.connect(m, sender.axi, wiring.flipped(self.axi))
 
         # A transfer is admitted after the last burst of the one before was announced, hence after its last
         # beat was taken: the count is then 0.
-        due = Signal(shape.length_width)
+        due = Signal(self._shape.length_width)
         m.d.comb += [
-            beats.w_data.eq(self.i.p),
-            beats.w_en.eq(self.i.valid & (due != 0)),
-            self.i.ready.eq(beats.w_rdy & (due != 0)),
+            sender.i.p.eq(self.i.p),
+            sender.i.valid.eq(self.i.valid & (due != 0)),
+            self.i.ready.eq(sender.i.ready & (due != 0)),
         ]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += due.eq(due - 1)
         with m.If(splitter.admitted):
             m.d.sync += due.eq(splitter.admitted_beats)
-
-        # Beats in the buffer that no announced burst has claimed yet.
-        unclaimed = Signal(range(shape.buffer_beats + 1))
-        claimed = Signal(range(shape.burst_beats + 1))
-        with m.If(self.axi.awvalid & self.axi.awready):
-            m.d.comb += claimed.eq(burst.p.last_beat + 1)
-        m.d.sync += unclaimed.eq(unclaimed - claimed + (self.i.valid & self.i.ready))
-
-        # Addresses.
-        refused = burst.p.status != TransferStatus.OK
-        asked = Signal(announced_layout)
-        m.d.comb += [
-            self.axi.awaddr.eq(burst.p.address),
-            self.axi.awlen.eq(burst.p.last_beat),
-            self.axi.awsize.eq(tail_width),
-            self.axi.awburst.eq(1),
-            self.axi.awvalid.eq(
-                burst.valid & ~refused & (burst.p.last_beat < unclaimed) & pending.w_rdy & announced.w_rdy
-            ),
-            asked.last_beat.eq(burst.p.last_beat),
-            asked.tail.eq(burst.p.tail),
-            asked.final.eq(burst.p.final),
-            announced.w_data.eq(asked),
-            announced.w_en.eq(self.axi.awvalid & self.axi.awready),
-            pending.w_data.eq(burst.p.final),
-            pending.w_en.eq(self.axi.awvalid & self.axi.awready),
-        ]
-
-        # Data.
-        head = data.View(announced_layout, announced.r_data)
-        beat = Signal(8)
-        m.d.comb += [
-            self.axi.wdata.eq(beats.r_data),
-            self.axi.wlast.eq(beat == head.last_beat),
-            self.axi.wvalid.eq(announced.r_rdy & beats.r_rdy),
-            beats.r_en.eq(announced.r_rdy & self.axi.wready),
-        ]
-        for byte in range(shape.beat_bytes):
-            m.d.comb += self.axi.wstrb[byte].eq(~(self.axi.wlast & head.final) | ~(head.tail < byte))
-        with m.If(self.axi.wvalid & self.axi.wready):
-            m.d.sync += beat.eq(beat + 1)
-            with m.If(self.axi.wlast):
-                m.d.sync += beat.eq(0)
-                m.d.comb += announced.r_en.eq(1)
-
-        # Acknowledgements. The first error of a transfer is the one reported.
-        error = Signal(TransferStatus)
-        current = Signal(TransferStatus)
-        ends = pending.r_data
-        m.d.comb += [
-            current.eq(error),
-            self.axi.bready.eq(pending.r_rdy & (~ends | results.w_rdy)),
-            pending.r_en.eq(self.axi.bvalid & self.axi.bready),
-        ]
-        with m.If((error == TransferStatus.OK) & self.axi.bresp[1]):
-            m.d.comb += current.eq(Mux(self.axi.bresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR))
-        with m.If(self.axi.bvalid & self.axi.bready):
-            m.d.sync += error.eq(Mux(ends, TransferStatus.OK, current))
-            m.d.comb += [results.w_data.eq(current), results.w_en.eq(ends)]
-        # A refusal waits for the transfers before it, so that the statuses stay in order.
-        refuse = Signal()
-        m.d.comb += refuse.eq(burst.valid & refused & ~pending.r_rdy & results.w_rdy)
-        with m.If(refuse):
-            m.d.comb += [results.w_data.eq(burst.p.status), results.w_en.eq(1)]
-        m.d.comb += burst.ready.eq(refuse | (self.axi.awvalid & self.axi.awready))
-
-        m.d.comb += [
-            self.status.p.eq(results.r_data),
-            self.status.valid.eq(results.r_rdy),
-            results.r_en.eq(self.status.ready),
-        ]
         return m

@@ -1,14 +1,18 @@
 """Readers and writers in turns on one memory port."""
 
-from amaranth import Array, Module, Mux, Signal, unsigned
+from amaranth import Array, Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hw.errors import ParameterError
 from hw.memory.axi4_read_signature import Axi4ReadSignature
 from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.axi4_write_signature import Axi4WriteSignature
 from hw.memory.port_shape import PortShape
+
+_PATIENCE = 3
+"""How often one whose turn it is may be passed over for a burst on the other side."""
 
 
 class MemoryPort(wiring.Component):
@@ -27,6 +31,11 @@ class MemoryPort(wiring.Component):
         How many of each.
     turn_bytes : int
         Bytes of one direction before the other has its turn. Readers and writers should buffer as much.
+    alternate_bytes : int or None
+        Where neighbouring blocks of so many bytes lie on different ports or channels (a power of two, at least
+        a burst; the `stride` of a `PortInterleaver`): among those that ask, one whose burst lies on the other
+        side of that address bit than the burst before goes first, so that the memory opens one row while it
+        moves the other. By default they take bursts in plain rotation.
     read_overlap, write_overlap : int or None
         A turn may end while this many beats of it are still to come from the memory, or to be taken by it.
         Too few and the memory runs dry; too many, and a memory with several queues does the next turn's
@@ -40,16 +49,29 @@ class MemoryPort(wiring.Component):
         Must have all beats of a burst ready when they announce it, as `BurstWriter` has.
     axi : Out(Axi4Signature)
         To the memory, which must answer in order.
+    halt : In(1)
+        While 1, no address is taken from readers and writers, and what has been announced runs to its end.
+        Beats and acknowledgements that a reader or writer does not take at once are then dropped, so that a
+        user who is stuck does not keep the port from ending; reset readers, writers and the port afterwards.
+    quiet : Out(1)
+        Nothing is under way: no address held, no beat and no acknowledgement due. Once 1 under `halt`, it
+        stays so.
+    progress : Out(1)
+        An address, a beat or an acknowledgement passed on `axi` in this cycle.
+    turned : Out(1)
+        The direction changes with this cycle.
 
     Timing
     ------
-    One cycle for addresses; data and acknowledgements pass through. One beat a cycle and direction. Readers
-    take bursts in rotation, and so do writers.
+    One cycle for addresses; data and acknowledgements pass through. One beat a cycle and direction. Whoever
+    asks is served after at most ``readers`` (or ``writers``) bursts of its direction, with `alternate_bytes`
+    after at most four times as many.
 
     Raises
     ------
     ParameterError
-        If there is no reader or no writer, or a turn is shorter than a burst.
+        If there is no reader or no writer, a turn is shorter than a burst, or `alternate_bytes` is not a power
+        of two from a burst upwards.
     """
 
     def __init__(
@@ -59,6 +81,7 @@ class MemoryPort(wiring.Component):
         readers: int,
         writers: int,
         turn_bytes: int,
+        alternate_bytes: int | None = None,
         read_overlap: int | None = None,
         write_overlap: int | None = None,
     ):
@@ -66,7 +89,16 @@ class MemoryPort(wiring.Component):
             raise ParameterError(f"a port needs a reader and a writer at least, not {readers!r} and {writers!r}")
         if turn_bytes < shape.burst_bytes:
             raise ParameterError(f"turn_bytes must be at least burst_bytes ({shape.burst_bytes}), not {turn_bytes!r}")
+        if alternate_bytes is not None and (
+            alternate_bytes & (alternate_bytes - 1)
+            or not shape.burst_bytes <= alternate_bytes < 1 << shape.address_width
+        ):
+            raise ParameterError(
+                f"alternate_bytes must be a power of two, at least burst_bytes ({shape.burst_bytes}), "
+                f"not {alternate_bytes!r}"
+            )
         self._shape = shape
+        self._alternate_bytes = alternate_bytes
         self._turn_beats = turn_bytes // shape.beat_bytes
         self._read_overlap = shape.burst_beats - 1 if read_overlap is None else read_overlap
         self._write_overlap = shape.burst_beats // 4 if write_overlap is None else write_overlap
@@ -76,6 +108,10 @@ class MemoryPort(wiring.Component):
                 "readers": In(Axi4ReadSignature(*widths)).array(readers),
                 "writers": In(Axi4WriteSignature(*widths)).array(writers),
                 "axi": Out(Axi4Signature(*widths)),
+                "halt": In(1),
+                "quiet": Out(1),
+                "progress": Out(1),
+                "turned": Out(1),
             }
         )
 
@@ -112,16 +148,23 @@ class MemoryPort(wiring.Component):
         with m.Else():
             m.d.sync += budget.eq(Mux(spent < budget, budget - spent, 0))
 
-        # Read addresses: one register, filled in rotation.
+        # On which side of `alternate_bytes` the last burst of either direction lay.
+        last_side = Signal()
+
+        # Read addresses: one register, filled from one reader after the other.
         read_index = unsigned(max(1, (len(readers) - 1).bit_length()))
         m.submodules.read_order = read_order = fifo.SyncFIFO(width=read_index.width, depth=shape.outstanding)
         read_choice = Signal(read_index)
-        read_last = Signal(read_index)
-        self._rotate(m, asks_read, read_last, read_choice)
         chosen_reader = Array(readers)[read_choice]
         take_read = Signal()
+        self._choose(m, asks_read, [reader.araddr for reader in readers], take_read, last_side, read_choice)
         m.d.comb += take_read.eq(
-            ~writing & open_turn & (asks_read != 0) & read_order.w_rdy & (~self.axi.arvalid | self.axi.arready)
+            ~self.halt
+            & ~writing
+            & open_turn
+            & (asks_read != 0)
+            & read_order.w_rdy
+            & (~self.axi.arvalid | self.axi.arready)
         )
         with m.If(self.axi.arready):
             m.d.sync += self.axi.arvalid.eq(0)
@@ -130,7 +173,6 @@ class MemoryPort(wiring.Component):
             m.d.sync += self.axi.arvalid.eq(1)
             for name in ("arid", "araddr", "arlen", "arsize", "arburst"):
                 m.d.sync += getattr(self.axi, name).eq(getattr(chosen_reader, name))
-            m.d.sync += read_last.eq(read_choice)
             m.d.comb += [
                 chosen_reader.arready.eq(1),
                 read_order.w_en.eq(1),
@@ -141,7 +183,7 @@ class MemoryPort(wiring.Component):
         # Read data go to whoever asked first.
         beat_read = self.axi.rvalid & self.axi.rready
         m.d.comb += [
-            self.axi.rready.eq(Array(readers)[read_order.r_data].rready & read_order.r_rdy),
+            self.axi.rready.eq((Array(readers)[read_order.r_data].rready | self.halt) & read_order.r_rdy),
             read_order.r_en.eq(beat_read & self.axi.rlast),
         ]
         for n, reader in enumerate(readers):
@@ -159,12 +201,12 @@ class MemoryPort(wiring.Component):
         m.submodules.write_order = write_order = fifo.SyncFIFO(width=write_index.width, depth=shape.outstanding)
         m.submodules.answer_order = answer_order = fifo.SyncFIFO(width=write_index.width, depth=shape.outstanding)
         write_choice = Signal(write_index)
-        write_last = Signal(write_index)
-        self._rotate(m, asks_write, write_last, write_choice)
         chosen_writer = Array(writers)[write_choice]
         take_write = Signal()
+        self._choose(m, asks_write, [writer.awaddr for writer in writers], take_write, last_side, write_choice)
         m.d.comb += take_write.eq(
-            writing
+            ~self.halt
+            & writing
             & open_turn
             & (asks_write != 0)
             & write_order.w_rdy
@@ -178,7 +220,6 @@ class MemoryPort(wiring.Component):
             m.d.sync += self.axi.awvalid.eq(1)
             for name in ("awid", "awaddr", "awlen", "awsize", "awburst"):
                 m.d.sync += getattr(self.axi, name).eq(getattr(chosen_writer, name))
-            m.d.sync += write_last.eq(write_choice)
             m.d.comb += [
                 chosen_writer.awready.eq(1),
                 write_order.w_en.eq(1),
@@ -196,7 +237,7 @@ class MemoryPort(wiring.Component):
             self.axi.wstrb.eq(data_writer.wstrb),
             self.axi.wlast.eq(data_writer.wlast),
             write_order.r_en.eq(beat_written & self.axi.wlast),
-            self.axi.bready.eq(Array(writers)[answer_order.r_data].bready & answer_order.r_rdy),
+            self.axi.bready.eq((Array(writers)[answer_order.r_data].bready | self.halt) & answer_order.r_rdy),
             answer_order.r_en.eq(self.axi.bvalid & self.axi.bready),
         ]
         for n, writer in enumerate(writers):
@@ -207,8 +248,46 @@ class MemoryPort(wiring.Component):
                 writer.bresp.eq(self.axi.bresp),
             ]
         m.d.sync += write_beats.eq(write_beats + write_claim - beat_written)
-        m.d.comb += spent.eq(read_claim | write_claim)
+        m.d.comb += [
+            spent.eq(read_claim | write_claim),
+            self.turned.eq(switch),
+            self.progress.eq(
+                (self.axi.arvalid & self.axi.arready)
+                | (self.axi.awvalid & self.axi.awready)
+                | beat_read
+                | beat_written
+                | (self.axi.bvalid & self.axi.bready)
+            ),
+            # Who reads or writes is kept until the last beat, who waits for an acknowledgement until that.
+            self.quiet.eq(
+                ~self.axi.arvalid & ~self.axi.awvalid & ~read_order.r_rdy & ~write_order.r_rdy & ~answer_order.r_rdy
+            ),
+        ]
         return m
+
+    def _choose(self, m, asks, addresses, granted, last_side, choice):
+        """Sets `choice` to who is served next; `granted` says that it is."""
+        last = Signal(choice.shape())
+        plain = Signal(choice.shape())
+        self._rotate(m, asks, last, plain)
+        if self._alternate_bytes is None:
+            m.d.comb += choice.eq(plain)
+            with m.If(granted):
+                m.d.sync += last.eq(choice)
+            return
+        # The one whose turn it is keeps it. Usually it is passed over once at most, as the burst that passes it
+        # makes its side preferred; but bursts of the other direction, and others that ask anew, may come between.
+        patience = Signal(range(_PATIENCE + 1), init=_PATIENCE)
+        preferred = Signal(choice.shape())
+        sides = Cat(address[exact_log2(self._alternate_bytes)] for address in addresses)
+        others = Signal(len(asks))
+        m.d.comb += others.eq(asks & Mux(last_side, ~sides, sides))
+        self._rotate(m, others, last, preferred)
+        m.d.comb += choice.eq(Mux((others != 0) & (patience != 0), preferred, plain))
+        with m.If(granted):
+            m.d.sync += [last_side.eq(sides.bit_select(choice, 1)), patience.eq(patience - 1)]
+            with m.If(choice == plain):
+                m.d.sync += [last.eq(choice), patience.eq(_PATIENCE)]
 
     @staticmethod
     def _rotate(m, asks, last, choice):

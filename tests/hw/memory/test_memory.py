@@ -17,6 +17,7 @@ from hw.memory.copy_engine import CopyEngine
 from hw.memory.memory_port import MemoryPort
 from hw.memory.port_interleaver import PortInterleaver
 from hw.memory.port_shape import PortShape
+from hw.memory.stream_writer import StreamWriter
 from sim.block_runner import run_bench
 
 SMALL = PortShape(
@@ -68,10 +69,29 @@ class SpreadCopy(wiring.Component):
         return m
 
 
-@pytest.mark.parametrize("block", ["burst_reader", "burst_writer"])
-def test_reader_and_writer(block, seed):
-    component = {"burst_reader": BurstReader, "burst_writer": BurstWriter}[block](SMALL)
-    run_bench(component, block, f"tests.hw.memory.cocotb_{block}", seed=seed, **settings(SMALL))
+@pytest.mark.parametrize("block", ["burst_reader", "burst_writer", "stream_writer"])
+def test_readers_and_writers(block, seed):
+    blocks = {"burst_reader": BurstReader, "burst_writer": BurstWriter, "stream_writer": StreamWriter}
+    component = blocks[block](SMALL)
+    run_bench(
+        component, block, f"tests.hw.memory.cocotb_{block}", seed=seed, burst_bytes=SMALL.burst_bytes, **settings(SMALL)
+    )
+
+
+@pytest.mark.parametrize("alternate_bytes", [None, 256])
+def test_memory_port(alternate_bytes, seed):
+    port = MemoryPort(SMALL, readers=3, writers=2, turn_bytes=SMALL.burst_bytes, alternate_bytes=alternate_bytes)
+    run_bench(
+        port,
+        f"memory_port_{alternate_bytes}",
+        "tests.hw.memory.cocotb_memory_port",
+        seed=seed,
+        burst_bytes=SMALL.burst_bytes,
+        readers=3,
+        writers=2,
+        alternate_bytes=alternate_bytes,
+        **settings(SMALL),
+    )
 
 
 @pytest.mark.parametrize("ports", ["one", "two", "spread"])
@@ -115,6 +135,9 @@ def test_shape_refuses_what_cannot_be_built(wrong, message):
 def test_blocks_refuse_what_cannot_be_built():
     with pytest.raises(ParameterError, match="turn_bytes"):
         MemoryPort(SMALL, readers=1, writers=1, turn_bytes=128)
+    for wrong in (128, 768, 1 << 24):
+        with pytest.raises(ParameterError, match="alternate_bytes"):
+            MemoryPort(SMALL, readers=1, writers=1, turn_bytes=4096, alternate_bytes=wrong)
     with pytest.raises(ParameterError, match="a reader and a writer"):
         MemoryPort(SMALL, readers=0, writers=1, turn_bytes=4096)
     with pytest.raises(ParameterError, match="ports must be 1 or 2"):

@@ -1,0 +1,141 @@
+"""Sends bursts of beats to memory."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.memory.axi4_write_signature import Axi4WriteSignature
+from hw.memory.burst_layout import BurstLayout
+from hw.memory.port_shape import PortShape
+from hw.memory.transfer_status import TransferStatus
+
+
+class BurstSender(wiring.Component):
+    """Sends bursts of beats to memory, many at a time: what all writers have in common.
+
+    A burst is announced only once all its beats are here, so a writer never makes the memory wait: several
+    writers can share a port.
+
+    Parameters
+    ----------
+    shape : PortShape
+        Widths and limits.
+
+    Attributes
+    ----------
+    burst : In(stream of BurstLayout)
+        The bursts, those of a transfer one after the other.
+    i : In(stream of unsigned(data_width))
+        The beats of all bursts. They may come before their burst; `buffer_bytes` of them are kept.
+    status : Out(stream of TransferStatus)
+        How each transfer ended, in order, once the memory has acknowledged its last burst. Two statuses are
+        kept; while nobody takes them, the next transfer's last acknowledgement waits.
+    axi : Out(Axi4WriteSignature)
+        To the memory.
+
+    Timing
+    ------
+    A burst is announced in the cycle in which it is offered, at the earliest one cycle after its last beat was
+    taken; its first beat is on `axi` one cycle later. One beat a cycle, as long as `outstanding` bursts cover
+    the latency of the acknowledgements.
+    """
+
+    def __init__(self, shape: PortShape):
+        self._shape = shape
+        super().__init__(
+            {
+                "burst": In(stream.Signature(BurstLayout(shape.address_width, shape.data_width))),
+                "i": In(stream.Signature(shape.data_width)),
+                "status": Out(stream.Signature(TransferStatus)),
+                "axi": Out(Axi4WriteSignature(shape.address_width, shape.data_width, shape.id_width)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        shape = self._shape
+        burst = self.burst
+        tail_width = exact_log2(shape.beat_bytes)
+
+        announced_layout = data.StructLayout({"last_beat": 8, "tail": tail_width, "final": 1})
+        m.submodules.announced = announced = fifo.SyncFIFO(width=announced_layout.size, depth=shape.outstanding)
+        m.submodules.pending = pending = fifo.SyncFIFO(width=1, depth=shape.outstanding)
+        m.submodules.beats = beats = fifo.SyncFIFOBuffered(width=shape.data_width, depth=shape.buffer_beats)
+        m.submodules.results = results = fifo.SyncFIFO(width=len(self.status.p), depth=2)
+        m.d.comb += [beats.w_data.eq(self.i.p), beats.w_en.eq(self.i.valid), self.i.ready.eq(beats.w_rdy)]
+
+        # Beats in the buffer that no announced burst has claimed yet.
+        unclaimed = Signal(range(shape.buffer_beats + 1))
+        claimed = Signal(range(shape.burst_beats + 1))
+        with m.If(self.axi.awvalid & self.axi.awready):
+            m.d.comb += claimed.eq(burst.p.last_beat + 1)
+        m.d.sync += unclaimed.eq(unclaimed - claimed + (self.i.valid & self.i.ready))
+
+        # Addresses.
+        asked = Signal(announced_layout)
+        m.d.comb += [
+            self.axi.awaddr.eq(burst.p.address),
+            self.axi.awlen.eq(burst.p.last_beat),
+            self.axi.awsize.eq(tail_width),
+            self.axi.awburst.eq(1),
+            self.axi.awvalid.eq(
+                burst.valid & ~burst.p.empty & (burst.p.last_beat < unclaimed) & pending.w_rdy & announced.w_rdy
+            ),
+            asked.last_beat.eq(burst.p.last_beat),
+            asked.tail.eq(burst.p.tail),
+            asked.final.eq(burst.p.final),
+            announced.w_data.eq(asked),
+            announced.w_en.eq(self.axi.awvalid & self.axi.awready),
+            pending.w_data.eq(burst.p.final),
+            pending.w_en.eq(self.axi.awvalid & self.axi.awready),
+        ]
+
+        # Data.
+        head = data.View(announced_layout, announced.r_data)
+        beat = Signal(8)
+        m.d.comb += [
+            self.axi.wdata.eq(beats.r_data),
+            self.axi.wlast.eq(beat == head.last_beat),
+            self.axi.wvalid.eq(announced.r_rdy & beats.r_rdy),
+            beats.r_en.eq(announced.r_rdy & self.axi.wready),
+        ]
+        for byte in range(shape.beat_bytes):
+            m.d.comb += self.axi.wstrb[byte].eq(~(self.axi.wlast & head.final) | ~(head.tail < byte))
+        with m.If(self.axi.wvalid & self.axi.wready):
+            m.d.sync += beat.eq(beat + 1)
+            with m.If(self.axi.wlast):
+                m.d.sync += beat.eq(0)
+                m.d.comb += announced.r_en.eq(1)
+
+        # Acknowledgements. The first error of a transfer is the one reported.
+        error = Signal(TransferStatus)
+        current = Signal(TransferStatus)
+        ends = pending.r_data
+        m.d.comb += [
+            current.eq(error),
+            self.axi.bready.eq(pending.r_rdy & (~ends | results.w_rdy)),
+            pending.r_en.eq(self.axi.bvalid & self.axi.bready),
+        ]
+        with m.If((error == TransferStatus.OK) & self.axi.bresp[1]):
+            m.d.comb += current.eq(Mux(self.axi.bresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR))
+        with m.If(self.axi.bvalid & self.axi.bready):
+            m.d.sync += error.eq(Mux(ends, TransferStatus.OK, current))
+            m.d.comb += [results.w_data.eq(current), results.w_en.eq(ends)]
+        # An end without beats waits for the bursts before it, so that the statuses stay in order.
+        end = Signal()
+        m.d.comb += end.eq(burst.valid & burst.p.empty & ~pending.r_rdy & results.w_rdy)
+        with m.If(end):
+            m.d.sync += error.eq(TransferStatus.OK)
+            m.d.comb += [
+                results.w_data.eq(Mux(error == TransferStatus.OK, burst.p.status, error)),
+                results.w_en.eq(1),
+            ]
+        m.d.comb += burst.ready.eq(end | (self.axi.awvalid & self.axi.awready))
+
+        m.d.comb += [
+            self.status.p.eq(results.r_data),
+            self.status.valid.eq(results.r_rdy),
+            results.r_en.eq(self.status.ready),
+        ]
+        return m
