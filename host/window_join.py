@@ -30,8 +30,8 @@ class WindowJoin:
     Parameters
     ----------
     device : str or Device
-        ``"opencl"``, ``"numpy"``, ``"opencl:<part of a name>"``, see `host.devices.list_devices`; or an open
-        device, which stays open when the join is closed.
+        ``"opencl"``, ``"numpy"``, ``"opencl:<part of a name>"``, ``"sim:bisort"``, see
+        `host.devices.list_devices`; or an open device, which stays open when the join is closed.
     left_schema, right_schema : pyarrow.Schema, optional
         Columns of each side. By default those of the first batch of the side; until both are known, the result
         of a call has the columns of the known side alone, and no rows.

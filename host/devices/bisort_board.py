@@ -162,11 +162,6 @@ class BisortBoard:
         """The run in the insertion buffer."""
         return self._buffered
 
-    @property
-    def run_rows(self) -> int:
-        """Rows of the longest run."""
-        return self.parameters.run_rows
-
     def granules(self, rows: int) -> int:
         """Granules of a run of so many rows."""
         return -(-rows // self.granule_rows)
