@@ -7,8 +7,8 @@ class TransferStatus(enum.IntEnum):
     """How a transfer ended, as the readers and writers report it; the host reads the same numbers.
 
     A transfer that ends with one of the first four errors was refused and moved nothing; only of a stream that
-    was too long for its room as much was written as fits. One that ends with an
-    error of the memory moved all its beats, and what they hold is not to be trusted.
+    was too long for its room as much was written as fits. One that ends with an error of the memory moved all its
+    beats, and what they hold is not to be trusted.
     """
 
     OK = 0
