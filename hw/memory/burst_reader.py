@@ -5,10 +5,11 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.memory.axi4_read_signature import Axi4ReadSignature
+from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.beat_layout import BeatLayout
 from hw.memory.burst_splitter import BurstSplitter
 from hw.memory.port_shape import PortShape
+from hw.memory.status_collector import StatusCollector
 from hw.memory.transfer_layout import TransferLayout
 from hw.memory.transfer_status import TransferStatus
 
@@ -34,7 +35,7 @@ class BurstReader(wiring.Component):
         How each transfer ended, in order, once its last beat has arrived from the memory. A refused transfer
         has a status and no beats. Two statuses are kept; while nobody takes them, the next transfer's last
         beat waits.
-    axi : Out(Axi4ReadSignature)
+    axi : Out(Axi4Signature with read channels)
         To the memory.
 
     Timing
@@ -50,7 +51,7 @@ class BurstReader(wiring.Component):
                 "transfer": In(stream.Signature(TransferLayout(shape.address_width, shape.length_width))),
                 "o": Out(stream.Signature(BeatLayout(shape.data_width))),
                 "status": Out(stream.Signature(TransferStatus)),
-                "axi": Out(Axi4ReadSignature(shape.address_width, shape.data_width, shape.id_width)),
+                "axi": Out(Axi4Signature(shape.address_width, shape.data_width, shape.id_width, write=False)),
             }
         )
 
@@ -67,7 +68,6 @@ class BurstReader(wiring.Component):
         m.submodules.pending = pending = fifo.SyncFIFO(width=pending_layout.size, depth=shape.outstanding)
         beat_layout = data.StructLayout({"data": shape.data_width, "tail": tail_width, "last": 1})
         m.submodules.beats = beats = fifo.SyncFIFOBuffered(width=beat_layout.size, depth=shape.buffer_beats)
-        m.submodules.results = results = fifo.SyncFIFO(width=len(self.status.p), depth=2)
 
         # Room in the buffer that no burst has claimed yet.
         room = Signal(range(shape.buffer_beats + 1), init=shape.buffer_beats)
@@ -90,7 +90,9 @@ class BurstReader(wiring.Component):
             pending.w_en.eq(self.axi.arvalid & self.axi.arready),
         ]
 
-        # Data.
+        # Data. A refusal waits for the transfers before it, so that the statuses stay in order.
+        m.submodules.collector = collector = StatusCollector()
+        wiring.connect(m, collector.status, wiring.flipped(self.status))
         head = data.View(pending_layout, pending.r_data)
         beat_in = Signal(beat_layout)
         ends = Signal()
@@ -100,26 +102,18 @@ class BurstReader(wiring.Component):
             beat_in.tail.eq(head.tail),
             beat_in.last.eq(ends),
             beats.w_data.eq(beat_in),
-            self.axi.rready.eq(pending.r_rdy & beats.w_rdy & (~ends | results.w_rdy)),
+            collector.answer.p.response.eq(self.axi.rresp),
+            collector.answer.p.final.eq(ends),
+            collector.answer.valid.eq(self.axi.rvalid & pending.r_rdy & beats.w_rdy),
+            self.axi.rready.eq(collector.answer.ready & pending.r_rdy & beats.w_rdy),
             beats.w_en.eq(self.axi.rvalid & self.axi.rready),
             pending.r_en.eq(self.axi.rvalid & self.axi.rready & self.axi.rlast),
+            collector.end.p.eq(burst.p.status),
+            collector.end.valid.eq(burst.valid & burst.p.empty & ~pending.r_rdy),
+            burst.ready.eq(
+                Mux(burst.p.empty, collector.end.ready & ~pending.r_rdy, self.axi.arvalid & self.axi.arready)
+            ),
         ]
-
-        # The first error of a transfer is the one reported.
-        error = Signal(TransferStatus)
-        current = Signal(TransferStatus)
-        m.d.comb += current.eq(error)
-        with m.If((error == TransferStatus.OK) & self.axi.rresp[1]):
-            m.d.comb += current.eq(Mux(self.axi.rresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR))
-        with m.If(self.axi.rvalid & self.axi.rready):
-            m.d.sync += error.eq(Mux(ends, TransferStatus.OK, current))
-            m.d.comb += [results.w_data.eq(current), results.w_en.eq(ends)]
-        # A refusal waits for the transfers before it, so that the statuses stay in order.
-        refuse = Signal()
-        m.d.comb += refuse.eq(burst.valid & burst.p.empty & ~pending.r_rdy & results.w_rdy)
-        with m.If(refuse):
-            m.d.comb += [results.w_data.eq(burst.p.status), results.w_en.eq(1)]
-        m.d.comb += burst.ready.eq(refuse | (self.axi.arvalid & self.axi.arready))
 
         # Out.
         beat_out = data.View(beat_layout, beats.r_data)
@@ -132,8 +126,5 @@ class BurstReader(wiring.Component):
             self.o.p.last.eq(beat_out.last),
             self.o.valid.eq(beats.r_rdy),
             beats.r_en.eq(self.o.ready),
-            self.status.p.eq(results.r_data),
-            self.status.valid.eq(results.r_rdy),
-            results.r_en.eq(self.status.ready),
         ]
         return m

@@ -5,9 +5,10 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.memory.axi4_write_signature import Axi4WriteSignature
+from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.burst_layout import BurstLayout
 from hw.memory.port_shape import PortShape
+from hw.memory.status_collector import StatusCollector
 from hw.memory.transfer_status import TransferStatus
 
 
@@ -31,7 +32,7 @@ class BurstSender(wiring.Component):
     status : Out(stream of TransferStatus)
         How each transfer ended, in order, once the memory has acknowledged its last burst. Two statuses are
         kept; while nobody takes them, the next transfer's last acknowledgement waits.
-    axi : Out(Axi4WriteSignature)
+    axi : Out(Axi4Signature with write channels)
         To the memory.
 
     Timing
@@ -48,7 +49,7 @@ class BurstSender(wiring.Component):
                 "burst": In(stream.Signature(BurstLayout(shape.address_width, shape.data_width))),
                 "i": In(stream.Signature(shape.data_width)),
                 "status": Out(stream.Signature(TransferStatus)),
-                "axi": Out(Axi4WriteSignature(shape.address_width, shape.data_width, shape.id_width)),
+                "axi": Out(Axi4Signature(shape.address_width, shape.data_width, shape.id_width, read=False)),
             }
         )
 
@@ -62,7 +63,6 @@ class BurstSender(wiring.Component):
         m.submodules.announced = announced = fifo.SyncFIFO(width=announced_layout.size, depth=shape.outstanding)
         m.submodules.pending = pending = fifo.SyncFIFO(width=1, depth=shape.outstanding)
         m.submodules.beats = beats = fifo.SyncFIFOBuffered(width=shape.data_width, depth=shape.buffer_beats)
-        m.submodules.results = results = fifo.SyncFIFO(width=len(self.status.p), depth=2)
         m.d.comb += [beats.w_data.eq(self.i.p), beats.w_en.eq(self.i.valid), self.i.ready.eq(beats.w_rdy)]
 
         # Beats in the buffer that no announced burst has claimed yet.
@@ -108,34 +108,19 @@ class BurstSender(wiring.Component):
                 m.d.sync += beat.eq(0)
                 m.d.comb += announced.r_en.eq(1)
 
-        # Acknowledgements. The first error of a transfer is the one reported.
-        error = Signal(TransferStatus)
-        current = Signal(TransferStatus)
-        ends = pending.r_data
+        # Acknowledgements. An end without beats waits for the bursts before it, so that the statuses stay in order.
+        m.submodules.collector = collector = StatusCollector()
+        wiring.connect(m, collector.status, wiring.flipped(self.status))
         m.d.comb += [
-            current.eq(error),
-            self.axi.bready.eq(pending.r_rdy & (~ends | results.w_rdy)),
+            collector.answer.p.response.eq(self.axi.bresp),
+            collector.answer.p.final.eq(pending.r_data),
+            collector.answer.valid.eq(self.axi.bvalid & pending.r_rdy),
+            self.axi.bready.eq(collector.answer.ready & pending.r_rdy),
             pending.r_en.eq(self.axi.bvalid & self.axi.bready),
-        ]
-        with m.If((error == TransferStatus.OK) & self.axi.bresp[1]):
-            m.d.comb += current.eq(Mux(self.axi.bresp[0], TransferStatus.DECODE_ERROR, TransferStatus.MEMORY_ERROR))
-        with m.If(self.axi.bvalid & self.axi.bready):
-            m.d.sync += error.eq(Mux(ends, TransferStatus.OK, current))
-            m.d.comb += [results.w_data.eq(current), results.w_en.eq(ends)]
-        # An end without beats waits for the bursts before it, so that the statuses stay in order.
-        end = Signal()
-        m.d.comb += end.eq(burst.valid & burst.p.empty & ~pending.r_rdy & results.w_rdy)
-        with m.If(end):
-            m.d.sync += error.eq(TransferStatus.OK)
-            m.d.comb += [
-                results.w_data.eq(Mux(error == TransferStatus.OK, burst.p.status, error)),
-                results.w_en.eq(1),
-            ]
-        m.d.comb += burst.ready.eq(end | (self.axi.awvalid & self.axi.awready))
-
-        m.d.comb += [
-            self.status.p.eq(results.r_data),
-            self.status.valid.eq(results.r_rdy),
-            results.r_en.eq(self.status.ready),
+            collector.end.p.eq(burst.p.status),
+            collector.end.valid.eq(burst.valid & burst.p.empty & ~pending.r_rdy),
+            burst.ready.eq(
+                Mux(burst.p.empty, collector.end.ready & ~pending.r_rdy, self.axi.awvalid & self.axi.awready)
+            ),
         ]
         return m

@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.memory.axi4_write_signature import Axi4WriteSignature
+from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.burst_sender import BurstSender
 from hw.memory.burst_splitter import BurstSplitter
 from hw.memory.port_shape import PortShape
@@ -34,7 +34,7 @@ class BurstWriter(wiring.Component):
         How each transfer ended, in order, once the memory has acknowledged its last burst. A refused transfer
         takes no beats. Two statuses are kept; while nobody takes them, the next transfer's last
         acknowledgement waits.
-    axi : Out(Axi4WriteSignature)
+    axi : Out(Axi4Signature with write channels)
         To the memory.
 
     Timing
@@ -51,7 +51,7 @@ class BurstWriter(wiring.Component):
                 "transfer": In(stream.Signature(TransferLayout(shape.address_width, shape.length_width))),
                 "i": In(stream.Signature(shape.data_width)),
                 "status": Out(stream.Signature(TransferStatus)),
-                "axi": Out(Axi4WriteSignature(shape.address_width, shape.data_width, shape.id_width)),
+                "axi": Out(Axi4Signature(shape.address_width, shape.data_width, shape.id_width, read=False)),
             }
         )
 

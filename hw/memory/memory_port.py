@@ -6,9 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.errors import ParameterError
-from hw.memory.axi4_read_signature import Axi4ReadSignature
 from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.axi4_write_signature import Axi4WriteSignature
 from hw.memory.port_shape import PortShape
 
 _PATIENCE = 3
@@ -43,9 +41,9 @@ class MemoryPort(wiring.Component):
 
     Attributes
     ----------
-    readers : array of In(Axi4ReadSignature)
+    readers : array of In(Axi4Signature with read channels)
         Must always have room for what they ask for, as `BurstReader` has.
-    writers : array of In(Axi4WriteSignature)
+    writers : array of In(Axi4Signature with write channels)
         Must have all beats of a burst ready when they announce it, as `BurstWriter` has.
     axi : Out(Axi4Signature)
         To the memory, which must answer in order.
@@ -105,8 +103,8 @@ class MemoryPort(wiring.Component):
         widths = shape.address_width, shape.data_width, shape.id_width
         super().__init__(
             {
-                "readers": In(Axi4ReadSignature(*widths)).array(readers),
-                "writers": In(Axi4WriteSignature(*widths)).array(writers),
+                "readers": In(Axi4Signature(*widths, write=False)).array(readers),
+                "writers": In(Axi4Signature(*widths, read=False)).array(writers),
                 "axi": Out(Axi4Signature(*widths)),
                 "halt": In(1),
                 "quiet": Out(1),

@@ -5,7 +5,7 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.memory.axi4_write_signature import Axi4WriteSignature
+from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.beat_layout import BeatLayout
 from hw.memory.burst_layout import BurstLayout
 from hw.memory.burst_sender import BurstSender
@@ -39,7 +39,7 @@ class StreamWriter(wiring.Component):
         it was refused, once it has passed: MISALIGNED, OUT_OF_RANGE (the room ends beyond the memory), both
         without a byte written; or TOO_LONG, where as many beats as have room were written and the rest was
         dropped. An error of the memory is reported before TOO_LONG.
-    axi : Out(Axi4WriteSignature)
+    axi : Out(Axi4Signature with write channels)
         To the memory.
 
     Timing
@@ -56,7 +56,7 @@ class StreamWriter(wiring.Component):
                 "transfer": In(stream.Signature(TransferLayout(shape.address_width, shape.length_width))),
                 "i": In(stream.Signature(BeatLayout(shape.data_width))),
                 "written": Out(stream.Signature(WrittenLayout(shape.length_width))),
-                "axi": Out(Axi4WriteSignature(shape.address_width, shape.data_width, shape.id_width)),
+                "axi": Out(Axi4Signature(shape.address_width, shape.data_width, shape.id_width, read=False)),
             }
         )
 
