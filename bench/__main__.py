@@ -14,29 +14,11 @@ from bench.machine import describe_machine
 from bench.operator_benchmark import ResultsDiffer, run_operator_benchmark
 from bench.plan import Plan, full_plan, quick_plan
 from bench.report import print_cell, print_parts, print_tables, write_report
+from bench.rows_type import ROWS
 from bench.spark_plan import SparkPlan
 from bench.workloads import KINDS
 
 PARTS = ("operator", "spark")
-
-
-class RowsType(click.ParamType):
-    """A number of rows such as 4096, 32K or 8M (binary units)."""
-
-    name = "rows"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Returns the number, or fails with what was wrong."""
-        if isinstance(value, int):
-            return value
-        factor = {"K": 1 << 10, "M": 1 << 20}.get(value[-1:].upper(), 1)
-        digits = value[:-1] if factor > 1 else value
-        if not digits.isdigit() or int(digits) == 0:
-            self.fail(f"{value!r} is not a number of rows such as 4096, 32K or 8M", param, ctx)
-        return int(digits) * factor
-
-
-ROWS = RowsType()
 
 
 @click.command(context_settings={"max_content_width": 110})

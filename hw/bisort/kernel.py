@@ -124,10 +124,12 @@ class Kernel(wiring.Component):
 
         # The handshake: all that waits is worked off, or all up to the first that fails.
         busy = engine.busy | engine.result.valid
-        with m.If(working):
-            with m.If(~busy & (~good | (queue.waiting == 0))):
-                m.d.comb += control.done.eq(1)
-                m.d.sync += working.eq(0)
+        over = working & ~busy & (~good | (queue.waiting == 0))
+        m.d.comb += control.done.eq(over)
+        with m.If(over):
+            m.d.sync += working.eq(0)
+        with m.Elif(working):
+            pass
         with m.Elif(control.start):
             m.d.comb += control.ready.eq(1)
             m.d.sync += working.eq(1)

@@ -21,7 +21,7 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
     key_bits : int
         32 or 64.
     memory : str
-        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel and runs of up to 8 Mi rows. ``"fast"``: the
+        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel and runs of up to 16 Mi rows. ``"fast"``: the
         preset `tiny` with 64 MiB a channel, and runs of up to 1 Mi rows.
     channels : int
 
@@ -36,7 +36,7 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
             Parameters.preset("ecp5"),
             key_bits=key_bits,
             partition_log2=8,
-            index_rows=32768,
+            index_rows=65536,
             address_bits=29 + channel_bits,
             channels=channels,
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from amaranth import Cat, ClockSignal, Instance, Module, ResetSignal
+from amaranth import Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,8 +20,15 @@ ACTIVITY = (
     "write_asked",  # an address to write
     "answer",  # an acknowledgement of a write
     "busy",  # any channel valid
+    "turning",  # no beat: the memory is asked for the other direction than that of the last beat
+    "memory",  # no beat: the memory is asked for more in the same direction: rows, refreshes, latency
+    "engine",  # no beat, and nothing is asked of the memory
 )
-"""What a memory port did in a cycle: the bits of `Board.activity`."""
+"""What a memory port did in a cycle: the bits of `Board.activity`.
+
+In each cycle a port has a beat, or exactly one of the last three is so; with a beat in each direction at once there are
+two beats.
+"""
 
 
 class Board(wiring.Component):
@@ -39,8 +46,8 @@ class Board(wiring.Component):
 
     Attributes
     ----------
-    activity : Out(8 * channels)
-        What each port of the engine did in this cycle, eight bits a port: see `ACTIVITY`.
+    activity : Out(len(ACTIVITY) * channels)
+        What each port of the engine did in this cycle: see `ACTIVITY`.
     channel_0_stall, ... : In
         The inputs that the channels' memories have besides AXI4, if any.
 
@@ -103,6 +110,26 @@ class Board(wiring.Component):
                 axi.awvalid,
                 axi.bvalid & axi.bready,
                 axi.rvalid | axi.wvalid | axi.arvalid | axi.awvalid | axi.bvalid,
+                *self._causes(m, number, axi),
             ]
         m.d.comb += self.activity.eq(Cat(activity))
         return m
+
+    @staticmethod
+    def _causes(m, number, axi):
+        """Why there is no beat: turning, memory, engine."""
+        reads = Signal(20, name=f"due_reads_{number}")  # beats asked for and not there yet
+        writes = Signal(20, name=f"due_writes_{number}")
+        wrote = Signal(name=f"wrote_{number}")
+        read, write = axi.rvalid & axi.rready, axi.wvalid & axi.wready
+        m.d.sync += [
+            reads.eq(reads + Mux(axi.arvalid & axi.arready, axi.arlen + 1, 0) - read),
+            writes.eq(writes + Mux(axi.awvalid & axi.awready, axi.awlen + 1, 0) - write),
+        ]
+        with m.If(read | write):
+            m.d.sync += wrote.eq(write)
+        asks_read = (reads != 0) | axi.arvalid
+        asks_write = (writes != 0) | axi.awvalid | axi.wvalid
+        none = ~(read | write)
+        other = Mux(wrote, asks_read & ~asks_write, asks_write & ~asks_read)
+        return none & other, none & (asks_read | asks_write) & ~other, none & ~(asks_read | asks_write)

@@ -1,0 +1,239 @@
+"""Counts what a whole windowed join costs a BI-Sort kernel: beats of memory, and cycles where the kernel is simulated.
+
+``python -m bench.simulated_join`` prints a table and writes it as JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from bench.rows_type import ROWS
+from bench.workloads import Workload
+from host import Band, Rows, WindowJoin
+from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
+from host.devices.board_link import BoardLink
+from host.devices.device import DeviceInfo
+from host.engine.subwindow import CountRing
+from host.errors import DeviceError
+from hw.register_map import COMMAND_WORDS, Operation, registers
+from sim.board.bisort_link import board_parameters, open_bisort_board
+from sim.models.kernel import KernelModel
+
+_OFFSETS = {register.name: register.offset for register in registers()}
+_COUNTED = ("cycles", "read_beats", "write_beats")
+POLICIES = ("flat", "ladder")
+
+
+class CountingLink:
+    """The way to a board, which notes what each operation costs; it has all of a `BoardLink`.
+
+    Parameters
+    ----------
+    link : BoardLink
+
+    Attributes
+    ----------
+    costs : dict of str to dict of str to int
+        For each operation, cycles and beats since `clear`.
+    """
+
+    def __init__(self, link: BoardLink):
+        self._link = link
+        self._operations: set[str] = set()
+        self.costs: dict[str, dict[str, int]] = {}
+        self.parameters = link.parameters
+        self.memory_bytes = link.memory_bytes
+        self.read_register = link.read_register
+        self.write_register = link.write_register
+        self.write_memory = link.write_memory
+        self.read_memory = link.read_memory
+        self.reset = link.reset
+        self.close = link.close
+
+    def clear(self) -> None:
+        """Forget what was noted."""
+        self.costs = {}
+
+    def push_words(self, offset: int, words: Sequence[int]) -> None:
+        """As the board's."""
+        self._link.write_register(_OFFSETS["COUNTER_CLEAR"], 1)
+        self._operations = {Operation(word & 0xFF).name for word in words[::COMMAND_WORDS]}
+        self._link.push_words(offset, words)
+
+    def wait(self) -> None:
+        """As the board's."""
+        self._link.wait()
+        # Commands of several kinds that were pushed together cannot be told apart.
+        cost = self.costs.setdefault("+".join(sorted(self._operations)), dict.fromkeys(_COUNTED, 0))
+        for name in _COUNTED:
+            low, high = (self._link.read_register(_OFFSETS[f"{name.upper()}_{end}"]) for end in ("LOW", "HIGH"))
+            cost[name] += low | high << 32
+
+
+class CountedDevice(BisortDevice):
+    """A board that was opened already, and is not found by name."""
+
+    @classmethod
+    def found(cls) -> list[DeviceInfo]:
+        """None: only who has the board can open it."""
+        return []
+
+    @classmethod
+    def open(cls, which: str = "") -> BisortDevice:
+        """Raises DeviceError."""
+        raise DeviceError(f"there is no device 'sim:counted:{which}' by name")
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinCost:
+    """What a stretch of a windowed join cost.
+
+    Attributes
+    ----------
+    policy : str
+    window, subwindow, batch : int
+        Rows a side: in the window, in a subwindow of it, in one call.
+    rows : int
+        That came while it was counted, both sides together.
+    beat_bytes : int
+    costs : dict of str to dict of str to int
+        As in `CountingLink`.
+    """
+
+    policy: str
+    window: int
+    subwindow: int
+    batch: int
+    rows: int
+    beat_bytes: int
+    costs: dict[str, dict[str, int]]
+
+    def bytes_per_row(self, *operations: str) -> float:
+        """Bytes of memory read and written for each row that came, by some operations or by all."""
+        costs = [cost for name, cost in self.costs.items() if not operations or name in operations]
+        return sum(cost["read_beats"] + cost["write_beats"] for cost in costs) * self.beat_bytes / self.rows
+
+    @property
+    def cycles(self) -> int:
+        """Of all commands; 0 where the kernel was a model."""
+        return sum(cost["cycles"] for cost in self.costs.values())
+
+
+def join_cost(
+    link: CountingLink, memory_bytes: int, *, policy: str, window: int, batch: int, calls: int, seed: int
+) -> JoinCost:
+    """Fill both windows, then count some calls.
+
+    Parameters
+    ----------
+    link : CountingLink
+        To a kernel with 32-bit keys.
+    memory_bytes : int
+        Of the board.
+    policy : str
+    window, batch : int
+        Rows a side.
+    calls : int
+        Calls that are counted; each brings `batch` rows on each side.
+    seed : int
+    """
+    info = DeviceInfo("sim:counted", "sim", "a kernel whose beats are counted", memory_bytes - SCRATCH_BYTES)
+    device = CountedDevice(info, lambda key_bits: link)
+    workload = Workload(kind="uniform", window=window, seed=seed)
+    join = WindowJoin(
+        on=Band("key", "key", *workload.band),
+        left=Rows(window),
+        right=Rows(window),
+        form="pairs",
+        device=device,
+        policy=policy,
+    )
+    filling = min(window, max(batch, window // 32))
+    at = 0
+    while at < window:
+        join.process(*(workload.rows(side, at, at + filling).table for side in (0, 1)))
+        at += filling
+    link.clear()
+    for _ in range(calls):
+        join.process(*(workload.rows(side, at, at + batch).table for side in (0, 1)))
+        at += batch
+    subwindow = CountRing(window).subwindow_rows
+    cost = JoinCost(policy, window, subwindow, batch, 2 * batch * calls, link.parameters.beat_bytes, dict(link.costs))
+    join.close()
+    return cost
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.option("--window", "windows", multiple=True, type=ROWS, help="Rows a side; repeatable.  [default: 8M, 16M]")
+@click.option("--batch", type=ROWS, default="32K", show_default=True, help="Rows a side in one call.")
+@click.option("--calls", type=click.IntRange(min=1), help="That are counted.  [default: those of a subwindow]")
+@click.option("--cycles-window", type=ROWS, help="Simulate this window cycle by cycle, too.")
+@click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--seed", type=int, default=20, show_default=True)
+@click.option(
+    "--json",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("build/bench/simulated_join.json"),
+    show_default=True,
+)
+def main(
+    windows: tuple[int, ...],
+    batch: int,
+    calls: int | None,
+    cycles_window: int | None,
+    cycles_calls: int,
+    seed: int,
+    path: Path,
+) -> None:
+    """What a windowed join costs a BI-Sort kernel with DDR3 on one channel."""
+    console = Console(width=150, highlight=False)
+    line = "{:>7} {:>10} {:>10} {:>7} {:>10} {:>10} {:>10} {:>10} {:>12} {:>11}"
+    head = ("policy", "window", "subwindow", "batch", "insert", "probe", "gather", "all", "rows/cycle", "counted by")
+    console.print(line.format(*head))
+    console.print("(bytes of memory for each row that comes)")
+    found = []
+
+    def show(cost: JoinCost, by: str) -> None:
+        found.append(dataclasses.asdict(cost) | {"by": by})
+        rate = f"{cost.rows / cost.cycles:.4f}" if cost.cycles else ""
+        parts = [cost.bytes_per_row(name) for name in ("MERGE", "PROBE", "GATHER")]
+        sizes = cost.window, cost.subwindow, cost.batch
+        console.print(
+            line.format(
+                cost.policy, *sizes, *(f"{part:.0f}" for part in parts), f"{cost.bytes_per_row():.0f}", rate, by
+            )
+        )
+
+    for window in windows or (8 << 20, 16 << 20):
+        for policy in POLICIES:
+            # As on the simulated board, with more memory where the window needs it.
+            parameters = board_parameters(32, "litedram")
+            memory = max(1 << 29, window * 64)
+            parameters = dataclasses.replace(parameters, address_bits=(memory - 1).bit_length())
+            link = CountingLink(KernelModel(parameters, 1 << parameters.address_bits))
+            turns = calls or -(-CountRing(window).subwindow_rows // batch)
+            cost = join_cost(
+                link, 1 << parameters.address_bits, policy=policy, window=window, batch=batch, calls=turns, seed=seed
+            )
+            show(cost, "model")
+    if cycles_window:
+        for policy in POLICIES:
+            link = CountingLink(open_bisort_board(32, "litedram"))
+            cost = join_cost(
+                link, link.memory_bytes, policy=policy, window=cycles_window, batch=batch, calls=cycles_calls, seed=seed
+            )
+            link.close()
+            show(cost, "simulation")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"bench": "simulated_join", "costs": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
