@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "blocks"
 
 
-def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, **settings: Any) -> None:
+def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, **settings: Any) -> Path:
     """Runs the cocotb tests of a bench on a block; the block is compiled once for each content.
 
     With ``WAVES=1`` in the environment the waveforms are written next to the build, as ``dump.vcd``.
@@ -40,6 +40,11 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
         Seeds the bench.
     settings
         Read by the bench with `sim.stream_bench.settings`; they must fit JSON.
+
+    Returns
+    -------
+    Path
+        The log.
 
     Raises
     ------
@@ -105,3 +110,4 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
         raise AssertionError(
             "\n".join([f"{bench} failed with seed {seed}; log {log}, design {source}", *failures])
         ) from error
+    return log

@@ -3,7 +3,16 @@
 DESIGN ?=
 WAVES ?= 0
 
-.PHONY: sim
+.PHONY: sim sim-full bench-sim
 
 sim: $(STAMP) ## the hardware's tests on Verilator (DESIGN=gather picks one, WAVES=1 writes waveforms below build/)
 	@WAVES=$(WAVES) $(BIN)/python -m pytest tests/hw $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
+
+sim-full: $(STAMP) ## the same and the simulated boards, at full length
+	@WAVES=$(WAVES) $(BIN)/python -m pytest --full tests/hw tests/sim $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
+
+bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its memory can do; half an hour
+	@$(BIN)/python -m sim.bench merger
+	@$(BIN)/python -m sim.bench copy
+	@$(BIN)/python -m sim.bench kernel
+	@$(BIN)/python -m bench.simulated_join --cycles-window 1M

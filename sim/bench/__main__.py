@@ -1,22 +1,18 @@
-"""Measures simulated boards: `python -m sim.bench copy`."""
+"""Measures the hardware in simulation, in exact cycles: `python -m sim.bench kernel`."""
 
 import argparse
 import dataclasses
 import json
+from collections import defaultdict
 from pathlib import Path
 
 from sim.bench.copy_bench import copy_bench
+from sim.bench.kernel_bench import Trace, kernel_bench
+from sim.bench.kernel_plot import plot_traces
+from sim.bench.merger_bench import MergerFigure, merger_bench
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run a bench, print its table as it comes, and write it as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m sim.bench", description=__doc__)
-    benches = parser.add_subparsers(dest="bench", required=True)
-    copy = benches.add_parser("copy", help="read, write and copy runs on simulated DRAM")
-    copy.add_argument("--mebibytes", type=int, default=4, choices=range(1, 65), metavar="1..64", help="of a run")
-    copy.add_argument("--json", type=Path, default=Path("build/bench/copy.json"), help="where the figures go")
-    options = parser.parse_args(arguments)
-
+def _copy(options: argparse.Namespace) -> list[dict]:
     line = "{:>8}  {:<9}  {:>7}  {:>8}  {:>8}  {:>11}  {}"
     print(line.format("channels", "operation", "turn >=", "beats", "cycles", "beats/cycle", "memory"))
     figures = []
@@ -26,8 +22,58 @@ def main(arguments: list[str] | None = None) -> int:
         cells = figure.channels, figure.operation, turn, figure.beats, figure.cycles, rate, figure.memory
         print(line.format(*cells), flush=True)
         figures.append(dataclasses.asdict(figure) | {"beats_per_cycle": figure.beats_per_cycle})
+    return figures
+
+
+def _merger(options: argparse.Namespace) -> list[dict]:
+    print("| W | shapes of data | least rows a cycle / W |\n| --: | --: | --: |")
+    by_width: dict[int, list[MergerFigure]] = defaultdict(list)
+    for figure in merger_bench(options.seed):
+        by_width[figure.width].append(figure)
+    for width, figures in by_width.items():
+        print(f"| {width} | {len(figures)} | {min(figure.share for figure in figures):.5f} |", flush=True)
+    return [dataclasses.asdict(figure) | {"share": figure.share} for part in by_width.values() for figure in part]
+
+
+def _kernel(options: argparse.Namespace) -> list[dict]:
+    print("| command | channels | what | value | beside | its value | ratio | aim |  |")
+    print("| :-- | --: | :-- | --: | :-- | --: | --: | --: | :-- |")
+    figures = []
+    traces: list[Trace] = []
+    for figure in kernel_bench(options.rows << 20, options.seed, traces):
+        numbers = [f"{n:,.4f}" if n < 100 else f"{n:,.0f}" for n in (figure.value, figure.limit)]
+        aim = f"{'≥' if figure.at_least else '≤'} {figure.target}"
+        cells = [figure.case, str(figure.channels), figure.quantity, numbers[0], figure.beside, numbers[1]]
+        print(
+            "| " + " | ".join([*cells, f"{figure.ratio:.4f}", aim, "" if figure.met else "missed"]) + " |", flush=True
+        )
+        figures.append(dataclasses.asdict(figure) | {"ratio": figure.ratio, "met": figure.met})
+    picture = options.json.with_suffix(".png")
+    plot_traces(traces, picture)
+    print(f"drawn in {picture}")
+    return figures
+
+
+_BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a bench, print its table as it comes, and write it as JSON; that of the kernel is drawn, too."""
+    parser = argparse.ArgumentParser(prog="python -m sim.bench", description=__doc__)
+    benches = parser.add_subparsers(dest="bench", required=True)
+    copy = benches.add_parser("copy", help="read, write and copy runs on simulated DRAM")
+    copy.add_argument("--mebibytes", type=int, default=4, choices=range(1, 65), metavar="1..64", help="of a run")
+    merger = benches.add_parser("merger", help="the merger alone, at every width")
+    kernel = benches.add_parser("kernel", help="merges and probes of the BI-Sort kernel on simulated DRAM")
+    kernel.add_argument("--rows", type=int, default=8, choices=(1, 2, 4, 8), help="million rows of the large run")
+    for bench in (merger, kernel):
+        bench.add_argument("--seed", type=int, default=1, help="of the keys")
+    for name, bench in benches.choices.items():
+        bench.add_argument("--json", type=Path, default=Path(f"build/bench/{name}.json"), help="where the figures go")
+    options = parser.parse_args(arguments)
+    figures = _BENCHES[options.bench](options)
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps({"bench": "copy", "figures": figures}, indent=1) + "\n")
+    options.json.write_text(json.dumps({"bench": options.bench, "figures": figures}, indent=1) + "\n")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 pytest.importorskip("amaranth")
@@ -9,6 +10,9 @@ pytest.importorskip("litedram")
 
 from sim.bench import __main__ as command
 from sim.bench.copy_figure import CopyFigure
+from sim.bench.kernel_bench import Trace
+from sim.bench.kernel_figure import KernelFigure
+from sim.bench.merger_bench import MergerFigure
 
 
 def test_copy_prints_a_table_and_writes_json(monkeypatch, capsys, tmp_path):
@@ -29,3 +33,57 @@ def test_copy_prints_a_table_and_writes_json(monkeypatch, capsys, tmp_path):
     written = json.loads(path.read_text())["figures"]
     assert [figure["beats_per_cycle"] for figure in written] == [0.8, 0.5]
     assert written[0]["cycles"] == 250
+
+
+def figure(**changes):
+    values = {
+        "case": "merge",
+        "channels": 1,
+        "quantity": "beats/cycle",
+        "value": 0.9,
+        "limit": 0.92,
+        "beside": "a copy",
+        "target": 0.97,
+        "at_least": True,
+        "cycles": 1000,
+        "beats": 900,
+        "counters": {"cycles": 1000},
+    }
+    return KernelFigure(**(values | changes))
+
+
+def test_a_figure_knows_which_side_of_its_aim_it_is_on():
+    assert figure().met
+    assert not figure(value=0.8).met
+    assert figure(at_least=False, target=1.0, value=5, limit=6).met
+    assert not figure(at_least=False, target=1.0, value=7, limit=6).met
+
+
+def test_kernel_prints_a_table_draws_and_writes_json(monkeypatch, capsys, tmp_path):
+    def bench(rows, seed, traces):
+        activity = {
+            name: np.full((500, 2), cycles, np.uint32)
+            for name, cycles in (("read", 100), ("write", 90), ("turning", 30), ("memory", 26), ("engine", 10))
+        }
+        traces.append(Trace("a merge", np.full(500, 256, np.uint32), activity))
+        yield figure()
+        yield figure(case="probe", value=70, limit=50, target=1.05, at_least=False, quantity="beats read")
+
+    monkeypatch.setattr(command, "kernel_bench", bench)
+    path = tmp_path / "kernel.json"
+    assert command.main(["kernel", "--rows", "1", "--json", str(path)]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert "0.9783" in table[2]
+    assert "missed" not in table[2]
+    assert "1.4000" in table[3]
+    assert "missed" in table[3]
+    assert [entry["met"] for entry in json.loads(path.read_text())["figures"]] == [True, False]
+    picture = path.with_suffix(".png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+
+
+def test_merger_prints_the_least_rate_of_each_width(monkeypatch, capsys, tmp_path):
+    figures = [MergerFigure(2, "equal", "(1, 1)", 2000, 1000), MergerFigure(2, "uniform", "(1, 1)", 1998, 1000)]
+    monkeypatch.setattr(command, "merger_bench", lambda seed: iter(figures))
+    assert command.main(["merger", "--json", str(tmp_path / "merger.json")]) == 0
+    assert "| 2 | 2 | 0.99900 |" in capsys.readouterr().out

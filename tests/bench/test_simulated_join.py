@@ -1,0 +1,38 @@
+"""What a windowed join costs a kernel, counted."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from bench.simulated_join import CountingLink, join_cost, main
+from sim.board.bisort_link import board_parameters
+from sim.models.kernel import KernelModel
+
+pytest.importorskip("amaranth")
+
+MEMORY = 1 << 26
+
+
+def cost(policy, **changes):
+    link = CountingLink(KernelModel(board_parameters(32, "fast"), MEMORY))
+    arguments = {"window": 1 << 16, "batch": 1 << 10, "calls": 22, "seed": 5}
+    return join_cost(link, MEMORY, policy=policy, **(arguments | changes))
+
+
+def test_flat_moves_more_bytes_than_the_ladder():
+    flat, ladder = cost("flat"), cost("ladder")
+    assert flat.rows == ladder.rows == 2 * 22 << 10
+    assert flat.bytes_per_row("MERGE") > 1.5 * ladder.bytes_per_row("MERGE") > 0
+    assert flat.bytes_per_row("GATHER") > 0
+    assert flat.bytes_per_row() == pytest.approx(sum(flat.bytes_per_row(name) for name in flat.costs))
+    assert flat.cycles == 0
+
+
+def test_the_command_prints_both_policies_and_writes_json(tmp_path):
+    path = tmp_path / "join.json"
+    done = CliRunner().invoke(main, ["--window", "16K", "--batch", "512", "--calls", "2", "--json", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "flat" in done.output
+    assert "ladder" in done.output
+    assert [entry["policy"] for entry in json.loads(path.read_text())["costs"]] == ["flat", "ladder"]
