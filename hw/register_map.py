@@ -164,7 +164,7 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
         "ERROR_CODE",
         0x10,
         Access.CLEAR,
-        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue.",
+        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue; TIMEOUT stays until a reset.",
     ),
     Register("ERROR_COMMAND", 0x14, Access.READ, "The tag of the command that failed."),
     Register("ERROR_ADDRESS_LOW", 0x18, Access.READ, "The byte address at fault, bits 31:0."),

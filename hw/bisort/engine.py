@@ -50,6 +50,8 @@ class Engine(wiring.Component):
         Cycles in which a memory that owes an answer may stand still; 0 for any number.
     busy : Out(1)
         A command is under way.
+    dead : Out(1)
+        The memory owes an answer for good; no other command is taken until a reset. `busy` stays.
     event : Out(EventLayout)
         What happened in this cycle.
     axi : array of Out(Axi4Signature), one for each channel
@@ -84,6 +86,7 @@ class Engine(wiring.Component):
                 "result": Out(stream.Signature(ResultLayout())),
                 "timeout_cycles": In(32),
                 "busy": Out(1),
+                "dead": Out(1),
                 "event": Out(EventLayout()),
                 "axi": Out(axi).array(p.channels),
             }
@@ -396,11 +399,11 @@ class Engine(wiring.Component):
                 with m.If(self.result.ready):
                     m.next = "IDLE"
             with m.State("DEAD"):
-                m.d.comb += [halt.eq(1), self.result.valid.eq(1), self.result.p.dead.eq(1)]
+                m.d.comb += [halt.eq(1), self.result.valid.eq(1)]
                 with m.If(self.result.ready):
                     m.next = "STANDING"
             with m.State("STANDING"):
-                m.d.comb += halt.eq(1)
+                m.d.comb += [halt.eq(1), self.dead.eq(1)]
 
         # --- Counters.
         ended = fsm.ongoing("RESULT") & self.result.ready & (code == ErrorCode.NONE)

@@ -123,7 +123,7 @@ class Kernel(wiring.Component):
         ]
 
         # The handshake: all that waits is worked off, or all up to the first that fails.
-        busy = engine.busy | engine.result.valid
+        busy = (engine.busy & ~engine.dead) | engine.result.valid
         over = working & ~busy & (~good | (queue.waiting == 0))
         m.d.comb += control.done.eq(over)
         with m.If(over):
@@ -140,7 +140,7 @@ class Kernel(wiring.Component):
         failed = engine.result.valid & (engine.result.p.code != ErrorCode.NONE)
         with m.If(engine.result.valid & ~failed):
             m.d.sync += [completed_tag.eq(engine.result.p.tag), completed.eq(completed + 1)]
-        with m.If(control.error_clear):
+        with m.If(control.error_clear & ~engine.dead):
             m.d.sync += [error.eq(ErrorCode.NONE), error_tag.eq(0), error_address.eq(0)]
         with m.Elif(failed & good):
             m.d.sync += [

@@ -15,9 +15,7 @@ class ResultLayout(data.StructLayout):
         The command's.
     address : unsigned(64)
         The start of the array at fault; 0 where it is none of them.
-    dead : unsigned(1)
-        No other command will be taken: the memory still owes an answer.
     """
 
     def __init__(self):
-        super().__init__({"code": ErrorCode, "tag": 16, "address": 64, "dead": 1})
+        super().__init__({"code": ErrorCode, "tag": 16, "address": 64})

@@ -88,6 +88,11 @@ class KernelBench(MemoryBench):
         assert await self.read("CONTROL") & 0b110 == 0b110
         assert not await self.read("CONTROL") & 0b010
 
+    async def done_but_not_idle(self):
+        await with_timeout(self._interrupt(), 2, "ms")
+        await self.write("INTERRUPT_STATUS", 1)
+        assert await self.read("CONTROL") & 0b110 == 0b010
+
     async def _interrupt(self):
         while not self.dut.irq.value:
             await RisingEdge(self.dut.clk)
@@ -272,3 +277,28 @@ async def runs_that_are_not_sorted(dut):
         await bench.write("ERROR_CODE", 0)
         bench.model.write_register(OFFSET["ERROR_CODE"], 0)
         await bench.check(Operation.MERGE, 60)
+
+
+@cocotb.test()
+async def a_memory_that_never_answers(dut):
+    """It is reported, again and again, and nothing hangs; a reset helps."""
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    await bench.write("TIMEOUT_CYCLES", 300)
+    scenario = bench.scenarios.make(Operation.MERGE, 60)
+    bench.put(scenario)
+    await bench.push(scenario.command)
+    for ram in bench.rams:
+        for channel in ("r_channel", "b_channel"):
+            if hasattr(ram, channel):
+                getattr(ram, channel).pause = True
+    await bench.write("CONTROL", 1)
+    await bench.done_but_not_idle()
+    assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT
+    assert await bench.read("ERROR_COMMAND") == bench.tag
+    await bench.write("ERROR_CODE", 0)
+    assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT
+    await bench.push(scenario.command)
+    await bench.write("CONTROL", 1)
+    await bench.done_but_not_idle()
+    assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT

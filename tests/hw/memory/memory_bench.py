@@ -40,6 +40,8 @@ class MemoryBench:
         What the memory holds.
     bad : range
         Addresses at which the memory answers `response`.
+    rams : list of AxiRamRead and AxiRamWrite
+        Behind the ports.
     bursts : list of tuple
         Direction, address and bytes of every burst, in order of their addresses.
     """
@@ -52,14 +54,17 @@ class MemoryBench:
         self.response = AxiResp.SLVERR
         self.bursts: list[tuple[str, int, int]] = []
         self.pausing = share > 0
+        self.rams: list[Any] = []
         cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
         for port in read_ports:
             ram = AxiRamRead(AxiReadBus.from_prefix(dut, f"{port}_"), dut.clk, dut.rst, mem=self.memory_of(port))
+            self.rams.append(ram)
             self._guard(port, ram, "_read", ram.r_channel, "rresp")
             self._pause(share, ram.ar_channel, ram.r_channel)
             self._watch(port, "ar", READ_CHANNELS["ar"])
         for port in write_ports:
             ram = AxiRamWrite(AxiWriteBus.from_prefix(dut, f"{port}_"), dut.clk, dut.rst, mem=self.memory_of(port))
+            self.rams.append(ram)
             self._guard(port, ram, "_write", ram.b_channel, "bresp")
             self._pause(share, ram.aw_channel, ram.w_channel, ram.b_channel)
             for channel, names in WRITE_CHANNELS.items():
