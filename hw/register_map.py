@@ -122,7 +122,7 @@ ERROR_TEXT: dict[ErrorCode, str] = {
     ErrorCode.BAD_RANGE: "a range does not lie within its run, or ends before it starts",
     ErrorCode.STUCK: "nothing moved any more while no answer of the memory was due: a run is not sorted",
     ErrorCode.BUFFER_ROWS: "more rows than the insertion buffer has room for, or not as many as it holds",
-    ErrorCode.BAD_INDEX: "the index on chip is asked for again, and none has been loaded",
+    ErrorCode.BAD_INDEX: "the index of the run would end behind the room for indexes on chip",
 }
 
 CONTROL_REGISTERS: tuple[Register, ...] = (
@@ -164,7 +164,8 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
         "ERROR_CODE",
         0x10,
         Access.CLEAR,
-        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue; TIMEOUT stays until a reset.",
+        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue, but for "
+        "TIMEOUT, which stays until a reset.",
     ),
     Register("ERROR_COMMAND", 0x14, Access.READ, "The tag of the command that failed."),
     Register("ERROR_ADDRESS_LOW", 0x18, Access.READ, "The byte address at fault, bits 31:0."),
@@ -247,13 +248,13 @@ COMMAND_FIELDS: tuple[tuple[str, int, str], ...] = (
     ("rows_b", 2, "MERGE: row numbers of the newer run. PROBE: keys that make the upper bounds. GATHER, COUNT: stops."),
     ("keys_out", 2, "MERGE: keys. PROBE: starts. GATHER: pairs. COUNT: counts. COPY: the destination."),
     ("rows_out", 2, "MERGE: row numbers. PROBE: stops. GATHER: one beat, the number of pairs."),
-    ("index_out", 2, "MERGE: the index that is made."),
+    ("index_out", 2, "MERGE: the index that is made. PROBE: the first entry that the run's index takes on chip."),
     ("low_offset", 3, "PROBE: offset of the lower bounds: signed, two bits wider than a key."),
     ("high_offset", 3, "PROBE: offset of the upper bounds, one more than the inclusive bound: as low_offset."),
 )
 """Fields of a command: name, 32-bit words, meaning. Words are pushed in this order, low word first.
 
-Those of two words are byte addresses, multiples of a memory beat. Arrays:
+Those of two words are byte addresses, multiples of a memory beat, but for the `index_out` of a PROBE. Arrays:
 
 - keys: `key_bits` each, ascending; an index: the key of every 2**k-th row of a run; row numbers, starts, stops and
   counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range and
@@ -265,7 +266,9 @@ Those of two words are byte addresses, multiples of a memory beat. Arrays:
 COMMAND_FLAGS: tuple[Field, ...] = (
     Field("signed", 8, 1, "Keys are two's complement; else unsigned."),
     Field("limits", 9, 1, "GATHER, COUNT: check window limits."),
-    Field("reuse", 10, 1, "PROBE: the index of the probe before is that of this run, and is not loaded again."),
+    Field(
+        "reuse", 10, 1, "PROBE: the run's index is on chip, as an earlier probe has put it, and is not loaded again."
+    ),
     Field(
         "buffer",
         11,

@@ -10,6 +10,7 @@ import numpy as np
 
 from host.devices.arena import Arena
 from host.devices.board_link import BoardLink
+from host.devices.index_slots import IndexSlots
 from host.devices.kernel_command import KernelCommand
 from host.devices.kernel_driver import KernelDriver
 from host.errors import CapacityError, DeviceError
@@ -153,7 +154,7 @@ class BisortBoard:
         self._bases = [base + used for base, used in zip(bases, taken, strict=True)]
         self._arenas = [Arena(count, 1) for count in granules]
         self._runs: list[set[BoardRun]] = [set() for _ in bases]
-        self._on_chip: BoardRun | None = None  # whose index the kernel holds
+        self._indexes = IndexSlots(p.index_rows)
         self._buffered: BoardRun | None = None  # which run is in the insertion buffer
         self._buffer_rows = 0  # in the insertion buffer, though they may be nobody's any more
 
@@ -222,8 +223,7 @@ class BisortBoard:
             return
         self._runs[run.channel].remove(run)
         self._arenas[run.channel].give(run.start, run.granules)
-        if run is self._on_chip:
-            self._on_chip = None
+        self._indexes.forget(run)
 
     def _compact(self, channel: int) -> None:
         """Moves the runs of a channel together."""
@@ -414,21 +414,23 @@ class BisortBoard:
         together = self._out_bytes // (2 * size)
         with self._lock:
             self._put(self._in, [(0, lower), (keys_size, upper)])
-            # The run whose index is on chip goes first, and spares loading it again.
-            order = sorted(range(len(runs)), key=lambda at: runs[at] is not self._on_chip)
-            for first in range(0, len(order), together):
-                group = order[first : first + together]
+            for first in range(0, len(runs), together):
+                group = range(first, min(first + together, len(runs)))
                 commands = []
                 for place, at in enumerate(group):
                     run = runs[at]
                     buffered = run is self._buffered
-                    keys, _, index = (0, 0, 0) if buffered else self._places(run)
+                    keys, index, slot, there = 0, 0, 0, False
+                    if not buffered:
+                        keys, _, index = self._places(run)
+                        entries = -(-run.length // self.parameters.partition_rows)
+                        slot, there = self._indexes.place(run, entries)
                     commands.append(
                         KernelCommand(
                             operation=Operation.PROBE,
                             signed=True,
                             buffer=buffered,
-                            reuse=run is self._on_chip,
+                            reuse=there,
                             length_a=run.length,
                             length_b=n,
                             keys_a=keys,
@@ -437,11 +439,10 @@ class BisortBoard:
                             rows_b=self._in + keys_size,
                             keys_out=self._out + 2 * place * size,
                             rows_out=self._out + (2 * place + 1) * size,
+                            index_out=slot,
                             high_offset=1,
                         )
                     )
-                    if not buffered:
-                        self._on_chip = run
                 self._driver.run(commands)
                 raw = self._driver.read_memory(self._out, 2 * len(group) * size).view(np.uint32)
                 positions = raw.reshape(len(group), 2, -1)[:, :, :n]

@@ -29,8 +29,6 @@ class CommandPlan(wiring.Component):
         Stands still until `done`, and as long as the plan is used.
     buffer_rows : In(32)
         Rows in the insertion buffer.
-    index_loaded : In(1)
-        There is an index on chip.
     done : Out(1)
         For one cycle; from then on the others stand.
     code : Out(ErrorCode)
@@ -41,6 +39,8 @@ class CommandPlan(wiring.Component):
         The arrays, in the order of `ARRAYS`, that the command has.
     bytes : Out(array of 7)
         How long they are.
+    index_entries : Out(32)
+        Of the run that is probed; combinational.
 
     Timing
     ------
@@ -54,12 +54,12 @@ class CommandPlan(wiring.Component):
                 "start": In(1),
                 "command": In(CommandLayout()),
                 "buffer_rows": In(32),
-                "index_loaded": In(1),
                 "done": Out(1),
                 "code": Out(ErrorCode),
                 "address": Out(64),
                 "used": Out(len(ARRAYS)),
                 "bytes": Out(data.ArrayLayout(36, len(ARRAYS))),
+                "index_entries": Out(32),
             }
         )
 
@@ -75,6 +75,7 @@ class CommandPlan(wiring.Component):
             both.eq(a + b),
             index_a.eq((a + round_up) >> p.partition_log2),
             index_both.eq((both + round_up) >> p.partition_log2),
+            self.index_entries.eq(index_a),
         ]
         is_ = {operation: command.operation == operation for operation in Operation}
         merge, probe, copy, insert = (
@@ -118,7 +119,7 @@ class CommandPlan(wiring.Component):
             | ((probe | ranges) & command.buffer & (a != self.buffer_rows))
         ):
             m.d.comb += shape_error.eq(ErrorCode.BUFFER_ROWS)
-        with m.Elif(probe & command.reuse & ~command.buffer & ~self.index_loaded):
+        with m.Elif(probe & ~command.buffer & (command.index_out + index_a > p.index_rows)):
             m.d.comb += shape_error.eq(ErrorCode.BAD_INDEX)
 
         # The arrays, one a cycle: first its length, then whether that fits.

@@ -203,6 +203,8 @@ class Engine(wiring.Component):
             probe.signed.eq(command.signed),
             probe.reuse.eq(command.reuse),
             probe.buffered.eq(command.buffer),
+            probe.index_base.eq(command.index_out),
+            probe.index_entries.eq(plan.index_entries),
             probe.low_offset.eq(command.low_offset),
             probe.high_offset.eq(command.high_offset),
             gather.counting.eq(counting),
@@ -319,7 +321,6 @@ class Engine(wiring.Component):
         touches_buffer = inserting | command.buffer
         flush = Signal()
         cleaning = Signal(2)
-        index_loaded = Signal()
         buffer_settled = Signal(2)
         m.d.comb += [
             self.busy.eq(1),
@@ -327,7 +328,6 @@ class Engine(wiring.Component):
             self.result.p.code.eq(code),
             self.result.p.tag.eq(command.tag),
             self.result.p.address.eq(address),
-            plan.index_loaded.eq(index_loaded),
         ]
         with m.FSM() as fsm:
             with m.State("IDLE"):
@@ -356,8 +356,6 @@ class Engine(wiring.Component):
                     with m.If((plan.code == ErrorCode.NONE) & ~is_[Operation.NOP]):
                         m.d.sync += flush.eq(merging & command.buffer)
                         m.next = "RUN"
-                        with m.If(probing & ~command.buffer & ~command.reuse):
-                            m.d.sync += index_loaded.eq(0)
             with m.State("RUN"):
                 m.d.comb += running.eq(1)
                 m.d.sync += [flush.eq(0), still.eq(Mux(progress, 0, still + 1))]
@@ -378,8 +376,6 @@ class Engine(wiring.Component):
                     m.d.sync += code.eq(ErrorCode.STUCK)
                     m.next = "HALT"
                 with m.Elif(over & (buffer_settled == 3)):
-                    with m.If(probing & ~command.buffer):
-                        m.d.sync += index_loaded.eq(1)
                     m.next = "RESULT"
             with m.State("HALT"):
                 m.d.comb += halt.eq(1)
@@ -391,7 +387,7 @@ class Engine(wiring.Component):
                     m.next = "DEAD"
             with m.State("CLEAN"):
                 m.d.comb += [halt.eq(1), restart.eq(1), buffer_restart.eq(touches_buffer)]
-                m.d.sync += [cleaning.eq(cleaning + 1), index_loaded.eq(0)]
+                m.d.sync += cleaning.eq(cleaning + 1)
                 with m.If(cleaning == 3):
                     m.next = "RESULT"
             with m.State("RESULT"):

@@ -10,7 +10,7 @@ from hw.bisort.partitioned_bound import partitioned_bound
 
 
 class Partitioner(wiring.Component):
-    """Holds the index of a run and searches it for a batch of ascending bounds.
+    """Holds the indexes of runs and searches one for a batch of ascending bounds.
 
     The search starts where the one before ended: it steps forward by 1, 2, 4, ... entries until it has passed
     the bound, then halves the gap.
@@ -19,20 +19,25 @@ class Partitioner(wiring.Component):
     ----------
     key_bits : int
     index_rows : int
-        Entries there is room for, a power of two.
+        Entries of all indexes together that there is room for, a power of two.
 
     Attributes
     ----------
     index : In(stream of key_beat, one key wide)
-        The index of a run; it is taken before the batch of bounds, each batch after its own.
+        The index of a run; unless `reuse`, it is taken before the batch of bounds.
+    base : In(range(index_rows))
+        Where the index stands, or is put.
     reuse : In(1)
-        1: the batch is searched in the index of the batch before, and none is taken; stands still during a batch.
+        1: the index stands there already, and none is taken.
+    entries : In(range(index_rows + 1))
+        Its length, where `reuse` is set. `base`, `reuse` and `entries` stand still during a batch.
     i : In(stream of bound_layout)
         Ascending.
     o : Out(stream of partitioned_bound)
         In the same order.
     overflow : Out(1)
-        The index had more entries than there is room for, and what was found is wrong; until the next index.
+        The index had more entries than there is room for behind `base`, and what was found is wrong; until the next
+        index.
 
     Timing
     ------
@@ -50,7 +55,9 @@ class Partitioner(wiring.Component):
         super().__init__(
             {
                 "index": In(stream.Signature(key_beat(key_bits, 1))),
+                "base": In(range(self._index_rows)),
                 "reuse": In(1),
+                "entries": In(range(self._index_rows + 1)),
                 "i": In(stream.Signature(bound_layout(key_bits))),
                 "o": Out(stream.Signature(partitioned_bound(key_bits, index_rows))),
                 "overflow": Out(1),
@@ -75,11 +82,11 @@ class Partitioner(wiring.Component):
         bound = self.i.p.below
         m.d.comb += [
             free.eq(~self.o.valid | self.o.ready),
-            writer.addr.eq(length),
+            writer.addr.eq(self.base + length),
             writer.data.eq(self.index.p.keys[0]),
             below.eq((high != length) & (bound[-1] | (high_key < bound[:-1]))),
             reader.en.eq(1),
-            reader.addr.eq(place),
+            reader.addr.eq(self.base + place),
         ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
@@ -87,6 +94,7 @@ class Partitioner(wiring.Component):
             with m.State("FIRST"):
                 m.d.comb += place.eq(0)
                 with m.If(self.i.valid & self.reuse):
+                    m.d.sync += [length.eq(self.entries), self.overflow.eq(0)]
                     m.next = "RELOAD"
                 with m.Elif(self.index.valid & ~self.reuse):
                     m.d.sync += length.eq(0)
@@ -94,7 +102,7 @@ class Partitioner(wiring.Component):
             with m.State("LOAD"):
                 m.d.comb += [
                     self.index.ready.eq(1),
-                    writer.en.eq(self.index.valid & self.index.p.keep[0] & (length != self._index_rows)),
+                    writer.en.eq(self.index.valid & self.index.p.keep[0] & (self.base + length != self._index_rows)),
                 ]
                 with m.If(self.index.valid):
                     with m.If(length == 0):

@@ -28,6 +28,9 @@ class ProbePath(wiring.Component):
     Attributes
     ----------
     signed, reuse, buffered : In(1)
+    index_base : In(range(index_rows))
+    index_entries : In(range(index_rows + 1))
+        Where on chip the index stands or is put, and how long it is.
     low_offset, high_offset : In(signed(key_bits + 2))
         Of the command; they stand still while a batch passes.
     index, lower, upper : In(stream of BeatLayout)
@@ -58,6 +61,8 @@ class ProbePath(wiring.Component):
                 "signed": In(1),
                 "reuse": In(1),
                 "buffered": In(1),
+                "index_base": In(range(p.index_rows)),
+                "index_entries": In(range(p.index_rows + 1)),
                 "low_offset": In(signed(p.key_bits + 2)),
                 "high_offset": In(signed(p.key_bits + 2)),
                 "index": In(beat),
@@ -111,6 +116,8 @@ class ProbePath(wiring.Component):
             partitioner.index.p.last.eq(index.p.last),
             index.ready.eq(partitioner.index.ready),
             partitioner.reuse.eq(self.reuse),
+            partitioner.base.eq(self.index_base),
+            partitioner.entries.eq(self.index_entries),
             self.overflow.eq(partitioner.overflow),
             partitioner.i.payload.eq(bounds.o.payload),
             self.bound.payload.eq(bounds.o.payload),

@@ -37,6 +37,24 @@ def _offer(bench, index, batches):
         ]
 
 
+async def _other_index(bench, dut, rng, base, length):
+    """Puts an index of three entries before or behind the one at hand, and searches it."""
+    room = base if base > INDEX_ROWS - base - length else INDEX_ROWS - base - length
+    start = 0 if room == base else base + length
+    if room < 3:
+        return
+    sink = bench.sinks["partitioner__o"]
+    dut.partitioner__reuse.value = 0
+    dut.partitioner__base.value = start
+    _offer(bench, (5, 9, 9), [[6, 9, 10]])
+    sink.received.clear()
+    await bench.run(lambda: len(sink.received) == 3)
+    assert _found(sink.received) == [0, 0, 2]
+    assert not int(dut.partitioner__overflow.value)
+    dut.partitioner__reuse.value = 1
+    dut.partitioner__base.value = base
+
+
 def _found(items):
     return [item["partition"] if item["hit"] else -1 for item in items]
 
@@ -56,8 +74,13 @@ async def partitioner_batches(dut, stalls, reuse):
             below = [0, TOP, *(int(v) for v in rng.integers(0, values, count, DTYPE, endpoint=True))]
             below += [int(key) + int(rng.integers(0, 2)) for key in index[:: max(length // 5, 1)]]
             batches.append(np.array(sorted(below[int(rng.integers(0, 3)) :]), object))
+        base = int(rng.integers(0, INDEX_ROWS - length + 1))
+        dut.partitioner__base.value = base
         for number, below in enumerate(batches):  # all but the first in the index that is there
             dut.partitioner__reuse.value = int(number > 0)
+            dut.partitioner__entries.value = length
+            if number == 2:  # after a batch in another index, if there is room for one beside it
+                await _other_index(bench, dut, rng, base, length)
             _offer(bench, () if number else index, [below])
             sink.received.clear()
             await bench.run(lambda: len(sink.received) == len(below))  # noqa: B023
@@ -73,6 +96,7 @@ async def partitioner_index_too_long(dut):
     bench = _bench(dut, "none")
     sink = bench.sinks["partitioner__o"]
     dut.partitioner__reuse.value = 0
+    dut.partitioner__base.value = 0
     await bench.reset()
     _offer(bench, range(INDEX_ROWS + 3), [[5]])
     await bench.run(lambda: len(sink.received) == 1)
@@ -90,6 +114,7 @@ async def partitioner_timing(dut):
         bench = _bench(dut, "none")
         sink = bench.sinks["partitioner__o"]
         dut.partitioner__reuse.value = 0
+        dut.partitioner__base.value = 0
         await bench.reset()
         _offer(bench, range(0, 10 * INDEX_ROWS, 10), [[15, 15 + 10 * distance]])
         await bench.run(lambda: len(sink.received) == 2)  # noqa: B023

@@ -126,7 +126,7 @@ class KernelModel:
        (MERGE).
     4. BUFFER_ROWS: INSERT of more rows than there is room for; with the flag `buffer`, length_b (MERGE) or length_a
        (PROBE, GATHER, COUNT) is not the number of rows in the buffer.
-    5. BAD_INDEX: PROBE with `reuse`, without `buffer`, and no index has been loaded since the reset.
+    5. BAD_INDEX: PROBE without `buffer`, and the index would end behind ``index_rows``.
     6. For each array in the order of the fields: MISALIGNED_ADDRESS, then ADDRESS_RANGE where it would end beyond its
        channel's addresses. Only arrays that the command has are looked at: those that the flag `buffer` replaces, a
        reused index and limits without the flag `limits` are not. GATHER's pairs count as one beat here.
@@ -147,9 +147,9 @@ class KernelModel:
       empty.
     - PROBE: start = keys below ``sat(lower + low_offset)``, stop = keys below ``sat(upper + high_offset)``, where the
       key has its top bit inverted if `signed`, and sat goes to 0..2**key_bits. Only the low ``key_bits + 2`` bits of
-      an offset count. The index is loaded and stays on chip, through commands of any kind, until a PROBE loads another
-      one; with `reuse` it must be that of this run. Each partition that any bound falls into is read once. With
-      `buffer` the run is the insertion buffer, `reuse` does nothing and the index on chip stays.
+      an offset count. The index is loaded to entry `index_out` on chip, and stays there, through commands of any kind,
+      until another one is loaded over it; with `reuse` the run's index must stand there. Each partition that any bound
+      falls into is read once. With `buffer` the run is the insertion buffer, and no index is looked at.
     - GATHER writes a pair of uint32, number of the range and row number, for each position of each range, in the order
       of the ranges, positions ascending; with `limits` only where ``(row - first) mod 2**32 < span``. Then it writes
       one beat to rows_out: the number of pairs in its low 64 bits (all bits, where a beat has but 32), else zeros.
@@ -201,7 +201,7 @@ class KernelModel:
         self._words: list[int] = []
         self._high = 0  # of the counter that is being read
         self._dropping = False
-        self._index: np.ndarray | None = None  # with the top bit inverted if signed
+        self._index = np.zeros(self.parameters.index_rows, self._key_type)  # with the top bit inverted if signed
         self._buffer_keys = np.zeros(0, self._key_type)  # the same
         self._buffer_rows = np.zeros(0, np.uint32)
         self.counters = {name: 0 for name, _ in COUNTERS}
@@ -384,7 +384,7 @@ class KernelModel:
             raise _FaultError(ErrorCode.BUFFER_ROWS)
         if c.buffer and ((merge and c.length_b != held) or ((probe or ranges) and c.length_a != held)):
             raise _FaultError(ErrorCode.BUFFER_ROWS)
-        if probe and c.reuse and not c.buffer and self._index is None:
+        if probe and not c.buffer and c.index_out + self._entries(c.length_a) > p.index_rows:
             raise _FaultError(ErrorCode.BAD_INDEX)
         arrays = list(self._arrays(c))
         for address, length in arrays:
@@ -521,14 +521,13 @@ class KernelModel:
         if c.buffer:
             starts, stops = (_below(self._as_kind(self._buffer_keys, c), bound) for bound in (lower, upper))
         else:
+            here = self._index[c.index_out : c.index_out + self._entries(c.length_a)]
             if not c.reuse:
-                index = self._view(c.rows_a, self._entries(c.length_a), kind)
-                self._index = self._as_kind(index, c).view(self._key_type).copy()
-            assert self._index is not None  # checked before
+                here[:] = self._as_kind(self._view(c.rows_a, len(here), kind), c).view(self._key_type)
             place = self._place(c.keys_a, c.length_a * kind.itemsize)
             assert place is not None
             keys = self.memory[place : place + c.length_a * kind.itemsize].view(kind)
-            index = self._as_kind(self._index, c)
+            index = self._as_kind(here, c)
             found, touched = [], []
             for bound in (lower, upper):
                 partition = _below(index, bound) - 1

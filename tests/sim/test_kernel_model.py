@@ -51,7 +51,10 @@ def run(kernel, *commands):
 
 
 def command(operation, **fields):
-    return KernelCommand(operation=operation, **{**INPUTS, **OUTPUTS, **fields})
+    places = {**INPUTS, **OUTPUTS}
+    if operation is Operation.PROBE:
+        places["index_out"] = 0  # on chip, not in memory
+    return KernelCommand(operation=operation, **{**places, **fields})
 
 
 def key_type(key_bits, signed):
@@ -156,15 +159,32 @@ def test_an_index_is_used_again(kernel, seed):
     put(kernel, ROWS_B, keys[20:22])
     probe = command(Operation.PROBE, rows_a=INDEX, length_a=100, length_b=2)
     again = dataclasses.replace(probe, rows_a=3, reuse=True, keys_out=0x70000, rows_out=0x78000)
-    assert run(kernel, again) is ErrorCode.BAD_INDEX
     copy = command(Operation.COPY, length_a=8)
     assert not run(kernel, probe, copy, again)
     for first, second in ((KEYS_OUT, 0x70000), (ROWS_OUT, 0x78000)):
         if first != KEYS_OUT:  # the copy went there
             assert get(kernel, first, 2, np.uint32).tolist() == get(kernel, second, 2, np.uint32).tolist()
     assert get(kernel, 0x70000, 2, np.uint32).tolist() == np.searchsorted(keys, keys[10:12]).tolist()
-    kernel.reset()
-    assert run(kernel, again) is ErrorCode.BAD_INDEX
+
+
+def test_indexes_stand_side_by_side(kernel, seed):
+    rng = np.random.default_rng(seed)
+    entries = kernel.parameters.index_rows
+    runs = [keys_of(rng, 16 * count - 3, np.dtype(np.uint32)) for count in (2, 3)]
+    places = (0, 2)
+    bounds = keys_of(rng, 9, np.dtype(np.uint32))
+    put(kernel, KEYS_B, bounds)
+    put(kernel, ROWS_B, bounds)
+    for reuse in (False, True):
+        for keys, place in zip(runs, places, strict=True):
+            put_run(kernel, keys, np.arange(len(keys)))
+            put(kernel, INDEX, keys[::16])
+            probe = command(Operation.PROBE, rows_a=INDEX, length_a=len(keys), length_b=9, reuse=reuse, index_out=place)
+            assert not run(kernel, probe)
+            assert get(kernel, KEYS_OUT, 9, np.uint32).tolist() == np.searchsorted(keys, bounds).tolist()
+    last = dataclasses.replace(probe, index_out=entries - 3)
+    assert not run(kernel, last)
+    assert run(kernel, dataclasses.replace(probe, index_out=entries - 2)) is ErrorCode.BAD_INDEX
 
 
 @pytest.mark.parametrize("limited", [False, True])

@@ -208,7 +208,7 @@ async def mistakes_of_the_host(dut, share):
         await bench.write("ERROR_CODE", 0)
         bench.model.write_register(OFFSET["ERROR_CODE"], 0)
         assert await bench.read("QUEUE_STATUS") == PARAMETERS.queue_rows << 16
-        bench.scenarios.indexed = None
+        bench.scenarios.indexed = {}
         await bench.check(bench.random.choice([o for o in ALL if o != Operation.INSERT]), 30)
 
 
@@ -222,7 +222,7 @@ async def errors_of_the_memory(dut, response):
     hit = 0
     for operation in (Operation.MERGE, Operation.PROBE, Operation.GATHER, Operation.COUNT, Operation.COPY):
         for array in ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out"):
-            bench.scenarios.indexed = None
+            bench.scenarios.indexed = {}
             scenario = bench.scenarios.make(operation, 60)
             address = getattr(scenario.command, array)
             places = {at: content.nbytes for at, content in scenario.writes} | dict(scenario.results)

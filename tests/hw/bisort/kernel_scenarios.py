@@ -47,7 +47,7 @@ class Scenarios:
         self.kind = np.dtype(np.uint32 if parameters.key_bits == 32 else np.uint64)
         self.buffered = 0  # rows in the insertion buffer
         self.buffer_signed = False
-        self.indexed: tuple[np.ndarray, int, bool] | None = None
+        self.indexed: dict[int, tuple[np.ndarray, bool, int]] = {}  # by half of the room on chip: run, signed, start
         self._free: list[int] = []
 
     def _place(self, nbytes: int) -> int:
@@ -143,21 +143,24 @@ class Scenarios:
         p = self.parameters
         top = 1 << p.key_bits
         buffered = bool(self.buffered) and self.rng.random() < 0.4
-        reuse = self.indexed is not None and not buffered and self.rng.random() < 0.4
+        half = int(self.rng.integers(2))
+        reuse = half in self.indexed and not buffered and self.rng.random() < 0.6
         b = self._count_rows(rows)
         s = Scenario(KernelCommand(operation=Operation.PROBE, buffer=buffered, reuse=reuse, length_b=b))
         places: dict[str, int] = {}
         if buffered:
             signed, a = self.buffer_signed, self.buffered
         elif reuse:
-            run, _, signed = self.indexed
+            run, signed, start = self.indexed[half]
             a = len(run)
-            places["keys_a"] = self._put(s, run)
+            places = {"keys_a": self._put(s, run), "index_out": start}
         else:
             signed, a = bool(self.rng.integers(2)), self._count_rows(rows)
             run = self.keys(a, signed)
-            places = {"keys_a": self._put(s, run), "rows_a": self._put(s, run[:: p.partition_rows].copy())}
-            self.indexed = run, a, signed
+            index = run[:: p.partition_rows].copy()
+            start = half * p.index_rows // 2 + int(self.rng.integers(p.index_rows // 2 - len(index) + 1))
+            places = {"keys_a": self._put(s, run), "rows_a": self._put(s, index), "index_out": start}
+            self.indexed[half] = run, signed, start
         low, high = ((0, 1), (-3, 4), (-top, top), (-top, 1), (5, top), (-top // 2, top // 2), (top - 1, top))[
             int(self.rng.integers(7))
         ]
@@ -207,9 +210,9 @@ class Scenarios:
         """A scenario with a mistake, and the error it must end with. The insertion buffer must be empty."""
         p = self.parameters
         operation = Operation(int(self.rng.integers(1, 7)))
-        buffered, indexed = self.buffered, self.indexed
+        buffered, self.indexed = self.buffered, {}
         s = self.make(operation, 40)
-        self.buffered, self.indexed = buffered, indexed
+        self.buffered, self.indexed = buffered, {}
         c = s.command
         name = str(self.rng.choice(["keys_a", "keys_out"] if operation != Operation.INSERT else ["keys_a", "rows_a"]))
         if operation in (Operation.GATHER, Operation.COUNT) and name == "keys_a":
@@ -229,6 +232,8 @@ class Scenarios:
             c, code = replace(c, length_a=p.buffer_rows + 1), ErrorCode.BUFFER_ROWS
         elif operation == Operation.COPY:
             c, code = replace(c, operation=7), ErrorCode.UNKNOWN_OPERATION
+        elif operation == Operation.PROBE and self.rng.random() < 0.5:
+            c, code = replace(c, index_out=p.index_rows), ErrorCode.BAD_INDEX
         else:
             c, code = replace(c, length_a=p.run_rows + 1), ErrorCode.RUN_TOO_LONG
         s.command = c
