@@ -42,7 +42,7 @@ def _kernel(options: argparse.Namespace) -> list[dict]:
     traces: list[Trace] = []
     for figure in kernel_bench(options.rows << 20, options.seed, traces):
         numbers = [f"{n:,.4f}" if n < 100 else f"{n:,.0f}" for n in (figure.value, figure.limit)]
-        aim = f"{'≥' if figure.at_least else '≤'} {figure.target}"
+        aim = "" if figure.target is None else f"{'≥' if figure.at_least else '≤'} {figure.target}"
         cells = [figure.case, str(figure.channels), figure.quantity, numbers[0], figure.beside, numbers[1]]
         print(
             "| " + " | ".join([*cells, f"{figure.ratio:.4f}", aim, "" if figure.met else "missed"]) + " |", flush=True

@@ -154,8 +154,24 @@ class KernelBench:
         assert np.array_equal(index, keys[:: self.parameters.partition_rows]), "a wrong index"
         return counters
 
-    def probe(self, rows: int, probes: int, *, width: int, trace: str = "") -> tuple[dict[str, int], int]:
-        """Probe a run of uniform keys with bands of some width.
+    def load_probed(self, rows: int) -> NDArray[np.int32]:
+        """Put a run of uniform keys, with its index, where `probe` looks for it."""
+        run = self.sorted_keys(rows)
+        self.board.write_memory(0, run)
+        self.board.write_memory(64 * Mi, np.ascontiguousarray(run[:: self.parameters.partition_rows]))
+        return run
+
+    def probe(
+        self, run: NDArray[np.int32], probes: int, *, width: int, reuse: bool, trace: str = ""
+    ) -> tuple[dict[str, int], int]:
+        """Probe the run that `load_probed` gave with bands of some width.
+
+        Parameters
+        ----------
+        run : ndarray of int32, shape (rows,)
+        probes, width : int
+        reuse : bool
+            Whether the run's index is on chip, from a probe before.
 
         Returns
         -------
@@ -168,7 +184,6 @@ class KernelBench:
         AssertionError
             If a position is wrong.
         """
-        run = self.sorted_keys(rows)
         middle = self.sorted_keys(probes).astype(np.int64)
         lower = np.clip(middle - width // 2, -(1 << 31), (1 << 31) - 1).astype(np.int32)
         upper = np.clip(middle + width // 2, -(1 << 31), (1 << 31) - 1).astype(np.int32)
@@ -181,28 +196,28 @@ class KernelBench:
             "keys_out": 4 * size,
             "rows_out": 5 * size,
         }
-        contents = run, run[:: self.parameters.partition_rows], lower, upper
-        for name, content in zip(("keys_a", "rows_a", "keys_b", "rows_b"), contents, strict=True):
-            self.board.write_memory(places[name], np.ascontiguousarray(content))
+        for name, content in (("keys_b", lower), ("rows_b", upper)):
+            self.board.write_memory(places[name], content)
         counters = self.run(
-            Operation.PROBE, signed=1, length_a=rows, length_b=probes, **places, high_offset=1, trace=trace
+            Operation.PROBE,
+            signed=1,
+            reuse=int(reuse),
+            length_a=len(run),
+            length_b=probes,
+            **places,
+            high_offset=1,
+            trace=trace,
         )
-        index = run[:: self.parameters.partition_rows]
+        partition_rows = self.parameters.partition_rows
+        index = run[::partition_rows]
         touched: set[int] = set()
         for name, bounds, side in (("keys_out", lower, "left"), ("rows_out", upper, "right")):
             found = self.board.read_memory(places[name], 4 * probes).view(np.uint32)
             assert np.array_equal(found, np.searchsorted(run, bounds, side)), f"wrong positions in {name}"
             partition = np.searchsorted(index, bounds, side) - 1
             touched.update(partition[partition >= 0].tolist())
-        beats = sum(
-            -(
-                -min(self.parameters.partition_rows, rows - (number << self.parameters.partition_log2))
-                * KEY_BYTES
-                // self.parameters.beat_bytes
-            )
-            for number in touched
-        )
-        return counters, beats
+        rows = (min(partition_rows, len(run) - number * partition_rows) for number in touched)
+        return counters, sum(-(-count * KEY_BYTES // self.parameters.beat_bytes) for count in rows)
 
 
 def _moved(counters: dict[str, int]) -> int:
@@ -261,50 +276,32 @@ def kernel_bench(rows: int, seed: int, traces: list[Trace]) -> Iterator[KernelFi
             _moved(copied),
             copied,
         )
-        for probes, share in ((few, 1.05), (many, 1.2)):
-            name = f"probe {probes // Ki} Ki bands against {_short(rows)}"
-            counters, touched = bench.probe(rows, probes, width=1 << 12, trace=name)
-            yield KernelFigure(
-                name,
-                1,
-                "beats read",
-                counters["read_beats"],
-                touched,
-                "the touched partitions'",
-                share,
-                False,
-                counters["cycles"],
-                _moved(counters),
-                counters,
-            )
+        run = bench.load_probed(rows)
+        for probes, reuse, share in ((few, False, None), (few, True, 1.05), (many, True, 1.2)):
+            state = "index on chip" if reuse else "index loaded first"
+            name = f"probe {probes // Ki} Ki bands against {_short(rows)}, {state}"
+            counters, touched = bench.probe(run, probes, width=1 << 12, reuse=reuse, trace=name)
             copied = bench.copy(_moved(counters))
-            yield KernelFigure(
-                name,
-                1,
-                "cycles",
-                counters["cycles"],
-                copied["cycles"],
-                "copying as many bytes",
-                1.15,
-                False,
-                counters["cycles"],
-                _moved(counters),
-                counters,
-            )
             alone = _alone(CopyOperation.READ, counters["read_beats"])
-            yield KernelFigure(
-                name,
-                1,
-                "cycles",
-                counters["cycles"],
-                alone,
-                "only reading as many beats",
-                1.15,
-                False,
-                counters["cycles"],
-                _moved(counters),
-                counters,
-            )
+            cycles = counters["cycles"]
+            for quantity, value, limit, beside, target in (
+                ("beats read", counters["read_beats"], touched, "the touched partitions'", share),
+                ("cycles", cycles, copied["cycles"], "copying as many bytes", 1.15 if reuse else None),
+                ("cycles", cycles, alone, "reading as many, one behind the other", None),
+            ):
+                yield KernelFigure(
+                    name,
+                    1,
+                    quantity,
+                    value,
+                    limit,
+                    beside,
+                    target,
+                    False,
+                    cycles,
+                    _moved(counters),
+                    counters,
+                )
         traces += bench.traces
     with KernelBench(2, seed) as bench:
         for large in dict.fromkeys((medium, rows)):

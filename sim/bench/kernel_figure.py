@@ -19,8 +19,8 @@ class KernelFigure:
         The same quantity of what the command is held against, measured in the same run on the same memory.
     beside : str
         What that is.
-    target : float
-        For ``value / limit``.
+    target : float or None
+        For ``value / limit``; None where there is none.
     at_least : bool
         Whether `target` is a least or a greatest value.
     cycles : int
@@ -37,7 +37,7 @@ class KernelFigure:
     value: float
     limit: float
     beside: str
-    target: float
+    target: float | None
     at_least: bool
     cycles: int
     beats: int
@@ -50,5 +50,7 @@ class KernelFigure:
 
     @property
     def met(self) -> bool:
-        """Whether the ratio is on the right side of the target."""
+        """Whether the ratio is on the right side of the target, if there is one."""
+        if self.target is None:
+            return True
         return self.ratio >= self.target if self.at_least else self.ratio <= self.target

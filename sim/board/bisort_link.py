@@ -21,8 +21,9 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
     key_bits : int
         32 or 64.
     memory : str
-        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel and runs of up to 16 Mi rows. ``"fast"``: the
-        preset `tiny` with 64 MiB a channel, and runs of up to 1 Mi rows.
+        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel, short partitions, and room on chip for the
+        indexes of 16 Mi rows (1 MiB with 32-bit keys: more block RAM than an ECP5 has). ``"fast"``: the preset `tiny`
+        with 64 MiB a channel, and room for the indexes of 1 Mi rows.
     channels : int
 
     Raises
@@ -35,8 +36,8 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
         return dataclasses.replace(
             Parameters.preset("ecp5"),
             key_bits=key_bits,
-            partition_log2=8,
-            index_rows=65536,
+            partition_log2=6,
+            index_rows=1 << 18,
             address_bits=29 + channel_bits,
             channels=channels,
         )
