@@ -49,7 +49,7 @@ class Engine(wiring.Component):
     timeout_cycles : In(32)
         Cycles in which a memory that owes an answer may stand still; 0 for any number.
     busy : Out(1)
-        A command is under way.
+        A command is under way. After a result that says `dead` none is, though none will be taken either.
     event : Out(EventLayout)
         What happened in this cycle.
     axi : array of Out(Axi4Signature), one for each channel
@@ -350,7 +350,9 @@ class Engine(wiring.Component):
                 with m.If(plan.done):
                     m.d.sync += [code.eq(plan.code), address.eq(plan.address)]
                     m.next = "RESULT"
-                    with m.If((plan.code == ErrorCode.NONE) & ~is_[Operation.NOP]):
+                    with m.If((plan.code == ErrorCode.NONE) & is_[Operation.DISCARD]):
+                        m.d.comb += buffer_restart.eq(1)
+                    with m.Elif((plan.code == ErrorCode.NONE) & ~is_[Operation.NOP]):
                         m.d.sync += flush.eq(merging & command.buffer)
                         m.next = "RUN"
                         with m.If(probing & ~command.buffer & ~command.reuse):
@@ -400,7 +402,7 @@ class Engine(wiring.Component):
                 with m.If(self.result.ready):
                     m.next = "STANDING"
             with m.State("STANDING"):
-                m.d.comb += halt.eq(1)
+                m.d.comb += [halt.eq(1), self.busy.eq(0)]
 
         # --- Counters.
         ended = fsm.ongoing("RESULT") & self.result.ready & (code == ErrorCode.NONE)

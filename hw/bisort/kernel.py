@@ -19,26 +19,8 @@ from hw.register_map import (
     COUNTERS,
     LANE_STRIDE,
     ErrorCode,
-    Register,
-    registers,
+    build_parameters,
 )
-
-
-def build_parameters(parameters: Parameters) -> int:
-    """The value of BUILD_PARAMETERS."""
-    table = {register.name: register for register in registers()}
-    values = {
-        "key_words": parameters.key_bits // 32,
-        "width_log2": exact_log2(parameters.width),
-        "partition_log2": parameters.partition_log2,
-        "data_log2": exact_log2(parameters.data_bits),
-        "channels_log2": exact_log2(parameters.channels),
-        "lanes_log2": exact_log2(parameters.lanes),
-        "index_log2": exact_log2(parameters.index_rows),
-        "buffer_rows": min(parameters.buffer_rows, 127),
-    }
-    register: Register = table["BUILD_PARAMETERS"]
-    return sum(value << register.field(name).lsb for name, value in values.items())
 
 
 class Kernel(wiring.Component):
@@ -109,6 +91,7 @@ class Kernel(wiring.Component):
         error_tag, error_address = signal(16, "error_tag"), signal(64, "error_address")
         completed_tag, completed = signal(16, "completed_tag"), signal(32, "completed")
         good = error == ErrorCode.NONE
+        dead = signal(1, "dead")  # only a reset helps
 
         m.d.comb += [
             queue.pushed.eq(control.pushed),
@@ -124,10 +107,9 @@ class Kernel(wiring.Component):
 
         # The handshake: all that waits is worked off, or all up to the first that fails.
         busy = engine.busy | engine.result.valid
-        with m.If(working):
-            with m.If(~busy & (~good | (queue.waiting == 0))):
-                m.d.comb += control.done.eq(1)
-                m.d.sync += working.eq(0)
+        with m.If(working), m.If(~busy & (~good | (queue.waiting == 0))):
+            m.d.comb += control.done.eq(1)
+            m.d.sync += working.eq(0)
         with m.Elif(control.start):
             m.d.comb += control.ready.eq(1)
             m.d.sync += working.eq(1)
@@ -138,7 +120,11 @@ class Kernel(wiring.Component):
         failed = engine.result.valid & (engine.result.p.code != ErrorCode.NONE)
         with m.If(engine.result.valid & ~failed):
             m.d.sync += [completed_tag.eq(engine.result.p.tag), completed.eq(completed + 1)]
-        with m.If(control.error_clear):
+        dies = engine.result.valid & engine.result.p.dead
+        with m.If(dies):
+            m.d.sync += dead.eq(1)
+        # An engine that is dead keeps its error, so that a start still ends at once.
+        with m.If(control.error_clear & ~dead & ~dies):
             m.d.sync += [error.eq(ErrorCode.NONE), error_tag.eq(0), error_address.eq(0)]
         with m.Elif(failed & good):
             m.d.sync += [
