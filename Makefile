@@ -39,8 +39,8 @@ $(STAMP): pyproject.toml requirements.lock
 
 .venv: $(STAMP) ## the Python environment that all other targets use
 
-demo: $(STAMP) ## join two streams with Spark and check every pair (DEMO_ARGS="--help" lists its options)
-	@$(BIN)/python -m pyspark_bridge.demo $(DEMO_ARGS)
+demo: $(STAMP) ## join two streams with Spark and check every pair (DEVICE=sim:bisort-fast; DEMO_ARGS="--help" lists more)
+	@$(BIN)/python -m pyspark_bridge.demo $(if $(DEVICE),--device '$(DEVICE)') $(DEMO_ARGS)
 
 test: $(STAMP) ## all tests (TEST_ARGS goes to pytest)
 	@$(BIN)/python -m pytest $(TEST_ARGS)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from hw.parameters import Parameters
+
 
 class Access(enum.Enum):
     """What the host may do with a register."""
@@ -84,6 +86,7 @@ class Operation(enum.IntEnum):
     GATHER = 4
     COUNT = 5
     INSERT = 6
+    DISCARD = 7
 
 
 class ErrorCode(enum.IntEnum):
@@ -164,10 +167,15 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
         "ERROR_CODE",
         0x10,
         Access.CLEAR,
-        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue, but for "
-        "TIMEOUT, which stays until a reset.",
+        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue. After TIMEOUT "
+        "only a reset clears it.",
     ),
-    Register("ERROR_COMMAND", 0x14, Access.READ, "The tag of the command that failed."),
+    Register(
+        "ERROR_COMMAND",
+        0x14,
+        Access.READ,
+        "The tag of the command that failed; 0 after QUEUE_OVERFLOW, as the command that was dropped was not read.",
+    ),
     Register("ERROR_ADDRESS_LOW", 0x18, Access.READ, "The byte address at fault, bits 31:0."),
     Register("ERROR_ADDRESS_HIGH", 0x1C, Access.READ, "The byte address at fault, bits 63:32."),
     Register(
@@ -220,8 +228,16 @@ COUNTERS: tuple[tuple[str, str], ...] = (
     ("address_stalls", "Cycles in which a burst was ready and the memory did not take its address."),
     ("output_stalls", "Cycles in which the datapath waited for its own output to drain."),
     ("partitions", "Partitions requested by the prober."),
-    ("rows_in", "Rows or bounds taken in."),
-    ("rows_out", "Rows, positions or pairs put out."),
+    (
+        "rows_in",
+        "Taken in by completed commands: MERGE: rows of both runs. PROBE: bounds, two a probe. GATHER, COUNT: ranges. "
+        "INSERT: rows. Others: none.",
+    ),
+    (
+        "rows_out",
+        "Put out by completed commands: MERGE: rows. PROBE: positions, two a probe. GATHER: pairs. COUNT: counts. "
+        "Others: none.",
+    ),
     ("turns", "Times a shared channel changed its direction."),
 )
 """64-bit performance counters, low word first, from `COUNTER_BASE`.
@@ -235,7 +251,11 @@ LANE_STRIDE = 0x1000
 """Bytes from the registers of one lane to those of the next."""
 
 COMMAND_FIELDS: tuple[tuple[str, int, str], ...] = (
-    ("operation", 1, "An Operation, in bits 7:0; flags in bits 15:8; the tag in bits 31:16."),
+    (
+        "operation",
+        1,
+        "An Operation, in bits 7:0; flags in bits 15:8; the tag in bits 31:16. DISCARD empties the insertion buffer.",
+    ),
     (
         "length_a",
         1,
@@ -249,7 +269,7 @@ COMMAND_FIELDS: tuple[tuple[str, int, str], ...] = (
     ("keys_out", 2, "MERGE: keys. PROBE: starts. GATHER: pairs. COUNT: counts. COPY: the destination."),
     ("rows_out", 2, "MERGE: row numbers. PROBE: stops. GATHER: one beat, the number of pairs."),
     ("index_out", 2, "MERGE: the index that is made. PROBE: the first entry that the run's index takes on chip."),
-    ("low_offset", 3, "PROBE: offset of the lower bounds: signed, two bits wider than a key."),
+    ("low_offset", 3, "PROBE: offset of the lower bounds: signed, of which the low key_bits + 2 bits count."),
     ("high_offset", 3, "PROBE: offset of the upper bounds, one more than the inclusive bound: as low_offset."),
 )
 """Fields of a command: name, 32-bit words, meaning. Words are pushed in this order, low word first.
@@ -259,6 +279,7 @@ Those of two words are byte addresses, multiples of a memory beat, but for the `
 - keys: `key_bits` each, ascending; an index: the key of every 2**k-th row of a run; row numbers, starts, stops and
   counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range and
   the row, 32 bits each.
+- DISCARD and NOP have none, and use no length.
 - A command that is done has written whole arrays and the memory has acknowledged them. One that failed may have
   written part of them.
 """
@@ -296,6 +317,22 @@ def counter_registers() -> tuple[Register, ...]:
 def registers() -> tuple[Register, ...]:
     """Every register, by ascending offset."""
     return CONTROL_REGISTERS + counter_registers()
+
+
+def build_parameters(parameters: Parameters) -> int:
+    """The value of BUILD_PARAMETERS."""
+    values = {
+        "key_words": parameters.key_bits // 32,
+        "width_log2": parameters.width.bit_length() - 1,
+        "partition_log2": parameters.partition_log2,
+        "data_log2": parameters.data_bits.bit_length() - 1,
+        "channels_log2": parameters.channels.bit_length() - 1,
+        "lanes_log2": parameters.lanes.bit_length() - 1,
+        "index_log2": parameters.index_rows.bit_length() - 1,
+        "buffer_rows": min(parameters.buffer_rows, 127),
+    }
+    register = next(register for register in registers() if register.name == "BUILD_PARAMETERS")
+    return sum(values[field.name] << field.lsb for field in register.fields)
 
 
 def command_word(name: str) -> int:

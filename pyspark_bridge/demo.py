@@ -18,7 +18,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from host import Band, JoinSpec, Rows, arguments
+from host import Band, JoinSpec, Rows, WindowJoin, arguments
 from host.daemon import DaemonClient, start_private
 from host.errors import MullionError, SchemaError
 from host.files import TableReader, in_turns, interleave
@@ -48,7 +48,7 @@ class Streams:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--rows", default=1_000_000, show_default=True, help="Rows of each generated stream.")
+@click.option("--rows", type=int, help="Rows of each generated stream.  [default: 1000000; in simulation 4000]")
 @click.option("--seed", default=1, show_default=True, help="Of the generated streams.")
 @click.option("--left", "left_file", type=click.Path(path_type=Path, exists=True), help="A file instead of orders.")
 @click.option("--right", "right_file", type=click.Path(path_type=Path, exists=True), help="A file instead of quotes.")
@@ -59,15 +59,17 @@ class Streams:
     metavar="CONDITION",
     help='"limit,price,-2,3" (a band, either end may be empty) or "limit < price"; given again: or.',
 )
-@click.option("--left-rows", type=int, help="Window of the left side: its last N rows.  [default: 100000]")
-@click.option("--right-rows", type=int, help="Window of the right side: its last N rows.  [default: 200000]")
+@click.option("--left-rows", type=int, help="Window of the left side: its last N rows.  [default: rows / 10]")
+@click.option("--right-rows", type=int, help="Window of the right side: its last N rows.  [default: rows / 5]")
 @click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="A time window instead.")
 @click.option("--sequence", metavar="COLUMN", help="Order of arrival over both files; by turns without it.")
 @click.option("--device", default="opencl", show_default=True, help="As `mullion devices` lists them.")
-@click.option("--batch-rows", default=150_000, show_default=True, help="Rows of a side in a micro-batch, on average.")
+@click.option(
+    "--batch-rows", type=int, help="Rows of a side in a micro-batch, on average.  [default: 150000; in simulation 1000]"
+)
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder to leave the inputs and the result in.")
 def main(
-    rows: int,
+    rows: int | None,
     seed: int,
     left_file: Path | None,
     right_file: Path | None,
@@ -77,7 +79,7 @@ def main(
     within: str | None,
     sequence: str | None,
     device: str,
-    batch_rows: int,
+    batch_rows: int | None,
     keep: Path | None,
 ) -> None:
     """Join two streams with Spark, and check the whole result against DuckDB.
@@ -91,6 +93,9 @@ def main(
         raise click.UsageError("--left and --right need --on, the condition on their columns")
     if within is not None and (left_rows is not None or right_rows is not None):
         raise click.UsageError("give --within, or --left-rows and --right-rows")
+    simulated = device.partition(":")[0] == "sim"
+    rows = rows or (4_000 if simulated else 1_000_000)
+    batch_rows = batch_rows or (1_000 if simulated else 150_000)
     folder = keep or Path(tempfile.mkdtemp(prefix="mullion-demo-"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,8 +110,8 @@ def main(
         streams = _write_streams(calls, folder)
         spec = JoinSpec(
             on=arguments.predicate(conditions, streams.schemas[0]) if conditions else Band("limit", "price", -2, 3),
-            left=None if within else Rows(left_rows or 100_000),
-            right=None if within else Rows(right_rows or 200_000),
+            left=None if within else Rows(left_rows or max(rows // 10, 1)),
+            right=None if within else Rows(right_rows or max(rows // 5, 1)),
             within=arguments.within(within),
             sequence=ARRIVAL,
         )
@@ -182,6 +187,10 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
     total = sum(streams.rows)
     result = folder / "result"
     result.mkdir()
+    if device.partition(":")[0] == "sim":
+        # A board is compiled on first use: here, where one sees how far that is.
+        left, right = streams.schemas
+        WindowJoin.from_spec(spec, device=device, left_schema=left, right_schema=right).close()
     with start_private(device) as daemon, DaemonClient(daemon.address) as client:
         print(f"device:  {client.ping()['device']}", flush=True)
         print(

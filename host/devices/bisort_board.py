@@ -133,7 +133,8 @@ class BisortBoard:
         beat = p.beat_bytes
         self._in_bytes = scratch_bytes // 4 // beat * beat
         self._out_bytes = scratch_bytes * 3 // 4 // beat * beat
-        least = 2 * self._merge_bytes(p.buffer_rows + 1) + 8 * beat
+        buffer_bytes = self._aligned(p.buffer_rows * self._key_bytes) + self._aligned(p.buffer_rows * _ROW_BYTES)
+        least = 2 * buffer_bytes + 8 * beat
         if min(self._in_bytes, self._out_bytes) < least:
             raise DeviceError(
                 f"scratch_bytes must be at least {4 * (least + beat)} on device {name}, not {scratch_bytes}"
@@ -181,13 +182,6 @@ class BisortBoard:
     def _aligned(self, length: int) -> int:
         beat = self.parameters.beat_bytes
         return -(-length // beat) * beat
-
-    def _merge_bytes(self, rows: int) -> int:
-        """Bytes of the three arrays of a run of so many rows."""
-        return self._aligned(rows * self._key_bytes) + self._aligned(rows * _ROW_BYTES) + self._index_bytes(rows)
-
-    def _index_bytes(self, rows: int) -> int:
-        return self._aligned(-(-rows // self.parameters.partition_rows) * self._key_bytes)
 
     def _places(self, run: BoardRun) -> tuple[int, int, int]:
         """Addresses of keys, row numbers and index."""
@@ -300,24 +294,7 @@ class BisortBoard:
         """Takes rows at these addresses into the insertion buffer, after what is nobody's has gone from it."""
         commands = []
         if self._buffer_rows and self._buffered is None:
-            # Merging is what empties the buffer: with one row, which is ascending whatever it is.
-            size = self._buffer_rows + 1
-            keys_out = self._out
-            rows_out = keys_out + self._aligned(size * self._key_bytes)
-            commands.append(
-                KernelCommand(
-                    operation=Operation.MERGE,
-                    signed=True,
-                    buffer=True,
-                    length_a=1,
-                    length_b=self._buffer_rows,
-                    keys_a=keys,
-                    rows_a=rows,
-                    keys_out=keys_out,
-                    rows_out=rows_out,
-                    index_out=rows_out + self._aligned(size * _ROW_BYTES),
-                )
-            )
+            commands.append(KernelCommand(operation=Operation.DISCARD))
             self._buffer_rows = 0
         commands.append(
             KernelCommand(operation=Operation.INSERT, signed=True, length_a=count, keys_a=keys, rows_a=rows)

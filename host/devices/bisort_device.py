@@ -10,11 +10,10 @@ import numpy as np
 
 from host.devices.bisort_board import BisortBoard, BoardRun, Ranges
 from host.devices.board_link import BoardLink
-from host.devices.device import Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
 from host.errors import CapacityError, DeviceError
 
 SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
-_SLACK_GRANULES = 128  # what short runs are padded with
 
 
 class BisortDevice(Device):
@@ -71,8 +70,8 @@ class BisortDevice(Device):
             )
         return BisortBoard(link, self.info.name, self._scratch_bytes)
 
-    def open_store(self, *, key_bits: int, rows: int, what: str) -> BisortStore:
-        return BisortStore(self, self.board(key_bits), rows, what)
+    def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> BisortStore:
+        return BisortStore(self, self.board(key_bits), rows, what, runs)
 
     def close(self) -> None:
         with self._opening:
@@ -92,19 +91,20 @@ class _Positions:
 class BisortStore(RunStore):
     """See `RunStore`. Rows in the insertion buffer count as if they lay in memory."""
 
-    def __init__(self, device: BisortDevice, board: BisortBoard, rows: int, what: str):
+    def __init__(self, device: BisortDevice, board: BisortBoard, rows: int, what: str, runs: int):
         self.key_bits = board.parameters.key_bits
         self.granule = board.granule_rows
         self._device = device
         self._board = board
         self._what = what
+        self._most_runs = runs
         self._ticket: int | None = None
         self._used = 0  # granules
         self._runs: set[BoardRun] = set()
         self._reserve(rows)
 
     def _reserve(self, rows: int) -> None:
-        size = self._board.granules(rows) + max(_SLACK_GRANULES, rows // self.granule // 64)
+        size = self._board.granules(rows) + max(self._most_runs, rows // self.granule // 64)
         nbytes = size * self._board.granule_bytes
         self._ticket = self._device.reserve(nbytes, self._what, self._ticket)
         self._size, self.nbytes, self.capacity_rows = size, nbytes, rows

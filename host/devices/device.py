@@ -17,6 +17,8 @@ import numpy as np
 
 from host.errors import CapacityError
 
+SOME_RUNS = 128  # that a store is opened for if nobody says
+
 
 @dataclasses.dataclass(frozen=True)
 class DeviceInfo:
@@ -109,7 +111,8 @@ class RunStore(abc.ABC):
     granule : int
         Every run takes room for a multiple of this many rows.
     capacity_rows : int
-        Rows that all runs together may hold, each run rounded up to the granule, the output of a merge included.
+        Rows that all runs together may hold, the output of a merge included. There is room beside them to round up as
+        many runs as the store was opened for; what more runs are padded with counts as rows.
     nbytes : int
         Device memory taken, all of it from the start or from the last `grow`.
     """
@@ -228,7 +231,7 @@ class Device(abc.ABC):
             self._reserved.pop(ticket, None)
 
     @abc.abstractmethod
-    def open_store(self, *, key_bits: int, rows: int, what: str) -> RunStore:
+    def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> RunStore:
         """Room for the runs of one side.
 
         Parameters
@@ -239,6 +242,8 @@ class Device(abc.ABC):
             Rows all runs together may hold, merge output included.
         what : str
             Named in the error, such as "the left window".
+        runs : int
+            How many runs there may be at once: each may be padded to the granule.
 
         Raises
         ------

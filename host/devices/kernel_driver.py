@@ -11,7 +11,7 @@ from host.devices.board_link import BoardLink
 from host.devices.kernel_command import KernelCommand
 from host.errors import DeviceError, KernelError
 from hw.parameters import Parameters
-from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, ErrorCode, registers
+from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, ErrorCode, build_parameters, registers
 
 _REGISTERS = {register.name: register for register in registers()}
 _TAGS = 1 << 16
@@ -73,23 +73,12 @@ class KernelDriver:
                     "kernel of this version onto the board"
                 )
             )
-        p = self.parameters
-        expected = {
-            "key_words": p.key_bits // 32,
-            "width_log2": p.width.bit_length() - 1,
-            "partition_log2": p.partition_log2,
-            "data_log2": p.data_bits.bit_length() - 1,
-            "channels_log2": p.channels.bit_length() - 1,
-            "lanes_log2": p.lanes.bit_length() - 1,
-            "index_log2": p.index_rows.bit_length() - 1,
-            "buffer_rows": min(p.buffer_rows, 127),
-        }
-        word = self._read("BUILD_PARAMETERS")
-        differing = []
-        for field in _REGISTERS["BUILD_PARAMETERS"].fields:
-            value = (word & field.mask) >> field.lsb
-            if value != expected[field.name]:
-                differing.append(f"{field.name} is {value}, not {expected[field.name]}")
+        word, expected = self._read("BUILD_PARAMETERS"), build_parameters(self.parameters)
+        differing = [
+            f"{field.name} is {(word & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
+            for field in _REGISTERS["BUILD_PARAMETERS"].fields
+            if (word ^ expected) & field.mask
+        ]
         if differing:
             raise self._fail(
                 DeviceError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from host.devices.device import Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
 from host.errors import CapacityError, DeviceError
 
 BLOCK_PAIRS = 1 << 22  # pairs gathered at a time
@@ -43,7 +43,7 @@ class NumpyDevice(Device):
             raise DeviceError(f"there is no device 'numpy:{which}': the NumPy device is named 'numpy'")
         return cls()
 
-    def open_store(self, *, key_bits: int, rows: int, what: str) -> NumpyStore:
+    def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> NumpyStore:
         return NumpyStore(self, key_bits, rows, what)
 
 

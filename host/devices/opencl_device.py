@@ -12,7 +12,7 @@ import numpy as np
 
 from host.arrow_array import empty_array
 from host.devices.arena import Arena
-from host.devices.device import Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
 from host.errors import CapacityError, DeviceError
 
 cl: Any
@@ -145,17 +145,18 @@ class OpenClDevice(Device):
         host = np.frombuffer(memory, np.uint8, nbytes)
         return cl.Buffer(self.context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, hostbuf=host)
 
-    def open_store(self, *, key_bits: int, rows: int, what: str) -> OpenClStore:
-        return OpenClStore(self, key_bits, rows, what)
+    def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> OpenClStore:
+        return OpenClStore(self, key_bits, rows, what, runs)
 
 
 class OpenClStore(RunStore):
     """See `RunStore`. One queue, in order: a freed range may be written again at once."""
 
-    def __init__(self, device: OpenClDevice, key_bits: int, rows: int, what: str):
+    def __init__(self, device: OpenClDevice, key_bits: int, rows: int, what: str, runs: int):
         self.key_bits = key_bits
         self._device = device
         self._what = what
+        self._most_runs = runs
         self._key_bytes = key_bits // 8
         self._queue = device.queue
         program = device.program(key_bits)
@@ -179,7 +180,7 @@ class OpenClStore(RunStore):
     def _size(self, rows: int) -> int:
         """Rows of the region for so many rows of runs: each is padded to a partition."""
         partition = 1 << self._shift
-        return -(-(rows + max(128 * partition, rows // 64)) // partition) * partition
+        return -(-(rows + max(self._most_runs * partition, rows // 64)) // partition) * partition
 
     def _bytes(self, size: int) -> int:
         partition = 1 << self._shift

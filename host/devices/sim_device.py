@@ -6,12 +6,15 @@ import dataclasses
 import importlib
 import importlib.util
 import shutil
+import sys
 from collections.abc import Callable
+from types import TracebackType
 
 from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from host.devices.board_link import BoardLink
 from host.devices.device import DeviceInfo
 from host.errors import DeviceError
+from host.progress import Progress
 from hw.parameters import Parameters
 
 _MODEL_BYTES = 1 << 28
@@ -43,12 +46,40 @@ class _Board:
         return ""
 
 
-def _verilated(memory: str) -> Callable[[int], BoardLink]:
+def _verilated(name: str, memory: str) -> Callable[[int], BoardLink]:
     def open_board(key_bits: int) -> BoardLink:
         # Only here, so that nobody needs Amaranth who does not simulate.
-        return importlib.import_module("sim.board.bisort_link").open_bisort_board(key_bits, memory)
+        open_bisort_board = importlib.import_module("sim.board.bisort_link").open_bisort_board
+        with _Compiling(f"compile {name} for keys of {key_bits} bits, once") as compiling:
+            return open_bisort_board(key_bits, memory, progress=compiling.tell)
 
     return open_board
+
+
+class _Compiling:
+    """Shows how far the compilation of a board is; nothing where there is none. A context manager."""
+
+    def __init__(self, what: str):
+        self._what = what
+        self._progress: Progress | None = None
+        self._done = 0
+
+    def tell(self, done: int, steps: int) -> None:
+        """Takes the steps done, and how many there are; 1 until their number is known."""
+        if not done:
+            print(f"{self._what}: a minute or two", file=sys.stderr, flush=True)
+            return
+        if self._progress is None:
+            self._progress = Progress(self._what, steps, "files")
+        self._progress.advance(done - self._done)
+        self._done = done
+
+    def __enter__(self) -> _Compiling:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._progress is not None:
+            self._progress.__exit__(kind, error, at)
 
 
 def _model(key_bits: int) -> BoardLink:
@@ -62,14 +93,14 @@ _BOARDS: dict[str, _Board] = {
         1 << 29,
         ("amaranth", "litedram"),
         True,
-        _verilated("litedram"),
+        _verilated("sim:bisort", "litedram"),
     ),
     "sim:bisort-fast": _Board(
         "BI-Sort kernel on Verilator, with a memory that never makes it wait",
         1 << 26,
         ("amaranth",),
         True,
-        _verilated("fast"),
+        _verilated("sim:bisort-fast", "fast"),
     ),
     "sim:bisort-model": _Board(
         "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model
@@ -81,7 +112,8 @@ class SimDevice(BisortDevice):
     """A board in simulation.
 
     ``sim:bisort`` and ``sim:bisort-fast`` simulate the kernel's hardware cycle by cycle; the board is compiled when
-    the first window with keys of its width is opened. ``sim:bisort-model`` carries out the same commands by their
+    the first window with keys of its width is opened, once for each state of its sources, which standard error
+    tells. ``sim:bisort-model`` carries out the same commands by their
     model, and needs but NumPy.
 
     Parameters

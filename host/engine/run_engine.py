@@ -27,6 +27,7 @@ LEAST_STEP_ROWS = 1 << 13
 PROBE_ROWS = 1 << 15  # rows that probe at a time: bounds the scratch memory of a device
 FIRST_TIME_ROWS = 1 << 14  # room of a time window's store before it grows
 TIME_ROWS_GROWTH = 1.25  # and how far beyond what is needed
+LASTING_RUNS = 64  # beside those of a step: one a closed subwindow, one a size class of the newest
 _INT64 = np.iinfo(np.int64)
 
 
@@ -116,8 +117,11 @@ class RunEngine:
             self._step_rows = min(max(min(spec.counts.values()) // 8, LEAST_STEP_ROWS), MOST_STEP_ROWS)
         try:
             for side in SIDES:
+                rows = self._store_rows(side)
+                # A step's rows are loaded before any of them is merged or dropped.
+                runs = LASTING_RUNS + self._rings[side].most_parts(self._step_rows)
                 self._stores[side] = device.open_store(
-                    key_bits=key_bits[side], rows=self._store_rows(side), what=f"the {side} window"
+                    key_bits=key_bits[side], rows=rows, runs=runs, what=f"the {side} window"
                 )
         except CapacityError:
             self.close()

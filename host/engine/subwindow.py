@@ -20,7 +20,10 @@ from host.engine.batch import Batch
 SUBWINDOWS = 2
 SMALL_SUBWINDOWS = 3
 LARGE_ROWS = 1 << 22
-LEAST_ROWS = 1024  # of a subwindow cut by count
+LEAST_ROWS = 1024  # of a subwindow cut by count, or as many as the window has
+# And not fewer than this even of a window of one row: each subwindow of a batch is a run to load, to probe and to pad,
+# and what lies in it beside the window costs a comparison of row numbers where its key matches.
+FEWEST_ROWS = 256
 SLICES = 8  # a time window is cut into this many
 SPARSE_ROWS = 512  # neighbouring slices with so few rows become one
 GROUP_ROWS = 8192  # a batch that spans many slices opens none with fewer rows than this
@@ -120,7 +123,7 @@ class CountRing(SubwindowRing):
         super().__init__()
         self.count = count
         pieces = SUBWINDOWS if count >= LARGE_ROWS else SMALL_SUBWINDOWS
-        self.subwindow_rows = max(-(-count // pieces), min(count, LEAST_ROWS))
+        self.subwindow_rows = max(-(-count // pieces), min(count, LEAST_ROWS), FEWEST_ROWS)
         self.arrived = 0
 
     def cut(self, batch: Batch) -> list[tuple[Subwindow, Batch]]:

@@ -109,7 +109,7 @@ class CommandPlan(wiring.Component):
         rows = p.run_rows
         with m.If(~Cat(is_.values()).any()):
             m.d.comb += shape_error.eq(ErrorCode.UNKNOWN_OPERATION)
-        with m.Elif(((a == 0) & ~is_[Operation.NOP]) | ((b == 0) & (merge | probe | ranges))):
+        with m.Elif(((a == 0) & ~is_[Operation.NOP] & ~is_[Operation.DISCARD]) | ((b == 0) & (merge | probe | ranges))):
             m.d.comb += shape_error.eq(ErrorCode.ZERO_LENGTH)
         with m.Elif((merge & (both > rows)) | ((probe | ranges) & (a > rows))):
             m.d.comb += shape_error.eq(ErrorCode.RUN_TOO_LONG)

@@ -353,7 +353,9 @@ class Engine(wiring.Component):
                 with m.If(plan.done):
                     m.d.sync += [code.eq(plan.code), address.eq(plan.address)]
                     m.next = "RESULT"
-                    with m.If((plan.code == ErrorCode.NONE) & ~is_[Operation.NOP]):
+                    with m.If((plan.code == ErrorCode.NONE) & is_[Operation.DISCARD]):
+                        m.d.comb += buffer_restart.eq(1)
+                    with m.Elif((plan.code == ErrorCode.NONE) & ~is_[Operation.NOP]):
                         m.d.sync += flush.eq(merging & command.buffer)
                         m.next = "RUN"
             with m.State("RUN"):

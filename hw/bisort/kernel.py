@@ -19,26 +19,8 @@ from hw.register_map import (
     COUNTERS,
     LANE_STRIDE,
     ErrorCode,
-    Register,
-    registers,
+    build_parameters,
 )
-
-
-def build_parameters(parameters: Parameters) -> int:
-    """The value of BUILD_PARAMETERS."""
-    table = {register.name: register for register in registers()}
-    values = {
-        "key_words": parameters.key_bits // 32,
-        "width_log2": exact_log2(parameters.width),
-        "partition_log2": parameters.partition_log2,
-        "data_log2": exact_log2(parameters.data_bits),
-        "channels_log2": exact_log2(parameters.channels),
-        "lanes_log2": exact_log2(parameters.lanes),
-        "index_log2": exact_log2(parameters.index_rows),
-        "buffer_rows": min(parameters.buffer_rows, 127),
-    }
-    register: Register = table["BUILD_PARAMETERS"]
-    return sum(value << register.field(name).lsb for name, value in values.items())
 
 
 class Kernel(wiring.Component):

@@ -1,7 +1,7 @@
 """The simulated boards that carry the BI-Sort kernel."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hw.errors import ParameterError
 from hw.parameters import Parameters
@@ -55,13 +55,17 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
     raise ParameterError(f"memory must be one of {', '.join(MEMORIES)}, not {memory!r}")
 
 
-def open_bisort_board(key_bits: int, memory: str, *, channels: int = 1) -> KernelBoard:
+def open_bisort_board(
+    key_bits: int, memory: str, *, channels: int = 1, progress: Callable[[int, int], None] | None = None
+) -> KernelBoard:
     """Compile, once, and start a simulated board with the BI-Sort kernel.
 
     Parameters
     ----------
     key_bits, memory, channels
         As in `board_parameters`.
+    progress : callable, optional
+        As in `compile_board`.
 
     Raises
     ------
@@ -74,4 +78,4 @@ def open_bisort_board(key_bits: int, memory: str, *, channels: int = 1) -> Kerne
         "litedram": LitedramSettings(module="MT41K256M16"),
         "fast": FastMemorySettings(beat_bits=parameters.data_bits, size=size, address_width=size.bit_length() - 1),
     }
-    return KernelBoard(parameters, [settings[memory]] * channels)
+    return KernelBoard(parameters, [settings[memory]] * channels, progress=progress)

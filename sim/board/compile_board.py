@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -48,7 +49,14 @@ _SLOW = "-O0"
 _COMPILER = ["c++", "-std=c++20", "-O2", "-fPIC", "-DVL_TIME_CONTEXT"]
 
 
-def compile_board(engine: wiring.Component, channels: Sequence[MemorySettings], shape: PortShape, name: str) -> Path:
+def compile_board(
+    engine: wiring.Component,
+    channels: Sequence[MemorySettings],
+    shape: PortShape,
+    name: str,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
     """Compile an engine with its memory into a library, once for each content and version of the tools.
 
     With ``WAVES=1`` in the environment, every board made from it writes the waveforms of all its signals next to it,
@@ -64,6 +72,9 @@ def compile_board(engine: wiring.Component, channels: Sequence[MemorySettings], 
         Of the engine's ports.
     name : str
         Names the folder below `build/boards`.
+    progress : callable, optional
+        Told the steps done and how many there are, from the first on, when the board has to be compiled; by any
+        thread, though never by two at once.
 
     Returns
     -------
@@ -110,28 +121,42 @@ def compile_board(engine: wiring.Component, channels: Sequence[MemorySettings], 
     if (folder / "board.so").exists():
         return folder
     BUILD.mkdir(parents=True, exist_ok=True)
+    tell = progress or (lambda done, steps: None)
+    tell(0, 1)
     with tempfile.TemporaryDirectory(dir=BUILD) as temporary:
         place = Path(temporary)
         for file, text in texts.items():
             (place / file).write_text(text)
-        sources = ["public.vlt", "board.v", *(f"channel_{number}.v" for number in range(len(channels)))]
-        _run([*verilate, *sources], place, environment)
+        designs = ["public.vlt", "board.v", *(f"channel_{number}.v" for number in range(len(channels)))]
+        _run([*verilate, *designs], place, environment)
         root = Path(environment.get("VERILATOR_ROOT") or _system_root(environment))
         files = ["verilated.cpp", "verilated_threads.cpp", *(["verilated_vcd_c.cpp"] if waves else [])]
         runtime = [str(root / "include" / file) for file in files]
         generated = sorted(path.name for path in place.glob("Vboard*.cpp"))
         include = ["-I.", f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
 
+        sources = ["harness.cpp", *generated, *runtime]
+        steps, done, telling = len(sources) + 2, 0, threading.Lock()
+
+        def step() -> None:
+            nonlocal done
+            with telling:
+                done += 1
+                tell(done, steps)
+
         def translate(source: str) -> str:
             # What runs once need not be fast.
             speed = [_SLOW] if source in runtime or "__Slow" in source else []
             made = f"{Path(source).stem}.o"
             _run([*compiler, *speed, *include, "-c", "-o", made, source], place, environment)
+            step()
             return made
 
+        step()
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(translate, ["harness.cpp", *generated, *runtime]))
+            objects = list(pool.map(translate, sources))
         _run([*compiler, "-shared", "-o", "board.so", *objects, "-lpthread", "-latomic"], place, environment)
+        step()
         folder.mkdir(exist_ok=True)
         for file in (*texts, "board.so"):
             # Each file appears whole, the library last, so that another process never sees half a board.

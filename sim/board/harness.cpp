@@ -65,6 +65,53 @@ struct Board {
     }
 };
 
+template <typename Ready>
+bool wait_for(Board& board, uint64_t limit, Ready ready) {
+    for (; !ready(); --limit) {
+        if (limit == 0) return false;
+        board.cycle();
+    }
+    return true;
+}
+
+// Templates, as a board may be without a control port.
+template <typename Top>
+bool write_words(Board& board, Top& top, uint32_t address, const uint32_t* words, size_t count, uint64_t limit) {
+    if constexpr (requires { top.control___05Fawaddr; }) {
+        bool taken = true;
+        for (size_t at = 0; at < count && taken; ++at) {
+            top.control___05Fawaddr = address;
+            top.control___05Fwdata = words[at];
+            top.control___05Fawvalid = top.control___05Fwvalid = 1;
+            top.eval();
+            taken = wait_for(board, limit, [&] { return top.control___05Fawready && top.control___05Fwready; });
+            if (taken) board.cycle();
+        }
+        top.control___05Fawvalid = top.control___05Fwvalid = 0;
+        top.eval();
+        return taken && wait_for(board, limit, [&] { return !top.control___05Fbvalid; });
+    }
+    return false;
+}
+
+template <typename Top>
+bool read_word(Board& board, Top& top, uint32_t address, uint32_t* word, uint64_t limit) {
+    if constexpr (requires { top.control___05Faraddr; }) {
+        top.control___05Faraddr = address;
+        top.control___05Farvalid = 1;
+        top.eval();
+        const bool taken = wait_for(board, limit, [&] { return top.control___05Farready; });
+        if (taken) board.cycle();
+        top.control___05Farvalid = 0;
+        top.eval();
+        if (!taken || !wait_for(board, limit, [&] { return top.control___05Frvalid; })) return false;
+        *word = top.control___05Frdata;
+        board.cycle();
+        return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 extern "C" {
@@ -153,6 +200,17 @@ uint64_t board_run(Board* board, uint64_t limit, int port, uint32_t value) {
 #undef ARRAY
     }
     return UINT64_MAX;
+}
+
+// Writes words to a register behind AXI4-Lite, one after the other, waiting at most `limit` cycles for each; whether all
+// were taken. The board is ready for answers all the time.
+bool board_write(Board* board, uint32_t address, const uint32_t* words, size_t count, uint64_t limit) {
+    return write_words(*board, *board->top, address, words, count, limit);
+}
+
+// Reads a register behind AXI4-Lite; whether it answered within `limit` cycles.
+bool board_read(Board* board, uint32_t address, uint32_t* word, uint64_t limit) {
+    return read_word(*board, *board->top, address, word, limit);
 }
 
 // Sums each bit of `activity` over windows of `window` cycles from now on; 0 stops.

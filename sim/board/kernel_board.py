@@ -1,6 +1,6 @@
 """A board with the BI-Sort kernel on it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ class KernelBoard:
     parameters : Parameters
     channels : sequence of MemorySettings
         The memory of each port of the kernel.
+    progress : callable, optional
+        As in `compile_board`.
 
     Attributes
     ----------
@@ -38,11 +40,17 @@ class KernelBoard:
         Bytes of address space of a channel; address ``n * channel_bytes`` is where channel n starts.
     """
 
-    def __init__(self, parameters: Parameters, channels: Sequence[MemorySettings]):
+    def __init__(
+        self,
+        parameters: Parameters,
+        channels: Sequence[MemorySettings],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ):
         self.parameters = parameters
         self.channel_bytes = (1 << parameters.address_bits) // parameters.channels
         kernel = Kernel(parameters)
-        self.board = SimulatedBoard(compile_board(kernel, channels, kernel.shape, "bisort"))
+        self.board = SimulatedBoard(compile_board(kernel, channels, kernel.shape, "bisort", progress=progress))
         self.memory_bytes = sum(self.board.memory_bytes)
         self._listen()
 
@@ -72,33 +80,15 @@ class KernelBoard:
 
     def write_register(self, offset: int, value: int) -> None:
         """Write a 32-bit register."""
-        self.board.poke("control__awaddr", offset)
-        self.board.poke("control__wdata", value)
-        self.board.poke("control__awvalid", 1)
-        self.board.poke("control__wvalid", 1)
-        self.board.run_until("control__awready", 1, 1000)
-        self.board.run(1)
-        self.board.poke("control__awvalid", 0)
-        self.board.poke("control__wvalid", 0)
-        self.board.run_until("control__bvalid", 1, 1000)
-        self.board.run(1)
+        self.board.write_register(offset, [value])
 
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         """Write one word after the other to a register."""
-        for word in words:
-            self.write_register(offset, word)
+        self.board.write_register(offset, words)
 
     def read_register(self, offset: int) -> int:
         """Read a 32-bit register."""
-        self.board.poke("control__araddr", offset)
-        self.board.poke("control__arvalid", 1)
-        self.board.run_until("control__arready", 1, 1000)
-        self.board.run(1)
-        self.board.poke("control__arvalid", 0)
-        self.board.run_until("control__rvalid", 1, 1000)
-        value = self.board.peek("control__rdata")
-        self.board.run(1)
-        return value
+        return self.board.read_register(offset)
 
     def read(self, name: str) -> int:
         """Read a register by name; of a counter both words."""

@@ -2,7 +2,7 @@
 
 import ctypes
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +128,33 @@ class SimulatedBoard:
         self.poke(f"{stream}__ready", 0)
         return payload
 
+    def write_register(self, address: int, words: Sequence[int], limit: int = 1000) -> None:
+        """Write words to a register behind the AXI4-Lite port `control`, one after the other.
+
+        The port's `bready` and `wstrb` must be set, and stay so.
+
+        Raises
+        ------
+        BoardTimeoutError
+            If one is not taken within `limit` cycles.
+        """
+        raw = (ctypes.c_uint32 * len(words))(*words)
+        if not self._library.board_write(self._board, address, raw, len(words), limit):
+            raise BoardTimeoutError(f"the register at {address:#x} was not written within {limit} cycles")
+
+    def read_register(self, address: int, limit: int = 1000) -> int:
+        """The register at a byte address behind the AXI4-Lite port `control`, whose `rready` must be set.
+
+        Raises
+        ------
+        BoardTimeoutError
+            If it does not answer within `limit` cycles.
+        """
+        raw = (ctypes.c_uint32 * 1)()
+        if not self._library.board_read(self._board, address, raw, limit):
+            raise BoardTimeoutError(f"the register at {address:#x} did not answer within {limit} cycles")
+        return raw[0]
+
     def write_memory(self, channel: int, address: int, content: NDArray[np.generic] | bytes) -> None:
         """Put bytes into a channel's memory behind the controller's back.
 
@@ -206,6 +233,8 @@ def _load(path: Path) -> ctypes.CDLL:
         ("board_get", None, [board, ctypes.c_int, words]),
         ("board_array", ctypes.c_void_p, [board, ctypes.c_int]),
         ("board_run", ctypes.c_uint64, [board, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32]),
+        ("board_write", ctypes.c_bool, [board, ctypes.c_uint32, words, ctypes.c_size_t, ctypes.c_uint64]),
+        ("board_read", ctypes.c_bool, [board, ctypes.c_uint32, words, ctypes.c_uint64]),
         ("board_watch", None, [board, ctypes.c_uint64, ctypes.c_size_t]),
         ("board_history", words, [board, ctypes.POINTER(ctypes.c_size_t)]),
     ):

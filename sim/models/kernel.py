@@ -19,6 +19,7 @@ from hw.register_map import (
     Access,
     ErrorCode,
     Operation,
+    build_parameters,
     registers,
 )
 
@@ -157,11 +158,13 @@ class KernelModel:
     - INSERT takes rows, in any order, into the insertion buffer, which stays in order of the keys, of equal ones the
       older first. Its keys are kept with the top bit inverted if `signed`; who reads them must use the same flag.
     - COPY copies bytes.
+    - DISCARD empties the insertion buffer. It has no arrays, and lengths and flags do not matter.
 
     *Counters.* rows_in and rows_out of a MERGE: all rows; of a PROBE: 2 * length_b bounds and as many positions; of a
-    GATHER: ranges and pairs; of a COUNT: ranges and counts; of an INSERT: rows and none; of a COPY: none. partitions:
-    those that a PROBE reads. A GATHER, and a COUNT with `limits`, reads all beats of row numbers that a range touches
-    anew for each range. Every word HIGH is that of the counter whose word LOW was read last, at that moment.
+    GATHER: ranges and pairs; of a COUNT: ranges and counts; of an INSERT: rows and none; of the others: none.
+    partitions: those that a PROBE reads. A GATHER, and a COUNT with `limits`, reads all beats of row numbers that a
+    range touches anew for each range. Every word HIGH is that of the counter whose word LOW was read last, at that
+    moment.
 
     Raises
     ------
@@ -206,7 +209,7 @@ class KernelModel:
         self._buffer_rows = np.zeros(0, np.uint32)
         self.counters = {name: 0 for name, _ in COUNTERS}
         self._set("BUILD_ID", BUILD_ID)
-        self._set("BUILD_PARAMETERS", self._build_parameters())
+        self._set("BUILD_PARAMETERS", build_parameters(self.parameters))
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -307,20 +310,6 @@ class KernelModel:
         fields = _REGISTERS[_OFFSETS["INTERRUPT_ENABLE"]]
         self._events |= self._values[fields.offset] & fields.field(name).mask
 
-    def _build_parameters(self) -> int:
-        p = self.parameters
-        values = {
-            "key_words": p.key_bits // 32,
-            "width_log2": p.width.bit_length() - 1,
-            "partition_log2": p.partition_log2,
-            "data_log2": p.data_bits.bit_length() - 1,
-            "channels_log2": p.channels.bit_length() - 1,
-            "lanes_log2": p.lanes.bit_length() - 1,
-            "index_log2": p.index_rows.bit_length() - 1,
-            "buffer_rows": min(p.buffer_rows, 127),
-        }
-        return sum(values[field.name] << field.lsb for field in _REGISTERS[_OFFSETS["BUILD_PARAMETERS"]].fields)
-
     # The queue
 
     @property
@@ -372,7 +361,7 @@ class KernelModel:
         operation = Operation(c.operation)
         merge, probe = operation is Operation.MERGE, operation is Operation.PROBE
         ranges = operation in (Operation.GATHER, Operation.COUNT)
-        if operation is not Operation.NOP and not c.length_a:
+        if operation not in (Operation.NOP, Operation.DISCARD) and not c.length_a:
             raise _FaultError(ErrorCode.ZERO_LENGTH)
         if (merge or probe or ranges) and not c.length_b:
             raise _FaultError(ErrorCode.ZERO_LENGTH)
@@ -490,6 +479,9 @@ class KernelModel:
         self._buffer_keys, self._buffer_rows = keys[order], rows[order]
         self._count(c.length_a, 0)
 
+    def _discard(self, c: DecodedCommand) -> None:
+        self._buffer_keys, self._buffer_rows = self._buffer_keys[:0], self._buffer_rows[:0]
+
     def _merge(self, c: DecodedCommand) -> None:
         kind, row = self._kind(c), _ROW
         keys_a, rows_a = self._view(c.keys_a, c.length_a, kind), self._view(c.rows_a, c.length_a, row)
@@ -510,7 +502,7 @@ class KernelModel:
         self._write(c.rows_out, rows)
         self._write(c.index_out, np.ascontiguousarray(keys[:: self.parameters.partition_rows]))
         if c.buffer:
-            self._buffer_keys, self._buffer_rows = self._buffer_keys[:0], self._buffer_rows[:0]
+            self._discard(c)
         self._count(both, both)
 
     def _probe(self, c: DecodedCommand) -> None:
@@ -639,6 +631,7 @@ class KernelModel:
         Operation.GATHER: _gather,
         Operation.COUNT: _count_pairs,
         Operation.INSERT: _insert,
+        Operation.DISCARD: _discard,
     }
 
 

@@ -6,7 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.conformance.small_joins import agree, table
+from tests.conformance.predicates import for_host
+from tests.conformance.small_joins import agree, open_join, table
+from tests.oracles.duckdb_oracle import arrival_positions
+from tests.oracles.duckdb_oracle import join as join_in_duckdb
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 256, 257])
@@ -32,6 +35,27 @@ def test_a_batch_larger_than_the_windows(rows, policy, device, seed):
     assert agree(device, ("band", 0, 1), ordered[:2], ordered[2:], rows, policy=policy, sequence="q")
 
 
+@pytest.mark.parametrize("rows", [(1, 1), (1, 3000), (7, 2), (255, 40)])
+def test_thousands_of_rows_in_a_call_and_tiny_windows(rows, policy, device, seed):
+    """No more runs than the device was asked to hold, however small the windows are."""
+    rng = np.random.default_rng([seed, *rows])
+    count, predicate = 10_000, ("band", -1, 1)
+    places = rng.permutation(2 * count)
+    sequence = [np.sort(places[:count]), np.sort(places[count:])]
+    keys = [rng.integers(0, 2000, count) for _ in range(2)]
+    tables = [table(own, pa.int64(), q=pa.array(order)) for own, order in zip(keys, sequence, strict=True)]
+    one_call = [np.zeros(count, np.int64)] * 2
+    due = join_in_duckdb(predicate, *map(pa.array, keys), *arrival_positions(*one_call, *sequence), rows=rows)
+    assert len(due) > 5
+    with open_join(device, for_host(predicate, "k", "k"), rows, sequence="q", policy=policy, order="none") as join:
+        for again in range(2):
+            result = join.process(*tables)
+            pairs = np.stack([result["left_row"].to_numpy(), result["right_row"].to_numpy()], axis=1)
+            if not again:
+                np.testing.assert_array_equal(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))], due)
+            tables = [t.set_column(1, "q", pa.array(q + 2 * count)) for t, q in zip(tables, sequence, strict=True)]
+
+
 def test_many_calls_of_every_size(policy, device, seed):
     """Sizes around powers of two: a ladder builds and drops runs of all lengths."""
     rng = np.random.default_rng(seed)
@@ -42,7 +66,7 @@ def test_many_calls_of_every_size(policy, device, seed):
 
 def test_windows_that_roll_over_many_times(policy, device, seed):
     rng = np.random.default_rng(seed)
-    calls = [[table(rng.integers(0, 30, 13)) for _ in range(60)] for _ in range(2)]
+    calls = [[table(rng.integers(0, 30, 30)) for _ in range(60)] for _ in range(2)]
     assert agree(device, ("band", -1, 1), *calls, (17, 40), policy=policy)
 
 

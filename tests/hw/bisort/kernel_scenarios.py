@@ -95,6 +95,12 @@ class Scenarios:
     def _nop(self, rows: int) -> Scenario:
         return Scenario(KernelCommand(operation=Operation.NOP))
 
+    def _discard(self, rows: int) -> Scenario:
+        self.buffered = 0
+        # What it does not use may be anything.
+        length_a, keys_a = (int(value) for value in self.rng.integers(0, 1 << 32, 2))
+        return Scenario(KernelCommand(operation=Operation.DISCARD, length_a=length_a, keys_a=keys_a))
+
     def _copy(self, rows: int) -> Scenario:
         length = self._count_rows(8 * rows)
         s = Scenario(KernelCommand(operation=Operation.COPY))
@@ -209,7 +215,7 @@ class Scenarios:
     def wrong(self) -> tuple[Scenario, ErrorCode]:
         """A scenario with a mistake, and the error it must end with. The insertion buffer must be empty."""
         p = self.parameters
-        operation = Operation(int(self.rng.integers(1, 7)))
+        operation = Operation(int(self.rng.integers(Operation.COPY, Operation.DISCARD)))
         buffered, self.indexed = self.buffered, {}
         s = self.make(operation, 40)
         self.buffered, self.indexed = buffered, {}
@@ -231,7 +237,7 @@ class Scenarios:
         elif operation == Operation.INSERT:
             c, code = replace(c, length_a=p.buffer_rows + 1), ErrorCode.BUFFER_ROWS
         elif operation == Operation.COPY:
-            c, code = replace(c, operation=7), ErrorCode.UNKNOWN_OPERATION
+            c, code = replace(c, operation=int(self.rng.integers(len(Operation), 256))), ErrorCode.UNKNOWN_OPERATION
         elif operation == Operation.PROBE and self.rng.random() < 0.5:
             c, code = replace(c, index_out=p.index_rows), ErrorCode.BAD_INDEX
         else:
