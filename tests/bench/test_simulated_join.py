@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bench.simulated_join import CountingLink, join_cost, main
+from bench.simulated_join import CountingLink, join_cost, main, main_array_cost
 from sim.board.bisort_link import board_parameters
 from sim.models.kernel import KernelModel
 
@@ -29,10 +29,19 @@ def test_flat_moves_more_bytes_than_the_ladder():
     assert flat.cycles == 0
 
 
+def test_one_array_is_rewritten_for_every_batch():
+    link = CountingLink(KernelModel(board_parameters(32, "fast"), MEMORY))
+    cost = main_array_cost(link, MEMORY, window=1 << 16, batch=1 << 10, seed=5)
+    rows = (1 << 16) + (1 << 10)
+    moved = rows * 16 + rows // 16 * 4  # keys and row numbers, in and out, and the index
+    assert cost.bytes_per_row("MERGE") * cost.rows == pytest.approx(moved, rel=0.001)
+    assert set(cost.costs) == {"MERGE", "PROBE"}
+
+
 def test_the_command_prints_both_policies_and_writes_json(tmp_path):
     path = tmp_path / "join.json"
     done = CliRunner().invoke(main, ["--window", "16K", "--batch", "512", "--calls", "2", "--json", str(path)])
     assert done.exit_code == 0, done.output
     assert "flat" in done.output
     assert "ladder" in done.output
-    assert [entry["policy"] for entry in json.loads(path.read_text())["costs"]] == ["flat", "ladder"]
+    assert [entry["policy"] for entry in json.loads(path.read_text())["costs"]] == ["one array", "flat", "ladder"]
