@@ -251,7 +251,8 @@ class _Side(Elaboratable):
         room = Signal()
         push = Signal()  # a beat is taken; it is written in the next cycle
         write = Signal()
-        level = Signal(range(_DEPTH))  # beats written that the first lane has not read
+        moved = Signal()  # the first lane, a cycle ago
+        level = Signal(range(_DEPTH))  # beats taken that the first lane had not read a cycle ago
         some_next = Signal()
         filled = Signal(self._fill + 1, init=1)  # one-hot
         prime = Signal()
@@ -262,20 +263,21 @@ class _Side(Elaboratable):
             self.i.ready.eq(room & ~padding),
             push.eq(room & (padding | self.i.valid)),
             move.eq(self.pop | prime.replicate(width)),
-            # Two were left a cycle ago, so one is left now, whether or not the first lane has moved on.
-            some_next.eq(level[1:].any()),
+            # Three were left two cycles ago, so one is left in the next, even if the first lane moves on twice.
+            some_next.eq(level >= 3),
             self.able.eq(some_next & filled[-1]),
             prime_next.eq(some_next & ~filled[-1]),
         ]
         m.d.sync += [
-            # Not counted are three beats at most under way, one that the other lanes have yet to read, and those
+            # Not counted are two beats at most under way, one that the other lanes have yet to read, and those
             # whose rows are not read yet: the two behind the memory and what left it lately.
-            room.eq(level < _DEPTH - 6 - self._late),
+            room.eq(level < _DEPTH - 5 - self._late),
             write.eq(push),
             prime.eq(prime_next),
+            moved.eq(move[0]),
         ]
-        with m.If(write ^ move[0]):
-            m.d.sync += level.eq(level + Mux(write, 1, -1))
+        with m.If(push ^ moved):
+            m.d.sync += level.eq(level + Mux(push, 1, -1))
         with m.If(write):
             m.d.sync += write_at.eq(_successor(write_at))
         with m.If(prime_next):
@@ -333,7 +335,7 @@ class _Side(Elaboratable):
                 m.d.sync += places.eq(places.init)
 
         with m.If(self.restart):
-            for signal in (padding, room, write, level, prime, filled, write_at):
+            for signal in (padding, room, write, moved, level, prime, filled, write_at):
                 m.d.sync += signal.eq(signal.init)
         return m
 
