@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, ValueLike
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,7 +11,7 @@ from hw.errors import ParameterError
 from hw.parameters import ROW_BITS
 
 _ADDRESS_BITS = 4
-_DEPTH = 1 << _ADDRESS_BITS  # beats that wait on each side, one less; what distributed RAM holds at least
+_DEPTH = 1 << _ADDRESS_BITS  # beats in a memory, one less; what distributed RAM holds at least
 
 
 class Merger(wiring.Component):
@@ -45,7 +45,7 @@ class Merger(wiring.Component):
     W rows a cycle from the first beat of a run to its last one, as long as each side has a beat whenever it
     is asked; it is never asked for more than one a cycle. The first beat of a run leaves ``11 + 2 * log2(W)``
     cycles after both sides' first beats were taken (W = 1: 12); between the last beat of a run and the first
-    one of the next lie 10 cycles without a beat. A beat leaves only when the next three or four of each side
+    one of the next lie 11 cycles without a beat. A beat leaves only when the next three or four of each side
     are here, or the run has ended. When `o` stands still, up to 16 beats collect behind it. No ready and no
     valid depends on anything but registers.
 
@@ -53,7 +53,8 @@ class Merger(wiring.Component):
     ------
     PanJoin, section IV (merger), which moves one row a cycle. The lanes are FLiMS' (Papaphilippou et al., FPT
     2018). Ours: both outcomes of the next comparison are made ahead and a registered bit chooses; runs of any
-    length, by rows that are marked as padding instead of sentinel keys; a compare-and-swap is two stages.
+    length, by padding that is marked, so that no key is reserved; a compare-and-swap is two stages, and the row
+    numbers, which are not compared, stay in memory until their keys are in the network.
     """
 
     def __init__(self, *, key_bits: int, width: int):
@@ -68,11 +69,15 @@ class Merger(wiring.Component):
         m = Module()
         width = self.width
 
+        # Rows are not compared: they are read from the lanes' memories so late that each exchange of rows comes
+        # right after the one before, and leave the network together with their keys.
+        late = max(width.bit_length() - 1, 1)
+
         # The newer side is filled to the top, the older one up to a step before it: the first step moves all
         # of its lanes, puts out nothing, and makes the first decisions by the very circuit that makes all
         # others.
-        m.submodules.older_side = older = _Side(self.key_bits, width, fill=1)
-        m.submodules.newer_side = newer = _Side(self.key_bits, width, fill=2)
+        m.submodules.older_side = older = _Side(self.key_bits, width, fill=1, late=late, greatest=False)
+        m.submodules.newer_side = newer = _Side(self.key_bits, width, fill=2, late=late, greatest=True)
         wiring.connect(m, wiring.flipped(self.older), older.i)
         wiring.connect(m, wiring.flipped(self.newer), newer.i)
 
@@ -94,8 +99,8 @@ class Merger(wiring.Component):
         with m.If(restart):
             m.d.sync += [cold.eq(1), first.eq(1)]
 
-        chosen = [_Item(self.key_bits, f"chosen_{lane}") for lane in range(width)]
-        pads = []
+        chosen = [_Key(self.key_bits, f"chosen_{lane}") for lane in range(width)]
+        keeps = []
         for lane in range(width):
             take = take_older[lane]
             a, b = older.heads[lane], newer.heads[width - 1 - lane]
@@ -104,110 +109,139 @@ class Merger(wiring.Component):
                 older.pop[lane].eq(step & take),
                 newer.pop[width - 1 - lane].eq(step & ~take),
             ]
+            # Whether the older side is padding is known without its key, and the newer side's padding has the
+            # greatest key: only one look-up table stands behind the comparison. `keep` holds it apart.
+            left = Signal(name=f"left_{lane}", attrs={"keep": 1})
+            m.d.comb += left.eq(Mux(take, a_next.keep, a.keep))
             with m.If(step):
-                m.d.sync += take.eq(Mux(take, ~_before(b, a_next), ~_before(b_next, a)))
+                m.d.sync += take.eq(left & ~Mux(take, b.key < a_next.key, b_next.key < a.key))
             with m.If(restart):
                 m.d.sync += take.eq(1)
             m.d.sync += chosen[lane].select(take, a, b)
-            pads += [a.pad, b.pad]
+            keeps += [a.keep, b.keep]
 
-        # The heads now are those that stood behind the chosen ones, so they tell whether the chosen were the
-        # last.
-        ended = Signal()
-        valid = Signal()
-        m.d.comb += ended.eq(Cat(pads).all() & ~cold)
-        m.d.sync += restart.eq(valid & ended)
-        m.d.sync += valid.eq(step & ~cold & ~restart & (first | ~ended))
+        # Of the heads that the chosen ones were taken from; a cycle later, of those that stood behind them.
+        kept = Signal((len(keeps) + 3) // 4)
+        some = Signal()
+        stepped = Signal()
+        started = Signal()
+        last = Signal()
+        m.d.sync += kept.eq(Cat(Cat(keeps[at : at + 4]).any() for at in range(0, len(keeps), 4)))
+        m.d.comb += some.eq(kept.any())
+        m.d.sync += [stepped.eq(step & ~cold), started.eq(first)]
+        m.d.sync += restart.eq(last)
 
-        stage, stage_valid, stage_last = chosen, valid, ended
+        # Each exchange takes two stages, so of the keys every second register only holds them.
+        stage, stage_valid, stage_last = chosen, stepped & (started | some), None
+        swaps = []
         reach = width // 2
         while True:
-            held = [_Item(self.key_bits, f"held_{reach}_{lane}") for lane in range(width)]
+            held = [_Key(self.key_bits, f"held_{reach}_{lane}") for lane in range(width)]
             held_valid = Signal(name=f"held_valid_{reach}")
-            held_last = Signal(name=f"held_last_{reach}")
-            m.d.sync += [held_valid.eq(stage_valid), held_last.eq(stage_last)]
+            m.d.sync += held_valid.eq(stage_valid)
             for lane in range(width):
                 m.d.sync += held[lane].eq(stage[lane])
+            if stage_last is None:
+                m.d.comb += last.eq(held_valid & ~some)
+                held_last = last
+            else:
+                held_last = Signal(name=f"held_last_{reach}")
+                m.d.sync += held_last.eq(stage_last)
             if width == 1:
                 stage, stage_valid, stage_last = held, held_valid, held_last
                 break
-            moved = [_Item(self.key_bits, f"moved_{reach}_{lane}") for lane in range(width)]
+            moved = [_Key(self.key_bits, f"moved_{reach}_{lane}") for lane in range(width)]
             moved_valid = Signal(name=f"moved_valid_{reach}")
             moved_last = Signal(name=f"moved_last_{reach}")
-            for low in range(width):
-                high = low + reach
-                if low & reach:
-                    continue
-                swap = Signal(name=f"swap_{reach}_{low}")
+            pairs = [(low, low + reach) for low in range(width) if not low & reach]
+            swap = Signal(len(pairs), name=f"swap_{reach}")
+            for at, (low, high) in enumerate(pairs):
                 m.d.sync += [
-                    swap.eq(_before(stage[high], stage[low])),
-                    moved[low].select(swap, held[high], held[low]),
-                    moved[high].select(swap, held[low], held[high]),
+                    swap[at].eq(stage[high].keep & (~stage[low].keep | (stage[high].key < stage[low].key))),
+                    moved[low].select(swap[at], held[high], held[low]),
+                    moved[high].select(swap[at], held[low], held[high]),
                 ]
+            swaps.append((pairs, swap))
             m.d.sync += [moved_valid.eq(held_valid), moved_last.eq(held_last)]
             stage, stage_valid, stage_last = moved, moved_valid, moved_last
             reach //= 2
             if not reach:
                 break
 
+        choice = _delayed(m, take_older, late)
+        rows = []
+        for lane in range(width):
+            row = Signal(ROW_BITS, name=f"row_{lane}", reset_less=True)
+            m.d.sync += row.eq(Mux(choice[lane], older.rows[lane], newer.rows[width - 1 - lane]))
+            rows.append(row)
+        for level, (pairs, swap) in enumerate(swaps):
+            swap = _delayed(m, swap, len(swaps) - 1 - level)
+            after = [Signal(ROW_BITS, name=f"row_{level}_{lane}", reset_less=True) for lane in range(width)]
+            for at, (low, high) in enumerate(pairs):
+                m.d.sync += [
+                    after[low].eq(Mux(swap[at], rows[high], rows[low])),
+                    after[high].eq(Mux(swap[at], rows[low], rows[high])),
+                ]
+            rows = after
+
         m.d.comb += [output.write.eq(stage_valid), output.last.eq(stage_last)]
         for lane in range(width):
-            m.d.comb += output.items[lane].eq(stage[lane])
+            m.d.comb += [output.keys[lane].eq(stage[lane]), output.rows[lane].eq(rows[lane])]
         return m
 
 
-class _Item:
-    """A row on its way, or the padding behind the end of a run.
+def _delayed(m: Module, signal: Signal, cycles: int) -> Signal:
+    """What `signal` was so many cycles ago."""
+    for cycle in range(cycles):
+        after = Signal(len(signal), name=f"{signal.name}_{cycle}", reset_less=True)
+        m.d.sync += after.eq(signal)
+        signal = after
+    return signal
+
+
+class _Key:
+    """A key on its way, or the padding behind the end of a run.
 
     Signals of their own, not one structure: what fits a machine word simulates several times as fast.
     """
 
-    def __init__(self, key_bits: int, name: str):
-        self.key = Signal(key_bits, name=f"{name}_key", reset_less=True)
-        self.row = Signal(ROW_BITS, name=f"{name}_row", reset_less=True)
-        self.pad = Signal(name=f"{name}_pad", reset_less=True)
+    def __init__(self, key_bits: int, name: str, *, init: int = 0):
+        self.key = Signal(key_bits, name=f"{name}_key", init=init, reset_less=True)
+        self.keep = Signal(name=f"{name}_keep", reset_less=True)
 
-    def eq(self, other: _Item) -> list:
-        return [self.key.eq(other.key), self.row.eq(other.row), self.pad.eq(other.pad)]
+    def eq(self, other: _Key) -> list:
+        return [self.key.eq(other.key), self.keep.eq(other.keep)]
 
-    def select(self, which: ValueLike, one: _Item, zero: _Item) -> list:
-        return [
-            self.key.eq(Mux(which, one.key, zero.key)),
-            self.row.eq(Mux(which, one.row, zero.row)),
-            self.pad.eq(Mux(which, one.pad, zero.pad)),
-        ]
+    def select(self, which: ValueLike, one: _Key, zero: _Key) -> list:
+        return [self.key.eq(Mux(which, one.key, zero.key)), self.keep.eq(Mux(which, one.keep, zero.keep))]
 
 
-def _before(a: _Item, b: _Item) -> ValueLike:
-    """Whether `a` must leave before `b`: false for equal keys; padding leaves last.
-
-    Written so that ``a <= b`` never occurs: Yosys would add an equality tree to it.
-    """
-    return ~a.pad & (b.pad | (a.key < b.key))
-
-
-def _successor(address: Signal) -> ValueLike:
+def _successor(address: Value) -> ValueLike:
     """The next address of a lane, never 0: a shift register costs a quarter of a counter."""
     return Cat(address[-1] ^ address[-2], address[:-1])
 
 
 class _Side(Elaboratable):
-    """The lanes of one side: each a memory, the two items behind its head, and its head.
+    """The lanes of one side: each a memory, the two keys behind its head, and its head.
 
-    Every lane moves on by itself; the first lane is never behind the others and the last one never ahead, so
-    these two tell when there is something to move, and when there is room.
+    Every lane moves on by itself; the first lane is never behind the others and never more than one ahead, so
+    the first one tells for all of them when there is something to move, and when there is room. `rows` are
+    those of the heads of `late` cycles ago. With `greatest`, padding gets the greatest key.
     """
 
-    def __init__(self, key_bits: int, width: int, *, fill: int):
+    def __init__(self, key_bits: int, width: int, *, fill: int, late: int, greatest: bool):
         self.key_bits = key_bits
         self._width = width
         self._fill = fill
+        self._late = late
+        self._greatest = greatest
         self.i = stream.Signature(row_beat(key_bits, width)).flip().create()
         self.pop = Signal(width)
         self.restart = Signal()
         self.able = Signal()
-        self.heads = [_Item(key_bits, f"head_{lane}") for lane in range(width)]
-        self.nexts = [_Item(key_bits, f"next_{lane}") for lane in range(width)]
+        self.heads = [_Key(key_bits, f"head_{lane}") for lane in range(width)]
+        self.nexts = [_Key(key_bits, f"next_{lane}") for lane in range(width)]
+        self.rows = [Signal(ROW_BITS, name=f"row_{lane}") for lane in range(width)]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -217,10 +251,8 @@ class _Side(Elaboratable):
         room = Signal()
         push = Signal()  # a beat is taken; it is written in the next cycle
         write = Signal()
-        pushed = Signal(range(_DEPTH))
-        written = Signal(range(_DEPTH))
-        read_first = Signal(range(_DEPTH))  # beats that the first lane has read
-        read_last = Signal(range(_DEPTH))
+        moved = Signal()  # the first lane, a cycle ago
+        level = Signal(range(_DEPTH))  # beats taken that the first lane had not read a cycle ago
         some_next = Signal()
         filled = Signal(self._fill + 1, init=1)  # one-hot
         prime = Signal()
@@ -231,25 +263,23 @@ class _Side(Elaboratable):
             self.i.ready.eq(room & ~padding),
             push.eq(room & (padding | self.i.valid)),
             move.eq(self.pop | prime.replicate(width)),
-            # Two were left a cycle ago, so one is left now, whether or not the first lane has moved on.
-            some_next.eq((written - read_first)[1 : len(written)].any()),
+            # Three were left two cycles ago, so one is left in the next, even if the first lane moves on twice.
+            some_next.eq(level >= 3),
             self.able.eq(some_next & filled[-1]),
             prime_next.eq(some_next & ~filled[-1]),
         ]
         m.d.sync += [
-            # What is still under way is not counted: three beats at most.
-            room.eq((pushed - read_last)[: len(pushed)] < _DEPTH - 4),
+            # Not counted are two beats at most under way, one that the other lanes have yet to read, and those
+            # whose rows are not read yet: the two behind the memory and what left it lately.
+            room.eq(level < _DEPTH - 5 - self._late),
             write.eq(push),
-            pushed.eq(pushed + push),
-            written.eq(written + write),
             prime.eq(prime_next),
+            moved.eq(move[0]),
         ]
+        with m.If(push ^ moved):
+            m.d.sync += level.eq(level + Mux(push, 1, -1))
         with m.If(write):
             m.d.sync += write_at.eq(_successor(write_at))
-        with m.If(move[0]):
-            m.d.sync += read_first.eq(read_first + 1)
-        with m.If(move[-1]):
-            m.d.sync += read_last.eq(read_last + 1)
         with m.If(prime_next):
             m.d.sync += filled.eq(filled << 1)
         with m.If(self.i.valid & self.i.ready & self.i.p.last):
@@ -258,15 +288,31 @@ class _Side(Elaboratable):
         for lane in range(width):
             item = self.i.p.rows[lane]
             head, after = self.heads[lane], self.nexts[lane]
-            taken = _Item(self.key_bits, f"taken_{lane}")
+            # A flip-flop of an ECP5 has one bit for what it starts as and what it is set to.
+            taken = _Key(self.key_bits, f"taken_{lane}", init=-1 if self._greatest else 0)
+            taken_row = Signal(ROW_BITS, name=f"taken_{lane}_row", reset_less=True)
             m.d.sync += [
                 taken.key.eq(item.key),
-                taken.row.eq(item.row),
-                taken.pad.eq(padding | ~self.i.p.keep[lane]),
+                taken.keep.eq(self.i.p.keep[lane]),
+                taken_row.eq(item.row),
             ]
-            read_at = Signal(_ADDRESS_BITS, init=1, name=f"read_at_{lane}")
+            with m.If(padding):
+                m.d.sync += taken.keep.eq(0)
+            if self._greatest:
+                with m.If(padding | ~self.i.p.keep[lane]):
+                    m.d.sync += taken.key.eq(taken.key.init)
+            # A shift register: its upper bits are where the items behind the memory stood.
+            places = Signal(_ADDRESS_BITS + 2, init=1, name=f"places_{lane}")
+            read_at = places[:_ADDRESS_BITS]
+            head_at = Signal(_ADDRESS_BITS, name=f"head_at_{lane}")
+            m.d.comb += head_at.eq(places[2:])
+            row_at = _delayed(m, head_at, self._late)
             found = {}
-            for part, value in {"row": Cat(taken.row, taken.key), "pad": taken.pad}.items():
+            for part, value, at in (
+                ("key", taken.key, read_at),
+                ("keep", taken.keep, read_at),
+                ("row", taken_row, row_at),
+            ):
                 store = memory.Memory(shape=len(value), depth=_DEPTH, init=[])
                 m.submodules[f"{part}_{lane}"] = store
                 writer, reader = store.write_port(), store.read_port(domain="comb")
@@ -274,32 +320,22 @@ class _Side(Elaboratable):
                     writer.en.eq(write),
                     writer.addr.eq(write_at),
                     writer.data.eq(value),
-                    reader.addr.eq(read_at),
+                    reader.addr.eq(at),
                 ]
                 found[part] = reader.data
+            m.d.comb += self.rows[lane].eq(found["row"])
             with m.If(move[lane]):
                 m.d.sync += [
-                    read_at.eq(_successor(read_at)),
-                    Cat(after.row, after.key).eq(found["row"]),
-                    after.pad.eq(found["pad"]),
+                    places.eq(Cat(_successor(read_at)[0], places)),
+                    after.key.eq(found["key"]),
+                    after.keep.eq(found["keep"]),
                     head.eq(after),
                 ]
             with m.If(self.restart):
-                m.d.sync += read_at.eq(read_at.init)
+                m.d.sync += places.eq(places.init)
 
         with m.If(self.restart):
-            for signal in (
-                padding,
-                room,
-                write,
-                pushed,
-                written,
-                read_first,
-                read_last,
-                prime,
-                filled,
-                write_at,
-            ):
+            for signal in (padding, room, write, moved, level, prime, filled, write_at):
                 m.d.sync += signal.eq(signal.init)
         return m
 
@@ -312,7 +348,8 @@ class _Output(Elaboratable):
         self._stages = 2 * max((width - 1).bit_length(), 1) + 5
         self.write = Signal()
         self.last = Signal()
-        self.items = [_Item(key_bits, f"out_{lane}") for lane in range(width)]
+        self.keys = [_Key(key_bits, f"out_{lane}") for lane in range(width)]
+        self.rows = [Signal(ROW_BITS, name=f"out_{lane}_row") for lane in range(width)]
         self.payload = Signal(row_beat(key_bits, width), reset_less=True)
         self.valid = Signal()
         self.ready = Signal()
@@ -320,36 +357,39 @@ class _Output(Elaboratable):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        written = Signal(range(_DEPTH))
-        taken = Signal(range(_DEPTH))
-        taken_next = Signal(range(_DEPTH), init=1)  # one more
+        write_at = Signal(_ADDRESS_BITS, init=1)
+        read_at = Signal(_ADDRESS_BITS, init=1)
+        level = Signal(range(_DEPTH))
         some = Signal()
         take = Signal()
         m.d.comb += take.eq(some & (~self.valid | self.ready))
         with m.If(self.write):
-            m.d.sync += written.eq(written + 1)
+            m.d.sync += write_at.eq(_successor(write_at))
         with m.If(take):
-            m.d.sync += [taken.eq(taken_next), taken_next.eq(taken_next + 1)]
+            m.d.sync += read_at.eq(_successor(read_at))
+        with m.If(self.write ^ take):
+            m.d.sync += level.eq(level + Mux(self.write, 1, -1))
         m.d.sync += [
-            some.eq(Mux(take, written != taken_next, written != taken)),
-            self.calm.eq((written - taken)[: len(written)] < _DEPTH - self._stages),
+            some.eq(level[1:].any() | (level[0] & ~take)),
+            self.calm.eq(level < _DEPTH - self._stages),
         ]
         with m.If(take | self.ready):
             m.d.sync += self.valid.eq(take)
-        for lane, item in enumerate(self.items):
+        for lane in range(self._width):
             row = self.payload.rows[lane]
-            value = Cat(item.row, item.key, item.pad, self.last if lane == 0 else ())
+            item = self.keys[lane]
+            value = Cat(self.rows[lane], item.key, item.keep, self.last if lane == 0 else ())
             store = memory.Memory(shape=len(value), depth=_DEPTH, init=[])
             m.submodules[f"lane_{lane}"] = store
             writer, reader = store.write_port(), store.read_port(domain="comb")
             m.d.comb += [
                 writer.en.eq(self.write),
-                writer.addr.eq(written),
+                writer.addr.eq(write_at),
                 writer.data.eq(value),
-                reader.addr.eq(taken),
+                reader.addr.eq(read_at),
             ]
             with m.If(take):
-                keep = ~reader.data[len(item.row) + len(item.key)]
+                keep = reader.data[ROW_BITS + len(item.key)]
                 m.d.sync += [Cat(row.row, row.key).eq(reader.data), self.payload.keep[lane].eq(keep)]
                 if lane == 0:
                     m.d.sync += self.payload.last.eq(reader.data[-1])

@@ -18,7 +18,7 @@ def test_against_the_model(width, key_bits, seed):
         width=width,
         key_bits=key_bits,
         latency=11 + (2 * (width.bit_length() - 1) or 1),
-        gap=10,
+        gap=11,
         beats=4096,
     )
 
