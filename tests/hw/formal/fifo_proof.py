@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
-from amaranth.hdl import Assert, Cat, Elaboratable, Fragment, Module, Signal
+from amaranth.hdl import Assert, Elaboratable, Module, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bisort import merger, row_layout
 from tests.hw.formal.stream_law import law_domain, stream_law
 
 
@@ -28,38 +25,6 @@ class LibraryFifo(wiring.Component):
         return m
 
 
-class MergerOutput(wiring.Component):
-    """The FIFO behind the merger's network, whose writers go by what it said some cycles ago.
-
-    Any beat may be written as late after `calm` as the merger's own steps and network are long. Followed is one
-    bit of a beat: the row of one lane.
-    """
-
-    depth = 17  # the memory, and the beat that is offered
-
-    def __init__(self, *, width: int, lane: int):
-        self._width = width
-        self._lane = lane
-        super().__init__({"i": In(stream.Signature(1)), "o": Out(stream.Signature(1))})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        with mock.patch.object(row_layout, "ROW_BITS", 1), mock.patch.object(merger, "ROW_BITS", 1):
-            output = merger._Output(1, self._width)
-            m.submodules.output = Fragment.get(output, platform)
-        way = Signal(2 + 2 * (self._width - 1).bit_length())  # a step, what it chose, two stages a level
-        m.d.sync += way.eq(Cat(output.calm, way))
-        m.d.comb += [
-            self.i.ready.eq(way[-1]),
-            output.write.eq(self.i.valid & self.i.ready),
-            output.items[self._lane].row.eq(self.i.payload),
-            self.o.payload.eq(output.payload.rows[self._lane].row),
-            self.o.valid.eq(output.valid),
-            output.ready.eq(self.o.ready),
-        ]
-        return m
-
-
 class FifoProof(Elaboratable):
     """A FIFO with its rules, for any payloads, offered and taken at any time.
 
@@ -68,10 +33,10 @@ class FifoProof(Elaboratable):
 
     Parameters
     ----------
-    dut : LibraryFifo or MergerOutput
+    dut : LibraryFifo
     """
 
-    def __init__(self, dut: LibraryFifo | MergerOutput):
+    def __init__(self, dut: LibraryFifo):
         self.dut = dut
         self._room = dut.depth
         self.follow = Signal()

@@ -18,21 +18,25 @@ class MergerProof(Elaboratable):
     ----------
     key_bits, width : int
     rule : str
-        ``"order"``: runs that are sorted and well formed come out sorted and well formed, by the stream law.
-        Row numbers have no bits here; the merger only carries them.
+        ``"order"``: runs that are sorted and well formed come out sorted and well formed, by the stream law,
+        and something moves as long as both inputs are offered and the output is taken. Row numbers have no
+        bits here; the merger only carries them.
 
-        ``"rows"``: what goes in comes out, once. Runs are sorted and well formed. Row numbers are one bit. The solver picks a run, and at most
-        one row of it whose bit is 0, which so stands for any row; rows of other runs may have any bit, and
-        registers and memories start with 0, so that a row made of nothing would show.
+        ``"rows"``: what goes in comes out, once. Row numbers are one bit. The solver picks a run, and at most
+        one row of each side of it whose bit is 0, which so stands for any row; rows of other runs may have any
+        bit, and registers and memories start with 0, so that a row made of nothing would show.
 
         ``"reach"``: the picked run never comes out whole where each side had two beats or more. To be refuted:
         it shows that the depth is enough to see such runs.
+    stalls : bool
+        Whether the streams may stall; where they may not, the solver gets further.
     """
 
-    def __init__(self, *, key_bits: int, width: int, rule: str):
+    def __init__(self, *, key_bits: int, width: int, rule: str, stalls: bool = True):
         self._key_bits = key_bits
         self._width = width
         self._rule = rule
+        self._stalls = stalls
         self._row_bits = int(rule == "rows")
         with mock.patch.object(row_layout, "ROW_BITS", self._row_bits):
             self.dut = merger.Merger(key_bits=key_bits, width=width)
@@ -50,6 +54,8 @@ class MergerProof(Elaboratable):
             mock.patch.object(merger, "ROW_BITS", self._row_bits),
         ):
             m.submodules.dut = Fragment.get(self.dut, platform)  # and the parts below it
+        if not self._stalls:
+            m.d[law] += [Assume(flow) for flow in (self.dut.older.valid, self.dut.newer.valid, self.dut.o.ready)]
         began = Signal()
         picks = Cat(self.second, self.marked_key)
         first_picks = Signal.like(picks)
@@ -65,6 +71,16 @@ class MergerProof(Elaboratable):
             return m
         with m.If(out.over):
             m.d[law] += Assert(older.over & newer.over)
+        if self._rule == "order":
+            ports = (self.dut.older, self.dut.newer, self.dut.o)
+            longest = 11 + 2 * (self._width - 1).bit_length()  # from the first beats to the first beat
+            idle = Signal(range(longest + 2))
+            moves = Cat(port.valid & port.ready for port in ports).any()
+            with m.If(moves):
+                m.d.sync += idle.eq(0)
+            with m.Elif(Cat(self.dut.older.valid, self.dut.newer.valid, self.dut.o.ready).all() & (idle <= longest)):
+                m.d.sync += idle.eq(idle + 1)
+            m.d[law] += Assert(idle <= longest)
         if self._rule == "rows":
             marked = Signal(2)
             m.d.comb += marked.eq(older.marked + newer.marked)

@@ -66,8 +66,7 @@ def run_proof(design: Design, name: str, *, depth: int | None = None, timeout: i
     engine = "scorr; pdr" if depth is None else "bmc3"
     mode = "prove" if depth is None else "bmc"
     top = _top(design)
-    text = rtlil.convert(
-        top, name="top", platform="formal", ports=[*design.ports, ClockSignal()], emit_src=False)
+    text = rtlil.convert(top, name="top", platform="formal", ports=[*design.ports, ClockSignal()], emit_src=False)
     digest = hashlib.sha256(f"{mode} {depth} {text}".encode()).hexdigest()[:12]
     folder = BUILD / f"{name}-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +92,9 @@ def run_proof(design: Design, name: str, *, depth: int | None = None, timeout: i
         return
     witness = folder / "proof" / "engine_0" / "trace.yw"
     if result.returncode != 2 or not witness.exists():
-        raise ProofError(f"{name}: no proof, see {folder / 'proof'}\n{result.stdout[-1500:]}{result.stderr[-1500:]}", None)
+        raise ProofError(
+            f"{name}: no proof, see {folder / 'proof'}\n{result.stdout[-1500:]}{result.stderr[-1500:]}", None
+        )
     trace = folder / "counterexample.vcd"
     cycle, assertion = _replay(design, json.loads(witness.read_text()), trace)
     raise ProofError(f"{name}: {assertion}, in cycle {cycle}; waveform {trace}", trace)

@@ -17,7 +17,8 @@ from amaranth.lib import fifo
 from hw.bisort import merger
 from hw.memory import burst_splitter
 from hw.memory.port_shape import PortShape
-from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo, MergerOutput
+from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
+from tests.hw.formal.merger_output_proof import MergerOutputProof
 from tests.hw.formal.merger_proof import MergerProof
 from tests.hw.formal.runner import ProofError, run_proof
 from tests.hw.formal.splitter_proof import SplitterProof
@@ -78,3 +79,84 @@ def test_splitter_fault(fault, right, wrong, limits):
     with pytest.raises(ProofError, match="Assertion violated") as failure:
         run_proof(_splitter(**limits), "splitter", depth=10)
     assert failure.value.trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "depth"),
+    [
+        (fifo.SyncFIFO, 2),
+        (fifo.SyncFIFO, 4),
+        (fifo.SyncFIFOBuffered, 4),
+        pytest.param(fifo.SyncFIFOBuffered, 8, marks=FULL),
+    ],
+)
+def test_library_fifo(kind, depth):
+    run_proof(FifoProof(LibraryFifo(kind, depth=depth)), f"fifo_{kind.__name__}_{depth}")
+
+
+def test_library_fifo_fault(fault):
+    fault(fifo.SyncFIFO, "self.w_rdy.eq(self.level != self.depth)", "self.w_rdy.eq(1)")
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(FifoProof(LibraryFifo(fifo.SyncFIFO, depth=2)), "fifo", depth=8)
+
+
+@pytest.mark.parametrize("width", [2, 4, *(pytest.param(width, marks=FULL) for width in (1, 8, 16))])
+def test_merger_output(width):
+    run_proof(MergerOutputProof(width=width), f"merger_output_{width}")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("_DEPTH - self._stages", "_DEPTH - self._stages + 2"),
+        ("with m.If(take | self.ready):", "with m.If(1):"),
+        ("written != taken_next, written != taken", "written != taken, written != taken"),
+        ("reader.addr.eq(taken)", "reader.addr.eq(taken_next)"),
+    ],
+)
+def test_merger_output_fault(fault, right, wrong):
+    fault(merger._Output, right, wrong)
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(MergerOutputProof(width=4), "merger_output", depth=24)
+
+
+@pytest.mark.parametrize(
+    ("rule", "width", "key_bits", "depth"),
+    [
+        ("order", 2, 3, 18),
+        ("order", 4, 3, 19),
+        ("rows", 2, 2, 18),
+        ("rows", 4, 2, 19),
+        pytest.param("order", 2, 3, 21, marks=FULL),
+        pytest.param("order", 4, 3, 21, marks=FULL),
+        pytest.param("rows", 2, 3, 21, marks=FULL),
+        pytest.param("rows", 4, 3, 21, marks=FULL),
+    ],
+)
+def test_merger(rule, width, key_bits, depth):
+    proof = MergerProof(key_bits=key_bits, width=width, rule=rule)
+    run_proof(proof, f"merger_{rule}_{width}", depth=depth, timeout=3600)
+
+
+@pytest.mark.parametrize(("width", "depth"), [(2, 18), (4, 20)])
+def test_depth_reaches_whole_runs(width, depth):
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(MergerProof(key_bits=2, width=width, rule="reach"), f"merger_reach_{width}", depth=depth)
+
+
+@pytest.mark.parametrize(
+    ("component", "right", "wrong", "rule"),
+    [
+        (merger.Merger, "_before(b_next, a)", "_before(a, b_next)", "order"),
+        (merger.Merger, "_before(stage[high], stage[low])", "_before(stage[low], stage[high])", "order"),
+        (merger.Merger, "(first | ~ended)", "~ended", "order"),
+        (merger._Output, "with m.If(take | self.ready):", "with m.If(1):", "order"),
+        (merger._Side, "padding | ~self.i.p.keep[lane]", "padding", "rows"),
+        (merger.Merger, "older.pop[lane].eq(step & take)", "older.pop[lane].eq(step)", "rows"),
+        (merger._Side, "head.eq(after),", "", "rows"),
+    ],
+)
+def test_merger_fault(fault, component, right, wrong, rule):
+    fault(component, right, wrong)
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(MergerProof(key_bits=2, width=2, rule=rule), f"merger_{rule}", depth=20)
