@@ -1,0 +1,162 @@
+"""Proofs of blocks, and the same proofs of blocks with a fault, which must fail.
+
+A proof without a depth holds for any number of cycles, one with a depth for that many after reset. `--full` adds the
+larger and deeper ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import FunctionType
+
+import pytest
+from amaranth.lib import fifo
+
+from hw.bisort import merger
+from hw.memory import burst_splitter
+from hw.memory.port_shape import PortShape
+from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
+from tests.hw.formal.merger_output_proof import MergerOutputProof
+from tests.hw.formal.merger_proof import MergerProof
+from tests.hw.formal.runner import ProofError, run_proof
+from tests.hw.formal.splitter_proof import SplitterProof
+
+
+@pytest.fixture
+def fault(monkeypatch: pytest.MonkeyPatch) -> Callable[[type, str, str], None]:
+    """Plants a fault: replaces a piece of text in the `elaborate` of a component, where it stands once."""
+
+    def plant(component: type, right: str, wrong: str) -> None:
+        method: FunctionType = component.elaborate
+        source = textwrap.dedent(inspect.getsource(method))
+        assert source.count(right) == 1, f"{right!r} must stand once in {component.__name__}.elaborate"
+        space = dict(method.__globals__)
+        exec(source.replace(right, wrong), space)
+        monkeypatch.setattr(component, "elaborate", space["elaborate"])
+
+    return plant
+
+
+def _splitter(**limits: int | None) -> SplitterProof:
+    shape = {"address_width": 10, "length_width": 10, "data_width": 32, "burst_bytes": 16} | limits
+    return SplitterProof(PortShape(**shape))
+
+
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param(
+            {"address_width": 13, "burst_bytes": 64, "max_transfer_bytes": 700, "memory_bytes": 7001}, id="limits"
+        ),
+        pytest.param({"burst_bytes": 4}, id="one beat a burst", marks=FULL),
+        pytest.param({"address_width": 14, "length_width": 14, "burst_bytes": 64}, id="long", marks=FULL),
+    ],
+)
+def test_splitter(limits):
+    run_proof(_splitter(**limits), "splitter")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "limits"),
+    [
+        ("to_boundary < beats", "to_boundary <= beats", {}),
+        ("beat_address[:burst_bits])", "beat_address[:1])", {}),
+        ("beat_address + count", "beat_address + shape.burst_beats", {}),
+        ("(transfer.length - 1)", "transfer.length", {}),
+        ("C(memory_bytes) < end", "C(memory_bytes) <= end", {"memory_bytes": 512}),
+        ("C(longest) < transfer.length", "C(longest + 1) < transfer.length", {"max_transfer_bytes": 100}),
+        ("with m.If(self.burst.ready):", "with m.If(1):", {}),
+    ],
+)
+def test_splitter_fault(fault, right, wrong, limits):
+    fault(burst_splitter.BurstSplitter, right, wrong)
+    with pytest.raises(ProofError, match="Assertion violated") as failure:
+        run_proof(_splitter(**limits), "splitter", depth=10)
+    assert failure.value.trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "depth"),
+    [
+        (fifo.SyncFIFO, 2),
+        (fifo.SyncFIFO, 4),
+        (fifo.SyncFIFOBuffered, 4),
+        pytest.param(fifo.SyncFIFOBuffered, 8, marks=FULL),
+    ],
+)
+def test_library_fifo(kind, depth):
+    run_proof(FifoProof(LibraryFifo(kind, depth=depth)), f"fifo_{kind.__name__}_{depth}")
+
+
+def test_library_fifo_fault(fault):
+    fault(fifo.SyncFIFO, "self.w_rdy.eq(self.level != self.depth)", "self.w_rdy.eq(1)")
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(FifoProof(LibraryFifo(fifo.SyncFIFO, depth=2)), "fifo", depth=8)
+
+
+@pytest.mark.parametrize("width", [2, 4, *(pytest.param(width, marks=FULL) for width in (1, 8, 16))])
+def test_merger_output(width):
+    run_proof(MergerOutputProof(width=width), f"merger_output_{width}")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("_DEPTH - self._stages", "_DEPTH - self._stages + 2"),
+        ("with m.If(take | self.ready):", "with m.If(1):"),
+        ("written != taken_next, written != taken", "written != taken, written != taken"),
+        ("reader.addr.eq(taken)", "reader.addr.eq(taken_next)"),
+    ],
+)
+def test_merger_output_fault(fault, right, wrong):
+    fault(merger._Output, right, wrong)
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(MergerOutputProof(width=4), "merger_output", depth=24)
+
+
+@pytest.mark.parametrize(
+    ("rule", "width", "key_bits", "depth"),
+    [
+        ("order", 2, 3, 18),
+        ("order", 4, 3, 19),
+        ("rows", 2, 2, 18),
+        ("rows", 4, 2, 19),
+        pytest.param("order", 2, 3, 21, marks=FULL),
+        pytest.param("order", 4, 3, 21, marks=FULL),
+        pytest.param("rows", 2, 3, 21, marks=FULL),
+        pytest.param("rows", 4, 3, 21, marks=FULL),
+    ],
+)
+def test_merger(rule, width, key_bits, depth):
+    proof = MergerProof(key_bits=key_bits, width=width, rule=rule)
+    run_proof(proof, f"merger_{rule}_{width}", depth=depth, timeout=3600)
+
+
+@pytest.mark.parametrize(("width", "depth"), [(2, 18), (4, 20)])
+def test_depth_reaches_whole_runs(width, depth):
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(MergerProof(key_bits=2, width=width, rule="reach"), f"merger_reach_{width}", depth=depth)
+
+
+@pytest.mark.parametrize(
+    ("component", "right", "wrong", "rule"),
+    [
+        (merger.Merger, "_before(b_next, a)", "_before(a, b_next)", "order"),
+        (merger.Merger, "_before(stage[high], stage[low])", "_before(stage[low], stage[high])", "order"),
+        (merger.Merger, "(first | ~ended)", "~ended", "order"),
+        (merger._Output, "with m.If(take | self.ready):", "with m.If(1):", "order"),
+        (merger._Side, "padding | ~self.i.p.keep[lane]", "padding", "rows"),
+        (merger.Merger, "older.pop[lane].eq(step & take)", "older.pop[lane].eq(step)", "rows"),
+        (merger._Side, "head.eq(after),", "", "rows"),
+    ],
+)
+def test_merger_fault(fault, component, right, wrong, rule):
+    fault(component, right, wrong)
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(MergerProof(key_bits=2, width=2, rule=rule), f"merger_{rule}", depth=20)
