@@ -18,7 +18,11 @@ REQUIRED = [name for name in os.environ.get("MULLION_TEST_DEVICES", "").split(",
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="also run the full products (marker `full`); about an hour")
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="also run the full products (marker `full`), and all of the suite on all devices; some hours",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,10 +36,18 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--full"):
         return
-    left_out = [item for item in items if item.get_closest_marker("full")]
+    left_out = [item for item in items if needs_full(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        items[:] = [item for item in items if not needs_full(item)]
+
+
+def needs_full(item: pytest.Item) -> bool:
+    """Whether a test is run with --full only: marked so, or on a device whose pinned tests it is none of."""
+    if item.get_closest_marker("full"):
+        return True
+    case = item.callspec.params.get("device_case") if hasattr(item, "callspec") else None
+    return isinstance(case, DeviceCase) and case.needs_full(item.nodeid.rpartition("tests/")[2].split("/", 1)[-1])
 
 
 @pytest.fixture(scope="session")

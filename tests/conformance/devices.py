@@ -22,6 +22,8 @@ class DeviceCase:
         Whether it joins within time windows.
     key_bits
         Widest encoded key.
+    pinned
+        The tests that are run on it without ``--full``, by how their names begin, file first; None for all of them.
     """
 
     name: str
@@ -30,6 +32,11 @@ class DeviceCase:
     forms: tuple[str, ...] = ("rows", "pairs", "counts")
     time_windows: bool = True
     key_bits: int = 64
+    pinned: tuple[str, ...] | None = None
+
+    def needs_full(self, test: str) -> bool:
+        """Whether a test (as pytest names it, from its file's name on) is run on this device only with ``--full``."""
+        return self.pinned is not None and not test.startswith(self.pinned)
 
     def may_refuse(self, policy: str, form: str, window: WindowCase, key: KeyCase) -> str | None:
         """Why the device need not carry out a query, or None where it must."""
@@ -46,4 +53,23 @@ class DeviceCase:
         return None
 
 
-DEVICES = [DeviceCase("numpy"), DeviceCase("opencl"), DeviceCase("sim:bisort-model")]
+DEVICES = [
+    DeviceCase("numpy"),
+    DeviceCase("opencl"),
+    DeviceCase("sim:bisort-model"),
+    DeviceCase("sim:bisort-fast"),
+    # The same kernel as the one before, with a memory that makes it wait: keys at their limits, windows at their edges,
+    # and streams of thousands of rows, all with keys of 64 bits. One more board to compile would be for nothing else.
+    DeviceCase(
+        "sim:bisort",
+        pinned=(
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_integer_keys.py::test_unions_at_the_limits",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_count_windows.py::test_self_join",
+            "test_time_windows.py::test_time_windows_at_the_limits_of_64_bits",
+            "test_time_windows.py::test_the_watermark_makes_room",
+            "test_large.py::test_against_duckdb[sim:bisort-int64-1024-ladder",
+        ),
+    ),
+]

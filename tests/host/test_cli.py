@@ -1,7 +1,9 @@
 """The command line, with joins over files checked against a nested loop."""
 
+import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from click.testing import CliRunner, Result
 from host import Band, JoinSpec, Rows
 from host.cli import main
 from host.daemon import DaemonClient, start_private
+from tests.simulated import simulated
 
 ROOT = Path(__file__).parents[2]
 
@@ -258,6 +261,29 @@ def test_devices() -> None:
     assert listed.exit_code == 0
     assert any(line.startswith("numpy") for line in listed.stdout.splitlines())
     assert "numpy" in [device["name"] for device in json.loads(mullion("devices", "--json").stdout)]
+
+
+def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    lines = {line.split()[0]: line for line in mullion("devices").stdout.splitlines() if line.startswith("sim:")}
+    assert list(lines) == ["sim:bisort", "sim:bisort-fast", "sim:bisort-model"]
+    for name in ("sim:bisort", "sim:bisort-fast"):
+        assert lines[name].split()[1] == "absent"
+        assert "pip install" in lines[name]
+    assert "model of the BI-Sort kernel" in lines["sim:bisort-model"]
+
+
+@pytest.mark.parametrize("device", ["sim:bisort-model", "sim:bisort-fast"])
+def test_join_on_a_simulated_device(tmp_path: Path, seed: int, device: str) -> None:
+    left, right = streams(seed + 3)
+    files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.arrow")
+    told = mullion(
+        "join", *files, "--on", "limit,price,-2,3", "--left-rows", 40, "--right-rows", 25, "--sequence", "seq",
+        "--device", simulated(device, 64), "--batch-rows", 100, "-o", tmp_path / "out.parquet",
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    assert ids(read(tmp_path / "out.parquet")) == nested_loop(left, right, (40, 25), by_sequence(left, right))
 
 
 def test_status(tmp_path: Path) -> None:

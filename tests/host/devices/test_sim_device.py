@@ -61,6 +61,34 @@ def test_a_board_that_cannot_be_built(monkeypatch, error):
         device.open_store(key_bits=32, rows=1, what="the test's window")
 
 
+class Boards:
+    """Stands for the module that opens boards; a board is compiled in five steps, or was before."""
+
+    def __init__(self, compiles):
+        self.compiles = compiles
+
+    def open_bisort_board(self, key_bits, memory, progress):
+        for done in range(6) if self.compiles else ():
+            progress(done, 5 if done else 1)
+        raise OSError("nothing to open")
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_board_that_is_compiled_shows_it(monkeypatch, capsys, compiles):
+    device = SimDevice("sim:bisort-fast")
+    monkeypatch.setattr("host.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr(importlib, "import_module", lambda name: Boards(compiles))
+    with pytest.raises(DeviceError, match="nothing to open"):
+        device.board(64)
+    lines = capsys.readouterr().err.splitlines()
+    if not compiles:
+        assert lines == []
+        return
+    assert lines[0] == "compile sim:bisort-fast for keys of 64 bits, once: a minute or two"
+    assert len(lines) == 6
+    assert "5 of 5 files" in lines[-1]
+
+
 def test_nothing_of_the_simulation_is_imported_by_the_host():
     program = "import sys, host, host.devices.sim_device\nprint([m for m in sys.modules if m.split('.')[0] in blocked])"
     program = program.replace("blocked", "('sim', 'amaranth', 'litedram')")
