@@ -50,7 +50,7 @@ def merger_bench(seed: int) -> Iterator[MergerFigure]:
             width=width,
             key_bits=32,
             latency=11 + (2 * (width.bit_length() - 1) or 1),
-            gap=10,
+            gap=11,
             beats=4096,
         )
         for shape, lengths, rows, cycles in re.findall(
