@@ -160,7 +160,12 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
         "Which events have happened.",
         (Field("done", 0, 1, "done has risen."), Field("ready", 1, 1, "ready has risen.")),
     ),
-    Register("ERROR_CODE", 0x10, Access.CLEAR, "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue."),
+    Register(
+        "ERROR_CODE",
+        0x10,
+        Access.CLEAR,
+        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue.",
+    ),
     Register("ERROR_COMMAND", 0x14, Access.READ, "The tag of the command that failed."),
     Register("ERROR_ADDRESS_LOW", 0x18, Access.READ, "The byte address at fault, bits 31:0."),
     Register("ERROR_ADDRESS_HIGH", 0x1C, Access.READ, "The byte address at fault, bits 63:32."),

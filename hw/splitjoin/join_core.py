@@ -41,7 +41,7 @@ class JoinCore(wiring.Component):
     Timing
     ------
     A row a cycle while both regions take them. Two rows wait at the input, and `result_rows` results behind
-    each region. A probe's first result comes out ten cycles after it was taken, at the earliest.
+    each region. A probe's first result comes out nine cycles after it was taken, at the earliest.
 
     Source
     ------
@@ -57,9 +57,7 @@ class JoinCore(wiring.Component):
     ):
         self.parameters = parameters
         # The region that stores the right stream has the results of the left one.
-        self._regions = {
-            side: Region(parameters, index=index, side=side.other, sub_window=sub_window) for side in Side
-        }
+        self._regions = {side: Region(parameters, index=index, side=side.other, sub_window=sub_window) for side in Side}
         result = stream.Signature(result_layout())
         super().__init__(
             {

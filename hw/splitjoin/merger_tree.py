@@ -38,9 +38,7 @@ class MergerTree(wiring.Component):
     def __init__(self, parameters: SplitJoinParameters):
         self.parameters = parameters
         result = stream.Signature(result_layout())
-        super().__init__(
-            {"in_order": In(1), "i": In(result).array(parameters.cores), "o": Out(result), "busy": Out(1)}
-        )
+        super().__init__({"in_order": In(1), "i": In(result).array(parameters.cores), "o": Out(result), "busy": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

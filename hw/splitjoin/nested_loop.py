@@ -33,7 +33,7 @@ class NestedLoop(wiring.Component):
     Timing
     ------
     C comparisons a cycle, with no cycle lost between probes; a probe without rows to compare takes one
-    cycle. The first result comes out eight cycles after its probe was taken, at the earliest, and one a
+    cycle. The first result comes out seven cycles after its probe was taken, at the earliest, and one a
     cycle then: rows that match and punctuation of inner order cost a cycle each where a word of C rows
     has more than one of them, and the word that ends a probe none for its punctuation unless a row in it
     matches. In inner order a time window is scanned over its whole capacity, so that all cores put out the
@@ -192,9 +192,7 @@ class NestedLoop(wiring.Component):
             here = Signal(place_bits, name=f"place_{lane}")
             m.d.comb += [
                 here.eq((at << lane_bits) | lane),
-                in_range[lane].eq(
-                    ~now_skip & ((here - now_lower)[:place_bits] < (now_stop - now_lower)[:place_bits])
-                ),
+                in_range[lane].eq(~now_skip & ((here - now_lower)[:place_bits] < (now_stop - now_lower)[:place_bits])),
             ]
             inside = (here - now_base)[:place_bits] < (now_end - now_base - 1)[:place_bits]
             with m.If(go):

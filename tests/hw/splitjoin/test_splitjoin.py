@@ -32,4 +32,4 @@ def check(seed: int, count: int, **change: int) -> None:
     ids=lambda change: f"J={change['cores']},C={change['lanes']}",
 )
 def test_joins(change, seed):
-    check(seed, 12, **change)
+    check(seed, int(__import__("os").environ.get("SJC", "40")), **change)
