@@ -1,6 +1,6 @@
 """A sub-window in block RAM, every row of which is compared with each probe."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, fifo, memory, wiring
 
 from hw.parameters import ROW_BITS
@@ -56,7 +56,7 @@ class NestedLoop(wiring.Component):
         lanes, rows, place_bits = p.lanes, p.rows, p.place_bits
         lane_bits = lanes.bit_length() - 1
         word_bits = place_bits - lane_bits
-        timed = self.settings.timed if p.time_bits else 0
+        timed = self.settings.timed if p.time_bits else Const(0, 1)
         inner = self.settings.order == Order.INNER
         command = command_layout(p)
 
@@ -84,7 +84,7 @@ class NestedLoop(wiring.Component):
         m.d.comb += unread.eq(active & ~near(at << lane_bits))
         counted_room = (~taken | near(taken_first)) & (taken | ~queue.r_rdy | near(head.first))
         m.d.comb += [
-            room.eq(~unread & (Mux(timed, near(oldest) | ~moving, counted_room) if p.time_bits else counted_room)),
+            room.eq(~unread & Mux(timed, near(oldest) | ~moving, counted_room)),
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid & self.i.p.probing),
             self.i.ready.eq(Mux(self.i.p.probing, queue.w_rdy, room)),
@@ -136,7 +136,7 @@ class NestedLoop(wiring.Component):
 
         # The probe that is compared. In inner order a scan goes over all blocks that any core has a row in.
         base, end, start, lower = place("base"), place("end"), place("start"), place("lower")
-        mark = probe.mark if p.time_bits else 0
+        mark = probe.mark if p.time_bits else Const(0, 1)
         skip = Signal()
         ending = Signal()
         m.d.comb += [
@@ -144,7 +144,7 @@ class NestedLoop(wiring.Component):
             lower.eq(Mux(timed, oldest, probe.first)),
             start.eq(Mux(inner, base, lower)),
             end.eq(Mux(inner, probe.stop + probe.late, probe.stop)),
-            skip.eq((start == end) | probe.null | (mark & ~timed if p.time_bits else 0)),
+            skip.eq((start == end) | probe.null | (mark & ~timed)),
             load.eq(taken & (~active | (go & ending))),
         ]
         now = _Probe(p, "now")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -107,7 +107,7 @@ class Region(wiring.Component):
             length = Mux(self.settings.timed, p.capacity, length)
         filled = Signal(range(p.capacity + 1))
         arrive, leave = _Turns(p, "arrive"), _Turns(p, "leave")
-        mark = i.p.mark if p.time_bits else 0
+        mark = i.p.mark if p.time_bits else Const(0, 1)
         mine = Signal()  # of the stream that is stored
         needed = Signal()
         m.d.comb += [
