@@ -50,7 +50,10 @@ async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
     dut.clear.value = 0
     for sink in bench.sinks.values():
         sink.received.clear()
-    bench.sources["i"].queue += [pack_row(row, timed=TIMED) for row in case.rows]
+    source = bench.sources["i"]
+    for at in range(0, len(case.rows), 16):  # the bench allows so many cycles at once
+        source.queue += [pack_row(row, timed=TIMED) for row in case.rows[at : at + 16]]
+        await bench.run(lambda: not source.queue)
     for _ in range(3):
         await bench.step()
     await until_idle(bench)

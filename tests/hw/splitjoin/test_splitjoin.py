@@ -15,7 +15,7 @@ def check(seed: int, count: int, **change: int) -> None:
     parameters = dataclasses.replace(TINY, **change)
     run_bench(
         SplitJoin(parameters),
-        f"splitjoin_{parameters.cores}_{parameters.lanes}_{parameters.fan_out}_{parameters.key_bits}",
+        f"splitjoin_{parameters.cores}_{parameters.lanes}_{parameters.fan_out}",
         "sim.benches.splitjoin",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
@@ -23,13 +23,31 @@ def check(seed: int, count: int, **change: int) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"cores": 3, "lanes": 2},
-        {"cores": 4, "lanes": 1, "fan_out": 4, "fan_in": 4, "key_bits": 64, "time_bits": 64, "rows": 4},
-    ],
-    ids=lambda change: f"J={change['cores']},C={change['lanes']}",
-)
-def test_joins(change, seed):
-    check(seed, int(__import__("os").environ.get("SJC", "40")), **change)
+def test_joins(seed):
+    check(seed, 30)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fan_out", [2, 4])
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+@pytest.mark.parametrize("cores", [1, 2, 3, 4, 8, 16])
+def test_joins_with_any_cores(cores, lanes, fan_out, seed):
+    wide = (cores + lanes + fan_out // 2) % 2  # half of the builds each
+    check(
+        seed,
+        60,
+        cores=cores,
+        lanes=lanes,
+        fan_out=fan_out,
+        fan_in=fan_out,
+        rows=max(lanes, 1 << (32 // cores).bit_length() - 1),
+        key_bits=64 if wide else 32,
+        time_bits=64 if not wide else 32,
+        result_rows=2 + lanes,
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("fan_out", "time_bits"), [(2, 0), (4, 32)])
+def test_joins_with_64_cores(fan_out, time_bits, seed):
+    check(seed, 12, cores=64, lanes=1, rows=1 + bool(time_bits), fan_out=fan_out, fan_in=fan_out, time_bits=time_bits)
