@@ -6,6 +6,7 @@ from amaranth.lib import data, fifo, memory, wiring
 from hw.parameters import ROW_BITS
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.result_layout import ARRIVAL_BITS
 from hw.splitjoin.side import Side
 from hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
@@ -167,6 +168,7 @@ class NestedLoop(wiring.Component):
                 now_stop.eq(probe.stop),
                 now_end.eq(end),
                 now.row.eq(probe.row),
+                now.before.eq(probe.before),
                 now.quiet.eq(mark),
                 *now.key.clamp(key),
             ]
@@ -274,7 +276,7 @@ class NestedLoop(wiring.Component):
                 Cat(*(Cat(hits[lane], three.star[lane]) for lane in range(lanes)), three.final)
                 & three.valid.replicate(slots)
             )
-            m.d.sync += self.o.p.probe.eq(three.probe.row)
+            m.d.sync += [self.o.p.probe.eq(three.probe.row), self.o.p.before.eq(three.probe.before)]
             m.d.sync += [row.eq(value) for row, value in zip(pending_rows, three.rows, strict=True)]
         with m.Elif(self.o.ready):
             m.d.sync += pending.eq(rest)
@@ -339,6 +341,7 @@ class _Probe:
 
     def __init__(self, parameters: SplitJoinParameters, name: str):
         self.row = Signal(ROW_BITS, name=f"{name}_row")
+        self.before = Signal(ARRIVAL_BITS, name=f"{name}_before")
         self.quiet = Signal(name=f"{name}_quiet")  # a mark: no pair, no punctuation
         self.key = _Range(parameters.key_bits, f"{name}_key")
         self.time = None
@@ -347,7 +350,12 @@ class _Probe:
             self.horizon = Signal(parameters.time_bits + 1, name=f"{name}_horizon")
 
     def eq(self, other: "_Probe") -> list:
-        made = [self.row.eq(other.row), self.quiet.eq(other.quiet), *self.key.eq(other.key)]
+        made = [
+            self.row.eq(other.row),
+            self.before.eq(other.before),
+            self.quiet.eq(other.quiet),
+            *self.key.eq(other.key),
+        ]
         if self.time:
             made += [*self.time.eq(other.time), self.horizon.eq(other.horizon)]
         return made

@@ -8,8 +8,9 @@ from amaranth.lib.wiring import In, Out
 
 from hw.errors import ParameterError
 from hw.splitjoin.nested_loop import NestedLoop
+from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_layout import result_layout
+from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.side import Side
 from hw.splitjoin.tagged_row import tagged_row
@@ -106,6 +107,7 @@ class Region(wiring.Component):
         if p.time_bits:
             length = Mux(self.settings.timed, p.capacity, length)
         filled = Signal(range(p.capacity + 1))
+        before = Signal(ARRIVAL_BITS)
         arrive, leave = _Turns(p, "arrive"), _Turns(p, "leave")
         mark = i.p.mark if p.time_bits else Const(0, 1)
         mine = Signal()  # of the stream that is stored
@@ -118,17 +120,20 @@ class Region(wiring.Component):
             sub.i.p.probing.eq(~mine),
             sub.i.p.first.eq(leave.block + leave.passed(index)),
             sub.i.p.stop.eq(arrive.block + arrive.passed(index)),
+            sub.i.p.before.eq(before),
             sub.i.p.early.eq(leave.passed(index)),
             sub.i.p.late.eq((arrive.turn != 0) & ~arrive.passed(index)),
         ]
         names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
         m.d.comb += [getattr(sub.i.p, name).eq(getattr(i.p, name)) for name in names]
         with m.If(i.valid & i.ready & mine & ~mark):
-            m.d.sync += arrive.step()
+            m.d.sync += [before.eq(before + 1), *arrive.step()]
             with m.If(filled == length):
                 m.d.sync += leave.step()
             with m.Else():
                 m.d.sync += filled.eq(filled + 1)
+        with m.If(self.settings.order == Order.NONE):
+            m.d.sync += before.eq(0)
         with m.If(self.clear):
             m.d.sync += [filled.eq(0), *arrive.reset(), *leave.reset()]
         return m

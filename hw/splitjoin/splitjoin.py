@@ -22,7 +22,8 @@ class SplitJoin(wiring.Component):
     """Joins two streams over sliding windows that are spread over J cores.
 
     Rows of both streams come in one stream, in their order of arrival. Each meets the rows of the other
-    stream's window that arrived before it. Each matching pair comes out once, at the row that arrived later.
+    stream's window that arrived before it. Each matching pair comes out once, at the row that arrived later. In
+    outer and inner order all probing rows come out as they arrived, whichever stream they are of.
     Nothing is lost: where results are not taken, everything waits.
 
     Parameters
@@ -109,6 +110,7 @@ class SplitJoin(wiring.Component):
         for name in ("o", "left", "right"):
             wiring.connect(m, getattr(combiner, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [left.in_order.eq(in_order), right.in_order.eq(in_order), combiner.apart.eq(self.apart)]
+        m.d.comb += combiner.ordered.eq(self.settings.order != Order.NONE)
         quiet = Signal()
         m.d.sync += [
             quiet.eq(~Cat(busy).any()),

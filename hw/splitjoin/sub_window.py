@@ -5,7 +5,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.parameters import ROW_BITS
 from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_layout import result_layout
+from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 
 
@@ -21,13 +21,14 @@ def command_layout(parameters: SplitJoinParameters) -> data.StructLayout:
         ``probing``; ``null``, ``mark``, ``key``, ``time`` and ``row`` as in `tagged_row`; ``stop``, the place
         at which the row is stored, or behind the youngest that it is compared with; ``first``, the place of
         the oldest row of the window, when probing; ``early``, set where the window has a row in the block
-        before `first` in another core; ``late``, set where it has one in the block at `stop`.
+        before `first` in another core; ``late``, set where it has one in the block at `stop`; ``before``, as in
+        `result_layout`.
     """
     fields = {"probing": 1, "null": 1, "key": parameters.key_bits, "row": ROW_BITS}
     if parameters.time_bits:
         fields |= {"mark": 1, "time": parameters.time_bits}
     place = parameters.place_bits
-    return data.StructLayout(fields | {"first": place, "stop": place, "early": 1, "late": 1})
+    return data.StructLayout(fields | {"first": place, "stop": place, "early": 1, "late": 1, "before": ARRIVAL_BITS})
 
 
 class SubWindowSignature(wiring.Signature):

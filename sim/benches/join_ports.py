@@ -20,10 +20,16 @@ def unpack_result(payload: dict[str, int]) -> JoinResult:
     return JoinResult(payload["probe"], payload["row"])
 
 
-def pack_result(result: JoinResult) -> dict[str, int]:
+def pack_result(result: JoinResult, before: int = 0) -> dict[str, int]:
     """A payload of `result_layout`."""
     star = result.row is None
-    return {"star": int(star), "last": int(result.last), "probe": result.probe, "row": 0 if star else result.row}
+    return {
+        "star": int(star),
+        "last": int(result.last),
+        "probe": result.probe,
+        "row": 0 if star else result.row,
+        "before": before,
+    }
 
 
 def set_settings(dut: Any, settings: JoinSettings, *, prefix: str = "") -> None:

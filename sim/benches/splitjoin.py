@@ -61,6 +61,8 @@ async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
 
     monitors = [OrderMonitor(case.rows, now, side=side, cores=PARAMETERS.cores) for side in (0, 1)]
     got: list[list] = [[], []]
+    arrived = iter([(row.side, row.row) for row in case.rows if not row.mark])
+    probing = next(arrived, None)
     for name, sink in bench.sinks.items():
         for payload in sink.received:
             assert (name == "o") != apart
@@ -68,6 +70,9 @@ async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
             result = unpack_result(payload)
             monitors[side].see(result)
             got[side].append(result)
+            if name == "o" and now.order != Order.NONE:
+                assert (side, result.probe) == probing, "probing rows of both streams in order of arrival"
+                probing = next(arrived, None) if result.last else probing
     model = SplitJoin(now, cores=PARAMETERS.cores, rows=PARAMETERS.rows)
     expected = model.take(case.rows)
     pairs = join_oracle(case.rows, now)

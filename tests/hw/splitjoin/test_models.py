@@ -15,8 +15,9 @@ from sim.models.splitjoin import SplitJoin
 @pytest.mark.parametrize("key_bits", [32, 64])
 def test_model_joins(cores, key_bits, seed):
     overflown = 0
-    for case in cases(random.Random(f"{seed} {cores}"), cores=cores, rows=8, key_bits=key_bits, time_bits=32, count=60):
-        model = SplitJoin(case.settings, cores=cores, rows=8)
+    size = {"cores": cores, "rows": 32 // cores, "key_bits": key_bits, "time_bits": 32}
+    for case in cases(random.Random(f"{seed} {cores}"), **size, count=60):
+        model = SplitJoin(case.settings, cores=cores, rows=32 // cores)
         results = model.take(case.rows)
         expected = join_oracle(case.rows, case.settings)
         overflown += model.overflow
