@@ -145,11 +145,11 @@ class NestedLoop(wiring.Component):
             lower.eq(Mux(timed, oldest, probe.first)),
             start.eq(Mux(inner, base, lower)),
             end.eq(Mux(inner, probe.stop + probe.late, probe.stop)),
-            skip.eq((start == end) | probe.null | (mark & ~timed)),
+            skip.eq((start == end) | ((probe.null | mark) & ~timed)),
             load.eq(taken & (~active | (go & ending))),
         ]
         now = _Probe(p, "now")
-        now_skip = Signal()
+        now_skip, now_mark = Signal(), Signal()
         now_last = Signal(word_bits)
         now_lower, now_base, now_stop, now_end = (place(f"now_{name}") for name in ("lower", "base", "stop", "end"))
         now_begin = Signal()
@@ -169,7 +169,8 @@ class NestedLoop(wiring.Component):
                 now_end.eq(end),
                 now.row.eq(probe.row),
                 now.before.eq(probe.before),
-                now.quiet.eq(mark),
+                now.quiet.eq(mark | probe.null),
+                now_mark.eq(mark),
                 *now.key.clamp(key),
             ]
             if p.time_bits:
@@ -184,7 +185,7 @@ class NestedLoop(wiring.Component):
             m.d.sync += [
                 one.valid.eq(active),
                 one.begin.eq(now_begin),
-                one.final.eq(ending & ~now.quiet & (self.settings.order != Order.NONE)),
+                one.final.eq(ending & ~now_mark & (self.settings.order != Order.NONE)),
                 one.mask.eq(in_range),
                 one.scan.eq(~now_skip),
                 one.place.eq(at << lane_bits),
@@ -342,7 +343,7 @@ class _Probe:
     def __init__(self, parameters: SplitJoinParameters, name: str):
         self.row = Signal(ROW_BITS, name=f"{name}_row")
         self.before = Signal(ARRIVAL_BITS, name=f"{name}_before")
-        self.quiet = Signal(name=f"{name}_quiet")  # a mark: no pair, no punctuation
+        self.quiet = Signal(name=f"{name}_quiet")  # matches nothing: no pairs, and no punctuation between
         self.key = _Range(parameters.key_bits, f"{name}_key")
         self.time = None
         if parameters.time_bits:

@@ -30,9 +30,9 @@ class SplitJoinParameters:
     fan_in : int
         Branches of a node of the merger trees, at least 2.
     probe_rows : int
-        Probing rows that may wait in a region while later rows are stored.
+        Probing rows that may wait in a region while later rows are stored, at most 1024.
     result_rows : int
-        Results that may wait behind a region, and behind a node of the merger trees; at least 2.
+        Results that may wait behind a region, and behind a node of the merger trees; 2 to 1024.
 
     Raises
     ------
@@ -65,6 +65,9 @@ class SplitJoinParameters:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ParameterError(f"{name} must be an integer of at least {least}, not {value!r}")
+        for name in ("probe_rows", "result_rows"):  # rows under way are told apart by 16 bits
+            if getattr(self, name) > 1024:
+                raise ParameterError(f"{name} must be at most 1024, not {getattr(self, name)}")
         for name, allowed in (("lanes", (1, 2, 4, 8)), ("key_bits", (32, 64)), ("time_bits", (0, 32, 64))):
             if getattr(self, name) not in allowed:
                 raise ParameterError(

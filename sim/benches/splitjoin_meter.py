@@ -88,6 +88,7 @@ async def rates(dut):
             assert busy >= SETTINGS["busy"]
     assert rate["outer"] >= 0.98 * rate["none"]
     got = await _run(dut, rows, "right", mask=mask, cycles=rows * SCAN)
+    assert rows / got["cycles"] >= SETTINGS["busy"] * CORES * LANES / WINDOW
     cocotb.log.info("FIGURE one stream alone: %.6f rows/cycle, %s", rows / got["cycles"], got)
 
 

@@ -65,8 +65,8 @@ class Region:
                 inside = block + 1 < end and (block + 1) % (1 << now.every) == 0
                 if now.order == Order.INNER and inside and not row.mark:
                     found.append(JoinResult(row.row))
-            if now.timed:
-                self._expire(row)
+        if now.timed:
+            self._expire(row)
         if now.order != Order.NONE and not row.mark:
             found.append(JoinResult(row.row, last=True))
         return found

@@ -79,6 +79,7 @@ def test_presets(name):
         ({"fan_out": 1}, "fan_out must be an integer of at least 2"),
         ({"cores": 5, "depth": 2}, "depth must be at least 3, or 0, for 5 cores and a fan-out of 2, not 2"),
         ({"result_rows": 1}, "result_rows must be an integer of at least 2"),
+        ({"probe_rows": 2048}, "probe_rows must be at most 1024, not 2048"),
     ],
 )
 def test_parameters_that_do_not_fit(change, message):

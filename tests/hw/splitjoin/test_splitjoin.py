@@ -24,7 +24,7 @@ def check(seed: int, count: int, **change: int) -> None:
 
 
 def test_joins(seed):
-    check(seed, 30)
+    check(seed, 20)
 
 
 @pytest.mark.full
