@@ -116,7 +116,8 @@ def _with_times(
     rows: list[JoinRow], settings: JoinSettings, rng: random.Random, capacity: int, bits: int
 ) -> tuple[list[JoinRow], JoinSettings]:
     top = (1 << bits) - 1
-    reach = max(rng.randint(capacity // 4, capacity), 2)  # rows of both streams that a window reaches over
+    dense = rng.random() < 0.5  # rows of the same time, so that many lie at the very ends of the window
+    reach = max(rng.randint(capacity // 4, capacity) // (4 if dense else 1), 2)
     low = rng.choice([-(reach // 2), -reach, 0, -(reach // 4)])
     high = rng.choice([low + reach, 0 if low < 0 else reach])
     disorder = rng.choice([0, 0, max(reach // 8, 1)])
@@ -125,7 +126,7 @@ def _with_times(
     now, made = start, []
     least = [top, top]
     for row in rows:
-        now = min(now + rng.choice([0, 1, 1, 1, 2]), top)
+        now = min(now + rng.choice([0, 0, 0, 1] if dense else [0, 1, 1, 1, 2]), top)
         made.append(dataclasses.replace(row, time=max(now - rng.randint(0, disorder), 0)))
     if by_marks:
         marked = []
