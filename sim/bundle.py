@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib.wiring import In, Out
 
 
 class Bundle(wiring.Component):
@@ -22,5 +22,16 @@ class Bundle(wiring.Component):
         m = Module()
         for name, block in self._blocks.items():
             m.submodules[name] = block
-            wiring.connect(m, wiring.flipped(getattr(self, name)), block)
+            self._connect(m, getattr(self, name), block)
         return m
+
+    @staticmethod
+    def _connect(m: Module, outer: wiring.PureInterface, block: wiring.Component) -> None:
+        # Member by member: Amaranth cannot flip an interface that has an array of interfaces in it.
+        for name, member in block.signature.members.items():
+            ports, inner = getattr(outer, name), getattr(block, name)
+            if member.is_port:
+                m.d.comb += inner.eq(ports) if member.flow == In else ports.eq(inner)
+                continue
+            for port, part in zip(ports, inner, strict=True) if member.dimensions else ((ports, inner),):
+                wiring.connect(m, wiring.flipped(port), part)

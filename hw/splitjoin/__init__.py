@@ -1,0 +1,1 @@
+"""SplitJoin, block by block: a join of two streams by cores that need no coordination."""

@@ -1,0 +1,111 @@
+"""A join core: a left and a right region behind one stream."""
+
+from collections.abc import Callable
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.splitjoin.nested_loop import NestedLoop
+from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.region import Region
+from hw.splitjoin.result_layout import result_layout
+from hw.splitjoin.settings_signature import SettingsSignature
+from hw.splitjoin.side import Side
+from hw.splitjoin.tagged_row import tagged_row
+
+
+class JoinCore(wiring.Component):
+    """Hands every row to both its regions, each when that one is ready: one stores where the other compares.
+
+    Parameters
+    ----------
+    parameters : SplitJoinParameters
+    index : int
+        The core, from 0.
+    sub_window : callable
+        Makes the sub-window of a region, see `Region`.
+
+    Attributes
+    ----------
+    settings : In(SettingsSignature)
+    clear : In(1)
+    i : In(stream of tagged_row)
+    left, right : Out(stream of result_layout)
+        The results of probing rows of the left stream, and of the right one.
+    busy, overflow
+        Set where they are in a region.
+    compared : Out(range(2 * lanes + 1))
+        Rows compared in a cycle.
+
+    Timing
+    ------
+    A row a cycle while both regions take them. Two rows wait at the input, and `result_rows` results behind
+    each region. A probe's first result comes out nine cycles after it was taken, at the earliest.
+
+    Source
+    ------
+    SplitJoin, section 3 (join core).
+    """
+
+    def __init__(
+        self,
+        parameters: SplitJoinParameters,
+        *,
+        index: int,
+        sub_window: Callable[..., wiring.Component] = NestedLoop,
+    ):
+        self.parameters = parameters
+        # The region that stores the right stream has the results of the left one.
+        self._regions = {side: Region(parameters, index=index, side=side.other, sub_window=sub_window) for side in Side}
+        result = stream.Signature(result_layout())
+        super().__init__(
+            {
+                "settings": In(SettingsSignature(parameters)),
+                "clear": In(1),
+                "i": In(stream.Signature(tagged_row(parameters))),
+                "left": Out(result),
+                "right": Out(result),
+                "busy": Out(1),
+                "overflow": Out(1),
+                "compared": Out(range(2 * parameters.lanes + 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.input = rows = fifo.SyncFIFO(width=tagged_row(self.parameters).size, depth=2)
+        m.d.comb += [rows.w_data.eq(self.i.payload), rows.w_en.eq(self.i.valid), self.i.ready.eq(rows.w_rdy)]
+        sent = Signal(2)
+        taken = Signal(2)
+        waiting = []
+        m.d.comb += rows.r_en.eq(taken.all())
+        with m.If(rows.r_rdy):
+            m.d.sync += sent.eq(taken & ~rows.r_en.replicate(2))
+        for side, region in self._regions.items():
+            m.submodules[f"{side.name.lower()}_probes"] = region
+            m.submodules[f"{side.name.lower()}_results"] = results = fifo.SyncFIFO(
+                width=result_layout().size, depth=self.parameters.result_rows
+            )
+            wiring.connect(m, wiring.flipped(self.settings), region.settings)
+            port = self.left if side == Side.LEFT else self.right
+            m.d.comb += [
+                region.clear.eq(self.clear),
+                region.i.payload.eq(rows.r_data),
+                region.i.valid.eq(rows.r_rdy & ~sent[side]),
+                taken[side].eq(sent[side] | region.i.ready),
+                results.w_data.eq(region.o.payload),
+                results.w_en.eq(region.o.valid),
+                region.o.ready.eq(results.w_rdy),
+                port.payload.eq(results.r_data),
+                port.valid.eq(results.r_rdy),
+                results.r_en.eq(port.ready),
+            ]
+            waiting += [region.busy, results.r_rdy]
+        left, right = self._regions.values()
+        m.d.comb += [
+            self.busy.eq(rows.r_rdy | waiting[0] | waiting[1] | waiting[2] | waiting[3]),
+            self.overflow.eq(left.overflow | right.overflow),
+            self.compared.eq(left.compared + right.compared),
+        ]
+        return m

@@ -1,0 +1,383 @@
+"""A sub-window in block RAM, every row of which is compared with each probe."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, fifo, memory, wiring
+
+from hw.parameters import ROW_BITS
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.result_layout import ARRIVAL_BITS
+from hw.splitjoin.side import Side
+from hw.splitjoin.sub_window import SubWindowSignature, command_layout
+
+
+class NestedLoop(wiring.Component):
+    """Stores rows in a ring of block RAM, C rows wide, and compares C of them a cycle with a probing row.
+
+    A predicate becomes two bounds when its probe comes up, so that a comparison is two of unsigned numbers.
+    Storage has the write port of the memory and processing the read port. A row is stored while probes are
+    under way or wait; it waits only where it would overwrite a row that one of them still has to read.
+
+    In a time window the oldest rows are dropped by the scan that finds that no later row can match them; a
+    row that does not match by its time never comes out, dropped or not.
+
+    Parameters
+    ----------
+    parameters : SplitJoinParameters
+    side : Side
+        The stream whose rows are stored.
+
+    Attributes
+    ----------
+    As of `SubWindowSignature`.
+
+    Timing
+    ------
+    C comparisons a cycle, with no cycle lost between probes; a probe without rows to compare takes one
+    cycle. The first result comes out seven cycles after its probe was taken, at the earliest, and one a
+    cycle then: rows that match and punctuation of inner order cost a cycle each where a word of C rows
+    has more than one of them, and the word that ends a probe none for its punctuation unless a row in it
+    matches. In inner order a time window is scanned over its whole capacity, so that all cores put out the
+    same punctuation.
+
+    Source
+    ------
+    SplitJoin, section 3 (algorithms 2 to 4: storage, processing, expiration). Ours: exact bounds, the
+    complement, C lanes, and rows that are stored ahead of probes.
+    """
+
+    def __init__(self, parameters: SplitJoinParameters, *, side: Side):
+        self.parameters = parameters
+        self.side = side
+        super().__init__(SubWindowSignature(parameters))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self.parameters
+        lanes, rows, place_bits = p.lanes, p.rows, p.place_bits
+        lane_bits = lanes.bit_length() - 1
+        word_bits = place_bits - lane_bits
+        timed = self.settings.timed if p.time_bits else Const(0, 1)
+        inner = self.settings.order == Order.INNER
+        command = command_layout(p)
+
+        def place(name: str) -> Signal:
+            return Signal(place_bits, name=name)
+
+        # Storage. Probes wait in a queue; `go` moves everything behind it.
+        m.submodules.queue = queue = fifo.SyncFIFO(width=command.size, depth=p.probe_rows)
+        head = data.View(command, queue.r_data)
+        go = Signal()
+        taken = Signal()  # the probe behind the queue, with its sums made
+        taken_first = place("taken_first")
+        active = Signal()
+        at = Signal(word_bits)  # the word to be read next
+        oldest = place("oldest")  # in a time window: what lies before is dropped
+        moving = Signal()  # probes are under way
+        store = Signal()
+        room = Signal()
+
+        def near(since: Value) -> Value:
+            """Whether the row to be stored does not overwrite what lies at a place or after it."""
+            return (self.i.p.stop - since)[:place_bits] < rows
+
+        unread = Signal()
+        m.d.comb += unread.eq(active & ~near(at << lane_bits))
+        counted_room = (~taken | near(taken_first)) & (taken | ~queue.r_rdy | near(head.first))
+        m.d.comb += [
+            room.eq(~unread & Mux(timed, near(oldest) | ~moving, counted_room)),
+            queue.w_data.eq(self.i.payload),
+            queue.w_en.eq(self.i.valid & self.i.p.probing),
+            self.i.ready.eq(Mux(self.i.p.probing, queue.w_rdy, room)),
+            store.eq(self.i.valid & ~self.i.p.probing & room),
+        ]
+
+        # A row as it is stored, by lanes; each field in a memory of its own.
+        fields = {"key": p.key_bits, "row": ROW_BITS, "null": 1}
+        if p.time_bits:
+            fields["time"] = p.time_bits
+        read: dict[str, list[Value]] = {name: [] for name in fields}
+        for name, width in fields.items():
+            for lane in range(lanes):
+                ring = memory.Memory(shape=width, depth=rows // lanes, init=[])
+                m.submodules[f"{name}_{lane}"] = ring
+                writer, reader = ring.write_port(), ring.read_port()
+                here = (self.i.p.stop[:lane_bits] == lane) if lane_bits else 1
+                m.d.comb += [
+                    writer.addr.eq(self.i.p.stop >> lane_bits),
+                    writer.data.eq(getattr(self.i.p, name)),
+                    writer.en.eq(store & here),
+                    reader.addr.eq(at),
+                    reader.en.eq(go),
+                ]
+                read[name].append(reader.data)
+
+        # The sums that bounds are made of: what is stored on the right is compared with the left row plus a
+        # bound, what is stored on the left with the right row minus a bound.
+        load = Signal()
+        probe = Signal(command)
+        key = _Sums(p.key_bits, "key")
+        m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(~taken | load)]
+        if p.time_bits:
+            time, horizon = _Sums(p.time_bits, "time"), _Sums(p.time_bits, "horizon")
+            late = self.settings.left_late if self.side == Side.RIGHT else self.settings.right_late
+        with m.If(~taken | load):
+            m.d.sync += [taken.eq(queue.r_rdy), probe.eq(head)]
+            m.d.sync += key.make(head.key, self.settings.low, self.settings.high, self.side)
+            if p.time_bits:
+                # No later row of the probing stream has a time before this one.
+                since = Signal(p.time_bits)
+                early = Signal(signed(p.time_bits + 1))
+                m.d.comb += [
+                    early.eq(head.time - late),
+                    since.eq(Mux(head.mark, head.time, Mux(early < 0, 0, early))),
+                ]
+                m.d.sync += time.make(head.time, self.settings.time_low, self.settings.time_high, self.side)
+                m.d.sync += horizon.make(since, self.settings.time_low, self.settings.time_high, self.side)
+
+        # The probe that is compared. In inner order a scan goes over all blocks that any core has a row in.
+        base, end, start, lower = place("base"), place("end"), place("start"), place("lower")
+        mark = probe.mark if p.time_bits else Const(0, 1)
+        skip = Signal()
+        ending = Signal()
+        m.d.comb += [
+            base.eq(probe.first - probe.early),
+            lower.eq(Mux(timed, oldest, probe.first)),
+            start.eq(Mux(inner, base, lower)),
+            end.eq(Mux(inner, probe.stop + probe.late, probe.stop)),
+            skip.eq((start == end) | ((probe.null | mark) & ~timed)),
+            load.eq(taken & (~active | (go & ending))),
+        ]
+        now = _Probe(p, "now")
+        now_skip, now_mark = Signal(), Signal()
+        now_last = Signal(word_bits)
+        now_lower, now_base, now_stop, now_end = (place(f"now_{name}") for name in ("lower", "base", "stop", "end"))
+        now_begin = Signal()
+        m.d.comb += ending.eq(now_skip | (at == now_last))
+        with m.If(go):
+            m.d.sync += [active.eq(active & ~ending), at.eq(at + 1), now_begin.eq(0)]
+        with m.If(load):
+            m.d.sync += [
+                active.eq(1),
+                at.eq(start >> lane_bits),
+                now_last.eq((end - 1)[:place_bits] >> lane_bits),
+                now_skip.eq(skip),
+                now_begin.eq(1),
+                now_lower.eq(lower),
+                now_base.eq(base),
+                now_stop.eq(probe.stop),
+                now_end.eq(end),
+                now.row.eq(probe.row),
+                now.before.eq(probe.before),
+                now.quiet.eq(mark | probe.null),
+                now_mark.eq(mark),
+                *now.key.clamp(key),
+            ]
+            if p.time_bits:
+                m.d.sync += [*now.time.clamp(time), now.horizon.eq(horizon.lower_wide)]
+
+        # Read a word: which lanes count, and where punctuation goes.
+        boundary = Signal(place_bits)  # the bits of a place that are 0 where a punctuation belongs
+        m.d.comb += boundary.eq((1 << self.settings.every) - 1)
+        one = _Word(p, "one")
+        in_range = Signal(lanes)
+        with m.If(go):
+            m.d.sync += [
+                one.valid.eq(active),
+                one.begin.eq(now_begin),
+                one.final.eq(ending & ~now_mark & (self.settings.order != Order.NONE)),
+                one.mask.eq(in_range),
+                one.scan.eq(~now_skip),
+                one.place.eq(at << lane_bits),
+                *one.probe.eq(now),
+            ]
+        for lane in range(lanes):
+            here = Signal(place_bits, name=f"place_{lane}")
+            m.d.comb += [
+                here.eq((at << lane_bits) | lane),
+                in_range[lane].eq(~now_skip & ((here - now_lower)[:place_bits] < (now_stop - now_lower)[:place_bits])),
+            ]
+            inside = (here - now_base)[:place_bits] < (now_end - now_base - 1)[:place_bits]
+            with m.If(go):
+                m.d.sync += [
+                    one.star[lane].eq(
+                        inner & ~now.quiet & ~now_skip & inside & (((here + 1)[:place_bits] & boundary) == 0)
+                    ),
+                    one.beyond[lane].eq(~(here - now_stop)[place_bits - 1]),
+                ]
+        with m.If(go & active):
+            m.d.sync += self.compared.eq(sum(in_range))
+        with m.Else():
+            m.d.sync += self.compared.eq(0)
+
+        # The memory's own registers are slow: its words stand a cycle in others before they are compared.
+        two, three = _Word(p, "two"), _Word(p, "three")
+        hits, fresh = Signal(lanes), Signal(lanes)
+        with m.If(go):
+            m.d.sync += [*two.eq(one), *three.eq(two)]
+            for lane in range(lanes):
+                item = {name: Signal(width, name=f"read_{name}_{lane}") for name, width in fields.items()}
+                m.d.sync += [item[name].eq(read[name][lane]) for name in fields]
+                at_least, at_most = Signal(name=f"at_least_{lane}"), Signal(name=f"at_most_{lane}")
+                null = Signal(name=f"null_{lane}")
+                m.d.sync += [
+                    three.rows[lane].eq(item["row"]),
+                    null.eq(item["null"]),
+                    at_least.eq(~(item["key"] < two.probe.key.lower)),
+                    at_most.eq(~(two.probe.key.upper < item["key"])),
+                ]
+                on_time = 1
+                if p.time_bits:
+                    not_early, not_late = Signal(name=f"not_early_{lane}"), Signal(name=f"not_late_{lane}")
+                    m.d.sync += [
+                        not_early.eq(~(item["time"] < two.probe.time.lower)),
+                        not_late.eq(~(two.probe.time.upper < item["time"])),
+                        fresh[lane].eq(~(item["time"] < two.probe.horizon)),
+                    ]
+                    on_time = ~timed | (not_early & not_late)
+                m.d.comb += hits[lane].eq(
+                    three.valid
+                    & three.mask[lane]
+                    & ~three.probe.quiet
+                    & ~null
+                    & ((at_least & at_most) ^ self.settings.complement)
+                    & on_time
+                )
+
+        # Drop what no later row can match: the oldest rows, up to the first that one can.
+        if p.time_bits:
+            leading = Signal()
+            whole = Signal()
+            passed = place("passed")
+            m.d.comb += [passed.eq(three.place + lanes), whole.eq(1)]
+            for lane in reversed(range(lanes)):
+                with m.If((three.mask[lane] & fresh[lane]) | three.beyond[lane]):
+                    m.d.comb += [passed.eq(three.place + lane), whole.eq(0)]
+            with m.If(go & three.valid & three.scan):
+                m.d.sync += leading.eq((leading | three.begin) & whole)
+                with m.If(timed & (leading | three.begin) & ~(passed - oldest)[place_bits - 1]):
+                    m.d.sync += oldest.eq(passed)
+            with m.If(store & timed & ~near(oldest)):
+                m.d.sync += [oldest.eq(self.i.p.stop - (rows - 1)), self.overflow.eq(1)]
+            with m.If(self.clear):
+                m.d.sync += [oldest.eq(0), self.overflow.eq(0)]
+
+        # One result a cycle: each lane's pair and the punctuation behind it, then the one that ends the probe.
+        slots = 2 * lanes + 1
+        pending = Signal(slots)
+        rest = Signal(slots)
+        pending_rows = [Signal(ROW_BITS, name=f"pending_row_{lane}") for lane in range(lanes)]
+        m.d.comb += [
+            rest.eq(pending & (pending - 1)),
+            go.eq((rest == 0) & ((pending == 0) | self.o.ready)),
+            self.o.valid.eq(pending != 0),
+        ]
+        with m.If(go):
+            m.d.sync += pending.eq(
+                Cat(*(Cat(hits[lane], three.star[lane]) for lane in range(lanes)), three.final)
+                & three.valid.replicate(slots)
+            )
+            m.d.sync += [self.o.p.probe.eq(three.probe.row), self.o.p.before.eq(three.probe.before)]
+            m.d.sync += [row.eq(value) for row, value in zip(pending_rows, three.rows, strict=True)]
+        with m.Elif(self.o.ready):
+            m.d.sync += pending.eq(rest)
+        m.d.comb += [self.o.p.star.eq(1), self.o.p.last.eq(~pending[:-1].any())]
+        for lane in reversed(range(lanes)):
+            with m.If(pending[2 * lane + 1]):
+                m.d.comb += self.o.p.star.eq(1)
+            with m.If(pending[2 * lane]):
+                m.d.comb += [self.o.p.star.eq(0), self.o.p.row.eq(pending_rows[lane])]
+
+        m.d.comb += [
+            moving.eq(queue.r_rdy | taken | active | one.valid | two.valid | three.valid),
+            self.busy.eq(moving | self.i.valid | (pending != 0)),
+        ]
+        return m
+
+
+class _Sums:
+    """A number plus each bound of a band, exactly."""
+
+    def __init__(self, bits: int, name: str):
+        self.bits = bits
+        self.lower = Signal(signed(bits + 2), name=f"{name}_lower_sum")
+        self.upper = Signal(signed(bits + 2), name=f"{name}_upper_sum")
+
+    def make(self, number: Value, low: Value, high: Value, side: Side) -> list:
+        if side == Side.RIGHT:
+            return [self.lower.eq(number + low), self.upper.eq(number + high)]
+        return [self.lower.eq(number - high), self.upper.eq(number - low)]
+
+    @property
+    def lower_wide(self) -> Value:
+        """The lower sum, clamped to 0..2**bits."""
+        above = self.lower[self.bits]
+        return Mux(self.lower[-1], 0, Mux(above, 1 << self.bits, self.lower[: self.bits]))
+
+
+class _Range:
+    """The numbers between two bounds, both inclusive."""
+
+    def __init__(self, bits: int, name: str):
+        self.lower = Signal(bits, name=f"{name}_lower")
+        self.upper = Signal(bits, name=f"{name}_upper")
+
+    def clamp(self, sums: _Sums) -> list:
+        """From sums: what lies beyond the numbers there are is cut off; a range of none is one that is
+        turned round."""
+        greatest = (1 << sums.bits) - 1
+        none = sums.upper[-1] | (~sums.lower[-1] & sums.lower[sums.bits])
+        low, high = sums.lower[: sums.bits], sums.upper[: sums.bits]
+        return [
+            self.lower.eq(Mux(none, greatest, Mux(sums.lower[-1], 0, low))),
+            self.upper.eq(Mux(none, 0, Mux(sums.upper[sums.bits], greatest, high))),
+        ]
+
+    def eq(self, other: "_Range") -> list:
+        return [self.lower.eq(other.lower), self.upper.eq(other.upper)]
+
+
+class _Probe:
+    """What words are compared with."""
+
+    def __init__(self, parameters: SplitJoinParameters, name: str):
+        self.row = Signal(ROW_BITS, name=f"{name}_row")
+        self.before = Signal(ARRIVAL_BITS, name=f"{name}_before")
+        self.quiet = Signal(name=f"{name}_quiet")  # matches nothing: no pairs, and no punctuation between
+        self.key = _Range(parameters.key_bits, f"{name}_key")
+        self.time = None
+        if parameters.time_bits:
+            self.time = _Range(parameters.time_bits, f"{name}_time")
+            self.horizon = Signal(parameters.time_bits + 1, name=f"{name}_horizon")
+
+    def eq(self, other: "_Probe") -> list:
+        made = [
+            self.row.eq(other.row),
+            self.before.eq(other.before),
+            self.quiet.eq(other.quiet),
+            *self.key.eq(other.key),
+        ]
+        if self.time:
+            made += [*self.time.eq(other.time), self.horizon.eq(other.horizon)]
+        return made
+
+
+class _Word:
+    """A word on its way through the comparison."""
+
+    def __init__(self, parameters: SplitJoinParameters, name: str):
+        lanes = parameters.lanes
+        self.valid = Signal(name=f"{name}_valid")
+        self.begin = Signal(name=f"{name}_begin")  # the first of a scan
+        self.scan = Signal(name=f"{name}_scan")  # it was read at all
+        self.final = Signal(name=f"{name}_final")  # a punctuation ends the probe
+        self.mask = Signal(lanes, name=f"{name}_mask")
+        self.star = Signal(lanes, name=f"{name}_star")
+        self.beyond = Signal(lanes, name=f"{name}_beyond")
+        self.place = Signal(parameters.place_bits, name=f"{name}_place")
+        self.probe = _Probe(parameters, f"{name}_probe")
+        self.rows = [Signal(ROW_BITS, name=f"{name}_row_{lane}") for lane in range(lanes)]
+
+    def eq(self, other: "_Word") -> list:
+        names = ("valid", "begin", "scan", "final", "mask", "star", "beyond", "place")
+        return [*(getattr(self, name).eq(getattr(other, name)) for name in names), *self.probe.eq(other.probe)]

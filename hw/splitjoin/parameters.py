@@ -1,0 +1,162 @@
+"""Build parameters of SplitJoin: the one place that holds a default. Standard library only."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hw.errors import ParameterError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitJoinParameters:
+    """How many join cores SplitJoin has, and how large they are.
+
+    Attributes
+    ----------
+    cores : int
+        J, any number.
+    lanes : int
+        C, the stored rows that a region compares per cycle: 1, 2, 4 or 8.
+    rows : int
+        Rows of one stream that a core holds, a power of two and at least `lanes`; both streams alike.
+    key_bits : int
+        Width of an encoded key, 32 or 64.
+    time_bits : int
+        Width of an encoded time, 32 or 64; 0 builds no time windows.
+    fan_out : int
+        k, the branches of a node of the distributor, at least 2.
+    depth : int
+        Levels of the distributor; 0 for the fewest that reach every core.
+    fan_in : int
+        Branches of a node of the merger trees, at least 2.
+    probe_rows : int
+        Probing rows that may wait in a region while later rows are stored, at most 1024.
+    result_rows : int
+        Results that may wait behind a region, and behind a node of the merger trees; 2 to 1024.
+
+    Raises
+    ------
+    ParameterError
+        Naming the parameter, its value and what it may be.
+    """
+
+    cores: int
+    lanes: int
+    rows: int
+    key_bits: int
+    time_bits: int
+    fan_out: int
+    depth: int
+    fan_in: int
+    probe_rows: int
+    result_rows: int
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("cores", 1),
+            ("lanes", 1),
+            ("rows", 1),
+            ("fan_out", 2),
+            ("depth", 0),
+            ("fan_in", 2),
+            ("probe_rows", 1),
+            ("result_rows", 2),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ParameterError(f"{name} must be an integer of at least {least}, not {value!r}")
+        for name in ("probe_rows", "result_rows"):  # rows under way are told apart by 16 bits
+            if getattr(self, name) > 1024:
+                raise ParameterError(f"{name} must be at most 1024, not {getattr(self, name)}")
+        for name, allowed in (("lanes", (1, 2, 4, 8)), ("key_bits", (32, 64)), ("time_bits", (0, 32, 64))):
+            if getattr(self, name) not in allowed:
+                raise ParameterError(
+                    f"{name} must be one of {', '.join(map(str, allowed))}, not {getattr(self, name)!r}"
+                )
+        if self.rows & (self.rows - 1):
+            raise ParameterError(f"rows must be a power of two, not {self.rows}")
+        if self.rows < self.lanes:
+            raise ParameterError(f"rows must be at least lanes, {self.lanes}, not {self.rows}")
+        if self.capacity >> 32:
+            raise ParameterError(f"cores * rows must be below 2**32, not {self.capacity}")
+        if self.depth and self.fan_out**self.depth < self.cores:
+            raise ParameterError(
+                f"depth must be at least {_levels(self.cores, self.fan_out)}, or 0, for {self.cores} cores and a "
+                f"fan-out of {self.fan_out}, not {self.depth}"
+            )
+
+    @property
+    def capacity(self) -> int:
+        """Rows of the longest window of one stream."""
+        return self.cores * self.rows
+
+    @property
+    def place_bits(self) -> int:
+        """Width of a place: a row's number in its core, modulo four times what the core holds."""
+        return (self.rows - 1).bit_length() + 2
+
+    @property
+    def every_log2_max(self) -> int:
+        """The greatest `every`: a punctuation after as many comparisons as a core holds rows."""
+        return self.rows.bit_length() - 1
+
+    @property
+    def levels(self) -> int:
+        """Levels of the distributor."""
+        return self.depth or _levels(self.cores, self.fan_out)
+
+    @property
+    def merger_levels(self) -> int:
+        """Levels of a merger tree."""
+        return _levels(self.cores, self.fan_in)
+
+    @classmethod
+    def preset(cls, name: str) -> SplitJoinParameters:
+        """A named set of parameters.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such preset.
+        """
+        if name not in PRESETS:
+            raise ParameterError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}")
+        return PRESETS[name]
+
+
+def _levels(leaves: int, branches: int) -> int:
+    """Levels of the flattest tree with so many leaves."""
+    levels = 0
+    while branches**levels < leaves:
+        levels += 1
+    return levels
+
+
+PRESETS: dict[str, SplitJoinParameters] = {
+    # Small enough that Verilator compiles it in seconds and a test reaches every limit.
+    "tiny": SplitJoinParameters(
+        cores=3,
+        lanes=2,
+        rows=8,
+        key_bits=32,
+        time_bits=32,
+        fan_out=2,
+        depth=0,
+        fan_in=2,
+        probe_rows=2,
+        result_rows=2,
+    ),
+    # Eight cores of 1 K rows a side on an ECP5-85: 8 K rows a window, count windows.
+    "ecp5": SplitJoinParameters(
+        cores=8,
+        lanes=1,
+        rows=1024,
+        key_bits=32,
+        time_bits=0,
+        fan_out=4,
+        depth=0,
+        fan_in=2,
+        probe_rows=4,
+        result_rows=16,
+    ),
+}

@@ -1,0 +1,80 @@
+"""Merges punctuated results into one stream with one punctuation for all."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.errors import ParameterError
+from hw.splitjoin.result_layout import result_layout
+
+
+class RapMerger(wiring.Component):
+    """Passes pairs on, holds an input back at its punctuation, and puts out one once all inputs have it.
+
+    Parameters
+    ----------
+    inputs : int
+    rows : int
+        Results that may wait behind it, at least 2.
+
+    Attributes
+    ----------
+    in_order : In(1)
+        1 to take all pairs of an input, up to its punctuation, before those of the next one; 0 to take
+        whatever is here, the first input first.
+    i : In(array of streams of result_layout)
+        All have the same punctuation.
+    o : Out(stream of result_layout)
+        Pairs between two punctuations are those between the same two of each input.
+    busy : Out(1)
+        Set while a result waits here.
+
+    Raises
+    ------
+    ParameterError
+        If there are no inputs.
+
+    Timing
+    ------
+    A result a cycle, one cycle later. All punctuations that make one are taken at once, so inputs with
+    nothing else cost nothing.
+
+    Source
+    ------
+    SplitJoin, section 4 (algorithm 5, n-ary merger). Ours: punctuations wait at the inputs and leave
+    together.
+    """
+
+    def __init__(self, *, inputs: int, rows: int):
+        if type(inputs) is not int or inputs < 1:
+            raise ParameterError(f"inputs must be a positive integer, not {inputs!r}")
+        self._inputs = inputs
+        self._rows = rows
+        result = stream.Signature(result_layout())
+        super().__init__({"in_order": In(1), "i": In(result).array(inputs), "o": Out(result), "busy": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.results = results = fifo.SyncFIFO(width=result_layout().size, depth=self._rows)
+        stars = Signal(self._inputs)  # inputs that wait at a punctuation
+        chosen = Signal(self._inputs)
+        free = 1  # whether no input before has something to pass
+        for at, port in enumerate(self.i):
+            pair = port.valid & ~port.p.star
+            m.d.comb += [
+                stars[at].eq(port.valid & port.p.star),
+                chosen[at].eq(pair & free & (~self.in_order | stars[:at].all())),
+                port.ready.eq(results.w_rdy & (chosen[at] | stars.all())),
+            ]
+            free = free & ~pair
+        m.d.comb += [results.w_en.eq(chosen.any() | stars.all()), results.w_data.eq(self.i[0].payload)]
+        for at, port in enumerate(self.i):
+            with m.If(chosen[at]):
+                m.d.comb += results.w_data.eq(port.payload)
+        m.d.comb += [
+            self.o.payload.eq(results.r_data),
+            self.o.valid.eq(results.r_rdy),
+            results.r_en.eq(self.o.ready),
+            self.busy.eq(results.r_rdy),
+        ]
+        return m

@@ -1,0 +1,159 @@
+"""One half of a join core: holds rows of one stream, and probes them with the rows of the other one."""
+
+from collections.abc import Callable
+
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.errors import ParameterError
+from hw.splitjoin.nested_loop import NestedLoop
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
+from hw.splitjoin.settings_signature import SettingsSignature
+from hw.splitjoin.side import Side
+from hw.splitjoin.tagged_row import tagged_row
+
+
+class Region(wiring.Component):
+    """Sees every row, stores those of its own stream whose turn is its core's, and probes with the others.
+
+    Two round-robin counts, alike in all cores, cut a window of any length exactly. One counts rows that
+    arrive, the other those that leave the window: it stands still until the window is full, then moves with
+    each row. A core stores a row when the first count names it, and drops its oldest row when the second
+    one does, which is the very core that holds the oldest row of all. Full turns of a count number the
+    blocks, so the core's share of the window begins and ends where its own position and both counts say.
+    A time window has the counts of one that is as long as the cores have room for.
+
+    Parameters
+    ----------
+    parameters : SplitJoinParameters
+    index : int
+        The core, from 0.
+    side : Side
+        The stream whose rows are stored.
+    sub_window : callable
+        Makes a component with `SubWindowSignature` out of `parameters` and `side`.
+
+    Attributes
+    ----------
+    settings : In(SettingsSignature)
+    clear : In(1)
+        Empties the window; the region is not busy.
+    i : In(stream of tagged_row)
+        Both streams.
+    o : Out(stream of result_layout)
+        The results of each probing row, in order.
+    busy, overflow, compared
+        Of the sub-window.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such core.
+
+    Timing
+    ------
+    A row a cycle while the sub-window takes them; a row that is another core's to store always takes one.
+    Nothing is held here.
+
+    Source
+    ------
+    SplitJoin, section 3 (left and right region, storage by round-robin). Windows that are no multiple of the
+    cores are ours.
+    """
+
+    def __init__(
+        self,
+        parameters: SplitJoinParameters,
+        *,
+        index: int,
+        side: Side,
+        sub_window: Callable[..., wiring.Component] = NestedLoop,
+    ):
+        if not 0 <= index < parameters.cores:
+            raise ParameterError(f"index must lie in 0..{parameters.cores - 1}, not {index!r}")
+        self.parameters = parameters
+        self.index = index
+        self.side = side
+        self._sub_window = sub_window
+        super().__init__(
+            {
+                "settings": In(SettingsSignature(parameters)),
+                "clear": In(1),
+                "i": In(stream.Signature(tagged_row(parameters))),
+                "o": Out(stream.Signature(result_layout())),
+                "busy": Out(1),
+                "overflow": Out(1),
+                "compared": Out(range(parameters.lanes + 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p, i, index = self.parameters, self.i, self.index
+        m.submodules.sub_window = sub = self._sub_window(p, side=self.side)
+        wiring.connect(m, wiring.flipped(self.settings), sub.settings)
+        wiring.connect(m, sub.o, wiring.flipped(self.o))
+        m.d.comb += [
+            sub.clear.eq(self.clear),
+            self.busy.eq(sub.busy),
+            self.overflow.eq(sub.overflow),
+            self.compared.eq(sub.compared),
+        ]
+
+        length = self.settings.left_rows if self.side == Side.LEFT else self.settings.right_rows
+        if p.time_bits:
+            length = Mux(self.settings.timed, p.capacity, length)
+        filled = Signal(range(p.capacity + 1))
+        before = Signal(ARRIVAL_BITS)
+        arrive, leave = _Turns(p, "arrive"), _Turns(p, "leave")
+        mark = i.p.mark if p.time_bits else Const(0, 1)
+        mine = Signal()  # of the stream that is stored
+        needed = Signal()
+        m.d.comb += [
+            mine.eq(i.p.side == self.side),
+            needed.eq(Mux(mine, (arrive.turn == index) & ~mark, 1)),
+            sub.i.valid.eq(i.valid & needed),
+            i.ready.eq(~needed | sub.i.ready),
+            sub.i.p.probing.eq(~mine),
+            sub.i.p.first.eq(leave.block + leave.passed(index)),
+            sub.i.p.stop.eq(arrive.block + arrive.passed(index)),
+            sub.i.p.before.eq(before),
+            sub.i.p.early.eq(leave.passed(index)),
+            sub.i.p.late.eq((arrive.turn != 0) & ~arrive.passed(index)),
+        ]
+        names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
+        m.d.comb += [getattr(sub.i.p, name).eq(getattr(i.p, name)) for name in names]
+        with m.If(i.valid & i.ready & mine & ~mark):
+            m.d.sync += [before.eq(before + 1), *arrive.step()]
+            with m.If(filled == length):
+                m.d.sync += leave.step()
+            with m.Else():
+                m.d.sync += filled.eq(filled + 1)
+        with m.If(self.settings.order == Order.NONE):
+            m.d.sync += before.eq(0)
+        with m.If(self.clear):
+            m.d.sync += [filled.eq(0), *arrive.reset(), *leave.reset()]
+        return m
+
+
+class _Turns:
+    """A round-robin count over the cores, and the full turns it has made."""
+
+    def __init__(self, parameters: SplitJoinParameters, name: str):
+        self._cores = parameters.cores
+        self.turn = Signal(range(max(parameters.cores, 2)), name=f"{name}_turn")
+        self.block = Signal(parameters.place_bits, name=f"{name}_block")
+
+    def passed(self, index: int):
+        """Whether a core had its turn in this block."""
+        return self.turn > index
+
+    def step(self) -> list:
+        last = self.turn == self._cores - 1
+        return [self.turn.eq(Mux(last, 0, self.turn + 1)), self.block.eq(self.block + last)]
+
+    def reset(self) -> list:
+        return [self.turn.eq(0), self.block.eq(0)]

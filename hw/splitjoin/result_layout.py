@@ -1,0 +1,28 @@
+"""A result of a join core: a pair, or a punctuation."""
+
+from amaranth.lib import data
+
+from hw.parameters import ROW_BITS
+
+ARRIVAL_BITS = 16
+"""Width of a count of rows, modulo which more rows than ever are under way can be told apart."""
+
+
+def result_layout(*, tagged: bool = False) -> data.StructLayout:
+    """The layout of a result.
+
+    Parameters
+    ----------
+    tagged : bool
+        Whether results of both streams follow each other.
+
+    Returns
+    -------
+    StructLayout
+        ``star``, set in a punctuation; ``last``, set in a punctuation that ends the results of a probing row;
+        ``probe``, the number of the probing row; ``row``, that of the stored row, in a pair; ``side``, the
+        stream of the probing row, where `tagged`; ``before``, the rows of the other stream that arrived
+        before the probing row since order was asked for, modulo ``2**ARRIVAL_BITS``, where not `tagged`.
+    """
+    fields = {"star": 1, "last": 1, "probe": ROW_BITS, "row": ROW_BITS}
+    return data.StructLayout(fields | ({"side": 1} if tagged else {"before": ARRIVAL_BITS}))

@@ -1,0 +1,26 @@
+"""A row of either stream."""
+
+from amaranth.lib import data
+
+from hw.parameters import ROW_BITS
+from hw.splitjoin.parameters import SplitJoinParameters
+
+
+def tagged_row(parameters: SplitJoinParameters) -> data.StructLayout:
+    """The layout of a row of either stream.
+
+    Keys and times are compared as unsigned numbers throughout: signed ones have their top bit inverted on
+    the way in.
+
+    Returns
+    -------
+    StructLayout
+        ``side``, 0 for the left stream and 1 for the right one; ``null``, set where the row matches nothing,
+        though it takes its place in the window; ``mark``, set where there is no row but the promise that no
+        later row of this stream has an earlier time; ``key``; ``time``; ``row``, the number that names the
+        row in results. `mark` and `time` are there with time windows only.
+    """
+    fields = {"side": 1, "null": 1, "key": parameters.key_bits, "row": ROW_BITS}
+    if parameters.time_bits:
+        fields |= {"mark": 1, "time": parameters.time_bits}
+    return data.StructLayout(fields)

@@ -1,0 +1,82 @@
+"""The combiner against its model."""
+
+from __future__ import annotations
+
+import random
+
+import cocotb
+
+from hw.splitjoin.result_layout import result_layout
+from sim.benches.join_ports import pack_result, unpack_result
+from sim.models.combiner import combine, combine_ordered
+from sim.models.join_settings import JoinResult
+from sim.stream_bench import STALLS, StreamBench, settings
+
+SETTINGS = settings()
+SEED = SETTINGS["seed"]
+
+
+def _bench(dut, stalls: str = "none") -> StreamBench:
+    layout = result_layout()
+    return StreamBench(
+        dut,
+        {"combiner__i_left": layout, "combiner__i_right": layout},
+        {"combiner__o": result_layout(tagged=True), "combiner__left": layout, "combiner__right": layout},
+        stalls=stalls,
+        seed=SEED,
+    )
+
+
+def _stream(rng: random.Random, count: int) -> list[JoinResult]:
+    return [JoinResult(at, None if rng.random() < 0.3 else at, last=False) for at in range(count)]
+
+
+@cocotb.test()
+@cocotb.parametrize(stalls=list(STALLS), apart=[0, 1])
+async def combiner_streams(dut, stalls, apart):
+    rng = random.Random(SEED)
+    bench = _bench(dut, stalls)
+    dut.combiner__apart.value = apart
+    dut.combiner__ordered.value = 0
+    await bench.reset()
+    streams = [_stream(rng, 120), _stream(rng, 70)]
+    for source, stream in zip(bench.sources.values(), streams, strict=True):
+        source.queue += [pack_result(result) for result in stream]
+    both, *sides = bench.sinks.values()
+    await bench.run(lambda: sum(len(sink.received) for sink in bench.sinks.values()) == 190)
+    await bench.idle(5)
+    if apart:
+        assert [[unpack_result(payload) for payload in sink.received] for sink in sides] == streams
+        assert not both.received
+        return
+    assert not any(sink.received for sink in sides)
+    got = [(payload["side"], unpack_result(payload)) for payload in both.received]
+    assert [[result for side, result in got if side == number] for number in (0, 1)] == streams
+    if stalls == "none":
+        assert got == combine(*streams)
+        assert both.cycles == list(range(1, 191)), "a result a cycle, a cycle later"
+
+
+@cocotb.test()
+@cocotb.parametrize(stalls=list(STALLS))
+async def combiner_puts_rows_in_order_of_arrival(dut, stalls):
+    rng = random.Random(f"{SEED} {stalls}")
+    bench = _bench(dut, stalls)
+    dut.combiner__apart.value = 0
+    dut.combiner__ordered.value = 1
+    await bench.reset()
+    sources = list(bench.sources.values())
+    both = bench.sinks["combiner__o"]
+    sides = [0] * 7 + [1] * 9 + [rng.randrange(2) for _ in range(60)] + [1] * 8 + [0]
+    streams: tuple[list, list] = ([], [])
+    counts = [0, 0]
+    for row, side in enumerate(sides):
+        results = [JoinResult(row, number) for number in range(rng.choice([0, 0, 1, 3]))]
+        results += [JoinResult(row)] * rng.randrange(2) + [JoinResult(row, last=True)]
+        streams[side].extend(results)
+        sources[side].queue += [pack_result(result, counts[1 - side] % 65536) for result in results]
+        counts[side] += 1
+    expected = combine_ordered(*streams, sides)
+    await bench.run(lambda: len(both.received) == len(expected))
+    await bench.idle(5)
+    assert [(payload["side"], unpack_result(payload)) for payload in both.received] == expected

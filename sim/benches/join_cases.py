@@ -1,0 +1,142 @@
+"""Streams, windows and predicates that SplitJoin is tried with."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+from hw.splitjoin.order import Order
+from sim.models.join_settings import JoinRow, JoinSettings
+
+KEYS = ("uniform", "few", "equal", "extreme", "narrow")
+PREDICATES = ("=", "!=", "<", "<=", ">", ">=", "band", "far band", "empty band", "all")
+STREAMS = ("mixed", "mixed", "in turn", "left then right", "runs", "left only", "empty")
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinCase:
+    """Rows in order of arrival, and what joins them."""
+
+    rows: list[JoinRow]
+    settings: JoinSettings
+
+
+def predicate(kind: str, rng: random.Random, bits: int) -> dict[str, int | bool]:
+    """The bounds of a predicate on the right key minus the left one."""
+    least, greatest = -(1 << bits), (1 << bits) - 1
+    near, far = rng.randint(-20, 20), rng.randint(least, greatest)
+    bounds = {
+        "=": (0, 0),
+        "!=": (0, 0),
+        "<": (1, greatest),
+        "<=": (0, greatest),
+        ">": (least, -1),
+        ">=": (least, 0),
+        "band": (near, near + rng.randint(0, 30)),
+        "far band": (far, min(far + (1 << (bits - 2)), greatest)),
+        "empty band": (near, near - 1),
+        "all": (least, greatest),
+    }
+    low, high = bounds[kind]
+    return {"low": low, "high": high, "complement": kind == "!=" or (kind == "far band" and rng.random() < 0.5)}
+
+
+def _keys(kind: str, rng: random.Random, bits: int) -> Iterator[int]:
+    top = (1 << bits) - 1
+    while True:
+        if kind == "equal":
+            yield 7
+        elif kind == "few":
+            yield rng.randrange(4)
+        elif kind == "narrow":
+            yield (1 << (bits - 1)) + rng.randint(-30, 30)
+        elif kind == "extreme":
+            yield rng.choice([0, 1, top >> 1, (top >> 1) + 1, top - 1, top])
+        else:
+            yield rng.randint(0, top)
+
+
+def _sides(kind: str, rng: random.Random, count: int) -> list[int]:
+    if kind == "empty":
+        return []
+    if kind == "left only":
+        return [0] * count
+    if kind == "in turn":
+        return [at & 1 for at in range(count)]
+    if kind == "left then right":
+        return [int(2 * at >= count) for at in range(count)]
+    if kind == "runs":
+        sides: list[int] = []
+        while len(sides) < count:
+            sides += [rng.randrange(2)] * rng.randrange(1, 20)
+        return sides[:count]
+    return [rng.randrange(2) for _ in range(count)]
+
+
+def cases(
+    rng: random.Random, *, cores: int, rows: int, key_bits: int, time_bits: int, count: int, length: int | None = None
+) -> Iterator[JoinCase]:
+    """Cases that reach every limit of windows, keys and order.
+
+    Parameters
+    ----------
+    rng : random.Random
+    cores, rows, key_bits, time_bits : int
+        Of the build.
+    count : int
+        Cases to make; those of one predicate and one order after another.
+    length : int, optional
+        Rows of each case; enough to fill the windows a few times where it is not given.
+    """
+    capacity = cores * rows
+    lengths = sorted({0, 1, max(cores - 1, 1), cores, cores + 1, capacity // 2 + 1, capacity - 1, capacity})
+    for number in range(count):
+        timed = bool(time_bits) and number % 3 == 2
+        many = length or rng.randint(2 * capacity, 4 * capacity)
+        settings = JoinSettings(
+            windows=(rng.choice([*lengths, rng.randint(0, capacity)]), rng.choice(lengths)),
+            order=(Order.OUTER, Order.INNER, Order.NONE, Order.INNER)[number % 4],
+            every=rng.randint(0, rows.bit_length() - 1),
+            timed=timed,
+            **predicate(PREDICATES[number % len(PREDICATES)], rng, key_bits),
+        )
+        keys = _keys(KEYS[number % len(KEYS)], rng, key_bits)
+        sides = _sides(STREAMS[number % len(STREAMS)], rng, many)
+        made = [
+            JoinRow(side=side, key=next(keys), row=(number << 20) + at, null=rng.random() < 0.05)
+            for at, side in enumerate(sides)
+        ]
+        if timed:
+            made, settings = _with_times(made, settings, rng, capacity, time_bits)
+        yield JoinCase(made, settings)
+
+
+def _with_times(
+    rows: list[JoinRow], settings: JoinSettings, rng: random.Random, capacity: int, bits: int
+) -> tuple[list[JoinRow], JoinSettings]:
+    top = (1 << bits) - 1
+    dense = rng.random() < 0.5  # rows of the same time, so that many lie at the very ends of the window
+    reach = max(rng.randint(capacity // 4, capacity) // (4 if dense else 1), 2)
+    low = rng.choice([-(reach // 2), -reach, 0, -(reach // 4)])
+    high = rng.choice([low + reach, 0 if low < 0 else reach])
+    disorder = rng.choice([0, 0, max(reach // 8, 1)])
+    by_marks = disorder > 0 and rng.random() < 0.5
+    start = rng.choice([0, 1 << (bits - 1), top - 2 * len(rows)])
+    now, made = start, []
+    least = [top, top]
+    for row in rows:
+        now = min(now + rng.choice([0, 0, 0, 1] if dense else [0, 1, 1, 1, 2]), top)
+        made.append(dataclasses.replace(row, time=max(now - rng.randint(0, disorder), 0)))
+    if by_marks:
+        marked = []
+        for at in reversed(range(len(made))):
+            row = made[at]
+            least[row.side] = min(least[row.side], row.time)
+            marked.append(row)
+            if at % 3 == 0:
+                side = rng.randrange(2)
+                marked.append(JoinRow(side=side, row=0, time=least[side], mark=True))
+        made = marked[::-1]
+    late = (top, top) if by_marks else (disorder, disorder)
+    return made, dataclasses.replace(settings, time_low=low, time_high=high, late=late)

@@ -1,0 +1,88 @@
+"""The RAP merger against its model."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import cocotb
+
+from hw.splitjoin.result_layout import result_layout
+from sim.benches.join_ports import pack_result, unpack_result
+from sim.models.join_settings import JoinResult
+from sim.models.rap_merger import merge_punctuated
+from sim.stream_bench import STALLS, StreamBench, settings
+
+SETTINGS = settings()
+INPUTS, SEED = SETTINGS["inputs"], SETTINGS["seed"]
+
+
+def _bench(dut, stalls: str = "none", only: tuple[str, ...] = ()) -> StreamBench:
+    layout = result_layout()
+    sources = {f"rap_merger__i__{at}": layout for at in range(INPUTS)}
+    return StreamBench(dut, sources, {"rap_merger__o": layout}, stalls=stalls, seed=SEED, only=only)
+
+
+def _streams(rng: random.Random, groups: int, most: int) -> list[list[JoinResult]]:
+    streams: list[list[JoinResult]] = [[] for _ in range(INPUTS)]
+    for group in range(groups):
+        for at, stream in enumerate(streams):
+            count = rng.choice([0, 0, 1, rng.randint(0, most)])
+            stream += [JoinResult(group, at * 1000 + number) for number in range(count)]
+            stream.append(JoinResult(group, last=group % 3 == 2))
+    return streams
+
+
+@cocotb.test()
+@cocotb.parametrize(stalls=list(STALLS), in_order=[0, 1], stalled=["all", "first", "last", "output"])
+async def rap_merger_streams(dut, stalls, in_order, stalled):
+    only = {
+        "all": (),
+        "first": ("rap_merger__i__0",),
+        "last": (f"rap_merger__i__{INPUTS - 1}",),
+        "output": ("rap_merger__o",),
+    }[stalled]
+    bench = _bench(dut, stalls, only)
+    dut.rap_merger__in_order.value = in_order
+    await bench.reset()
+    streams = _streams(random.Random(SEED), 30, 5)
+    for source, stream in zip(bench.sources.values(), streams, strict=True):
+        source.queue += [pack_result(result) for result in stream]
+    expected = merge_punctuated(streams)
+    sink = bench.sinks["rap_merger__o"]
+    await bench.run(lambda: len(sink.received) == len(expected))
+    await bench.idle(5)
+    got = [unpack_result(payload) for payload in sink.received]
+    assert not dut.rap_merger__busy.value
+    if in_order:
+        assert got == expected
+        return
+    # The same punctuation, the same pairs between two of them, and each input's pairs in their own order.
+    at = 0
+    for place, result in enumerate(expected):
+        if result.row is None:
+            assert got[place] == result
+            assert Counter(got[at:place]) == Counter(expected[at:place])
+            for number in range(INPUTS):
+                part = [pair for pair in got[at:place] if pair.row // 1000 == number]
+                assert part == sorted(part)
+            at = place + 1
+
+
+@cocotb.test()
+async def rap_merger_timing(dut):
+    bench = _bench(dut)
+    dut.rap_merger__in_order.value = 1
+    await bench.reset()
+    sink = bench.sinks["rap_merger__o"]
+    for source in bench.sources.values():  # nothing but punctuation: one of them each a cycle
+        source.queue += [pack_result(JoinResult(group, last=True)) for group in range(20)]
+    await bench.run(lambda: len(sink.received) == 20)
+    assert sink.cycles == list(range(1, 21)), "a punctuation a cycle, a cycle later"
+    start = bench.cycle
+    sink.cycles.clear()
+    for source in bench.sources.values():
+        source.queue += [pack_result(JoinResult(0, number)) for number in range(20)]
+        source.queue.append(pack_result(JoinResult(0)))
+    await bench.run(lambda: len(sink.cycles) == 20 * INPUTS + 1)
+    assert sink.cycles == list(range(start + 1, start + 20 * INPUTS + 2)), "a pair a cycle"

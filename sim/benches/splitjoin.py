@@ -1,0 +1,101 @@
+"""SplitJoin against its model and a nested loop, with order watched as results come out."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import cocotb
+
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.result_layout import result_layout
+from hw.splitjoin.tagged_row import tagged_row
+from sim.benches.join_cases import JoinCase, cases
+from sim.benches.join_ports import pack_row, set_settings, unpack_result
+from sim.benches.order_monitor import OrderMonitor
+from sim.models.join_oracle import join_oracle
+from sim.models.splitjoin import SplitJoin
+from sim.stream_bench import STALLS, StreamBench, settings
+
+SETTINGS = settings()
+PARAMETERS = SplitJoinParameters(**SETTINGS["parameters"])
+TIMED = bool(PARAMETERS.time_bits)
+
+
+def make_bench(dut, stalls: str = "none") -> StreamBench:
+    result = result_layout()
+    return StreamBench(
+        dut,
+        {"i": tagged_row(PARAMETERS)},
+        {"o": result_layout(tagged=True), "left": result, "right": result},
+        stalls=stalls,
+        seed=SETTINGS["seed"],
+    )
+
+
+async def until_idle(bench: StreamBench) -> None:
+    """Runs until everything has come out."""
+    await bench.run(lambda: not bench.sources["i"].queue and bool(bench.dut.idle.value))
+
+
+async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
+    """Clears the windows, runs a case, and checks all that comes out."""
+    dut, now = bench.dut, case.settings
+    assert dut.idle.value
+    set_settings(dut, now)
+    dut.apart.value = int(apart)
+    dut.clear.value = 1
+    await bench.step()
+    dut.clear.value = 0
+    for sink in bench.sinks.values():
+        sink.received.clear()
+    source = bench.sources["i"]
+    for at in range(0, len(case.rows), 16):  # the bench allows so many cycles at once
+        source.queue += [pack_row(row, timed=TIMED) for row in case.rows[at : at + 16]]
+        await bench.run(lambda: not source.queue)
+    for _ in range(3):
+        await bench.step()
+    await until_idle(bench)
+    await bench.idle(3)
+
+    monitors = [OrderMonitor(case.rows, now, side=side, cores=PARAMETERS.cores) for side in (0, 1)]
+    got: list[list] = [[], []]
+    arrived = iter([(row.side, row.row) for row in case.rows if not row.mark])
+    probing = next(arrived, None)
+    for name, sink in bench.sinks.items():
+        for payload in sink.received:
+            assert (name == "o") != apart
+            side = payload["side"] if name == "o" else int(name == "right")
+            result = unpack_result(payload)
+            monitors[side].see(result)
+            got[side].append(result)
+            if name == "o" and now.order != Order.NONE:
+                assert (side, result.probe) == probing, "probing rows of both streams in order of arrival"
+                probing = next(arrived, None) if result.last else probing
+    model = SplitJoin(now, cores=PARAMETERS.cores, rows=PARAMETERS.rows)
+    expected = model.take(case.rows)
+    pairs = join_oracle(case.rows, now)
+    assert bool(dut.overflow.value) == model.overflow
+    for side in (0, 1):
+        monitors[side].end()
+        if now.order == Order.INNER:
+            assert got[side] == expected[side]
+        else:
+            assert Counter(got[side]) == Counter(expected[side])
+        found = [(result.probe, result.row) for result in got[side] if result.row is not None]
+        assert len(set(found)) == len(found)
+        assert set(found) == pairs[side] if not model.overflow else set(found) <= pairs[side]
+
+
+@cocotb.test()
+@cocotb.parametrize(stalls=list(STALLS))
+async def joins(dut, stalls):
+    rng = random.Random(f"{SETTINGS['seed']} {stalls}")
+    bench = make_bench(dut, stalls)
+    dut.clear.value = 0
+    await bench.reset()
+    await until_idle(bench)
+    size = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits")}
+    for number, case in enumerate(cases(rng, **size, count=SETTINGS["count"], length=SETTINGS.get("length"))):
+        await join(bench, case, apart=number % 5 == 4)

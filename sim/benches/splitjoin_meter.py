@@ -1,0 +1,111 @@
+"""The rates of SplitJoin, measured by the meter around it."""
+
+from __future__ import annotations
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge, Timer, with_timeout
+
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from sim.benches.join_ports import set_settings
+from sim.meters.splitjoin_meter import SIDES
+from sim.models.join_settings import JoinSettings
+from sim.stream_bench import settings
+
+SETTINGS = settings()
+PARAMETERS = SplitJoinParameters(**SETTINGS["parameters"])
+WINDOW = PARAMETERS.capacity
+CORES, LANES = PARAMETERS.cores, PARAMETERS.lanes
+SCAN = PARAMETERS.rows // LANES  # cycles of a probe at best
+PERIOD = 2
+
+
+async def _run(dut, rows: int, sides: str, *, null: bool = False, mask: int = 0xFFFF, cycles: int) -> dict[str, int]:
+    dut.rows.value = rows
+    dut.sides.value = SIDES.index(sides)
+    dut.nulls.value = int(null)
+    dut.key_mask.value = mask
+    dut.start.value = 1
+    await Timer(PERIOD, "ns")
+    dut.start.value = 0
+    await Timer(PERIOD, "ns")
+    await with_timeout(RisingEdge(dut.done), (4 * cycles + 1000) * PERIOD, "ns")
+    await Timer(PERIOD // 2, "ns")  # away from the clock's edge
+    names = ("cycles", "pairs", "stars", "right_pairs", "right_stars", "first_pair", "last_pair", "compared")
+    return {name: int(getattr(dut, name).value) for name in names}
+
+
+async def _start(dut, now: JoinSettings) -> None:
+    for name in ("clear", "apart", "start", "rows", "sides", "nulls", "key_mask"):
+        getattr(dut, name).value = 0
+    set_settings(dut, now)
+    dut.rst.value = 1
+    Clock(dut.clk, PERIOD, "ns", impl="gpi").start()
+    await Timer(4 * PERIOD + 1, "ns")
+    dut.rst.value = 0
+    await Timer(8 * PERIOD, "ns")
+
+
+async def _fill(dut, *, mask: int) -> None:
+    """Both windows: left rows probe nothing yet, and right ones match nothing."""
+    await _run(dut, WINDOW, "left", mask=mask, cycles=WINDOW)
+    await _run(dut, WINDOW, "right", null=True, cycles=WINDOW)
+
+
+def _settings(order: Order, every: int = 0, **change: int) -> JoinSettings:
+    return JoinSettings(windows=(WINDOW, WINDOW), order=order, every=every, **change)
+
+
+@cocotb.test()
+async def rates(dut):
+    """Comparators busy, and what each order costs, at about one match for two rows."""
+    rows = SETTINGS["rows"]
+    mask = WINDOW - 1
+    await _start(dut, _settings(Order.NONE))
+    await _fill(dut, mask=mask)
+    rate: dict[str, float] = {}
+    for name, order, every, apart in (
+        ("none", Order.NONE, 0, 0),
+        ("outer", Order.OUTER, 0, 0),
+        ("inner, every 64", Order.INNER, 6, 0),
+        ("inner, every row", Order.INNER, 0, 0),
+        ("inner, every row, apart", Order.INNER, 0, 1),
+    ):
+        set_settings(dut, _settings(order, every))
+        dut.apart.value = apart
+        got = await _run(dut, rows, "in turn", mask=mask, cycles=rows * SCAN)
+        busy = got["compared"] / (2 * CORES * LANES * got["cycles"])
+        rate[name] = rows / got["cycles"]
+        cocotb.log.info(
+            "FIGURE J=%d C=%d window %d, order %s: %.4f of comparators busy, %.6f rows/cycle (bound %.6f), %s",
+            *(CORES, LANES, WINDOW, name, busy, rate[name], 2 * CORES * LANES / WINDOW, got),
+        )
+        assert got["compared"] == rows * WINDOW
+        stars = {"none": 0, "outer": 1}.get(name)
+        if stars is not None:
+            assert got["stars"] == rows * stars
+            assert busy >= SETTINGS["busy"]
+    assert rate["outer"] >= 0.98 * rate["none"]
+    got = await _run(dut, rows, "right", mask=mask, cycles=rows * SCAN)
+    assert rows / got["cycles"] >= SETTINGS["busy"] * CORES * LANES / WINDOW
+    cocotb.log.info("FIGURE one stream alone: %.6f rows/cycle, %s", rows / got["cycles"], got)
+
+
+@cocotb.test()
+async def everything_matches(dut):
+    """The root puts out a pair a cycle."""
+    await _start(dut, _settings(Order.NONE, low=-(1 << PARAMETERS.key_bits), high=(1 << PARAMETERS.key_bits) - 1))
+    await _fill(dut, mask=0xFFFF)
+    rows = SETTINGS["matching"]
+    for order in (Order.NONE, Order.OUTER, Order.INNER):
+        change = {"low": -(1 << PARAMETERS.key_bits), "high": (1 << PARAMETERS.key_bits) - 1}
+        set_settings(dut, _settings(order, PARAMETERS.every_log2_max, **change))
+        got = await _run(dut, rows, "right", cycles=rows * WINDOW)
+        assert got["pairs"] == rows * WINDOW
+        results = got["pairs"] + (got["stars"] - 1 if order != Order.NONE else 0)
+        rate = results / (got["last_pair"] - got["first_pair"] + 1)
+        cocotb.log.info(
+            "FIGURE everything matches, order %s: %.4f results/cycle at the root, %s", order.name, rate, got
+        )
+        assert rate >= 0.99

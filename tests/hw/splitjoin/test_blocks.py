@@ -1,0 +1,92 @@
+"""The blocks of SplitJoin, each against its model; one build holds them all."""
+
+import dataclasses
+
+import pytest
+
+from hw.errors import ParameterError
+from hw.splitjoin.combiner import Combiner
+from hw.splitjoin.distributor import Distributor
+from hw.splitjoin.join_core import JoinCore
+from hw.splitjoin.parameters import PRESETS, SplitJoinParameters
+from hw.splitjoin.rap_merger import RapMerger
+from sim.block_runner import run_bench
+from sim.bundle import Bundle
+
+TINY = SplitJoinParameters.preset("tiny")
+TREES = {
+    "binary": dataclasses.replace(TINY, cores=5),
+    "flat": dataclasses.replace(TINY, cores=4, fan_out=4, time_bits=0),
+    "deep": dataclasses.replace(TINY, cores=3, fan_out=4, depth=2, key_bits=64),
+    "wire": dataclasses.replace(TINY, cores=1),
+}
+CORE = dataclasses.replace(TINY, cores=3, lanes=4, rows=16, key_bits=64, time_bits=64, result_rows=4)
+INDEX, INPUTS = 1, 3
+
+
+@pytest.mark.parametrize("block", ["distributor", "rap_merger", "combiner", "join_core"])
+def test_against_the_model(block, seed):
+    bundle = Bundle(
+        {name: Distributor(tree) for name, tree in TREES.items()}
+        | {
+            "rap_merger": RapMerger(inputs=INPUTS, rows=2),
+            "combiner": Combiner(),
+            "join_core": JoinCore(CORE, index=INDEX),
+        }
+    )
+    run_bench(
+        bundle,
+        "splitjoin_blocks",
+        f"sim.benches.{block}",
+        seed=seed,
+        trees={name: dataclasses.asdict(tree) for name, tree in TREES.items()},
+        core=dataclasses.asdict(CORE),
+        index=INDEX,
+        inputs=INPUTS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: JoinCore(TINY, index=3), "index must lie in 0..2, not 3"),
+        (lambda: RapMerger(inputs=0, rows=2), "inputs must be a positive integer, not 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, message):
+    with pytest.raises(ParameterError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets(name):
+    parameters = SplitJoinParameters.preset(name)
+    assert parameters.capacity == parameters.cores * parameters.rows
+    assert parameters.fan_out**parameters.levels >= parameters.cores
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cores": 0}, "cores must be an integer of at least 1, not 0"),
+        ({"cores": True}, "cores must be an integer"),
+        ({"lanes": 3}, "lanes must be one of 1, 2, 4, 8, not 3"),
+        ({"key_bits": 16}, "key_bits must be one of 32, 64, not 16"),
+        ({"time_bits": 8}, "time_bits must be one of 0, 32, 64, not 8"),
+        ({"rows": 12}, "rows must be a power of two, not 12"),
+        ({"rows": 1}, "rows must be at least lanes, 2, not 1"),
+        ({"rows": 1 << 31}, "cores \\* rows must be below"),
+        ({"fan_out": 1}, "fan_out must be an integer of at least 2"),
+        ({"cores": 5, "depth": 2}, "depth must be at least 3, or 0, for 5 cores and a fan-out of 2, not 2"),
+        ({"result_rows": 1}, "result_rows must be an integer of at least 2"),
+        ({"probe_rows": 2048}, "probe_rows must be at most 1024, not 2048"),
+    ],
+)
+def test_parameters_that_do_not_fit(change, message):
+    with pytest.raises(ParameterError, match=message):
+        dataclasses.replace(TINY, **change)
+
+
+def test_unknown_preset():
+    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, not 'huge'"):
+        SplitJoinParameters.preset("huge")

@@ -1,0 +1,45 @@
+"""The model of SplitJoin against a nested loop, and the order of what it puts out."""
+
+import random
+
+import pytest
+
+from hw.splitjoin.order import Order
+from sim.benches.join_cases import cases
+from sim.benches.order_monitor import OrderMonitor
+from sim.models.join_oracle import join_oracle
+from sim.models.splitjoin import SplitJoin
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize("key_bits", [32, 64])
+def test_model_joins(cores, key_bits, seed):
+    overflown = 0
+    size = {"cores": cores, "rows": 32 // cores, "key_bits": key_bits, "time_bits": 32}
+    for case in cases(random.Random(f"{seed} {cores}"), **size, count=60):
+        model = SplitJoin(case.settings, cores=cores, rows=32 // cores)
+        results = model.take(case.rows)
+        expected = join_oracle(case.rows, case.settings)
+        overflown += model.overflow
+        for side in (0, 1):
+            pairs = [(result.probe, result.row) for result in results[side] if result.row is not None]
+            assert len(pairs) == len(set(pairs))
+            if model.overflow:
+                assert set(pairs) <= expected[side], case
+            else:
+                assert set(pairs) == expected[side], case
+            monitor = OrderMonitor(case.rows, case.settings, side=side, cores=cores)
+            for result in results[side]:
+                monitor.see(result)
+            monitor.end()
+    assert 0 < overflown < 20
+
+
+def test_strict_inner_order_is_by_age(seed):
+    for case in cases(random.Random(seed), cores=5, rows=8, key_bits=32, time_bits=32, count=60):
+        if case.settings.order == Order.INNER and not case.settings.every:
+            for side, results in enumerate(SplitJoin(case.settings, cores=5, rows=8).take(case.rows)):
+                age = {row.row: at for at, row in enumerate(case.rows) if row.side != side}
+                when = {row.row: at for at, row in enumerate(case.rows) if row.side == side}
+                pairs = [(when[result.probe], age[result.row]) for result in results if result.row is not None]
+                assert pairs == sorted(pairs)
