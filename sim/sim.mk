@@ -8,7 +8,7 @@ WAVES ?= 0
 sim: $(STAMP) ## the hardware's tests on Verilator (DESIGN=gather picks one, WAVES=1 writes waveforms below build/)
 	@WAVES=$(WAVES) $(BIN)/python -m pytest tests/hw $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 
-sim-full: $(STAMP) ## the same and the simulated boards, at full length
+sim-full: $(STAMP) ## the same and the simulated boards, at full length, and deeper proofs
 	@WAVES=$(WAVES) $(BIN)/python -m pytest --full tests/hw tests/sim $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 
 bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its memory can do; half an hour

