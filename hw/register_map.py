@@ -167,8 +167,8 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
         "ERROR_CODE",
         0x10,
         Access.CLEAR,
-        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue. After TIMEOUT "
-        "only a reset clears it.",
+        "An ErrorCode. While it is not 0 no command is begun; any write clears it, and with it the queue. After "
+        "TIMEOUT only a reset clears it.",
     ),
     Register(
         "ERROR_COMMAND",
