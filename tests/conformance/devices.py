@@ -24,6 +24,8 @@ class DeviceCase:
         Widest encoded key.
     pinned
         The tests that are run on it without ``--full``, by how their names begin, file first; None for all of them.
+    long
+        Tests that are run on it with ``--full`` only, named in the same way.
     """
 
     name: str
@@ -33,10 +35,11 @@ class DeviceCase:
     time_windows: bool = True
     key_bits: int = 64
     pinned: tuple[str, ...] | None = None
+    long: tuple[str, ...] = ()
 
     def needs_full(self, test: str) -> bool:
         """Whether a test (as pytest names it, from its file's name on) is run on this device only with ``--full``."""
-        return self.pinned is not None and not test.startswith(self.pinned)
+        return test.startswith(self.long) or (self.pinned is not None and not test.startswith(self.pinned))
 
     def may_refuse(self, policy: str, form: str, window: WindowCase, key: KeyCase) -> str | None:
         """Why the device need not carry out a query, or None where it must."""
@@ -57,7 +60,14 @@ DEVICES = [
     DeviceCase("numpy"),
     DeviceCase("opencl"),
     DeviceCase("sim:bisort-model"),
-    DeviceCase("sim:bisort-fast"),
+    # It carries out the whole suite in some three minutes, but for what is there for its millions of rows or pairs.
+    DeviceCase(
+        "sim:bisort-fast",
+        long=(
+            "test_large.py::test_one_huge_call_equals_many_small_ones",
+            "test_resources.py::test_a_result_of_millions_of_pairs",
+        ),
+    ),
     # The same kernel as the one before, with a memory that makes it wait: keys at their limits, windows at their edges,
     # and streams of thousands of rows, all with keys of 64 bits. One more board to compile would be for nothing else.
     DeviceCase(

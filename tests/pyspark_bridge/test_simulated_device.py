@@ -26,7 +26,7 @@ def test_a_stream_through_a_daemon(runner, seed):
             daemon=daemon.address,
         )
         runner.run(joined.select("id", "id_right", "note", "note_right"))
-        assert client.ping()["device"]["name"] == "sim:bisort-fast"
+        assert client.ping()["device"] == "sim:bisort-fast"
     loop = NestedLoop(("band", -2, 1), "limit", "price", rows=(50, 30), sequence="seq")
     due = [
         (pair.call, pair.left, pair.right) for batch in zip(bids, asks, strict=True) for pair in loop.process(*batch)

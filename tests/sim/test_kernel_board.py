@@ -163,6 +163,19 @@ def test_counters_are_named_alike(board):
     assert set(KernelModel(board.parameters, board.memory_bytes).counters) == {name for name, _ in COUNTERS}
 
 
+def test_a_board_is_found_again_without_its_verilog(board, monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError("made Verilog")
+
+    monkeypatch.setattr("sim.board.compile_board.verilog.convert", refuse)
+    with open_bisort_board(board.parameters.key_bits, "fast") as again:
+        assert again.memory_bytes == board.memory_bytes
+    # What was never compiled, or from other sources, is not.
+    monkeypatch.setattr("sim.board.compile_board._sources", lambda: ["others"])
+    with pytest.raises(AssertionError, match="made Verilog"):
+        open_bisort_board(board.parameters.key_bits, "fast")
+
+
 # A memory that fails
 
 
