@@ -128,6 +128,8 @@ Board* board_new([[maybe_unused]] const char* waves) {
 }
 
 void board_delete(Board* board) {
+    // A model is taken out of the context that its thread used last, which may be another board's, or gone with it.
+    Verilated::threadContextp(board->context.get());
     board->top->final();
 #ifdef WAVES
     board->waves.close();

@@ -77,7 +77,6 @@ DEVICES = [
             "test_integer_keys.py::test_unions_at_the_limits",
             "test_count_windows.py::test_many_calls_of_every_size",
             "test_count_windows.py::test_self_join",
-            "test_time_windows.py::test_time_windows_at_the_limits_of_64_bits",
             "test_time_windows.py::test_the_watermark_makes_room",
             "test_large.py::test_against_duckdb[sim:bisort-int64-1024-ladder",
         ),

@@ -132,6 +132,19 @@ def test_silence_lasts_until_the_reset(board, seed, bad):
     np.testing.assert_array_equal(result, content)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_boards_side_by_side_are_closed_in_any_order(order, board, seed):
+    content = np.random.default_rng(seed).integers(0, 256, 5000, dtype=np.uint8)
+    pair = [CopyBoard(turn_bytes=8192, settings=SETTINGS) for _ in range(2)]
+    for number in order:
+        for each in [board, *(pair[other] for other in order[order.index(number) :])]:
+            status, _, result = copy(each, content)
+            assert status == TransferStatus.OK
+            np.testing.assert_array_equal(result, content)
+        pair[number].close()
+        pair[number].close()
+
+
 def test_two_narrow_channels_and_waveforms(seed, monkeypatch):
     """A second board: two memories, a copy from one to the other, and every signal in a file."""
     monkeypatch.setenv("WAVES", "1")
