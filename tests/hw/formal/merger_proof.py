@@ -28,6 +28,7 @@ class MergerProof(Elaboratable):
 
         ``"reach"``: the picked run never comes out whole where each side had two beats or more. To be refuted:
         it shows that the depth is enough to see such runs.
+        ``"again"``: no row of a second run is ever offered. To be refuted, too.
     stalls : bool
         Whether the streams may stall; where they may not, the solver gets further.
     """
@@ -69,6 +70,9 @@ class MergerProof(Elaboratable):
         if self._rule == "reach":
             m.d[law] += Assert(~(out.over & older.long & newer.long))
             return m
+        if self._rule == "again":
+            m.d[law] += Assert(~((out.runs != 0) & self.dut.o.valid & self.dut.o.p.keep[0]))
+            return m
         with m.If(out.over):
             m.d[law] += Assert(older.over & newer.over)
         if self._rule == "order":
@@ -94,10 +98,9 @@ class MergerProof(Elaboratable):
         width = self._width
         beat = port.payload
         watch = _Watch(name)
-        runs = Signal(2, name=f"{name}_runs")  # two and more count as two
         begun = Signal(name=f"{name}_begun")
         previous = Signal(self._key_bits, name=f"{name}_previous")
-        picked = runs == self.second
+        picked = watch.runs == self.second
         rules = [
             # Kept rows stand at the low end; only the last beat may have fewer than all, and none where the
             # run is empty.
@@ -118,14 +121,14 @@ class MergerProof(Elaboratable):
             rules += [~beat.keep[lane] | (keys[lane] <= keys[lane + 1]) for lane in range(1, width)]
         if given or self._rule == "order":
             stream_law(m, law, port, name, given=given)
-        if given or self._rule != "reach":
+        if given or self._rule in ("order", "rows"):
             claim = Assume if given else Assert
             with m.If(port.valid):
                 m.d[law] += [claim(each) for each in rules]
         with m.If(port.valid & port.ready):
             m.d.sync += [begun.eq(~beat.last), previous.eq(beat.rows[width - 1].key)]
-            with m.If(beat.last & (runs != 2)):
-                m.d.sync += runs.eq(runs + 1)
+            with m.If(beat.last & (watch.runs != 2)):
+                m.d.sync += watch.runs.eq(watch.runs + 1)
             with m.If(picked):
                 m.d.sync += [
                     watch.marked.eq(watch.marked + count),
@@ -136,9 +139,10 @@ class MergerProof(Elaboratable):
 
 
 class _Watch:
-    """Of the picked run: the marked rows that have passed, and whether two beats, or all, have passed."""
+    """Runs that have passed, and of the picked run: the marked rows, and whether two beats, or all, have passed."""
 
     def __init__(self, name: str):
+        self.runs = Signal(2, name=f"{name}_runs")  # two and more count as two
         self.marked = Signal(2, name=f"{name}_marked")
         self.long = Signal(name=f"{name}_long")
         self.over = Signal(name=f"{name}_over")

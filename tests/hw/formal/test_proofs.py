@@ -128,7 +128,7 @@ def test_merger_output_fault(fault, right, wrong):
         ("order", 4, 3, 19),
         ("rows", 2, 2, 18),
         ("rows", 4, 2, 19),
-        pytest.param("order", 2, 3, 20, marks=FULL),
+        pytest.param("order", 2, 3, 21, marks=FULL),
         pytest.param("order", 4, 3, 20, marks=FULL),
         pytest.param("rows", 2, 3, 20, marks=FULL),
         pytest.param("rows", 4, 3, 20, marks=FULL),
@@ -139,10 +139,23 @@ def test_merger(rule, width, key_bits, depth):
     run_proof(proof, f"merger_{rule}_{width}", depth=depth, timeout=3600)
 
 
+@FULL
+@pytest.mark.parametrize("rule", ["order", "rows"])
+def test_merger_without_stalls(rule):
+    """Deep enough for rows of a second run to come out."""
+    proof = MergerProof(key_bits=2, width=2, rule=rule, stalls=False)
+    run_proof(proof, f"merger_{rule}_flow", depth=26, timeout=3600)
+
+
 @pytest.mark.parametrize(("width", "depth"), [(2, 18), (4, 20)])
 def test_depth_reaches_whole_runs(width, depth):
     with pytest.raises(ProofError, match="Assertion violated"):
         run_proof(MergerProof(key_bits=2, width=width, rule="reach"), f"merger_reach_{width}", depth=depth)
+
+
+def test_depth_reaches_a_second_run():
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(MergerProof(key_bits=2, width=2, rule="again", stalls=False), "merger_again_2", depth=26)
 
 
 @pytest.mark.parametrize(
