@@ -6,9 +6,11 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
+from cocotbext.axi.sparse_memory import SparseMemory
 
+from host.devices.kernel_command import KernelCommand
 from hw.parameters import Parameters
-from hw.register_map import COMMAND_WORDS, COUNTERS, ErrorCode, Operation, registers
+from hw.register_map import COMMAND_WORDS, COUNTERS, LANE_STRIDE, ErrorCode, Operation, registers
 from sim.models.kernel import KernelModel
 from sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
@@ -16,7 +18,9 @@ from tests.hw.memory.memory_bench import MemoryBench
 
 SETTINGS = settings()
 PARAMETERS = Parameters(**SETTINGS["parameters"])
-OFFSET = {register.name: register.offset for register in registers()}
+LANE = PARAMETERS.lanes - 1  # the one under test
+OFFSET = {register.name: LANE * LANE_STRIDE + register.offset for register in registers()}
+MODEL = {register.name: register.offset for register in registers()}
 PORTS = [f"axi__{number}" for number in range(PARAMETERS.channels * PARAMETERS.lanes)]
 CHANNEL = (1 << PARAMETERS.address_bits) // PARAMETERS.channels
 SPAN = CHANNEL // 2
@@ -46,6 +50,7 @@ class KernelBench(MemoryBench):
     """The kernel, and a model that is given the same."""
 
     def __init__(self, dut, share):
+        self.others = SparseMemory(1 << PARAMETERS.address_bits)  # behind all channels of the other lanes
         super().__init__(dut, PORTS, PORTS, share)
         self.host = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "control_"), dut.clk, dut.rst)
         self.model = KernelModel(PARAMETERS, 1 << PARAMETERS.address_bits)
@@ -53,7 +58,9 @@ class KernelBench(MemoryBench):
         self.tag = 0
 
     def memory_of(self, port):
-        return ChannelMemory(self.memory, PORTS.index(port) % PARAMETERS.channels * CHANNEL)
+        if PORTS.index(port) < LANE * PARAMETERS.channels:
+            return self.others
+        return ChannelMemory(self.memory, (PORTS.index(port) - LANE * PARAMETERS.channels) * CHANNEL)
 
     async def start(self):
         await self.reset()
@@ -72,14 +79,14 @@ class KernelBench(MemoryBench):
             self.tag += 1
             for word in command.words(self.tag):
                 await self.write("QUEUE_PUSH", word)
-                self.model.write_register(OFFSET["QUEUE_PUSH"], word)
+                self.model.write_register(MODEL["QUEUE_PUSH"], word)
 
     async def work(self):
         """Start, wait for the end, and give the error."""
         await self.write("CONTROL", 1)
         await self.done()
-        self.model.write_register(OFFSET["CONTROL"], 1)
-        assert await self.read("ERROR_CODE") == self.model.read_register(OFFSET["ERROR_CODE"])
+        self.model.write_register(MODEL["CONTROL"], 1)
+        assert await self.read("ERROR_CODE") == self.model.read_register(MODEL["ERROR_CODE"])
         return ErrorCode(await self.read("ERROR_CODE"))
 
     async def done(self):
@@ -176,11 +183,11 @@ async def a_queue_of_commands(dut):
         if auto:
             while await bench.read("QUEUE_STATUS") & 0xFFFF or not await bench.read("CONTROL") & 4:
                 pass
-            bench.model.write_register(OFFSET["CONTROL"], 1)
+            bench.model.write_register(MODEL["CONTROL"], 1)
         else:
             assert await bench.work() == ErrorCode.NONE
         assert await bench.read("COMPLETED_TAG") == bench.tag
-        assert await bench.read("COMPLETED_COUNT") == bench.model.read_register(OFFSET["COMPLETED_COUNT"])
+        assert await bench.read("COMPLETED_COUNT") == bench.model.read_register(MODEL["COMPLETED_COUNT"])
         assert not bench.differs(scenario)
 
 
@@ -192,10 +199,10 @@ async def a_full_queue(dut):
     for number in range(PARAMETERS.queue_rows + 1):
         assert await bench.read("ERROR_CODE") == ErrorCode.NONE
         await bench.push(nop)
-        assert await bench.read("QUEUE_STATUS") == bench.model.read_register(OFFSET["QUEUE_STATUS"]), number
+        assert await bench.read("QUEUE_STATUS") == bench.model.read_register(MODEL["QUEUE_STATUS"]), number
     assert await bench.read("ERROR_CODE") == ErrorCode.QUEUE_OVERFLOW
     await bench.write("ERROR_CODE", 0)
-    bench.model.write_register(OFFSET["ERROR_CODE"], 0)
+    bench.model.write_register(MODEL["ERROR_CODE"], 0)
     assert await bench.read("QUEUE_STATUS") == PARAMETERS.queue_rows << 16
     for _ in range(COMMAND_WORDS // 2):  # a part of a command is forgotten too
         await bench.write("QUEUE_PUSH", 0)
@@ -219,11 +226,11 @@ async def mistakes_of_the_host(dut, share):
         assert await bench.read("ERROR_COMMAND") == bench.tag - 1
         for name in ("ERROR_ADDRESS_LOW", "ERROR_ADDRESS_HIGH"):
             if code != ErrorCode.BAD_RANGE:
-                assert await bench.read(name) == bench.model.read_register(OFFSET[name]), (name, scenario.command)
+                assert await bench.read(name) == bench.model.read_register(MODEL[name]), (name, scenario.command)
         if code != ErrorCode.BAD_RANGE:
             assert bytes(bench.memory.read(0, SPAN)) == before, "something was written"
         await bench.write("ERROR_CODE", 0)
-        bench.model.write_register(OFFSET["ERROR_CODE"], 0)
+        bench.model.write_register(MODEL["ERROR_CODE"], 0)
         assert await bench.read("QUEUE_STATUS") == PARAMETERS.queue_rows << 16
         bench.scenarios.indexed = {}
         await bench.check(bench.random.choice([o for o in ALL if o != Operation.INSERT]), 30)
@@ -267,7 +274,7 @@ async def errors_of_the_memory(dut, response):
                 low = await bench.read("ERROR_ADDRESS_LOW")
                 assert low | await bench.read("ERROR_ADDRESS_HIGH") << 32 == address
             await bench.write("ERROR_CODE", 0)
-            bench.model.write_register(OFFSET["ERROR_CODE"], 0)
+            bench.model.write_register(MODEL["ERROR_CODE"], 0)
             await bench.check(Operation.MERGE, 20)
     assert hit > 15
 
@@ -292,7 +299,7 @@ async def runs_that_are_not_sorted(dut):
         await bench.done()
         assert await bench.read("ERROR_CODE") in (ErrorCode.NONE, ErrorCode.STUCK)
         await bench.write("ERROR_CODE", 0)
-        bench.model.write_register(OFFSET["ERROR_CODE"], 0)
+        bench.model.write_register(MODEL["ERROR_CODE"], 0)
         await bench.check(Operation.MERGE, 60)
 
 
@@ -319,3 +326,28 @@ async def a_memory_that_never_answers(dut):
     await bench.write("CONTROL", 1)
     await bench.done_but_not_idle()
     assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT
+
+
+@cocotb.test(skip=PARAMETERS.lanes == 1)
+async def lanes_work_at_the_same_time(dut):
+    """Each has registers, a queue and memory of its own."""
+    bench = KernelBench(dut, 0.2)
+    await bench.start()
+    ours = bench.scenarios.make(Operation.MERGE, 150)
+    bench.put(ours)
+    await bench.push(ours.command)
+    # The first lane copies, on its first channel.
+    content = bench.random.randbytes(3000)
+    bench.others.write(0, content)
+    copy = KernelCommand(operation=Operation.COPY, length_a=3000, keys_a=0, keys_out=4096)
+    for word in copy.words(7):
+        await bench.host.write_dword(MODEL["QUEUE_PUSH"], word)
+    await bench.host.write_dword(MODEL["CONTROL"], 1)
+    assert await bench.work() == ErrorCode.NONE
+    assert not bench.differs(ours)
+    while not await bench.host.read_dword(MODEL["CONTROL"]) & 2:
+        pass
+    assert await bench.host.read_dword(MODEL["COMPLETED_TAG"]) == 7
+    assert await bench.host.read_dword(MODEL["ERROR_CODE"]) == ErrorCode.NONE
+    assert bytes(bench.others.read(4096, 3000)) == content
+    assert await bench.read("COMPLETED_TAG") == bench.tag
