@@ -105,7 +105,7 @@ class KernelBench:
         """Ascending keys, uniform over all int32."""
         return np.sort(self._random.integers(-(1 << 31), 1 << 31, rows, dtype=np.int64).astype(np.int32))
 
-    def copy(self, beats: int) -> dict[str, int]:
+    def copy(self, beats: int, *, trace: str = "") -> dict[str, int]:
         """Copy so many beats, from the first channel to the last."""
         half = self.board.channel_bytes // 2
         destination = half + (self.channels - 1) * self.board.channel_bytes
@@ -114,7 +114,7 @@ class KernelBench:
             length_a=beats * self.parameters.beat_bytes,
             keys_a=0,
             keys_out=destination,
-            trace=f"copy, {self.channels} channel{'s' if self.channels > 1 else ''}",
+            trace=trace,
         )
 
     def merge(self, rows_a: int, rows_b: int, *, trace: str = "") -> dict[str, int]:
@@ -248,8 +248,10 @@ def kernel_bench(rows: int, seed: int, traces: list[Trace]) -> Iterator[KernelFi
     few, many = 64 * Ki, Ki
     with KernelBench(1, seed) as bench:
         for large in dict.fromkeys((medium, rows)):
-            counters = bench.merge(large, few, trace=f"merge of {few // Ki} Ki rows into {_short(large)}")
-            copied = bench.copy(_moved(counters) // 2)
+            draw = large == medium  # the larger merge looks the same
+            title = f"merge {few // Ki} Ki into {_short(large)}"
+            counters = bench.merge(large, few, trace=title if draw else "")
+            copied = bench.copy(_moved(counters) // 2, trace="copy of as many bytes" if draw else "")
             yield KernelFigure(
                 f"merge {few // Ki} Ki into {_short(large)}",
                 1,
@@ -306,7 +308,8 @@ def kernel_bench(rows: int, seed: int, traces: list[Trace]) -> Iterator[KernelFi
     with KernelBench(2, seed) as bench:
         for large in dict.fromkeys((medium, rows)):
             name = f"merge {few // Ki} Ki into {_short(large)}"
-            counters = bench.merge(large, few, trace=f"{name}, from one channel to another")
+            draw = large == medium
+            counters = bench.merge(large, few, trace=f"{name}, from one channel to another" if draw else "")
             for direction, operation in (("read", CopyOperation.READ), ("write", CopyOperation.FILL)):
                 beats = counters[f"{direction}_beats"]
                 yield KernelFigure(
