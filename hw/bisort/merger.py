@@ -154,10 +154,12 @@ class Merger(wiring.Component):
             moved_valid = Signal(name=f"moved_valid_{reach}")
             moved_last = Signal(name=f"moved_last_{reach}")
             pairs = [(low, low + reach) for low in range(width) if not low & reach]
+            ordered = Signal(len(pairs), name=f"ordered_{reach}", reset_less=True)
             swap = Signal(len(pairs), name=f"swap_{reach}")
             for at, (low, high) in enumerate(pairs):
+                m.d.comb += swap[at].eq(held[high].keep & ~(held[low].keep & ordered[at]))
                 m.d.sync += [
-                    swap[at].eq(stage[high].keep & (~stage[low].keep | (stage[high].key < stage[low].key))),
+                    ordered[at].eq(~(stage[high].key < stage[low].key)),
                     moved[low].select(swap[at], held[high], held[low]),
                     moved[high].select(swap[at], held[low], held[high]),
                 ]
