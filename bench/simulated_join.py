@@ -185,8 +185,6 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
     main, batches = np.sort(workload.rows(0, 0, window).keys), workload.rows(1, 0, batch).keys
     run = store.load(main, np.arange(window, dtype=np.uint32))
     new = np.sort(batches)
-    # Its index is on chip when a batch comes, as the batch before has put it there.
-    store.probe([run], new[:1], new[:1])
     link.clear()
     store.probe([run], new - np.int32(high), new - np.int32(low))
     added = store.load(new, np.arange(batch, dtype=np.uint32))

@@ -48,7 +48,7 @@ class Parameters:
     burst_bytes : int
         Longest burst: at most 4 KiB, and at most 256 beats.
     outstanding : int
-        Read bursts that may be under way at once, per reader.
+        Bursts that may be under way at once, of all readers of a channel together, and of all writers.
     turn_bytes : int
         Bytes moved in one direction before a shared channel turns to the other.
     alternate_bytes : int

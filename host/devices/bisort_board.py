@@ -169,8 +169,9 @@ class BisortBoard:
         return -(-rows // self.granule_rows)
 
     def close(self) -> None:
-        """Gives the board back. Idempotent."""
-        self._driver.close()
+        """Gives the board back, once nobody is using it. Idempotent."""
+        with self._lock:
+            self._driver.close()
 
     def counters(self) -> dict[str, int]:
         """See `KernelDriver.counters`."""

@@ -94,6 +94,7 @@ class BisortStore(RunStore):
     def __init__(self, device: BisortDevice, board: BisortBoard, rows: int, what: str, runs: int):
         self.key_bits = board.parameters.key_bits
         self.granule = board.granule_rows
+        self.most_run_rows = board.parameters.run_rows
         self._device = device
         self._board = board
         self._what = what

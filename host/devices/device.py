@@ -115,10 +115,13 @@ class RunStore(abc.ABC):
         many runs as the store was opened for; what more runs are padded with counts as rows.
     nbytes : int
         Device memory taken, all of it from the start or from the last `grow`.
+    most_run_rows : int or None
+        Rows of the longest run it can make; None for any number.
     """
 
     key_bits: int
     granule: int = 1
+    most_run_rows: int | None = None
     capacity_rows: int
     nbytes: int
 

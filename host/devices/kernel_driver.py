@@ -99,6 +99,20 @@ class KernelDriver:
         DeviceError
             If the board does not answer.
         """
+        try:
+            self._run(commands)
+        except BaseException:
+            # Whoever is interrupted here does not know what the kernel has done, and nobody after him does.
+            if self._failed is None:
+                self._fail(
+                    DeviceError(
+                        f"device {self._name}: a command was interrupted, and what the device held is lost: open it "
+                        "again"
+                    )
+                )
+            raise
+
+    def _run(self, commands: Sequence[KernelCommand]) -> None:
         for start in range(0, len(commands), self.queue_rows):
             part = commands[start : start + self.queue_rows]
             words: list[int] = []
@@ -159,7 +173,9 @@ class KernelDriver:
         return self._ask(self._link.read_memory, address, length)
 
     def close(self) -> None:
-        """Gives the board back. Idempotent."""
+        """Gives the board back; from then on every other method raises DeviceError. Idempotent."""
+        if self._failed is None:
+            self._failed = DeviceError(f"device {self._name} was closed")
         self._link.close()
 
     # The link

@@ -123,9 +123,22 @@ class RunEngine:
                 self._stores[side] = device.open_store(
                     key_bits=key_bits[side], rows=rows, runs=runs, what=f"the {side} window"
                 )
+                if isinstance(ring := self._rings[side], CountRing):
+                    self._check_run(side, ring.subwindow_rows)
         except CapacityError:
             self.close()
             raise
+
+    def _check_run(self, side: str, rows: int) -> None:
+        """Raises CapacityError if a run of so many rows would be longer than the device can make one."""
+        most = self._stores[side].most_run_rows
+        if most is not None and rows > most:
+            raise CapacityError(
+                f"the {side} window would have sorted runs of {rows:,} rows, and this device makes none of more than "
+                f"{most:,}: use smaller windows or another device",
+                rows,
+                most,
+            )
 
     def _store_rows(self, side: str) -> int:
         """Rows a store must hold; opens the side's ring."""
@@ -174,6 +187,7 @@ class RunEngine:
             # Beside all rows, a merge needs room for its output, which is at most a whole subwindow; and every run, of
             # those there are and those to come, may be padded.
             largest = max((sum(run.run.length for run in s.runs) for s in ring.subwindows), default=0)
+            self._check_run(side, largest + new_rows[side])
             runs = len(ring.runs()) + ring.most_parts(new_rows[side]) + 1
             needed = rows + largest + new_rows[side] + runs * (store.granule - 1)
             if needed > store.capacity_rows:

@@ -38,6 +38,8 @@ class BufferPath(wiring.Component):
     read : Out(stream of BeatLayout)
         Beats of row numbers, as if the buffer were an array in memory.
     count : Out(range(buffer_rows + 1))
+    filling : Out(1)
+        Rows are on their way into the buffer; `count` has the last of them two cycles after this has fallen.
 
     Timing
     ------
@@ -60,6 +62,7 @@ class BufferPath(wiring.Component):
                 "request": In(stream.Signature(request)),
                 "read": Out(beat),
                 "count": Out(range(p.buffer_rows + 1)),
+                "filling": Out(1),
             }
         )
 
@@ -81,6 +84,7 @@ class BufferPath(wiring.Component):
             buffer.i.p.keep.eq(~self.flush),
             buffer.i.p.flush.eq(self.flush),
             self.count.eq(buffer.count),
+            self.filling.eq(keys.valid | rows.valid),
             buffer.probe.valid.eq(self.bound.valid),
             buffer.probe.payload.eq(self.bound.payload),
             self.bound.ready.eq(buffer.probe.ready),

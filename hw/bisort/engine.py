@@ -305,10 +305,11 @@ class Engine(wiring.Component):
                 ]
 
         # --- Something must move. Between two beats of a batch no more than this passes: a burst of bounds, each
-        # with a whole search of the index.
+        # with a whole search of the index, or a burst of ranges, each through the whole insertion buffer.
         quiet, progress = Signal(), Signal()
         still = Signal(32)
-        stuck_cycles = max(p.burst_bytes // 4, p.partition_rows) * 128
+        longest = max(128, p.buffer_rows + p.rows_per_beat + 2)
+        stuck_cycles = max(p.burst_bytes // 4, p.partition_rows) * longest
         m.d.comb += [
             quiet.eq(Cat(port.quiet for port in ports).all()),
             progress.eq(Cat(port.progress for port in ports).any()),
@@ -362,8 +363,10 @@ class Engine(wiring.Component):
                 m.d.comb += running.eq(1)
                 m.d.sync += [flush.eq(0), still.eq(Mux(progress, 0, still + 1))]
                 over = Signal()
-                m.d.comb += over.eq(reader_idle.all() & writer_idle.all() & (~gathering | number_sent))
-                # The last row is in the buffer two cycles after its beat was used.
+                m.d.comb += over.eq(
+                    reader_idle.all() & writer_idle.all() & (~gathering | number_sent) & ~buffer.filling
+                )
+                # The buffer counts a row two cycles after it has come in.
                 m.d.sync += buffer_settled.eq(Mux(over, buffer_settled + 1, 0))
                 with m.If(failed):
                     m.d.sync += [code.eq(failed_code), address.eq(failed_address)]

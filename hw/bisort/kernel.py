@@ -122,14 +122,16 @@ class Kernel(wiring.Component):
         failed = engine.result.valid & (engine.result.p.code != ErrorCode.NONE)
         with m.If(engine.result.valid & ~failed):
             m.d.sync += [completed_tag.eq(engine.result.p.tag), completed.eq(completed + 1)]
-        with m.If(control.error_clear & ~engine.dead):
-            m.d.sync += [error.eq(ErrorCode.NONE), error_tag.eq(0), error_address.eq(0)]
-        with m.Elif(failed & good):
+        # What fails while the host clears the error before is not forgotten; a memory that never answers outdoes all.
+        timed_out = engine.result.p.code == ErrorCode.TIMEOUT
+        with m.If(failed & (good | control.error_clear | timed_out)):
             m.d.sync += [
                 error.eq(engine.result.p.code),
                 error_tag.eq(engine.result.p.tag),
                 error_address.eq(engine.result.p.address),
             ]
+        with m.Elif(control.error_clear & ~engine.dead):
+            m.d.sync += [error.eq(ErrorCode.NONE), error_tag.eq(0), error_address.eq(0)]
         with m.Elif(queue.overflow & good):
             m.d.sync += error.eq(ErrorCode.QUEUE_OVERFLOW)
         m.d.comb += [

@@ -45,7 +45,7 @@ class Merger(wiring.Component):
     W rows a cycle from the first beat of a run to its last one, as long as each side has a beat whenever it
     is asked; it is never asked for more than one a cycle. The first beat of a run leaves ``11 + 2 * log2(W)``
     cycles after both sides' first beats were taken (W = 1: 12); between the last beat of a run and the first
-    one of the next lie 11 cycles without a beat. A beat leaves only when the next three or four of each side
+    one of the next lie 11 cycles without a beat. A beat leaves only when the next three to five of each side
     are here, or the run has ended. When `o` stands still, up to 16 beats collect behind it. No ready and no
     valid depends on anything but registers.
 

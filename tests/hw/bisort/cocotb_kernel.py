@@ -13,7 +13,7 @@ from hw.parameters import Parameters
 from hw.register_map import COMMAND_WORDS, COUNTERS, LANE_STRIDE, ErrorCode, Operation, registers
 from sim.models.kernel import KernelModel
 from sim.stream_bench import settings
-from tests.hw.bisort.kernel_scenarios import Scenarios, same
+from tests.hw.bisort.kernel_scenarios import Scenario, Scenarios, same
 from tests.hw.memory.memory_bench import MemoryBench
 
 SETTINGS = settings()
@@ -192,6 +192,29 @@ async def a_queue_of_commands(dut):
 
 
 @cocotb.test()
+@cocotb.parametrize(share=[0.0, 0.3])
+async def different_commands_one_behind_the_other(dut, share):
+    """What one leaves behind, in the insertion buffer as elsewhere, the next one finds, and nothing else."""
+    bench = KernelBench(dut, share)
+    await bench.start()
+    for _ in range(3):
+        todo: list[Scenario] = []
+        for operation, choices in (
+            (Operation.INSERT, {}),
+            (Operation.PROBE, {"buffered": True}),
+            (Operation.MERGE, {"buffered": True}),
+            (Operation.PROBE, {"buffered": False}),
+        )[: PARAMETERS.queue_rows]:
+            todo.append(bench.scenarios.make(operation, 60, behind=bool(todo), **choices))
+        for scenario in todo:
+            bench.put(scenario)
+        await bench.push(*(scenario.command for scenario in todo))
+        assert await bench.work() == ErrorCode.NONE
+        for scenario in todo:
+            assert not bench.differs(scenario), (bench.differs(scenario), scenario.command)
+
+
+@cocotb.test()
 async def a_full_queue(dut):
     bench = KernelBench(dut, 0)
     await bench.start()
@@ -305,7 +328,7 @@ async def runs_that_are_not_sorted(dut):
 
 @cocotb.test()
 async def a_memory_that_never_answers(dut):
-    """It is reported, again and again, and nothing hangs; a reset helps."""
+    """It is reported, again and again, and nothing hangs."""
     bench = KernelBench(dut, 0)
     await bench.start()
     await bench.write("TIMEOUT_CYCLES", 300)

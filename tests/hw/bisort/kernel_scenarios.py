@@ -80,10 +80,14 @@ class Scenarios:
         view = keys.view(f"i{bits // 8}") if signed else keys
         return np.sort(view).view(self.kind)
 
-    def make(self, operation: Operation, rows: int) -> Scenario:
-        """A scenario of some operation with up to so many rows."""
-        self._free = [self.parameters.beat_bytes] * self.parameters.channels  # 0 is the address of what there is not
-        return getattr(self, f"_{operation.name.lower()}")(rows)
+    def make(self, operation: Operation, rows: int, *, behind: bool = False, **choices: bool) -> Scenario:
+        """A scenario of some operation with up to so many rows; `behind` the places of the one before.
+
+        Keywords, such as ``buffered=True``, decide what is otherwise left to chance.
+        """
+        if not behind:  # 0 is the address of what there is not
+            self._free = [self.parameters.beat_bytes] * self.parameters.channels
+        return getattr(self, f"_{operation.name.lower()}")(rows, **choices)
 
     def _count_rows(self, rows: int) -> int:
         return int(self.rng.integers(1, max(int(self.rng.integers(1, rows + 1)), 1) + 1))
@@ -145,10 +149,11 @@ class Scenarios:
         s.merged = places["keys_out"], places["rows_out"], a + b
         return s
 
-    def _probe(self, rows: int) -> Scenario:
+    def _probe(self, rows: int, *, buffered: bool | None = None) -> Scenario:
         p = self.parameters
         top = 1 << p.key_bits
-        buffered = bool(self.buffered) and self.rng.random() < 0.4
+        if buffered is None:
+            buffered = bool(self.buffered) and self.rng.random() < 0.4
         half = int(self.rng.integers(2))
         reuse = half in self.indexed and not buffered and self.rng.random() < 0.6
         b = self._count_rows(rows)

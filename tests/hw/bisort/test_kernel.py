@@ -14,8 +14,10 @@ from sim.block_runner import run_bench
 TINY = dataclasses.replace(Parameters.preset("tiny"), address_bits=17)
 BUILDS = {
     "one_channel": TINY,
-    # Keys as wide as a beat, and beats of two row numbers, on two channels; the second of two lanes is tested.
-    "two_channels": dataclasses.replace(TINY, key_bits=64, channels=2, width=4, address_bits=18, lanes=2),
+    # Wide keys, and beats of more rows than the merger's, on two channels; the second of two lanes is tested.
+    "two_channels": dataclasses.replace(
+        TINY, key_bits=64, data_bits=256, channels=2, width=2, address_bits=18, lanes=2
+    ),
 }
 
 
