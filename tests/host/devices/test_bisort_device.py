@@ -4,10 +4,12 @@ import dataclasses
 import threading
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from host import Band, Rows, WindowJoin, Within
 from host.devices.bisort_device import BisortDevice
 from host.devices.device import DeviceInfo, Limits
 from host.devices.numpy_device import NumpyDevice
@@ -404,3 +406,36 @@ def test_stores_in_threads(seed):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_a_window_whose_runs_would_be_too_long_is_refused_at_once():
+    schema = pa.schema({"key": pa.int32()})
+    device = Boards(memory_bytes=1 << 20)  # runs of up to 1,024 rows
+    with pytest.raises(CapacityError, match=r"the left window would have sorted runs of .* none of more than 1,024"):
+        WindowJoin(
+            on=Band("key", "key", 0, 0),
+            left=Rows(9000),
+            right=Rows(10),
+            device=device,
+            left_schema=schema,
+            right_schema=schema,
+        )
+    assert device.used_bytes == 0
+
+
+def test_a_time_slice_whose_run_would_be_too_long_is_refused_before_anything_changes():
+    device = Boards(memory_bytes=1 << 20)
+    join = WindowJoin(
+        on=Band("key", "key", 0, 0), within=Within("time", "time", "-1 hour", "1 hour"), device=device, form="pairs"
+    )
+
+    def rows(count):
+        return pa.table(
+            {"key": pa.array(np.arange(count), pa.int32()), "time": pa.array([0] * count, pa.timestamp("ms"))}
+        )
+
+    assert len(join.process(rows(600), rows(3))) == 3
+    with pytest.raises(CapacityError, match=r"the left window would have sorted runs of .* none of more than 1,024"):
+        join.process(rows(600), rows(5))
+    assert len(join.process(None, rows(4))) == 4
+    join.close()

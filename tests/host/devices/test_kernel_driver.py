@@ -151,6 +151,26 @@ def test_a_board_that_does_not_answer(board, call, error):
         driver.read_memory(0, 1)
 
 
+@pytest.mark.parametrize("call", ["wait", "push_words"])
+def test_an_interrupted_command_is_the_last_one(board, call):
+    driver = KernelDriver(board, "test")
+    board.broken = {call: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        driver.run([copy()])
+    board.broken = {}
+    for use in (lambda: driver.run([copy()]), lambda: driver.read_memory(0, 1), driver.counters):
+        with pytest.raises(DeviceError, match="a command was interrupted"):
+            use()
+
+
+def test_nothing_can_be_asked_of_a_closed_board(board):
+    driver = KernelDriver(board, "test")
+    driver.close()
+    driver.close()
+    with pytest.raises(DeviceError, match="device test was closed"):
+        driver.run([copy()])
+
+
 def test_done_too_early(board):
     driver = KernelDriver(board, "test")
     board.instead = {OFFSETS["COMPLETED_TAG"]: 5}
