@@ -28,6 +28,19 @@ READERS = sum(not name.endswith("_out") for name in ARRAYS)
 WRITERS = len(ARRAYS) - READERS
 
 
+def port_shape(parameters: Parameters) -> PortShape:
+    """Widths and limits of the memory ports of an engine that is built so."""
+    channel_bits = parameters.address_bits - (parameters.channels.bit_length() - 1)
+    return PortShape(
+        address_width=channel_bits,
+        data_width=parameters.data_bits,
+        length_width=channel_bits + 1,
+        burst_bytes=parameters.burst_bytes,
+        outstanding=parameters.outstanding,
+        buffer_bytes=parameters.turn_bytes,
+    )
+
+
 class Engine(wiring.Component):
     """Carries out one command at a time: checks it, moves its arrays through the blocks, and reports.
 
@@ -70,15 +83,7 @@ class Engine(wiring.Component):
 
     def __init__(self, parameters: Parameters):
         self.parameters = p = parameters
-        channel_bits = p.address_bits - (p.channels.bit_length() - 1)
-        self.shape = shape = PortShape(
-            address_width=channel_bits,
-            data_width=p.data_bits,
-            length_width=channel_bits + 1,
-            burst_bytes=p.burst_bytes,
-            outstanding=p.outstanding,
-            buffer_bytes=p.turn_bytes,
-        )
+        self.shape = shape = port_shape(parameters)
         axi = Axi4Signature(shape.address_width, shape.data_width, shape.id_width)
         super().__init__(
             {

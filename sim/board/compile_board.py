@@ -54,7 +54,7 @@ _COMPILER = ["c++", "-std=c++20", "-O2", "-fPIC", "-DVL_TIME_CONTEXT"]
 
 
 def compile_board(
-    engine: wiring.Component,
+    make_engine: Callable[[], wiring.Component],
     channels: Sequence[MemorySettings],
     shape: PortShape,
     name: str,
@@ -69,8 +69,8 @@ def compile_board(
 
     Parameters
     ----------
-    engine : Component
-        Has a member `axi`, an array of `Axi4Signature`.
+    make_engine : callable
+        Gives the engine, a Component with a member `axi`, an array of `Axi4Signature`; called if need be.
     channels : sequence of MemorySettings
         One for each port of the engine.
     shape : PortShape
@@ -107,7 +107,7 @@ def compile_board(
         short_cut = BUILD / f"{name}-{_digest([key, repr(channels), repr(shape), _sources(), tools])}.of"
         if short_cut.exists() and (BUILD / short_cut.read_text() / "board.so").exists():
             return BUILD / short_cut.read_text()
-    folder = _compile(engine, channels, shape, name, tools, environment, progress or (lambda done, steps: None))
+    folder = _compile(make_engine(), channels, shape, name, tools, environment, progress or (lambda done, steps: None))
     if short_cut is not None:
         hidden = short_cut.with_suffix(f".{os.getpid()}")
         hidden.write_text(folder.name)

@@ -39,8 +39,14 @@ class CopyBoard(SimulatedBoard):
             buffer_bytes=turn_bytes,
             max_transfer_bytes=1 << 27,
         )
-        engine = CopyEngine(self.shape, turn_bytes=turn_bytes, ports=channels)
-        super().__init__(compile_board(engine, [settings] * channels, self.shape, f"copy_{channels}"))
+        super().__init__(
+            compile_board(
+                lambda: CopyEngine(self.shape, turn_bytes=turn_bytes, ports=channels),
+                [settings] * channels,
+                self.shape,
+                f"copy_{channels}",
+            )
+        )
 
     def command(
         self, operation: CopyOperation, source: int, destination: int, length: int

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.bisort.engine import port_shape
 from hw.bisort.kernel import Kernel
 from hw.parameters import Parameters
 from hw.register_map import Register, registers
@@ -49,9 +50,11 @@ class KernelBoard:
     ):
         self.parameters = parameters
         self.channel_bytes = (1 << parameters.address_bits) // parameters.channels
-        kernel = Kernel(parameters)
+        shape = port_shape(parameters)
         self.board = SimulatedBoard(
-            compile_board(kernel, channels, kernel.shape, "bisort", key=repr(parameters), progress=progress)
+            compile_board(
+                lambda: Kernel(parameters), channels, shape, "bisort", key=repr(parameters), progress=progress
+            )
         )
         self.memory_bytes = sum(self.board.memory_bytes)
         self._listen()
