@@ -238,7 +238,7 @@ def main(
 
     for window in windows or (8 << 20,):
         # As on the simulated board, with more memory where the window needs it.
-        parameters = board_parameters(32, "litedram")
+        parameters = board_parameters(32, "litedram", index_rows=1 << 18)
         memory = max(1 << 29, window * 64)
         parameters = dataclasses.replace(parameters, address_bits=(memory - 1).bit_length())
 

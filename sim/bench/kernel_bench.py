@@ -19,6 +19,7 @@ from sim.litedram.litedram_settings import LitedramSettings
 
 Ki, Mi = 1 << 10, 1 << 20
 KEY_BYTES = 4
+INDEX_ROWS = 1 << 18  # for the index of a run of 8 Mi rows and more; 1 MiB on chip
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class KernelBench:
 
     def __init__(self, channels: int, seed: int):
         self.channels = channels
-        self.board: KernelBoard = open_bisort_board(8 * KEY_BYTES, "litedram", channels=channels)
+        self.board: KernelBoard = open_bisort_board(8 * KEY_BYTES, "litedram", channels=channels, index_rows=INDEX_ROWS)
         self.parameters: Parameters = self.board.parameters
         self.traces: list[Trace] = []
         self._random = np.random.default_rng(seed)

@@ -13,7 +13,11 @@ from sim.litedram.litedram_settings import LitedramSettings
 MEMORIES = ("litedram", "fast")
 
 
-def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parameters:
+INDEX_ROWS = 1 << 16
+"""Room for indexes that a board has unless more is asked for; a larger one takes minutes to compile."""
+
+
+def board_parameters(key_bits: int, memory: str, *, channels: int = 1, index_rows: int = INDEX_ROWS) -> Parameters:
     """What is built for a simulated board.
 
     Parameters
@@ -21,10 +25,11 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
     key_bits : int
         32 or 64.
     memory : str
-        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel, short partitions, and room on chip for the
-        indexes of 16 Mi rows (1 MiB with 32-bit keys: more block RAM than an ECP5 has). ``"fast"``: the preset `tiny`
-        with 64 MiB a channel, and room for the indexes of 1 Mi rows.
+        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel and partitions of 64 keys. ``"fast"``: the preset
+        `tiny`, with partitions of 16 keys, and 64 MiB a channel.
     channels : int
+    index_rows : int
+        Room on chip for indexes, in entries.
 
     Raises
     ------
@@ -37,7 +42,7 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
             Parameters.preset("ecp5"),
             key_bits=key_bits,
             partition_log2=6,
-            index_rows=1 << 18,
+            index_rows=index_rows,
             address_bits=29 + channel_bits,
             channels=channels,
         )
@@ -45,7 +50,7 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
         return dataclasses.replace(
             Parameters.preset("tiny"),
             key_bits=key_bits,
-            index_rows=65536,
+            index_rows=index_rows,
             bound_rows=64,
             queue_rows=16,
             buffer_rows=32,
@@ -56,13 +61,18 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1) -> Parame
 
 
 def open_bisort_board(
-    key_bits: int, memory: str, *, channels: int = 1, progress: Callable[[int, int], None] | None = None
+    key_bits: int,
+    memory: str,
+    *,
+    channels: int = 1,
+    index_rows: int = INDEX_ROWS,
+    progress: Callable[[int, int], None] | None = None,
 ) -> KernelBoard:
     """Compile, once, and start a simulated board with the BI-Sort kernel.
 
     Parameters
     ----------
-    key_bits, memory, channels
+    key_bits, memory, channels, index_rows
         As in `board_parameters`.
     progress : callable, optional
         As in `compile_board`.
@@ -72,7 +82,7 @@ def open_bisort_board(
     BoardBuildError
         If it cannot be compiled.
     """
-    parameters = board_parameters(key_bits, memory, channels=channels)
+    parameters = board_parameters(key_bits, memory, channels=channels, index_rows=index_rows)
     size = (1 << parameters.address_bits) // channels
     settings: Mapping[str, MemorySettings] = {
         "litedram": LitedramSettings(module="MT41K256M16"),
