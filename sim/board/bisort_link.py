@@ -25,8 +25,8 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1, index_row
     key_bits : int
         32 or 64.
     memory : str
-        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel and partitions of 64 keys. ``"fast"``: the preset
-        `tiny`, with partitions of 16 keys, and 64 MiB a channel.
+        ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel and partitions of 64 keys. ``"fast"``: the
+        preset `tiny`, with partitions of 16 keys, and 64 MiB a channel.
     channels : int
     index_rows : int
         Room on chip for indexes, in entries.
