@@ -134,7 +134,7 @@ def test_depth_reaches_whole_runs(width, depth):
 
 def test_depth_reaches_a_second_run():
     with pytest.raises(ProofError, match="Assertion violated"):
-        run_proof(MergerProof(key_bits=2, width=2, rule="again", stalls=False), "merger_again_2", depth=26)
+        run_proof(MergerProof(key_bits=2, width=2, rule="again", stalls=False), "merger_again_2", depth=28)
 
 
 @pytest.mark.parametrize(
