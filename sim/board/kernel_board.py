@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.bisort.engine import port_shape
 from hw.bisort.kernel import Kernel
+from hw.memory.port_shape import PortShape
 from hw.parameters import Parameters
 from hw.register_map import Register, registers
 from sim.board.compile_board import compile_board
@@ -50,7 +50,7 @@ class KernelBoard:
     ):
         self.parameters = parameters
         self.channel_bytes = (1 << parameters.address_bits) // parameters.channels
-        shape = port_shape(parameters)
+        shape = PortShape.of_kernel(parameters)
         self.board = SimulatedBoard(
             compile_board(
                 lambda: Kernel(parameters), channels, shape, "bisort", key=repr(parameters), progress=progress
