@@ -128,7 +128,7 @@ class SplitJoinKernelModel(KernelShell):
                     self._pending.appendleft(head[room:])
                 room -= len(out[-1])
             elif taken < c.length_a:
-                stop = min(taken + _BLOCK_ROWS, c.length_a)
+                stop = rows.block(taken)
                 self._take(rows, taken, stop)
                 taken = stop
             else:
@@ -317,6 +317,12 @@ class _Rows:
             # What is stored on the right has a time of at least `low` more than a left row that it matches.
             least = np.where(self.side == _LEFT, since + low, since - high)
             self.horizon = np.clip(least, 0, 1 << p.time_bits)
+
+    def block(self, start: int) -> int:
+        """Where rows that are taken together end: marks and others never are, as marks alone drop much."""
+        marks = self.mark[start : start + _BLOCK_ROWS]
+        other = marks != marks[0]
+        return start + (int(other.argmax()) if other.any() else len(marks))
 
     def _band(self, values: np.ndarray, low: int, high: int, bits: int) -> tuple[np.ndarray, np.ndarray]:
         """The least and the greatest number that each value's partner may have; turned round where there is none."""
