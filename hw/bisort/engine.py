@@ -8,12 +8,12 @@ from amaranth.lib.wiring import In, Out, PureInterface
 
 from hw.bisort.buffer_path import BufferPath
 from hw.bisort.command_plan import ARRAYS, CommandPlan
-from hw.bisort.event_layout import EventLayout
 from hw.bisort.gather_path import GatherPath
 from hw.bisort.merge_path import MergePath
 from hw.bisort.probe_path import ProbePath
-from hw.bisort.result_layout import ResultLayout
 from hw.control.command_layout import CommandLayout
+from hw.control.event_layout import EventLayout
+from hw.control.result_layout import ResultLayout
 from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.burst_reader import BurstReader
 from hw.memory.burst_writer import BurstWriter
@@ -26,6 +26,7 @@ from hw.register_map import BISORT, ErrorCode, Operation
 
 READERS = sum(not name.endswith("_out") for name in ARRAYS)
 WRITERS = len(ARRAYS) - READERS
+_WIDE = {"rows_in": 34, "rows_out": 34}
 
 
 def port_shape(parameters: Parameters) -> PortShape:
@@ -92,7 +93,7 @@ class Engine(wiring.Component):
                 "timeout_cycles": In(32),
                 "busy": Out(1),
                 "dead": Out(1),
-                "event": Out(EventLayout()),
+                "event": Out(EventLayout(BISORT, _WIDE)),
                 "axi": Out(axi).array(p.channels),
             }
         )
