@@ -27,7 +27,8 @@ from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, record
 
 ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 18, 1 << 20
 ROOM = 1 << 16
-TINY = SplitJoinParameters.preset("tiny")
+# With room to write while rows are read, and the reverse.
+TINY = dataclasses.replace(SplitJoinParameters.preset("tiny"), result_rows=4, turn_bytes=1024)
 SIZE = {name: getattr(TINY, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
 FAULTS = ("stall", "error_start", "error_end", "error_response", "silent_start", "silent_end")
 CORE_TIMEOUT = 100
