@@ -113,8 +113,8 @@ def join(link, case: JoinCase, room: int) -> tuple[list, Summary]:
     raise AssertionError("no end")
 
 
-def check_order(case: JoinCase, found: list, cores: int) -> None:
-    """Each side's results in the order that was promised, and both sides' in that of arrival."""
+def check_order(case: JoinCase, found: list, cores: int, *, ended: bool = True) -> None:
+    """Each side's results in the order that was promised, and both sides' in that of arrival, to their end."""
     monitors = [OrderMonitor(case.rows, case.settings, side=side, cores=cores) for side in (0, 1)]
     arrived = iter([(row.side, row.row) for row in case.rows if not row.mark])
     probing = next(arrived, None)
@@ -123,7 +123,7 @@ def check_order(case: JoinCase, found: list, cores: int) -> None:
         if case.settings.order != Order.NONE:
             assert (side, result.probe) == probing
             probing = next(arrived, None) if result.last else probing
-    for monitor in monitors:
+    for monitor in monitors if ended else ():
         monitor.end()
 
 
@@ -206,7 +206,8 @@ def test_a_core_that_stops_answering(board, moment, seed):
         summary, found = outcome(board)
         assert summary.drained
         assert summary.rows == len(rows)
-        check_order(case, found, board.parameters.cores)
+        alive = code == ErrorCode.NONE or board.parameters.cores > 1  # who ends a probing row
+        check_order(case, found, board.parameters.cores, ended=alive)
         assert summary.incomplete == (code == ErrorCode.CORE_STUCK)
         if not summary.overflow:
             check_incomplete(case, found, board.parameters.cores, {core}, complete=code == ErrorCode.NONE)
