@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from host.devices.board_link import BoardLink
 from host.devices.kernel_command import KernelCommand
 from host.errors import DeviceError, KernelError
 from hw.parameters import Parameters
-from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, ErrorCode, build_parameters, registers
+from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, LANE_STRIDE, ErrorCode, build_parameters, registers
 
 _REGISTERS = {register.name: register for register in registers()}
 _TAGS = 1 << 16
@@ -39,9 +39,10 @@ class KernelDriver:
     Attributes
     ----------
     parameters : Parameters
-    memory_bytes : int
+    lane_bytes : int
+        Memory of each lane, on all its channels together.
     queue_rows : int
-        Commands that are pushed before a wait.
+        Commands that are pushed to a lane before a wait.
 
     Raises
     ------
@@ -52,10 +53,10 @@ class KernelDriver:
     def __init__(self, link: BoardLink, name: str):
         self._link = link
         self._name = name
-        self._tag = 0
         self._failed: DeviceError | None = None
         self.parameters: Parameters = link.parameters
-        self.memory_bytes: int = link.memory_bytes
+        self.lane_bytes: int = link.memory_bytes // self.parameters.lanes
+        self._tags = [0] * self.parameters.lanes
         self._ask(link.reset)
         self._check_build()
         status = self._read("QUEUE_STATUS")
@@ -89,8 +90,15 @@ class KernelDriver:
 
     # Commands
 
-    def run(self, commands: Sequence[KernelCommand]) -> None:
-        """Carries out commands in order, and returns when their results are in memory.
+    def run(self, commands: Sequence[KernelCommand], lane: int = 0) -> None:
+        """As `run_lanes`, of one lane."""
+        self.run_lanes({lane: commands})
+
+    def run_lanes(self, commands: Mapping[int, Sequence[KernelCommand]]) -> None:
+        """Carries out the commands of each lane in order, and returns when all results are in memory.
+
+        Lanes work at the same time. As many commands as their queues take are pushed to all of them before any is
+        waited for.
 
         Raises
         ------
@@ -100,7 +108,9 @@ class KernelDriver:
             If the board does not answer.
         """
         try:
-            self._run(commands)
+            most = max(map(len, commands.values()), default=0)
+            for start in range(0, most, self.queue_rows):
+                self._run({lane: some[start : start + self.queue_rows] for lane, some in commands.items()})
         except BaseException:
             # Whoever is interrupted here does not know what the kernel has done, and nobody after him does.
             if self._failed is None:
@@ -112,32 +122,40 @@ class KernelDriver:
                 )
             raise
 
-    def _run(self, commands: Sequence[KernelCommand]) -> None:
-        for start in range(0, len(commands), self.queue_rows):
-            part = commands[start : start + self.queue_rows]
+    def _run(self, commands: Mapping[int, Sequence[KernelCommand]]) -> None:
+        """Carries out as many commands as the queues take."""
+        # A lane without any is started, too: then done is set in all of them, which is what the link waits for.
+        for lane in range(self.parameters.lanes):
             words: list[int] = []
-            for place, command in enumerate(part):
-                words += command.words((self._tag + place) % _TAGS)
-            self._ask(self._link.push_words, _REGISTERS["QUEUE_PUSH"].offset, words)
-            self._write("CONTROL", _REGISTERS["CONTROL"].field("start").mask)
-            self._ask(self._link.wait)
-            code = self._read("ERROR_CODE")
-            if code:
-                raise self._fail(self._command_error(code, part))
-            last = (self._tag + len(part) - 1) % _TAGS
-            completed = self._read("COMPLETED_TAG")
-            if completed != last:
-                raise self._fail(
-                    DeviceError(
-                        f"device {self._name}: the kernel reports that it is done after command {completed}, and "
-                        f"command {last} was the last one pushed: the board and this driver are out of step"
-                    )
-                )
-            self._tag = (last + 1) % _TAGS
+            for place, command in enumerate(commands.get(lane, ())):
+                words += command.words((self._tags[lane] + place) % _TAGS)
+            if words:
+                self._ask(self._link.push_words, self._offset("QUEUE_PUSH", lane), words)
+            self._write("CONTROL", _REGISTERS["CONTROL"].field("start").mask, lane)
+        self._ask(self._link.wait)
+        for lane, some in commands.items():
+            if some:
+                self._check(lane, some)
 
-    def _command_error(self, code: int, commands: Sequence[KernelCommand]) -> KernelError:
-        place = (self._read("ERROR_COMMAND") - self._tag) % _TAGS
-        address = self._read("ERROR_ADDRESS_LOW") | self._read("ERROR_ADDRESS_HIGH") << 32
+    def _check(self, lane: int, commands: Sequence[KernelCommand]) -> None:
+        """Raises what has gone wrong with the commands of a lane; they are over."""
+        code = self._read("ERROR_CODE", lane)
+        if code:
+            raise self._fail(self._command_error(code, commands, lane))
+        last = (self._tags[lane] + len(commands) - 1) % _TAGS
+        completed = self._read("COMPLETED_TAG", lane)
+        if completed != last:
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel reports that it is done after command {completed}, and "
+                    f"command {last} was the last one pushed: the board and this driver are out of step"
+                )
+            )
+        self._tags[lane] = (last + 1) % _TAGS
+
+    def _command_error(self, code: int, commands: Sequence[KernelCommand], lane: int) -> KernelError:
+        place = (self._read("ERROR_COMMAND", lane) - self._tags[lane]) % _TAGS
+        address = self._read("ERROR_ADDRESS_LOW", lane) | self._read("ERROR_ADDRESS_HIGH", lane) << 32
         operation = commands[place].operation.name if place < len(commands) else "a command it was not given"
         try:
             known = ErrorCode(code)
@@ -147,30 +165,44 @@ class KernelDriver:
             text = ERROR_TEXT[known]
             advice = _ADVICE.get(known, "the driver should not have asked for that, so this is a defect of Mullion's")
         where = f" at address {address:#x}" if address else ""
+        if self.parameters.lanes > 1:
+            where += f" of lane {lane}"
         return KernelError(
             f"device {self._name}: the kernel failed in {operation}{where}: {text}; {advice}. What the device held is "
             "lost: open it again"
         )
 
-    def counters(self) -> dict[str, int]:
-        """The performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
+    def counters(self, lane: int = 0) -> dict[str, int]:
+        """A lane's performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
         return {
-            name: self._read(f"{name.upper()}_LOW") | self._read(f"{name.upper()}_HIGH") << 32 for name, _ in COUNTERS
+            name: self._read(f"{name.upper()}_LOW", lane) | self._read(f"{name.upper()}_HIGH", lane) << 32
+            for name, _ in COUNTERS
         }
 
     def clear_counters(self) -> None:
-        """Sets all counters to zero."""
-        self._write("COUNTER_CLEAR", 1)
+        """Sets all counters of all lanes to zero."""
+        for lane in range(self.parameters.lanes):
+            self._write("COUNTER_CLEAR", 1, lane)
 
     # Memory
 
-    def write_memory(self, address: int, content: np.ndarray | bytes) -> None:
-        """As `BoardLink.write_memory`. Raises DeviceError if the board does not answer."""
-        self._ask(self._link.write_memory, address, content)
+    def write_memory(self, address: int, content: np.ndarray | bytes, lane: int = 0) -> None:
+        """Writes to a lane's memory, by its own addresses, as `BoardLink.write_memory` does.
 
-    def read_memory(self, address: int, length: int) -> np.ndarray:
-        """As `BoardLink.read_memory`. Raises DeviceError if the board does not answer."""
-        return self._ask(self._link.read_memory, address, length)
+        Raises
+        ------
+        DeviceError
+            If the board does not answer.
+        """
+        self._ask(self._link.write_memory, self._address(address, lane), content)
+
+    def read_memory(self, address: int, length: int, lane: int = 0) -> np.ndarray:
+        """Reads a lane's memory, by its own addresses, as `BoardLink.read_memory` does. Raises as `write_memory`."""
+        return self._ask(self._link.read_memory, self._address(address, lane), length)
+
+    def _address(self, address: int, lane: int) -> int:
+        """A lane's address, as the link knows it."""
+        return address + (lane << self.parameters.address_bits)
 
     def close(self) -> None:
         """Gives the board back; from then on every other method raises DeviceError. Idempotent."""
@@ -180,11 +212,15 @@ class KernelDriver:
 
     # The link
 
-    def _read(self, name: str) -> int:
-        return self._ask(self._link.read_register, _REGISTERS[name].offset)
+    @staticmethod
+    def _offset(name: str, lane: int) -> int:
+        return _REGISTERS[name].offset + lane * LANE_STRIDE
 
-    def _write(self, name: str, value: int) -> None:
-        self._ask(self._link.write_register, _REGISTERS[name].offset, value)
+    def _read(self, name: str, lane: int = 0) -> int:
+        return self._ask(self._link.read_register, self._offset(name, lane))
+
+    def _write(self, name: str, value: int, lane: int = 0) -> None:
+        self._ask(self._link.write_register, self._offset(name, lane), value)
 
     def _ask(self, call: Callable[..., _T], *arguments: object) -> _T:
         if self._failed is not None:

@@ -15,6 +15,7 @@ from host.devices.board_link import BoardLink
 from host.devices.device import DeviceInfo
 from host.errors import DeviceError
 from host.progress import Progress
+from hw.errors import ParameterError
 from hw.parameters import Parameters
 
 _MODEL_BYTES = 1 << 28
@@ -23,13 +24,14 @@ _INSTALL = "pip install 'mullion[sim]'"
 
 @dataclasses.dataclass(frozen=True)
 class _Board:
-    """A board in simulation: what it is, what it needs, and how it is opened for keys of so many bits."""
+    """A board in simulation: what it is, the memory of each lane, what it needs, and how it is opened: for keys of so
+    many bits, with so many lanes."""
 
     description: str
     memory_bytes: int
     modules: tuple[str, ...]
     compiles: bool
-    open: Callable[[int], BoardLink]
+    open: Callable[[int, int], BoardLink]
 
     @property
     def missing(self) -> str:
@@ -46,12 +48,12 @@ class _Board:
         return ""
 
 
-def _verilated(name: str, memory: str) -> Callable[[int], BoardLink]:
-    def open_board(key_bits: int) -> BoardLink:
+def _verilated(name: str, memory: str) -> Callable[[int, int], BoardLink]:
+    def open_board(key_bits: int, lanes: int) -> BoardLink:
         # Only here, so that nobody needs Amaranth who does not simulate.
         open_bisort_board = importlib.import_module("sim.board.bisort_link").open_bisort_board
         with _Compiling(f"compile {name} for keys of {key_bits} bits, once") as compiling:
-            return open_bisort_board(key_bits, memory, progress=compiling.tell)
+            return open_bisort_board(key_bits, memory, lanes=lanes, progress=compiling.tell)
 
     return open_board
 
@@ -82,9 +84,10 @@ class _Compiling:
             self._progress.__exit__(kind, error, at)
 
 
-def _model(key_bits: int) -> BoardLink:
-    model = importlib.import_module("sim.models.kernel").KernelModel
-    return model(dataclasses.replace(Parameters.preset("ecp5"), key_bits=key_bits), _MODEL_BYTES)
+def _model(key_bits: int, lanes: int) -> BoardLink:
+    model = importlib.import_module("sim.models.laned_kernel").LanedKernelModel
+    parameters = dataclasses.replace(Parameters.preset("ecp5"), key_bits=key_bits, lanes=lanes)
+    return model(parameters, lanes * _MODEL_BYTES)
 
 
 _BOARDS: dict[str, _Board] = {
@@ -116,21 +119,40 @@ class SimDevice(BisortDevice):
     tells. ``sim:bisort-model`` carries out the same commands by their
     model, and needs but NumPy.
 
+    Any of them can have several lanes, each with a memory of its own: ``sim:bisort-fast:lanes=2``.
+
     Parameters
     ----------
     name : str
         One that `found` lists.
+    lanes : int
+        Engines that work side by side.
     scratch_bytes : int
         As of `BisortDevice`.
+
+    Raises
+    ------
+    DeviceError
+        If a kernel cannot have so many lanes.
     """
 
-    def __init__(self, name: str, *, scratch_bytes: int = SCRATCH_BYTES):
+    def __init__(self, name: str, *, lanes: int = 1, scratch_bytes: int = SCRATCH_BYTES):
+        try:
+            dataclasses.replace(Parameters.preset("tiny"), lanes=lanes)
+        except ParameterError as error:
+            raise DeviceError(f"device {name}: {error}") from error
         self._board_kind = _BOARDS[name]
-        super().__init__(_info(name, scratch_bytes), self._open_link, scratch_bytes=scratch_bytes)
+        self._lanes = lanes
+        info = _info(name, scratch_bytes)
+        if lanes > 1:
+            info = dataclasses.replace(
+                info, name=f"{name}:lanes={lanes}", description=f"{info.description}; {lanes} lanes"
+            )
+        super().__init__(info, self._open_link, scratch_bytes=scratch_bytes)
 
     def _open_link(self, key_bits: int) -> BoardLink:
         try:
-            return self._board_kind.open(key_bits)
+            return self._board_kind.open(key_bits, self._lanes)
         except (
             ImportError,
             OSError,
@@ -145,13 +167,23 @@ class SimDevice(BisortDevice):
 
     @classmethod
     def open(cls, which: str = "") -> SimDevice:
-        """Opens the first whose name contains `which`. Raises DeviceError if there is none, or it cannot run here."""
+        """Opens the first whose name contains `which`, with as many lanes as ``:lanes=N`` behind it says, else one.
+
+        Raises DeviceError if there is none, it cannot run here, or has no such number of lanes.
+        """
+        part, *options = which.lower().split(":")
+        lanes = 1
+        for option in options:
+            name, _, value = option.partition("=")
+            if name != "lanes" or not value.isdecimal():
+                raise DeviceError(f"behind the name of a simulated device comes ':lanes=N' or nothing, not ':{option}'")
+            lanes = int(value)
         for info in cls.found():
-            if which.lower() in info.name:
+            if part in info.name:
                 if not info.available:
                     raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
-                return cls(info.name)
-        raise DeviceError(f"there is no simulated device named like {which!r}: there are {', '.join(_BOARDS)}")
+                return cls(info.name, lanes=lanes)
+        raise DeviceError(f"there is no simulated device named like {part!r}: there are {', '.join(_BOARDS)}")
 
 
 def _info(name: str, scratch_bytes: int) -> DeviceInfo:

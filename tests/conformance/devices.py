@@ -60,6 +60,21 @@ DEVICES = [
     DeviceCase("numpy"),
     DeviceCase("opencl"),
     DeviceCase("sim:bisort-model"),
+    # Rows spread over several memories by their keys, and all lanes at work on each command.
+    DeviceCase(
+        "sim:bisort-model:lanes=4",
+        pinned=(
+            "test_batching.py",
+            "test_count_windows.py::test_window",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_time_windows.py::test_the_watermark_makes_room",
+            "test_resources.py::test_joins_in_threads",
+            "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-skewed-1024",
+            "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-rising-1024",
+            "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-uint64-1024",
+        ),
+    ),
     # It carries out the whole suite in some three minutes, but for what is there for its millions of rows or pairs.
     DeviceCase(
         "sim:bisort-fast",
