@@ -8,12 +8,12 @@ from amaranth.lib.wiring import In, Out, PureInterface
 
 from hw.bisort.buffer_path import BufferPath
 from hw.bisort.command_plan import ARRAYS, CommandPlan
-from hw.bisort.event_layout import EventLayout
 from hw.bisort.gather_path import GatherPath
 from hw.bisort.merge_path import MergePath
 from hw.bisort.probe_path import ProbePath
-from hw.bisort.result_layout import ResultLayout
 from hw.control.command_layout import CommandLayout
+from hw.control.event_layout import EventLayout
+from hw.control.result_layout import ResultLayout
 from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.burst_reader import BurstReader
 from hw.memory.burst_writer import BurstWriter
@@ -22,10 +22,11 @@ from hw.memory.port_shape import PortShape
 from hw.memory.stream_writer import StreamWriter
 from hw.memory.transfer_status import TransferStatus
 from hw.parameters import Parameters
-from hw.register_map import ErrorCode, Operation
+from hw.register_map import BISORT, ErrorCode, Operation
 
 READERS = sum(not name.endswith("_out") for name in ARRAYS)
 WRITERS = len(ARRAYS) - READERS
+_WIDE = {"rows_in": 34, "rows_out": 34}
 
 
 def port_shape(parameters: Parameters) -> PortShape:
@@ -92,7 +93,7 @@ class Engine(wiring.Component):
                 "timeout_cycles": In(32),
                 "busy": Out(1),
                 "dead": Out(1),
-                "event": Out(EventLayout()),
+                "event": Out(EventLayout(BISORT, _WIDE)),
                 "axi": Out(axi).array(p.channels),
             }
         )
@@ -101,7 +102,7 @@ class Engine(wiring.Component):
         m = Module()
         p, shape = self.parameters, self.shape
         command = Signal(CommandLayout())
-        is_ = {operation: Signal(name=f"is_{operation.name.lower()}") for operation in Operation}
+        is_ = {operation: Signal(name=f"is_{operation.name.lower()}") for operation in BISORT.operations}
         m.d.comb += [signal.eq(command.operation == operation) for operation, signal in is_.items()]
         ranges = is_[Operation.GATHER] | is_[Operation.COUNT]
 

@@ -124,6 +124,9 @@ class NestedLoop(wiring.Component):
         with m.If(~taken | load):
             m.d.sync += [taken.eq(queue.r_rdy), probe.eq(head)]
             m.d.sync += key.make(head.key, self.settings.low, self.settings.high, self.side)
+            if p.bounds:
+                with m.If(self.settings.own_bounds):
+                    m.d.sync += key.take(head.lower, head.upper)
             if p.time_bits:
                 # No later row of the probing stream has a time before this one.
                 since = Signal(p.time_bits)
@@ -307,6 +310,10 @@ class _Sums:
         if side == Side.RIGHT:
             return [self.lower.eq(number + low), self.upper.eq(number + high)]
         return [self.lower.eq(number - high), self.upper.eq(number - low)]
+
+    def take(self, lower: Value, upper: Value) -> list:
+        """Bounds that were made elsewhere."""
+        return [self.lower.eq(lower), self.upper.eq(upper)]
 
     @property
     def lower_wide(self) -> Value:

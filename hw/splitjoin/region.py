@@ -24,7 +24,8 @@ class Region(wiring.Component):
     each row. A core stores a row when the first count names it, and drops its oldest row when the second
     one does, which is the very core that holds the oldest row of all. Full turns of a count number the
     blocks, so the core's share of the window begins and ends where its own position and both counts say.
-    A time window has the counts of one that is as long as the cores have room for.
+    A time window has the counts of one that is as long as the cores have room for. A row that comes `again`
+    is counted only among those that probe the other region, for the order over both streams.
 
     Parameters
     ----------
@@ -110,11 +111,12 @@ class Region(wiring.Component):
         before = Signal(ARRIVAL_BITS)
         arrive, leave = _Turns(p, "arrive"), _Turns(p, "leave")
         mark = i.p.mark if p.time_bits else Const(0, 1)
+        again = i.p.again if p.bounds else Const(0, 1)
         mine = Signal()  # of the stream that is stored
         needed = Signal()
         m.d.comb += [
             mine.eq(i.p.side == self.side),
-            needed.eq(Mux(mine, (arrive.turn == index) & ~mark, 1)),
+            needed.eq(Mux(mine, (arrive.turn == index) & ~mark & ~again, 1)),
             sub.i.valid.eq(i.valid & needed),
             i.ready.eq(~needed | sub.i.ready),
             sub.i.p.probing.eq(~mine),
@@ -125,13 +127,16 @@ class Region(wiring.Component):
             sub.i.p.late.eq((arrive.turn != 0) & ~arrive.passed(index)),
         ]
         names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
+        names += ("lower", "upper") if p.bounds else ()
         m.d.comb += [getattr(sub.i.p, name).eq(getattr(i.p, name)) for name in names]
         with m.If(i.valid & i.ready & mine & ~mark):
-            m.d.sync += [before.eq(before + 1), *arrive.step()]
-            with m.If(filled == length):
-                m.d.sync += leave.step()
-            with m.Else():
-                m.d.sync += filled.eq(filled + 1)
+            m.d.sync += before.eq(before + 1)
+            with m.If(~again):
+                m.d.sync += arrive.step()
+                with m.If(filled == length):
+                    m.d.sync += leave.step()
+                with m.Else():
+                    m.d.sync += filled.eq(filled + 1)
         with m.If(self.settings.order == Order.NONE):
             m.d.sync += before.eq(0)
         with m.If(self.clear):

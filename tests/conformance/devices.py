@@ -75,6 +75,7 @@ DEVICES = [
             "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-uint64-1024",
         ),
     ),
+    DeviceCase("sim:splitjoin-model", max_window=16_384, policies=("ladder",)),
     # It carries out the whole suite in some three minutes, but for what is there for its millions of rows or pairs.
     DeviceCase(
         "sim:bisort-fast",
