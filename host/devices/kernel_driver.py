@@ -78,9 +78,9 @@ class KernelDriver:
         if layout != layout_hash():
             raise self._fail(
                 DeviceError(
-                    f"device {self._name}: the kernel's tables of registers and commands are others than this driver's: "
-                    f"LAYOUT_HASH reads {layout:#010x}, not {layout_hash():#010x}: load a kernel of this version onto "
-                    "the board"
+                    f"device {self._name}: the kernel's tables of registers and commands are others than this "
+                    f"driver's: LAYOUT_HASH reads {layout:#010x}, not {layout_hash():#010x}: load a kernel of this "
+                    "version onto the board"
                 )
             )
         word, expected = self._read("BUILD_PARAMETERS"), build_parameters(self.parameters)

@@ -83,7 +83,9 @@ class FrameReceiver(wiring.Component):
                 m.d.sync += within.eq(0)
         with m.If(self.i.valid & is_flag):
             m.d.sync += [count.eq(0), escaped.eq(0), within.eq(1)]
-            whole = (count[:2] == 0) & (count >= 4 * (HEADER_WORDS + 1)) & (count <= 4 * (HEADER_WORDS + DATA_WORDS + 1))
+            whole = (
+                (count[:2] == 0) & (count >= 4 * (HEADER_WORDS + 1)) & (count <= 4 * (HEADER_WORDS + DATA_WORDS + 1))
+            )
             with m.If(within & ~escaped & whole & crc.match_detected):
                 m.d.sync += [self.valid.eq(1), self.words.eq((count >> 2) - 1), within.eq(0)]
         with m.If(self.done):

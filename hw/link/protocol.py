@@ -86,8 +86,8 @@ DRAM_BASE = 0x1000_0000
 """Registers of the memory controller. Which there are is said in the description."""
 
 DESCRIPTION_BASE = 0x2000_0000
-"""What was built, and how its memory is started. The first word is the length in bytes of what follows: JSON, compressed
-with zlib. Reads only."""
+"""What was built, and how its memory is started. The first word is the length in bytes of what follows: JSON,
+compressed with zlib. Reads only."""
 
 REGION_BITS = 4
 """The region is the top bits of an address."""

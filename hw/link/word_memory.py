@@ -64,7 +64,12 @@ class WordMemory(wiring.Component):
                 getattr(axi, f"{channel}size").eq(size),
                 getattr(axi, f"{channel}burst").eq(_INCREMENT),
             ]
-        m.d.comb += [axi.wdata.eq(beat), axi.wstrb.eq(strobes), axi.wlast.eq(1), words.read.eq(beat.word_select(place, 32))]
+        m.d.comb += [
+            axi.wdata.eq(beat),
+            axi.wstrb.eq(strobes),
+            axi.wlast.eq(1),
+            words.read.eq(beat.word_select(place, 32)),
+        ]
 
         with m.FSM():
             with m.State("IDLE"):
