@@ -11,6 +11,7 @@ import numpy as np
 from host.devices.board_link import BoardLink
 from host.devices.kernel_command import KernelCommand
 from host.errors import DeviceError, KernelError
+from hw.identity import parameter_hash
 from hw.register_map import BISORT, ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap
 
 _TAGS = 1 << 16
@@ -93,6 +94,15 @@ class KernelDriver:
                     f"load a {self._kind.name} kernel of this version onto the board"
                 )
             )
+        layout, expected = self._read("LAYOUT_HASH"), self._kind.layout_hash()
+        if layout != expected:
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel's tables of registers and commands are others than this "
+                    f"driver's: LAYOUT_HASH reads {layout:#010x}, not {expected:#010x}: load a kernel of this "
+                    "version onto the board"
+                )
+            )
         word, expected = self._read("BUILD_PARAMETERS"), self._kind.build_parameters(self.parameters)
         differing = [
             f"{field.name} is {(word & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
@@ -104,6 +114,16 @@ class KernelDriver:
                 DeviceError(
                     f"device {self._name}: the kernel on the board was built with other parameters than given "
                     f"({'; '.join(differing)}): give those it was built with, or load another kernel"
+                )
+            )
+        whole = self._read("PARAMETER_HASH")
+        if whole != parameter_hash(self.parameters):
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel on the board was built with other parameters than given, in some "
+                    f"that BUILD_PARAMETERS does not show: PARAMETER_HASH reads {whole:#010x}, not "
+                    f"{parameter_hash(self.parameters):#010x} of {self.parameters}: give those it was built with, or "
+                    "load another kernel"
                 )
             )
 
@@ -218,7 +238,7 @@ class KernelDriver:
             text = ERROR_TEXT[known]
             advice = _ADVICE.get(known, "the driver should not have asked for that, so this is a defect of Mullion's")
         where = f" at address {address:#x}" if address else ""
-        if self.parameters.lanes > 1:
+        if len(self._tags) > 1:
             where += f" of lane {lane}"
         return KernelError(
             f"device {self._name}: the kernel failed in {operation}{where}: {text}; {advice}. What the device held is "
@@ -281,10 +301,9 @@ class KernelDriver:
         try:
             return call(*arguments)
         except OSError as error:
+            kind = type(error) if isinstance(error, DeviceError) else DeviceError
             raise self._fail(
-                DeviceError(
-                    f"device {self._name}: the board does not answer ({error}). What it held is lost: open it again"
-                )
+                kind(f"device {self._name}: the board does not answer ({error}). What it held is lost: open it again")
             ) from error
 
     def _fail(self, error: DeviceError) -> DeviceError:
