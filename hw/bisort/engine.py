@@ -29,19 +29,6 @@ WRITERS = len(ARRAYS) - READERS
 _WIDE = {"rows_in": 34, "rows_out": 34}
 
 
-def port_shape(parameters: Parameters) -> PortShape:
-    """Widths and limits of the memory ports of an engine that is built so."""
-    channel_bits = parameters.address_bits - (parameters.channels.bit_length() - 1)
-    return PortShape(
-        address_width=channel_bits,
-        data_width=parameters.data_bits,
-        length_width=channel_bits + 1,
-        burst_bytes=parameters.burst_bytes,
-        outstanding=parameters.outstanding,
-        buffer_bytes=parameters.turn_bytes,
-    )
-
-
 class Engine(wiring.Component):
     """Carries out one command at a time: checks it, moves its arrays through the blocks, and reports.
 
@@ -84,7 +71,7 @@ class Engine(wiring.Component):
 
     def __init__(self, parameters: Parameters):
         self.parameters = p = parameters
-        self.shape = shape = port_shape(parameters)
+        self.shape = shape = PortShape.of_kernel(parameters)
         axi = Axi4Signature(shape.address_width, shape.data_width, shape.id_width)
         super().__init__(
             {

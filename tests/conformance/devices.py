@@ -97,4 +97,23 @@ DEVICES = [
             "test_large.py::test_against_duckdb[sim:bisort-int64-1024-ladder",
         ),
     ),
+    # A compilation of its own, and about as many rows a second as the model: keys at their limits, windows at their
+    # edges, time windows that empty themselves, and a stream of thousands of rows in order.
+    DeviceCase(
+        "sim:splitjoin",
+        max_window=16_384,
+        policies=("ladder",),
+        pinned=(
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_integer_keys.py::test_unions_at_the_limits",
+            "test_float_keys.py",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_count_windows.py::test_null_keys",
+            "test_count_windows.py::test_self_join",
+            "test_time_windows.py::test_the_watermark_makes_room",
+            "test_time_windows.py::test_rows_leave_only",
+            "test_large.py::test_against_duckdb[sim:splitjoin-int64-97-ladder",
+        ),
+        long=("test_resources.py::test_a_result_of_millions_of_pairs",),
+    ),
 ]
