@@ -56,6 +56,15 @@ def _verilated(name: str, memory: str) -> Callable[[int], BoardLink]:
     return open_board
 
 
+def _linked(name: str, board: str) -> Callable[[int], BoardLink]:
+    def open_board(key_bits: int) -> BoardLink:
+        open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
+        with _Compiling(f"compile {name}, once") as compiling:
+            return open_linked_board(board, key_bits, progress=compiling.tell)
+
+    return open_board
+
+
 class _Compiling:
     """Shows how far the compilation of a board is; nothing where there is none. A context manager."""
 
@@ -101,6 +110,13 @@ _BOARDS: dict[str, _Board] = {
         ("amaranth",),
         True,
         _verilated("sim:bisort-fast", "fast"),
+    ),
+    "sim:ecpix5": _Board(
+        "what the board ecpix5 carries on Verilator, with LiteDRAM and its model of DDR3, at a serial line",
+        1 << 29,
+        ("amaranth", "litedram", "serial"),
+        True,
+        _linked("sim:ecpix5", "ecpix5"),
     ),
     "sim:bisort-model": _Board(
         "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model

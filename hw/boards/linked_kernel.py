@@ -1,6 +1,6 @@
 """A kernel with a link to its host, as a board carries it."""
 
-from amaranth.hdl import Module, ResetInserter
+from amaranth.hdl import Module, ResetInserter, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -85,6 +85,14 @@ class LinkedKernel(wiring.Component):
                 "csr": Out(CsrSignature()),
             }
         )
+
+    def memory_wires(self) -> dict[str, ValueLike]:
+        """What to wire an `Instance` of the memory controller with, but for its clocks and pads."""
+        wired = {}
+        for stem, port in [*((f"axi{number}", port) for number, port in enumerate(self.axi)), ("csr", self.csr)]:
+            for name, member in port.signature.members.items():
+                wired[f"{'i' if member.flow == Out else 'o'}_{stem}_{name}"] = getattr(port, name)
+        return wired
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
