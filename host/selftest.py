@@ -51,9 +51,8 @@ def _board(device: BisortDevice) -> Iterator[str]:
     yield f"identity  {parameters}"
     link = device.link(32)
     for lane, timing in enumerate(getattr(link, "lanes", ())):
-        yield (
-            f"lane {lane}    bitslip {timing.bitslip}, delay {timing.delay}, in the middle of {timing.working} that work"
-        )
+        chosen = f"bitslip {timing.bitslip}, delay {timing.delay}"
+        yield f"lane {lane}    {chosen}, in the middle of {timing.working} that work"
     done = memory_check(link.write_memory, link.read_memory, link.memory_bytes)
     yield f"memory    {link.memory_bytes:,} bytes; {done:,} written and read, at every address line"
 

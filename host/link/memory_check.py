@@ -35,8 +35,10 @@ def memory_check(
         If something else is read than was written, with the first address where it is so.
     """
     done = 0
-    # Every power of two has a word of its own: a line that is stuck, or tied to another, makes two of them one.
-    places = [0, *(1 << bit for bit in range(2, memory_bytes.bit_length() - 1)), memory_bytes - 4]
+    # Each line alone, and all lines but one, have words of their own: a line that is stuck, or tied to another, makes
+    # two of them one.
+    lines = [1 << bit for bit in range(2, memory_bytes.bit_length() - 1)]
+    places = [0, *lines, memory_bytes - 4, *(memory_bytes - 4 ^ line for line in lines)]
     words = {place: np.array([(place * 2654435761 + 1) & 0xFFFFFFFF], np.uint32) for place in places}
     for place, word in words.items():
         write(place, word)
@@ -63,6 +65,6 @@ def _compare(place: int, written: np.ndarray, raw: np.ndarray) -> None:
     if len(wrong):
         at = int(wrong[0])
         raise MemoryStartError(
-            f"the memory at {place + 4 * at:#x} reads {int(found[at]):#010x}, and {int(written[at]):#010x} was written: "
-            "check the board's memory, and its supply"
+            f"the memory at {place + 4 * at:#x} reads {int(found[at]):#010x}, and {int(written[at]):#010x} was "
+            "written: check the board's memory, and its supply"
         )

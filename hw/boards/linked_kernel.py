@@ -11,6 +11,7 @@ from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.port_guard import PortGuard
 from hw.memory.port_interleaver import PortInterleaver
 from hw.memory.port_shape import PortShape
+from hw.memory.port_slice import PortSlice
 
 
 class LinkedKernel(wiring.Component):
@@ -103,14 +104,16 @@ class LinkedKernel(wiring.Component):
         wiring.connect(m, link.control, kernel.control)
         wiring.connect(m, link.csr, wiring.flipped(self.csr))
         wiring.connect(m, link.axi, wiring.flipped(self.axi[self._ports]))
+        m.submodules.cut = cut = PortSlice(self._shape)
         wiring.connect(m, kernel.axi[0], guard.i)
+        wiring.connect(m, guard.axi, cut.i)
         if self._ports > 1:
             m.submodules.spread = spread = PortInterleaver(self._shape, ports=self._ports, stride=self._stride)
-            wiring.connect(m, guard.axi, spread.i)
+            wiring.connect(m, cut.axi, spread.i)
             for number in range(self._ports):
                 wiring.connect(m, spread.axi[number], wiring.flipped(self.axi[number]))
         else:
-            wiring.connect(m, guard.axi, wiring.flipped(self.axi[0]))
+            wiring.connect(m, cut.axi, wiring.flipped(self.axi[0]))
         m.d.comb += [
             link.rx.eq(self.rx),
             self.tx.eq(link.tx),
