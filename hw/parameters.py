@@ -230,7 +230,7 @@ PRESETS: dict[str, Parameters] = {
         outstanding=16,
         turn_bytes=4096,
         alternate_bytes=2048,
-        clock_hz=60_000_000,
+        clock_hz=40_000_000,
     ),
     # The paper's board: an Arria 10 with two channels of DDR3-1066, 64 bits wide, at the paper's clock.
     "de5a": Parameters(

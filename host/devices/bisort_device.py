@@ -43,6 +43,7 @@ class BisortDevice(RunDevice):
         self._link_for = link_for
         self._scratch_bytes = scratch_bytes
         self._boards: dict[int, BisortBoard] = {}
+        self._links: dict[int, BoardLink] = {}
         self._opening = threading.Lock()
 
     def board(self, key_bits: int) -> BisortBoard:
@@ -58,10 +59,16 @@ class BisortDevice(RunDevice):
                 link = self._link_for(key_bits)
                 try:
                     self._boards[key_bits] = self._checked(link, key_bits)
+                    self._links[key_bits] = link
                 except DeviceError:
                     link.close()
                     raise
             return self._boards[key_bits]
+
+    def link(self, key_bits: int) -> BoardLink:
+        """The way to the board of `board`, which see: for tests of its memory, while no store is open."""
+        self.board(key_bits)
+        return self._links[key_bits]
 
     def _checked(self, link: BoardLink, key_bits: int) -> BisortBoard:
         if link.parameters.key_bits != key_bits:

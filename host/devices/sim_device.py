@@ -34,6 +34,17 @@ def _model(key_bits: int, lanes: int) -> BoardLink:
     return model(parameters, lanes * _MODEL_BYTES)
 
 
+def _linked(name: str, board: str) -> Callable[[int, int], BoardLink]:
+    def open_board(key_bits: int, lanes: int) -> BoardLink:
+        if lanes != 1:
+            raise ParameterError(f"lanes of {name} must be 1, as on the board, not {lanes}")
+        open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
+        with Compiling(f"compile {name}, once") as compiling:
+            return open_linked_board(board, key_bits, progress=compiling.tell)
+
+    return open_board
+
+
 _BOARDS: dict[str, SimBoard] = {
     "sim:bisort": SimBoard(
         "BI-Sort kernel on Verilator, with LiteDRAM and its model of DDR3",
@@ -48,6 +59,13 @@ _BOARDS: dict[str, SimBoard] = {
         ("amaranth",),
         True,
         _verilated("sim:bisort-fast", "fast"),
+    ),
+    "sim:ecpix5": SimBoard(
+        "what the board ecpix5 carries on Verilator, with LiteDRAM and its model of DDR3, at a serial line",
+        1 << 29,
+        ("amaranth", "litedram", "serial"),
+        True,
+        _linked("sim:ecpix5", "ecpix5"),
     ),
     "sim:bisort-model": SimBoard(
         "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model
@@ -100,6 +118,7 @@ class SimDevice(BisortDevice):
         except (
             ImportError,
             OSError,
+            ParameterError,
             RuntimeError,
         ) as error:  # of the last kind are those of Verilator and the compiler
             raise DeviceError(f"device {self.info.name} cannot be opened: {error}") from error

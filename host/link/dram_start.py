@@ -155,8 +155,8 @@ class DramStart:
         """Whether each lane gives back what was written, for a few patterns."""
         right = [True] * self._lanes
         for seed in _SEEDS:
-            for lane, same in enumerate(self._pattern(seed)):
-                right[lane] &= same
+            if any(right):
+                right = [so_far and same for so_far, same in zip(right, self._pattern(seed), strict=True)]
         return right
 
     def _pattern(self, seed: int) -> list[bool]:

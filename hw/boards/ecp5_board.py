@@ -54,7 +54,7 @@ class Ecp5Board(Board):
     seeds: tuple[int, ...]
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
-        from amaranth.back import verilog
+        from amaranth.back import rtlil
 
         from hw.boards.ecp5_constraints import ecp5_constraints
         from hw.boards.ecp5_top import Ecp5Top
@@ -75,16 +75,14 @@ class Ecp5Board(Board):
             stride=core.row_bytes,
         )
         top = Ecp5Top(linked, chip_bits=self.dram.chip_bits, row_bits=self.row_bits, bank_bits=self.bank_bits)
-        with steps.step("design to Verilog"):
+        with steps.step("design to RTLIL, the form that Yosys reads fastest"):
             ports = [getattr(top, name) for name in top.signature.members]
-            text = verilog.convert(
-                top, name="top", ports=[*ports, *top.pads], strip_internal_attrs=True, emit_src=False
-            )
+            text = rtlil.convert(top, name="top", ports=[*ports, *top.pads], emit_src=False)
         return {
-            "top.v": text,
+            "top.il": text,
             "dram.v": core.verilog,
             "top.lpf": ecp5_constraints(self.platform, self.pins, ("clk100", self.input_hz)),
-            "synthesize.ys": "read_verilog top.v dram.v\nsynth_ecp5 -top top -json top.json\n",
+            "synthesize.ys": "read_rtlil top.il\nread_verilog dram.v\nsynth_ecp5 -top top -json top.json\n",
             "options.json": json.dumps({"place and route": self._nextpnr(), "seeds": self.seeds}),
         }
 

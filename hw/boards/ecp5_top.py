@@ -55,12 +55,7 @@ class Ecp5Top(wiring.Component):
         m = Module()
         m.domains.sync = ClockDomain()
         m.submodules.design = design = self._design
-        wired = {}
-        for number, port in enumerate(design.axi):
-            for name, member in port.signature.members.items():
-                wired[f"{'i' if member.flow == Out else 'o'}_axi{number}_{name}"] = getattr(port, name)
-        for name, member in design.csr.signature.members.items():
-            wired[f"{'i' if member.flow == Out else 'o'}_csr_{name}"] = getattr(design.csr, name)
+        wired = design.memory_wires()
         wired |= {f"o_ddram_{name}": getattr(self, f"ddram_{name}") for name in self._out}
         wired |= {f"io_{pad.name}": pad for pad in self.pads}
         m.submodules.dram = Instance(

@@ -1,6 +1,6 @@
 """A kernel with a link to its host, as a board carries it."""
 
-from amaranth.hdl import Module, ResetInserter
+from amaranth.hdl import Module, ResetInserter, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,6 +11,7 @@ from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.port_guard import PortGuard
 from hw.memory.port_interleaver import PortInterleaver
 from hw.memory.port_shape import PortShape
+from hw.memory.port_slice import PortSlice
 
 
 class LinkedKernel(wiring.Component):
@@ -86,6 +87,14 @@ class LinkedKernel(wiring.Component):
             }
         )
 
+    def memory_wires(self) -> dict[str, ValueLike]:
+        """What to wire an `Instance` of the memory controller with, but for its clocks and pads."""
+        wired = {}
+        for stem, port in [*((f"axi{number}", port) for number, port in enumerate(self.axi)), ("csr", self.csr)]:
+            for name, member in port.signature.members.items():
+                wired[f"{'i' if member.flow == Out else 'o'}_{stem}_{name}"] = getattr(port, name)
+        return wired
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.link = link = self._link
@@ -95,14 +104,16 @@ class LinkedKernel(wiring.Component):
         wiring.connect(m, link.control, kernel.control)
         wiring.connect(m, link.csr, wiring.flipped(self.csr))
         wiring.connect(m, link.axi, wiring.flipped(self.axi[self._ports]))
+        m.submodules.cut = cut = PortSlice(self._shape)
         wiring.connect(m, kernel.axi[0], guard.i)
+        wiring.connect(m, guard.axi, cut.i)
         if self._ports > 1:
             m.submodules.spread = spread = PortInterleaver(self._shape, ports=self._ports, stride=self._stride)
-            wiring.connect(m, guard.axi, spread.i)
+            wiring.connect(m, cut.axi, spread.i)
             for number in range(self._ports):
                 wiring.connect(m, spread.axi[number], wiring.flipped(self.axi[number]))
         else:
-            wiring.connect(m, guard.axi, wiring.flipped(self.axi[0]))
+            wiring.connect(m, cut.axi, wiring.flipped(self.axi[0]))
         m.d.comb += [
             link.rx.eq(self.rx),
             self.tx.eq(link.tx),
