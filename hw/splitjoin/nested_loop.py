@@ -73,24 +73,45 @@ class NestedLoop(wiring.Component):
         active = Signal()
         at = Signal(word_bits)  # the word to be read next
         oldest = place("oldest")  # in a time window: what lies before is dropped
-        moving = Signal()  # probes are under way
+        moving, moved = Signal(), Signal()  # probes are under way; they were a cycle ago
+        load, loaded = Signal(), Signal()
         store = Signal()
         room = Signal()
+        stored = place("stored")  # where the next row goes
+        arrived_first = place("arrived_first")
 
-        def near(since: Value) -> Value:
-            """Whether the row to be stored does not overwrite what lies at a place or after it."""
-            return (self.i.p.stop - since)[:place_bits] < rows
-
-        unread = Signal()
-        m.d.comb += unread.eq(active & ~near(at << lane_bits))
-        counted_room = (~taken | near(taken_first)) & (taken | ~queue.r_rdy | near(head.first))
+        # A row is stored unless it would overwrite what a probe still has to read: rows that wait need what lies
+        # from the first one's first place on, the one that is compared what it has not read. How far back these
+        # places are is known a cycle late, when they may have moved on, but never back. A time window has its
+        # oldest row instead; one that does not fit is dropped, once no probe needs it any more.
+        waits_at, behind_waiting, behind_scan = place("waits_at"), place("behind_waiting"), place("behind_scan")
+        free = Signal()
         m.d.comb += [
-            room.eq(~unread & Mux(timed, near(oldest) | ~moving, counted_room)),
+            waits_at.eq(Mux(taken, taken_first, Mux(queue.r_rdy, arrived_first, self.i.p.first))),
+            free.eq(behind_waiting < rows),
+            room.eq(
+                Mux(
+                    timed,
+                    free | ~(moving | moved),
+                    (free | ~(taken | queue.r_rdy | loaded)) & ((behind_scan < rows) | loaded | ~active),
+                )
+            ),
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid & self.i.p.probing),
             self.i.ready.eq(Mux(self.i.p.probing, queue.w_rdy, room)),
             store.eq(self.i.valid & ~self.i.p.probing & room),
         ]
+        m.d.sync += [
+            moved.eq(moving),
+            loaded.eq(load),
+            arrived_first.eq(self.i.p.first),
+            behind_waiting.eq(stored - Mux(timed, oldest, waits_at) + store),
+            behind_scan.eq(stored - (at << lane_bits) + store),
+        ]
+        with m.If(store):
+            m.d.sync += stored.eq(stored + 1)
+        with m.If(self.clear):
+            m.d.sync += [stored.eq(0), behind_waiting.eq(0)]
 
         # A row as it is stored, by lanes; each field in a memory of its own.
         fields = {"key": p.key_bits, "row": ROW_BITS, "null": 1}
@@ -102,9 +123,9 @@ class NestedLoop(wiring.Component):
                 ring = memory.Memory(shape=width, depth=rows // lanes, init=[])
                 m.submodules[f"{name}_{lane}"] = ring
                 writer, reader = ring.write_port(), ring.read_port()
-                here = (self.i.p.stop[:lane_bits] == lane) if lane_bits else 1
+                here = (stored[:lane_bits] == lane) if lane_bits else 1
                 m.d.comb += [
-                    writer.addr.eq(self.i.p.stop >> lane_bits),
+                    writer.addr.eq(stored >> lane_bits),
                     writer.data.eq(getattr(self.i.p, name)),
                     writer.en.eq(store & here),
                     reader.addr.eq(at),
@@ -114,15 +135,21 @@ class NestedLoop(wiring.Component):
 
         # The sums that bounds are made of: what is stored on the right is compared with the left row plus a
         # bound, what is stored on the left with the right row minus a bound.
-        load = Signal()
         probe = Signal(command)
         key = _Sums(p.key_bits, "key")
         m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(~taken | load)]
         if p.time_bits:
             time, horizon = _Sums(p.time_bits, "time"), _Sums(p.time_bits, "horizon")
             late = self.settings.left_late if self.side == Side.RIGHT else self.settings.right_late
+        # In inner order a scan goes over all blocks that any core has a row in.
+        base, end = place("base"), place("end")
         with m.If(~taken | load):
-            m.d.sync += [taken.eq(queue.r_rdy), probe.eq(head)]
+            m.d.sync += [
+                taken.eq(queue.r_rdy),
+                probe.eq(head),
+                base.eq(head.first - head.early),
+                end.eq(Mux(inner, head.stop + head.late, head.stop)),
+            ]
             m.d.sync += key.make(head.key, self.settings.low, self.settings.high, self.side)
             if p.time_bits:
                 # No later row of the probing stream has a time before this one.
@@ -135,50 +162,65 @@ class NestedLoop(wiring.Component):
                 m.d.sync += time.make(head.time, self.settings.time_low, self.settings.time_high, self.side)
                 m.d.sync += horizon.make(since, self.settings.time_low, self.settings.time_high, self.side)
 
-        # The probe that is compared. In inner order a scan goes over all blocks that any core has a row in.
-        base, end, start, lower = place("base"), place("end"), place("start"), place("lower")
+        # The probe that is compared.
+        start, lower = place("start"), place("lower")
+        first_word, last_word = Signal(word_bits), Signal(word_bits)
         mark = probe.mark if p.time_bits else Const(0, 1)
         skip = Signal()
-        ending = Signal()
+        ending = Signal()  # the word that is read is the probe's last
         m.d.comb += [
-            base.eq(probe.first - probe.early),
             lower.eq(Mux(timed, oldest, probe.first)),
             start.eq(Mux(inner, base, lower)),
-            end.eq(Mux(inner, probe.stop + probe.late, probe.stop)),
+            first_word.eq(start >> lane_bits),
+            last_word.eq((end - 1)[:place_bits] >> lane_bits),
             skip.eq((start == end) | ((probe.null | mark) & ~timed)),
             load.eq(taken & (~active | (go & ending))),
         ]
         now = _Probe(p, "now")
         now_skip, now_mark = Signal(), Signal()
-        now_last = Signal(word_bits)
-        now_lower, now_base, now_stop, now_end = (place(f"now_{name}") for name in ("lower", "base", "stop", "end"))
+        words = Signal(word_bits)  # still to be read behind this one
+        now_rows, now_inside, now_stop = place("now_rows"), place("now_inside"), place("now_stop")
         now_begin = Signal()
-        m.d.comb += ending.eq(now_skip | (at == now_last))
+        # Of each lane: how far its place lies behind the window's first row, and behind the first block.
+        behind_lower = [place(f"behind_lower_{lane}") for lane in range(lanes)]
+        behind_base = [place(f"behind_base_{lane}") for lane in range(lanes)]
         with m.If(go):
-            m.d.sync += [active.eq(active & ~ending), at.eq(at + 1), now_begin.eq(0)]
+            m.d.sync += [
+                active.eq(active & ~ending),
+                at.eq(at + 1),
+                words.eq(words - 1),
+                ending.eq(words == 1),
+                now_begin.eq(0),
+                *(since.eq(since + lanes) for since in (*behind_lower, *behind_base)),
+            ]
         with m.If(load):
             m.d.sync += [
                 active.eq(1),
-                at.eq(start >> lane_bits),
-                now_last.eq((end - 1)[:place_bits] >> lane_bits),
+                at.eq(first_word),
+                words.eq(last_word - first_word),
+                ending.eq(skip | (first_word == last_word)),
                 now_skip.eq(skip),
                 now_begin.eq(1),
-                now_lower.eq(lower),
-                now_base.eq(base),
+                now_rows.eq(probe.stop - lower),
+                now_inside.eq(end - base - 1),
                 now_stop.eq(probe.stop),
-                now_end.eq(end),
                 now.row.eq(probe.row),
                 now.before.eq(probe.before),
                 now.quiet.eq(mark | probe.null),
                 now_mark.eq(mark),
                 *now.key.clamp(key),
             ]
+            for lane in range(lanes):
+                m.d.sync += [
+                    behind_lower[lane].eq(((first_word << lane_bits) | lane) - lower),
+                    behind_base[lane].eq(((first_word << lane_bits) | lane) - base),
+                ]
             if p.time_bits:
                 m.d.sync += [*now.time.clamp(time), now.horizon.eq(horizon.lower_wide)]
 
         # Read a word: which lanes count, and where punctuation goes.
-        boundary = Signal(place_bits)  # the bits of a place that are 0 where a punctuation belongs
-        m.d.comb += boundary.eq((1 << self.settings.every) - 1)
+        boundary = Signal(place_bits)  # the bits of a place that are 1 where a punctuation belongs behind it
+        m.d.sync += boundary.eq((1 << self.settings.every) - 1)
         one = _Word(p, "one")
         in_range = Signal(lanes)
         with m.If(go):
@@ -195,13 +237,12 @@ class NestedLoop(wiring.Component):
             here = Signal(place_bits, name=f"place_{lane}")
             m.d.comb += [
                 here.eq((at << lane_bits) | lane),
-                in_range[lane].eq(~now_skip & ((here - now_lower)[:place_bits] < (now_stop - now_lower)[:place_bits])),
+                in_range[lane].eq(~now_skip & (behind_lower[lane] < now_rows)),
             ]
-            inside = (here - now_base)[:place_bits] < (now_end - now_base - 1)[:place_bits]
             with m.If(go):
                 m.d.sync += [
                     one.star[lane].eq(
-                        inner & ~now.quiet & ~now_skip & inside & (((here + 1)[:place_bits] & boundary) == 0)
+                        inner & ~now.quiet & ~now_skip & (behind_base[lane] < now_inside) & (here | ~boundary).all()
                     ),
                     one.beyond[lane].eq(~(here - now_stop)[place_bits - 1]),
                 ]
@@ -257,8 +298,8 @@ class NestedLoop(wiring.Component):
                 m.d.sync += leading.eq((leading | three.begin) & whole)
                 with m.If(timed & (leading | three.begin) & ~(passed - oldest)[place_bits - 1]):
                     m.d.sync += oldest.eq(passed)
-            with m.If(store & timed & ~near(oldest)):
-                m.d.sync += [oldest.eq(self.i.p.stop - (rows - 1)), self.overflow.eq(1)]
+            with m.If(store & timed & ~free):
+                m.d.sync += [oldest.eq(stored - (rows - 1)), self.overflow.eq(1)]
             with m.If(self.clear):
                 m.d.sync += [oldest.eq(0), self.overflow.eq(0)]
 
