@@ -22,7 +22,7 @@ from hw.memory.port_shape import PortShape
 from hw.memory.stream_writer import StreamWriter
 from hw.memory.transfer_status import TransferStatus
 from hw.parameters import Parameters
-from hw.register_map import ErrorCode, Operation
+from hw.register_map import BISORT, ErrorCode, Operation
 
 READERS = sum(not name.endswith("_out") for name in ARRAYS)
 WRITERS = len(ARRAYS) - READERS
@@ -101,7 +101,7 @@ class Engine(wiring.Component):
         m = Module()
         p, shape = self.parameters, self.shape
         command = Signal(CommandLayout())
-        is_ = {operation: Signal(name=f"is_{operation.name.lower()}") for operation in Operation}
+        is_ = {operation: Signal(name=f"is_{operation.name.lower()}") for operation in BISORT.operations}
         m.d.comb += [signal.eq(command.operation == operation) for operation, signal in is_.items()]
         ranges = is_[Operation.GATHER] | is_[Operation.COUNT]
 

@@ -151,6 +151,9 @@ class NestedLoop(wiring.Component):
                 end.eq(Mux(inner, head.stop + head.late, head.stop)),
             ]
             m.d.sync += key.make(head.key, self.settings.low, self.settings.high, self.side)
+            if p.bounds:
+                with m.If(self.settings.own_bounds):
+                    m.d.sync += key.take(head.lower, head.upper)
             if p.time_bits:
                 # No later row of the probing stream has a time before this one.
                 since = Signal(p.time_bits)
@@ -348,6 +351,10 @@ class _Sums:
         if side == Side.RIGHT:
             return [self.lower.eq(number + low), self.upper.eq(number + high)]
         return [self.lower.eq(number - high), self.upper.eq(number - low)]
+
+    def take(self, lower: Value, upper: Value) -> list:
+        """Bounds that were made elsewhere."""
+        return [self.lower.eq(lower), self.upper.eq(upper)]
 
     @property
     def lower_wide(self) -> Value:

@@ -24,7 +24,8 @@ class Region(wiring.Component):
     each row. A core stores a row when the first count names it, and drops its oldest row when the second
     one does, which is the very core that holds the oldest row of all. Full turns of a count number the
     blocks, so the core's share of the window begins and ends where its own position and both counts say.
-    A time window has the counts of one that is as long as the cores have room for.
+    A time window has the counts of one that is as long as the cores have room for. A row that comes `again`
+    is counted only among those that probe the other region, for the order over both streams.
 
     Parameters
     ----------
@@ -112,13 +113,14 @@ class Region(wiring.Component):
         before = Signal(ARRIVAL_BITS)
         arrive, leave = _Turns(p, index, "arrive"), _Turns(p, index, "leave")
         mark = i.p.mark if p.time_bits else Const(0, 1)
+        again = i.p.again if p.bounds else Const(0, 1)
         mine = Signal()  # of the stream that is stored
         needed = Signal()
         arriving = Signal()
         m.d.comb += [
             mine.eq(i.p.side == self.side),
-            needed.eq(Mux(mine, arrive.now & ~mark, 1)),
-            arriving.eq(i.valid & i.ready & mine & ~mark),
+            needed.eq(Mux(mine, arrive.now & ~mark & ~again, 1)),
+            arriving.eq(i.valid & i.ready & mine & ~mark & ~again),
             sub.i.valid.eq(i.valid & needed),
             i.ready.eq(~needed | sub.i.ready),
             sub.i.p.probing.eq(~mine),
@@ -129,10 +131,13 @@ class Region(wiring.Component):
             sub.i.p.late.eq((arrive.turn != 0) & ~arrive.passed),
         ]
         names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
+        names += ("lower", "upper") if p.bounds else ()
         m.d.comb += [getattr(sub.i.p, name).eq(getattr(i.p, name)) for name in names]
         m.d.sync += full.eq(Mux(arriving & ~full, more == length, filled == length))
+        with m.If(i.valid & i.ready & mine & ~mark):
+            m.d.sync += before.eq(before + 1)
         with m.If(arriving):
-            m.d.sync += [before.eq(before + 1), *arrive.step()]
+            m.d.sync += arrive.step()
             with m.If(full):
                 m.d.sync += leave.step()
             with m.Else():

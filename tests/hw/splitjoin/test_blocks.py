@@ -79,6 +79,12 @@ def test_presets(name):
         ({"fan_out": 1}, "fan_out must be an integer of at least 2"),
         ({"cores": 5, "depth": 2}, "depth must be at least 3, or 0, for 5 cores and a fan-out of 2, not 2"),
         ({"result_rows": 1}, "result_rows must be an integer of at least 2"),
+        ({"bounds": 2}, "bounds must be one of 0, 1, not 2"),
+        ({"data_bits": 64}, "data_bits must be one of 128, 256, 512, 1024, not 64"),
+        ({"address_bits": 8}, "address_bits must lie in 12..64, not 8"),
+        ({"queue_rows": 3}, "queue_rows must be a power of two, not 3"),
+        ({"burst_bytes": 8192}, "burst_bytes must lie in 16..4096, not 8192"),
+        ({"turn_bytes": 32}, "turn_bytes must be at least burst_bytes, 64, not 32"),
         ({"probe_rows": 2048}, "probe_rows must be at most 1024, not 2048"),
     ],
 )
@@ -88,5 +94,5 @@ def test_parameters_that_do_not_fit(change, message):
 
 
 def test_unknown_preset():
-    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, not 'huge'"):
+    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, operator, not 'huge'"):
         SplitJoinParameters.preset("huge")
