@@ -1,14 +1,17 @@
 """A sub-window in block RAM, every row of which is compared with each probe."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, fifo, memory, wiring
+from amaranth.lib import data, memory, wiring
 
 from hw.parameters import ROW_BITS
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.result_layout import ARRIVAL_BITS
 from hw.splitjoin.side import Side
 from hw.splitjoin.sub_window import SubWindowSignature, command_layout
+
+_NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write
 
 
 class NestedLoop(wiring.Component):
@@ -65,7 +68,7 @@ class NestedLoop(wiring.Component):
             return Signal(place_bits, name=name)
 
         # Storage. Probes wait in a queue; `go` moves everything behind it.
-        m.submodules.queue = queue = fifo.SyncFIFO(width=command.size, depth=p.probe_rows)
+        m.submodules.queue = queue = QuickFifo(width=command.size, depth=p.probe_rows)
         head = data.View(command, queue.r_data)
         go = Signal()
         taken = Signal()  # the probe behind the queue, with its sums made
@@ -73,29 +76,31 @@ class NestedLoop(wiring.Component):
         active = Signal()
         at = Signal(word_bits)  # the word to be read next
         oldest = place("oldest")  # in a time window: what lies before is dropped
+        was_at = Signal(word_bits)  # the word that was read last; its rows leave the memory as long as `go` is not set
+        one = _Word(p, "one")
+        load = Signal()
+        now_begin = Signal()
+        now_first = place("now_first")  # of the probe whose words are read
         moving, moved = Signal(), Signal()  # probes are under way; they were a cycle ago
-        load, loaded = Signal(), Signal()
         store = Signal()
         room = Signal()
         stored = place("stored")  # where the next row goes
-        arrived_first = place("arrived_first")
 
-        # A row is stored unless it would overwrite what a probe still has to read: rows that wait need what lies
-        # from the first one's first place on, the one that is compared what it has not read. How far back these
-        # places are is known a cycle late, when they may have moved on, but never back. A time window has its
-        # oldest row instead; one that does not fit is dropped, once no probe needs it any more.
-        waits_at, behind_waiting, behind_scan = place("waits_at"), place("behind_waiting"), place("behind_scan")
+        # A row is stored unless it would overwrite what a probe still has to read: the probe whose first word
+        # comes next, or else the first one that waits, all from its first place on; one that is being read, all
+        # from the word that was read last. How far behind the next row these places lie is known a cycle late:
+        # they may have moved on by then, but never back. In a time window, rows that wait need what lies from the
+        # oldest row on; a row that does not fit is dropped once nobody needs it.
+        begin, began = Signal(), Signal()
+        arrived_first, waits_at = place("arrived_first"), place("waits_at")
+        behind_first, behind_read = place("behind_first"), place("behind_read")
         free = Signal()
+        waiting = Mux(timed, moving | moved, taken | queue.r_rdy | begin | began)
         m.d.comb += [
+            begin.eq(active & now_begin),
             waits_at.eq(Mux(taken, taken_first, Mux(queue.r_rdy, arrived_first, self.i.p.first))),
-            free.eq(behind_waiting < rows),
-            room.eq(
-                Mux(
-                    timed,
-                    free | ~(moving | moved),
-                    (free | ~(taken | queue.r_rdy | loaded)) & ((behind_scan < rows) | loaded | ~active),
-                )
-            ),
+            free.eq(behind_first < rows),
+            room.eq((free | ~waiting) & ((behind_read < rows) | ~(one.valid | active))),
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid & self.i.p.probing),
             self.i.ready.eq(Mux(self.i.p.probing, queue.w_rdy, room)),
@@ -103,33 +108,38 @@ class NestedLoop(wiring.Component):
         ]
         m.d.sync += [
             moved.eq(moving),
-            loaded.eq(load),
+            began.eq(begin),
             arrived_first.eq(self.i.p.first),
-            behind_waiting.eq(stored - Mux(timed, oldest, waits_at) + store),
-            behind_scan.eq(stored - (at << lane_bits) + store),
+            behind_first.eq(stored - Mux(begin, now_first, Mux(timed, oldest, waits_at)) + store),
+            behind_read.eq(stored - (was_at << lane_bits) + store),
         ]
         with m.If(store):
             m.d.sync += stored.eq(stored + 1)
+        with m.If(go):
+            m.d.sync += was_at.eq(at)
         with m.If(self.clear):
-            m.d.sync += [stored.eq(0), behind_waiting.eq(0)]
+            m.d.sync += [stored.eq(0), behind_first.eq(0)]
 
-        # A row as it is stored, by lanes; each field in a memory of its own.
-        fields = {"key": p.key_bits, "row": ROW_BITS, "null": 1}
+        # A row as it is stored, by lanes. The memories are read in every cycle and may give anything for what is
+        # written just then, as no probe needs it: logic would have to make up for the rest.
+        fields = {"key": p.key_bits, "row": ROW_BITS + 1}  # with the row's number, whether it is null
         if p.time_bits:
             fields["time"] = p.time_bits
+        item = {"key": self.i.p.key, "row": Cat(self.i.p.row, self.i.p.null)}
+        if p.time_bits:
+            item["time"] = self.i.p.time
         read: dict[str, list[Value]] = {name: [] for name in fields}
         for name, width in fields.items():
             for lane in range(lanes):
-                ring = memory.Memory(shape=width, depth=rows // lanes, init=[])
+                ring = memory.Memory(shape=width, depth=rows // lanes, init=[], attrs=_NO_COLLISION)
                 m.submodules[f"{name}_{lane}"] = ring
                 writer, reader = ring.write_port(), ring.read_port()
                 here = (stored[:lane_bits] == lane) if lane_bits else 1
                 m.d.comb += [
                     writer.addr.eq(stored >> lane_bits),
-                    writer.data.eq(getattr(self.i.p, name)),
+                    writer.data.eq(item[name]),
                     writer.en.eq(store & here),
-                    reader.addr.eq(at),
-                    reader.en.eq(go),
+                    reader.addr.eq(Mux(go, at, was_at)),
                 ]
                 read[name].append(reader.data)
 
@@ -183,7 +193,6 @@ class NestedLoop(wiring.Component):
         now_skip, now_mark = Signal(), Signal()
         words = Signal(word_bits)  # still to be read behind this one
         now_rows, now_inside, now_stop = place("now_rows"), place("now_inside"), place("now_stop")
-        now_begin = Signal()
         # Of each lane: how far its place lies behind the window's first row, and behind the first block.
         behind_lower = [place(f"behind_lower_{lane}") for lane in range(lanes)]
         behind_base = [place(f"behind_base_{lane}") for lane in range(lanes)]
@@ -204,6 +213,7 @@ class NestedLoop(wiring.Component):
                 ending.eq(skip | (first_word == last_word)),
                 now_skip.eq(skip),
                 now_begin.eq(1),
+                now_first.eq(lower),
                 now_rows.eq(probe.stop - lower),
                 now_inside.eq(end - base - 1),
                 now_stop.eq(probe.stop),
@@ -224,7 +234,6 @@ class NestedLoop(wiring.Component):
         # Read a word: which lanes count, and where punctuation goes.
         boundary = Signal(place_bits)  # the bits of a place that are 1 where a punctuation belongs behind it
         m.d.sync += boundary.eq((1 << self.settings.every) - 1)
-        one = _Word(p, "one")
         in_range = Signal(lanes)
         with m.If(go):
             m.d.sync += [
@@ -265,8 +274,7 @@ class NestedLoop(wiring.Component):
                 at_least, at_most = Signal(name=f"at_least_{lane}"), Signal(name=f"at_most_{lane}")
                 null = Signal(name=f"null_{lane}")
                 m.d.sync += [
-                    three.rows[lane].eq(item["row"]),
-                    null.eq(item["null"]),
+                    Cat(three.rows[lane], null).eq(item["row"]),
                     at_least.eq(~(item["key"] < two.probe.key.lower)),
                     at_most.eq(~(two.probe.key.upper < item["key"])),
                 ]
@@ -301,7 +309,7 @@ class NestedLoop(wiring.Component):
                 m.d.sync += leading.eq((leading | three.begin) & whole)
                 with m.If(timed & (leading | three.begin) & ~(passed - oldest)[place_bits - 1]):
                     m.d.sync += oldest.eq(passed)
-            with m.If(store & timed & ~free):
+            with m.If(store & timed & ~free):  # nothing is under way
                 m.d.sync += [oldest.eq(stored - (rows - 1)), self.overflow.eq(1)]
             with m.If(self.clear):
                 m.d.sync += [oldest.eq(0), self.overflow.eq(0)]
@@ -309,22 +317,24 @@ class NestedLoop(wiring.Component):
         # One result a cycle: each lane's pair and the punctuation behind it, then the one that ends the probe.
         slots = 2 * lanes + 1
         pending = Signal(slots)
-        rest = Signal(slots)
+        some, many = Signal(), Signal()  # results pending, one and two at least
+        rest, new = Signal(slots), Signal(slots)
         pending_rows = [Signal(ROW_BITS, name=f"pending_row_{lane}") for lane in range(lanes)]
         m.d.comb += [
-            rest.eq(pending & (pending - 1)),
-            go.eq((rest == 0) & ((pending == 0) | self.o.ready)),
-            self.o.valid.eq(pending != 0),
-        ]
-        with m.If(go):
-            m.d.sync += pending.eq(
+            rest.eq(_less_one(pending)),
+            new.eq(
                 Cat(*(Cat(hits[lane], three.star[lane]) for lane in range(lanes)), three.final)
                 & three.valid.replicate(slots)
-            )
+            ),
+            go.eq(~many & (~some | self.o.ready)),
+            self.o.valid.eq(some),
+        ]
+        with m.If(go):
+            m.d.sync += [pending.eq(new), some.eq(new.any()), many.eq(_less_one(new).any())]
             m.d.sync += [self.o.p.probe.eq(three.probe.row), self.o.p.before.eq(three.probe.before)]
             m.d.sync += [row.eq(value) for row, value in zip(pending_rows, three.rows, strict=True)]
         with m.Elif(self.o.ready):
-            m.d.sync += pending.eq(rest)
+            m.d.sync += [pending.eq(rest), many.eq(_less_one(rest).any())]
         m.d.comb += [self.o.p.star.eq(1), self.o.p.last.eq(~pending[:-1].any())]
         for lane in reversed(range(lanes)):
             with m.If(pending[2 * lane + 1]):
@@ -334,9 +344,14 @@ class NestedLoop(wiring.Component):
 
         m.d.comb += [
             moving.eq(queue.r_rdy | taken | active | one.valid | two.valid | three.valid),
-            self.busy.eq(moving | self.i.valid | (pending != 0)),
+            self.busy.eq(moving | self.i.valid | some),
         ]
         return m
+
+
+def _less_one(bits: Value) -> Value:
+    """Without the lowest bit that is set."""
+    return bits & (bits - 1)
 
 
 class _Sums:
