@@ -10,13 +10,13 @@ import numpy as np
 
 from host.devices.bisort_board import BisortBoard, BoardRun, Ranges
 from host.devices.board_link import BoardLink
-from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
 from host.errors import CapacityError, DeviceError
 
 SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
 
 
-class BisortDevice(Device):
+class BisortDevice(RunDevice):
     """A board that carries out the commands of the run engine with a BI-Sort kernel.
 
     A kernel is built for one width of keys. The board is asked for when the first store of that width is opened; both

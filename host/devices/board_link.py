@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-
-from hw.parameters import Parameters
 
 
 class BoardLink(Protocol):
@@ -24,7 +22,7 @@ class BoardLink(Protocol):
 
     Attributes
     ----------
-    parameters : Parameters
+    parameters : Parameters or SplitJoinParameters
         What the kernel was built with, as far as this side knows; the driver compares it with BUILD_PARAMETERS.
     memory_bytes : int
         Bytes of memory on all channels together.
@@ -37,7 +35,7 @@ class BoardLink(Protocol):
 
     @property
     @abc.abstractmethod
-    def parameters(self) -> Parameters: ...
+    def parameters(self) -> Any: ...
 
     @property
     @abc.abstractmethod

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from host.devices.board_link import BoardLink
 from host.devices.kernel_command import KernelCommand
 from host.errors import DeviceError, KernelError
-from hw.parameters import Parameters
-from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, ErrorCode, build_parameters, registers
+from hw.register_map import BISORT, ERROR_TEXT, ErrorCode, KernelMap
 
-_REGISTERS = {register.name: register for register in registers()}
 _TAGS = 1 << 16
 _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.MEMORY_ERROR: "check the board's memory",
@@ -22,6 +21,21 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_OPERATION: "build the kernel anew from the sources that this driver is of",
 }
 _T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelFailure:
+    """How a command ended that left results behind.
+
+    Attributes
+    ----------
+    code : ErrorCode
+    address : int
+        What ERROR_ADDRESS reads.
+    """
+
+    code: ErrorCode
+    address: int
 
 
 class KernelDriver:
@@ -35,10 +49,13 @@ class KernelDriver:
     link : BoardLink
     name : str
         Of the device, for messages.
+    kind : KernelMap
+        What kernel it is.
 
     Attributes
     ----------
-    parameters : Parameters
+    parameters
+        Build parameters, as the link has them.
     memory_bytes : int
     queue_rows : int
         Commands that are pushed before a wait.
@@ -49,34 +66,36 @@ class KernelDriver:
         If the board does not answer, has another kernel, or one with other parameters than the link says.
     """
 
-    def __init__(self, link: BoardLink, name: str):
+    def __init__(self, link: BoardLink, name: str, kind: KernelMap = BISORT):
         self._link = link
         self._name = name
+        self._kind = kind
+        self._registers = {register.name: register for register in kind.registers()}
         self._tag = 0
         self._failed: DeviceError | None = None
-        self.parameters: Parameters = link.parameters
+        self.parameters: Any = link.parameters
         self.memory_bytes: int = link.memory_bytes
         self._ask(link.reset)
         self._check_build()
         status = self._read("QUEUE_STATUS")
-        free = _REGISTERS["QUEUE_STATUS"].field("free")
+        free = self._registers["QUEUE_STATUS"].field("free")
         self.queue_rows = (status & free.mask) >> free.lsb
         if not self.queue_rows:
             raise self._fail(DeviceError(f"device {name}: the kernel's queue has no room after a reset"))
 
     def _check_build(self) -> None:
         found = self._read("BUILD_ID")
-        if found != BUILD_ID:
+        if found != self._kind.build_id:
             raise self._fail(
                 DeviceError(
-                    f"device {self._name}: register BUILD_ID reads {found:#010x}, not {BUILD_ID:#010x}: load a "
-                    "kernel of this version onto the board"
+                    f"device {self._name}: register BUILD_ID reads {found:#010x}, not {self._kind.build_id:#010x}: "
+                    f"load a {self._kind.name} kernel of this version onto the board"
                 )
             )
-        word, expected = self._read("BUILD_PARAMETERS"), build_parameters(self.parameters)
+        word, expected = self._read("BUILD_PARAMETERS"), self._kind.build_parameters(self.parameters)
         differing = [
             f"{field.name} is {(word & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
-            for field in _REGISTERS["BUILD_PARAMETERS"].fields
+            for field in self._registers["BUILD_PARAMETERS"].fields
             if (word ^ expected) & field.mask
         ]
         if differing:
@@ -89,8 +108,20 @@ class KernelDriver:
 
     # Commands
 
-    def run(self, commands: Sequence[KernelCommand]) -> None:
+    def run(self, commands: Sequence[KernelCommand], survive: Collection[ErrorCode] = ()) -> KernelFailure | None:
         """Carries out commands in order, and returns when their results are in memory.
+
+        Parameters
+        ----------
+        commands : sequence of KernelCommand
+        survive : collection of ErrorCode
+            Codes that leave results behind, which the caller still wants. No command behind such a one is begun, and
+            none at all before `recover`.
+
+        Returns
+        -------
+        KernelFailure or None
+            What ended the last command that was begun, if it is to be survived.
 
         Raises
         ------
@@ -100,7 +131,7 @@ class KernelDriver:
             If the board does not answer.
         """
         try:
-            self._run(commands)
+            return self._run(commands, survive)
         except BaseException:
             # Whoever is interrupted here does not know what the kernel has done, and nobody after him does.
             if self._failed is None:
@@ -112,16 +143,19 @@ class KernelDriver:
                 )
             raise
 
-    def _run(self, commands: Sequence[KernelCommand]) -> None:
+    def _run(self, commands: Sequence[KernelCommand], survive: Collection[ErrorCode]) -> KernelFailure | None:
         for start in range(0, len(commands), self.queue_rows):
             part = commands[start : start + self.queue_rows]
             words: list[int] = []
             for place, command in enumerate(part):
                 words += command.words((self._tag + place) % _TAGS)
-            self._ask(self._link.push_words, _REGISTERS["QUEUE_PUSH"].offset, words)
-            self._write("CONTROL", _REGISTERS["CONTROL"].field("start").mask)
+            self._ask(self._link.push_words, self._registers["QUEUE_PUSH"].offset, words)
+            self.write("CONTROL", self._registers["CONTROL"].field("start").mask)
             self._ask(self._link.wait)
             code = self._read("ERROR_CODE")
+            if code in survive:
+                self._tag = (self._read("ERROR_COMMAND") + 1) % _TAGS
+                return KernelFailure(ErrorCode(code), self._address())
             if code:
                 raise self._fail(self._command_error(code, part))
             last = (self._tag + len(part) - 1) % _TAGS
@@ -134,10 +168,19 @@ class KernelDriver:
                     )
                 )
             self._tag = (last + 1) % _TAGS
+        return None
+
+    def recover(self) -> bool:
+        """Makes ready for commands after a failure that was survived; False where the kernel needs a reset."""
+        self.write("ERROR_CODE", 1)
+        return self._read("ERROR_CODE") == ErrorCode.NONE
+
+    def _address(self) -> int:
+        return self._read("ERROR_ADDRESS_LOW") | self._read("ERROR_ADDRESS_HIGH") << 32
 
     def _command_error(self, code: int, commands: Sequence[KernelCommand]) -> KernelError:
         place = (self._read("ERROR_COMMAND") - self._tag) % _TAGS
-        address = self._read("ERROR_ADDRESS_LOW") | self._read("ERROR_ADDRESS_HIGH") << 32
+        address = self._address()
         operation = commands[place].operation.name if place < len(commands) else "a command it was not given"
         try:
             known = ErrorCode(code)
@@ -155,12 +198,13 @@ class KernelDriver:
     def counters(self) -> dict[str, int]:
         """The performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
         return {
-            name: self._read(f"{name.upper()}_LOW") | self._read(f"{name.upper()}_HIGH") << 32 for name, _ in COUNTERS
+            name: self._read(f"{name.upper()}_LOW") | self._read(f"{name.upper()}_HIGH") << 32
+            for name, _ in self._kind.counters
         }
 
     def clear_counters(self) -> None:
         """Sets all counters to zero."""
-        self._write("COUNTER_CLEAR", 1)
+        self.write("COUNTER_CLEAR", 1)
 
     # Memory
 
@@ -181,10 +225,11 @@ class KernelDriver:
     # The link
 
     def _read(self, name: str) -> int:
-        return self._ask(self._link.read_register, _REGISTERS[name].offset)
+        return self._ask(self._link.read_register, self._registers[name].offset)
 
-    def _write(self, name: str, value: int) -> None:
-        self._ask(self._link.write_register, _REGISTERS[name].offset, value)
+    def write(self, name: str, value: int) -> None:
+        """Writes a register by its name. Raises DeviceError if the board does not answer."""
+        self._ask(self._link.write_register, self._registers[name].offset, value)
 
     def _ask(self, call: Callable[..., _T], *arguments: object) -> _T:
         if self._failed is not None:

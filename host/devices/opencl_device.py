@@ -12,7 +12,7 @@ import numpy as np
 
 from host.arrow_array import empty_array
 from host.devices.arena import Arena
-from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
 from host.devices.pocl_cpu import name_cpu
 from host.errors import CapacityError, DeviceError
 
@@ -46,7 +46,7 @@ def _preference(device: Any) -> int:
     return 0 if "portable computing" in device.platform.name.lower() else 1
 
 
-class OpenClDevice(Device):
+class OpenClDevice(RunDevice):
     """An OpenCL device.
 
     Parameters

@@ -60,6 +60,7 @@ DEVICES = [
     DeviceCase("numpy"),
     DeviceCase("opencl"),
     DeviceCase("sim:bisort-model"),
+    DeviceCase("sim:splitjoin-model", max_window=16_384, policies=("ladder",)),
     # It carries out the whole suite in some three minutes, but for what is there for its millions of rows or pairs.
     DeviceCase(
         "sim:bisort-fast",
