@@ -4,6 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 
 from hw.parameters import ROW_BITS
+from hw.splitjoin.band_sums import BandSums
+from hw.splitjoin.closed_range import ClosedRange
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.quick_fifo import QuickFifo
@@ -11,7 +13,7 @@ from hw.splitjoin.result_layout import ARRIVAL_BITS
 from hw.splitjoin.side import Side
 from hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
-_NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write
+NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write
 
 
 class NestedLoop(wiring.Component):
@@ -61,7 +63,8 @@ class NestedLoop(wiring.Component):
         lane_bits = lanes.bit_length() - 1
         word_bits = place_bits - lane_bits
         timed = self.settings.timed if p.time_bits else Const(0, 1)
-        inner = self.settings.order == Order.INNER
+        inner = Signal()
+        m.d.sync += inner.eq(self.settings.order == Order.INNER)
         command = command_layout(p)
 
         def place(name: str) -> Signal:
@@ -131,7 +134,7 @@ class NestedLoop(wiring.Component):
         read: dict[str, list[Value]] = {name: [] for name in fields}
         for name, width in fields.items():
             for lane in range(lanes):
-                ring = memory.Memory(shape=width, depth=rows // lanes, init=[], attrs=_NO_COLLISION)
+                ring = memory.Memory(shape=width, depth=rows // lanes, init=[], attrs=NO_COLLISION)
                 m.submodules[f"{name}_{lane}"] = ring
                 writer, reader = ring.write_port(), ring.read_port()
                 here = (stored[:lane_bits] == lane) if lane_bits else 1
@@ -146,19 +149,20 @@ class NestedLoop(wiring.Component):
         # The sums that bounds are made of: what is stored on the right is compared with the left row plus a
         # bound, what is stored on the left with the right row minus a bound.
         probe = Signal(command)
-        key = _Sums(p.key_bits, "key")
+        key = BandSums(p.key_bits, "key")
         m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(~taken | load)]
         if p.time_bits:
-            time, horizon = _Sums(p.time_bits, "time"), _Sums(p.time_bits, "horizon")
+            time, horizon = BandSums(p.time_bits, "time"), BandSums(p.time_bits, "horizon")
             late = self.settings.left_late if self.side == Side.RIGHT else self.settings.right_late
-        # In inner order a scan goes over all blocks that any core has a row in.
-        base, end = place("base"), place("end")
+        # What the probe scans: in inner order all blocks that any core has a row in.
+        base, end, last = place("base"), place("end"), place("last")
         with m.If(~taken | load):
             m.d.sync += [
                 taken.eq(queue.r_rdy),
                 probe.eq(head),
-                base.eq(head.first - head.early),
-                end.eq(Mux(inner, head.stop + head.late, head.stop)),
+                base.eq(head.first - (head.early & inner)),
+                end.eq(head.stop + (head.late & inner)),
+                last.eq(head.stop + (head.late & inner) - 1),
             ]
             m.d.sync += key.make(head.key, self.settings.low, self.settings.high, self.side)
             if p.bounds:
@@ -183,9 +187,9 @@ class NestedLoop(wiring.Component):
         ending = Signal()  # the word that is read is the probe's last
         m.d.comb += [
             lower.eq(Mux(timed, oldest, probe.first)),
-            start.eq(Mux(inner, base, lower)),
+            start.eq(Mux(timed & ~inner, oldest, base)),
             first_word.eq(start >> lane_bits),
-            last_word.eq((end - 1)[:place_bits] >> lane_bits),
+            last_word.eq(last >> lane_bits),
             skip.eq((start == end) | ((probe.null | mark) & ~timed)),
             load.eq(taken & (~active | (go & ending))),
         ]
@@ -215,7 +219,7 @@ class NestedLoop(wiring.Component):
                 now_begin.eq(1),
                 now_first.eq(lower),
                 now_rows.eq(probe.stop - lower),
-                now_inside.eq(end - base - 1),
+                now_inside.eq(last - base),
                 now_stop.eq(probe.stop),
                 now.row.eq(probe.row),
                 now.before.eq(probe.before),
@@ -354,52 +358,6 @@ def _less_one(bits: Value) -> Value:
     return bits & (bits - 1)
 
 
-class _Sums:
-    """A number plus each bound of a band, exactly."""
-
-    def __init__(self, bits: int, name: str):
-        self.bits = bits
-        self.lower = Signal(signed(bits + 2), name=f"{name}_lower_sum")
-        self.upper = Signal(signed(bits + 2), name=f"{name}_upper_sum")
-
-    def make(self, number: Value, low: Value, high: Value, side: Side) -> list:
-        if side == Side.RIGHT:
-            return [self.lower.eq(number + low), self.upper.eq(number + high)]
-        return [self.lower.eq(number - high), self.upper.eq(number - low)]
-
-    def take(self, lower: Value, upper: Value) -> list:
-        """Bounds that were made elsewhere."""
-        return [self.lower.eq(lower), self.upper.eq(upper)]
-
-    @property
-    def lower_wide(self) -> Value:
-        """The lower sum, clamped to 0..2**bits."""
-        above = self.lower[self.bits]
-        return Mux(self.lower[-1], 0, Mux(above, 1 << self.bits, self.lower[: self.bits]))
-
-
-class _Range:
-    """The numbers between two bounds, both inclusive."""
-
-    def __init__(self, bits: int, name: str):
-        self.lower = Signal(bits, name=f"{name}_lower")
-        self.upper = Signal(bits, name=f"{name}_upper")
-
-    def clamp(self, sums: _Sums) -> list:
-        """From sums: what lies beyond the numbers there are is cut off; a range of none is one that is
-        turned round."""
-        greatest = (1 << sums.bits) - 1
-        none = sums.upper[-1] | (~sums.lower[-1] & sums.lower[sums.bits])
-        low, high = sums.lower[: sums.bits], sums.upper[: sums.bits]
-        return [
-            self.lower.eq(Mux(none, greatest, Mux(sums.lower[-1], 0, low))),
-            self.upper.eq(Mux(none, 0, Mux(sums.upper[sums.bits], greatest, high))),
-        ]
-
-    def eq(self, other: "_Range") -> list:
-        return [self.lower.eq(other.lower), self.upper.eq(other.upper)]
-
-
 class _Probe:
     """What words are compared with."""
 
@@ -407,10 +365,10 @@ class _Probe:
         self.row = Signal(ROW_BITS, name=f"{name}_row")
         self.before = Signal(ARRIVAL_BITS, name=f"{name}_before")
         self.quiet = Signal(name=f"{name}_quiet")  # matches nothing: no pairs, and no punctuation between
-        self.key = _Range(parameters.key_bits, f"{name}_key")
+        self.key = ClosedRange(parameters.key_bits, f"{name}_key")
         self.time = None
         if parameters.time_bits:
-            self.time = _Range(parameters.time_bits, f"{name}_time")
+            self.time = ClosedRange(parameters.time_bits, f"{name}_time")
             self.horizon = Signal(parameters.time_bits + 1, name=f"{name}_horizon")
 
     def eq(self, other: "_Probe") -> list:
