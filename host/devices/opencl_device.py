@@ -13,6 +13,7 @@ import numpy as np
 from host.arrow_array import empty_array
 from host.devices.arena import Arena
 from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.pocl_cpu import name_cpu
 from host.errors import CapacityError, DeviceError
 
 cl: Any
@@ -67,6 +68,7 @@ class OpenClDevice(Device):
         self.cl_device = device
         self.is_cpu = bool(device.type & cl.device_type.CPU)
         self.probe_chunk = 64 if self.is_cpu else 4
+        name_cpu(device)
         try:
             self.context = cl.Context([device])
             self.queue = cl.CommandQueue(self.context)
