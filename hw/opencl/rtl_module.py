@@ -34,12 +34,16 @@ class RtlModule(wiring.Component):
 
     Attributes
     ----------
+    memory_ports : dict of str to AvalonSignature
+        The memory-mapped ports, by the prefix of their signals' names.
     clock, resetn : In(1)
     ivalid, oready : In(1), Out(1)
         The arguments are there; they are taken.
     memory_0, memory_1, ... : In(64)
         Global address of each channel's memory, a multiple of `burst_bytes`. May change only while nothing is under
         way: it is the same in every call but for the first after a reset.
+    state : In(64)
+        Unused: it is for the model in C that takes the module's place where kernels are emulated.
     request : In(64)
         See `hw.request_map`.
     ovalid, iready : Out(1), In(1)
@@ -87,16 +91,20 @@ class RtlModule(wiring.Component):
             "ivalid": In(1),
             "oready": Out(1),
             **{f"memory_{number}": In(POINTER_BITS) for number in range(p.channels)},
+            "state": In(POINTER_BITS),
             "request": In(REQUEST_BITS),
             "ovalid": Out(1),
             "iready": In(1),
             "result": Out(32),
         }
-        for number in ports:
-            for kind, adapter in (("read", self._readers[number]), ("write", self._writers[number])):
-                members[f"{kind}_{number}_enable"] = Out(1)
-                for name, member in adapter.avalon.signature.members.items():
-                    members[f"{kind}_{number}_{name}"] = member
+        self.memory_ports = {
+            f"{kind}_{number}": adapters[number].avalon.signature
+            for number in ports
+            for kind, adapters in (("read", self._readers), ("write", self._writers))
+        }
+        for prefix, avalon in self.memory_ports.items():
+            members[f"{prefix}_enable"] = Out(1)
+            members |= {f"{prefix}_{name}": member for name, member in avalon.members.items()}
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
