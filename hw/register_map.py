@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 
+from hw.identity import table_hash
 from hw.parameters import Parameters
 
 
@@ -216,6 +218,8 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
         ),
     ),
     Register("BUILD_ID", 0x3C, Access.READ, "0x4D554C31, the letters MUL1: layout version 1."),
+    Register("LAYOUT_HASH", 0x40, Access.READ, "`layout_hash` of the tables of registers and commands."),
+    Register("PARAMETER_HASH", 0x44, Access.READ, "`hw.identity.parameter_hash` of all build parameters."),
 )
 
 COUNTERS: tuple[tuple[str, str], ...] = (
@@ -317,6 +321,12 @@ def counter_registers() -> tuple[Register, ...]:
 def registers() -> tuple[Register, ...]:
     """Every register, by ascending offset."""
     return CONTROL_REGISTERS + counter_registers()
+
+
+@functools.cache
+def layout_hash() -> int:
+    """The value of LAYOUT_HASH: a hash of every register, operation, error code, command field and flag."""
+    return table_hash(registers(), LANE_STRIDE, Operation, ErrorCode, COMMAND_FIELDS, COMMAND_FLAGS)
 
 
 def build_parameters(parameters: Parameters) -> int:

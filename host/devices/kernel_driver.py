@@ -10,8 +10,9 @@ import numpy as np
 from host.devices.board_link import BoardLink
 from host.devices.kernel_command import KernelCommand
 from host.errors import DeviceError, KernelError
+from hw.identity import parameter_hash
 from hw.parameters import Parameters
-from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, ErrorCode, build_parameters, registers
+from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, ErrorCode, build_parameters, layout_hash, registers
 
 _REGISTERS = {register.name: register for register in registers()}
 _TAGS = 1 << 16
@@ -73,6 +74,15 @@ class KernelDriver:
                     "kernel of this version onto the board"
                 )
             )
+        layout = self._read("LAYOUT_HASH")
+        if layout != layout_hash():
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel's tables of registers and commands are others than this "
+                    f"driver's: LAYOUT_HASH reads {layout:#010x}, not {layout_hash():#010x}: load a kernel of this "
+                    "version onto the board"
+                )
+            )
         word, expected = self._read("BUILD_PARAMETERS"), build_parameters(self.parameters)
         differing = [
             f"{field.name} is {(word & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
@@ -84,6 +94,16 @@ class KernelDriver:
                 DeviceError(
                     f"device {self._name}: the kernel on the board was built with other parameters than given "
                     f"({'; '.join(differing)}): give those it was built with, or load another kernel"
+                )
+            )
+        whole = self._read("PARAMETER_HASH")
+        if whole != parameter_hash(self.parameters):
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel on the board was built with other parameters than given, in some "
+                    f"that BUILD_PARAMETERS does not show: PARAMETER_HASH reads {whole:#010x}, not "
+                    f"{parameter_hash(self.parameters):#010x} of {self.parameters}: give those it was built with, or "
+                    "load another kernel"
                 )
             )
 

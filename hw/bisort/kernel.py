@@ -12,6 +12,7 @@ from hw.control.axi4_lite_signature import Axi4LiteSignature
 from hw.control.command_queue import CommandQueue
 from hw.control.control_registers import ControlRegisters
 from hw.control.lane_decoder import LaneDecoder
+from hw.identity import parameter_hash
 from hw.memory.axi4_signature import Axi4Signature
 from hw.parameters import Parameters
 from hw.register_map import (
@@ -20,6 +21,7 @@ from hw.register_map import (
     LANE_STRIDE,
     ErrorCode,
     build_parameters,
+    layout_hash,
 )
 
 
@@ -148,6 +150,8 @@ class Kernel(wiring.Component):
             status.completed_count.eq(completed),
             status.build_parameters.eq(build_parameters(p)),
             status.build_id.eq(BUILD_ID),
+            status.layout_hash.eq(layout_hash()),
+            status.parameter_hash.eq(parameter_hash(p)),
         ]
 
         # Counters.

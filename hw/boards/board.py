@@ -14,7 +14,9 @@ from hw.boards.steps import Steps
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Board(abc.ABC):
-    """A board: what is known of it, and how designs are built for it. Made without any package but the standard library.
+    """A board: what is known of it, and how designs are built for it.
+
+    Made without any package but the standard library.
 
     Parameters
     ----------

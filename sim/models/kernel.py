@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hw.identity import parameter_hash
 from hw.parameters import Parameters
 from hw.register_map import (
     BUILD_ID,
@@ -20,6 +21,7 @@ from hw.register_map import (
     ErrorCode,
     Operation,
     build_parameters,
+    layout_hash,
     registers,
 )
 
@@ -210,6 +212,8 @@ class KernelModel:
         self.counters = {name: 0 for name, _ in COUNTERS}
         self._set("BUILD_ID", BUILD_ID)
         self._set("BUILD_PARAMETERS", build_parameters(self.parameters))
+        self._set("LAYOUT_HASH", layout_hash())
+        self._set("PARAMETER_HASH", parameter_hash(self.parameters))
 
     def close(self) -> None:
         """Nothing to give back."""
