@@ -510,10 +510,7 @@ static uint read_register(__global State *state, uint offset) {
         return state->completed_count;
     case REG_TIMEOUT_CYCLES:
         return state->timeout_cycles;
-    case REG_BUILD_PARAMETERS:
-        return BUILD_PARAMETERS_VALUE;
-    case REG_BUILD_ID:
-        return BUILD_ID_VALUE;
+    CONSTANTS
     case REG_COMMANDS_LOW:
         return counter(state, state->commands);
     case REG_ROWS_IN_LOW:

@@ -40,8 +40,8 @@ class RtlModule(wiring.Component):
     ivalid, oready : In(1), Out(1)
         The arguments are there; they are taken.
     memory_0, memory_1, ... : In(64)
-        Global address of each channel's memory, a multiple of `burst_bytes`. May change only while nothing is under
-        way: it is the same in every call but for the first after a reset.
+        Global address of the memory of each channel (of each lane, lane by lane), a multiple of `burst_bytes`. May
+        change only while nothing is under way: it is the same in every call but for the first after a reset.
     state : In(64)
         Unused: it is for the model in C that takes the module's place where kernels are emulated.
     request : In(64)
@@ -90,7 +90,7 @@ class RtlModule(wiring.Component):
             "resetn": In(1),
             "ivalid": In(1),
             "oready": Out(1),
-            **{f"memory_{number}": In(POINTER_BITS) for number in range(p.channels)},
+            **{f"memory_{number}": In(POINTER_BITS) for number in ports},
             "state": In(POINTER_BITS),
             "request": In(REQUEST_BITS),
             "ovalid": Out(1),
@@ -129,10 +129,10 @@ class RtlModule(wiring.Component):
         ]
 
         bases = []
-        for channel in range(p.channels):
-            base = Signal(self._readers[0].base.shape(), name=f"base_{channel}")
+        for number in range(len(self._readers)):
+            base = Signal(self._readers[0].base.shape(), name=f"base_{number}")
             with m.If(self.ivalid & self.oready):
-                m.d.sync += base.eq(getattr(self, f"memory_{channel}"))
+                m.d.sync += base.eq(getattr(self, f"memory_{number}"))
             bases.append(base)
 
         busy = []
@@ -143,7 +143,7 @@ class RtlModule(wiring.Component):
                     ours, its = getattr(adapter.axi, name), getattr(axi, name)
                     m.d.comb += ours.eq(its) if member.flow == In else its.eq(ours)
                 m.d.comb += [
-                    adapter.base.eq(bases[number % p.channels]),
+                    adapter.base.eq(bases[number]),
                     getattr(self, f"{kind}_{number}_enable").eq(1),
                 ]
                 for name, member in adapter.avalon.signature.members.items():
