@@ -212,10 +212,9 @@ class KernelDriver:
         try:
             return call(*arguments)
         except OSError as error:
+            kind = type(error) if isinstance(error, DeviceError) else DeviceError
             raise self._fail(
-                DeviceError(
-                    f"device {self._name}: the board does not answer ({error}). What it held is lost: open it again"
-                )
+                kind(f"device {self._name}: the board does not answer ({error}). What it held is lost: open it again")
             ) from error
 
     def _fail(self, error: DeviceError) -> DeviceError:

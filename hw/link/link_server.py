@@ -287,7 +287,6 @@ class LinkServer(wiring.Component):
             with m.State("SEND"):
                 m.d.comb += [self.answer_start.eq(1), self.done.eq(1)]
                 m.next = "SENDING"
-            with m.State("SENDING"):  # the words of the answer stand still
-                with m.If(~self.answer_busy):
-                    m.next = "IDLE"
+            with m.State("SENDING"), m.If(~self.answer_busy):  # until then the words of the answer stand still
+                m.next = "IDLE"
         return m

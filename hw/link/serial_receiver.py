@@ -56,11 +56,10 @@ class SerialReceiver(wiring.Component):
                     # To the middle of the first data bit, less the cycles that got us here.
                     m.d.sync += timer.eq(self._divisor + self._divisor // 2 - 2)
                     m.next = "DATA"
-            with m.State("DATA"):
-                with m.If(timer == 0):
-                    m.d.sync += [byte.eq(Cat(byte[1:], line)), bits.eq(bits + 1), timer.eq(self._divisor - 1)]
-                    with m.If(bits == 7):
-                        m.next = "STOP"
+            with m.State("DATA"), m.If(timer == 0):
+                m.d.sync += [byte.eq(Cat(byte[1:], line)), bits.eq(bits + 1), timer.eq(self._divisor - 1)]
+                with m.If(bits == 7):
+                    m.next = "STOP"
             with m.State("STOP"), m.If(timer == 0):
                 m.d.comb += self.o.valid.eq(line)
                 m.next = "WAIT"

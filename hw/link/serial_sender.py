@@ -44,13 +44,12 @@ class SerialSender(wiring.Component):
         bits = Signal(10, init=-1)
         m.d.sync += self.tx.eq(bits[0])
         m.d.comb += self.i.ready.eq(left == 0)
-        with m.If(left == 0):
-            with m.If(self.i.valid):
-                m.d.sync += [
-                    bits.eq(Cat(Const(0, 1), self.i.payload, Const(1, 1))),
-                    left.eq(10),
-                    timer.eq(self._divisor - 1),
-                ]
+        with m.If(left == 0), m.If(self.i.valid):
+            m.d.sync += [
+                bits.eq(Cat(Const(0, 1), self.i.payload, Const(1, 1))),
+                left.eq(10),
+                timer.eq(self._divisor - 1),
+            ]
         with m.Elif(timer != 0):
             m.d.sync += timer.eq(timer - 1)
         with m.Else():

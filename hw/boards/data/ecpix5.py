@@ -1,6 +1,7 @@
 """LambdaConcept's ECPIX-5 with an ECP5-85. Source of pins: amaranth-boards; of the memory part: litex-boards."""
 
 from hw.boards.ecp5_board import Ecp5Board
+from hw.boards.serial_line import SerialLine
 from hw.dram.dram_settings import DramSettings
 from hw.parameters import Parameters
 
@@ -47,6 +48,6 @@ BOARD = Ecp5Board(
     ),
     row_bits=15,
     bank_bits=3,
-    baud=1_000_000,
+    serial=SerialLine(baud=1_000_000, usb=(0x0403, 0x6010), usb_ports=2, usb_port=1),
     seeds=(1, 2, 3),
 )
