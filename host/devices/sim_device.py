@@ -87,6 +87,13 @@ def _model(key_bits: int) -> BoardLink:
     return model(dataclasses.replace(Parameters.preset("ecp5"), key_bits=key_bits), _MODEL_BYTES)
 
 
+def _opencl_model(key_bits: int) -> BoardLink:
+    # Only here, as OpenCL may be missing.
+    open_opencl_model = importlib.import_module("host.devices.opencl_model").open_opencl_model
+    designs = importlib.import_module("hw.boards.registry").board("de5a").parameters.values()
+    return open_opencl_model(next(of for of in designs if of.key_bits == key_bits), _MODEL_BYTES)
+
+
 _BOARDS: dict[str, _Board] = {
     "sim:bisort": _Board(
         "BI-Sort kernel on Verilator, with LiteDRAM and its model of DDR3",
@@ -104,6 +111,13 @@ _BOARDS: dict[str, _Board] = {
     ),
     "sim:bisort-model": _Board(
         "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model
+    ),
+    "sim:de5a": _Board(
+        "the DE5a-Net's OpenCL kernel, with its RTL module's model in C, on an OpenCL device",
+        _MODEL_BYTES,
+        ("pyopencl",),
+        False,
+        _opencl_model,
     ),
 }
 
