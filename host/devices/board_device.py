@@ -74,13 +74,14 @@ class BoardDevice(BisortDevice):
             If there is no such board, no port that looks like its, or several.
         """
         name, _, path = which.partition(":")
-        if name in OpenClBoardDevice.kinds():
+        with_shell = OpenClBoardDevice.kinds()
+        if name in with_shell:
             return OpenClBoardDevice.open(which)
         with_line = {board.name: board for board in boards().values() if board.serial is not None}
         if name not in with_line:
             raise DeviceError(
-                f"there is no board {name!r} that can be opened: there are {', '.join([*with_line, *OpenClBoardDevice.kinds()])}; write board:<name>, "
-                "or board:<name>:<port>"
+                f"there is no board {name!r} that can be opened: there are {', '.join([*with_line, *with_shell])}; "
+                "write board:<name>, or board:<name>:<port>"
             )
         info = _info(with_line[name], path)
         if not info.available:

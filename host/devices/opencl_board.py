@@ -71,8 +71,8 @@ class OpenClBoard:
                 )
             if device.max_mem_alloc_size < self._channel_bytes:
                 raise DeviceError(
-                    f"device {device.name.strip()} has buffers of at most {device.max_mem_alloc_size:,} bytes, and each "
-                    f"of the {ports} memory channels needs one of {self._channel_bytes:,}"
+                    f"device {device.name.strip()} has buffers of at most {device.max_mem_alloc_size:,} bytes, and "
+                    f"each of the {ports} memory channels needs one of {self._channel_bytes:,}"
                 )
             if banks and device.mem_base_addr_align < 8 * p.burst_bytes:  # no burst crosses a multiple of its length
                 raise DeviceError(
@@ -92,7 +92,9 @@ class OpenClBoard:
             # The first member of the state is the host's; see hw.opencl.model_state.
             cl.enqueue_copy(self._queue, self._state, np.array([self._channel_bytes], np.uint64))
         except cl.Error as error:
-            raise DeviceError(f"device {device.name.strip()}: the board's OpenCL kernel cannot be used: {error}") from error
+            raise DeviceError(
+                f"device {device.name.strip()}: the board's OpenCL kernel cannot be used: {error}"
+            ) from error
 
     # Registers
 

@@ -41,8 +41,8 @@ class OpenClBoardDevice(BisortDevice):
     def _open_link(self, key_bits: int) -> BoardLink:
         if self._loaded is not None:
             raise DeviceError(
-                f"device {self.info.name} has a kernel for keys of {self._loaded} bits, and one of {key_bits} would take "
-                "its place: close the joins on it first, and open it anew"
+                f"device {self.info.name} has a kernel for keys of {self._loaded} bits, and one of {key_bits} would "
+                "take its place: close the joins on it first, and open it anew"
             )
         binary, parameters = _binary(self._kind, self._folder, key_bits)
         device = _device()
@@ -83,8 +83,8 @@ def _device() -> Any:
     if not found:
         names = sorted({device.platform.name.strip() for device in OpenClDevice.cl_devices()})
         raise DeviceError(
-            f"no OpenCL platform of Intel's FPGA SDK is here (there is {', '.join(names)}): install its runtime and the "
-            "board's support package, and run `aocl install`"
+            f"no OpenCL platform of Intel's FPGA SDK is here (there is {', '.join(names)}): install its runtime and "
+            "the board's support package, and run `aocl install`"
         )
     return found[0]
 

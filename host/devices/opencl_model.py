@@ -50,7 +50,9 @@ def model_program(parameters: Parameters, device: Any = None) -> Any:
         program = cl.Program(cl.Context([device]), model_source(parameters))
         return program.build(["-cl-std=CL1.2", "-cl-kernel-arg-info"])
     except cl.Error as error:
-        raise DeviceError(f"the model of the board's kernel does not build on {device.name.strip()}: {error}") from error
+        raise DeviceError(
+            f"the model of the board's kernel does not build on {device.name.strip()}: {error}"
+        ) from error
 
 
 def open_opencl_model(parameters: Parameters, memory_bytes: int) -> OpenClBoard:

@@ -133,9 +133,9 @@ class De5aBoard(Board):
         missing = [name for name in needed if shutil.which(name) is None]
         if missing:
             raise ToolMissingError(
-                f"{', '.join(missing)} not found: the rest of the way to {made} needs {suite}. Everything up to there is "
-                f"in {folder}: on a machine that has these tools on its PATH, run `sh {SCRIPT}` in that folder, or this "
-                f"command again. Nothing that was written has been through them. {_USE[_is_project(design)]}"
+                f"{', '.join(missing)} not found: the rest of the way to {made} needs {suite}. Everything up to there "
+                f"is in {folder}: on a machine that has these tools on its PATH, run `sh {SCRIPT}` in that folder, or "
+                f"this command again. Nothing that was written has been through them. {_USE[_is_project(design)]}"
             )
         with steps.step(f"sh {SCRIPT}, some hours"):
             done = subprocess.run(["sh", SCRIPT], cwd=folder, capture_output=True, text=True)
@@ -147,8 +147,8 @@ class De5aBoard(Board):
 
 
 _SDK = (
-    "the Intel FPGA SDK for OpenCL (Pro Edition 16.0 to 18.1, as these commands are of those releases), a Quartus Prime "
-    "with the Arria 10 devices and its licence, and Terasic's board support package with the board {shell}, named by "
+    "the Intel FPGA SDK for OpenCL (Pro Edition 16.0 to 18.1, as these commands are of those releases), a Quartus "
+    "Prime with the Arria 10 devices and its licence, and Terasic's board support package with the board {shell}, named by "
     "AOCL_BOARD_PACKAGE_ROOT"
 )
 _QUARTUS = "Quartus Prime Standard Edition 16.0 or newer with the Arria 10 devices and its licence"

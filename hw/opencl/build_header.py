@@ -77,5 +77,6 @@ def build_header(parameters: Parameters) -> str:
     lines = "".join(f"#define {name} {value}\n" for name, value in defines)
     return (
         "// Made by Mullion from its tables of parameters, registers, commands and requests.\n"
-        f"#ifndef MULLION_BUILD_H\n#define MULLION_BUILD_H\n\n{lines}\ntypedef struct {{\n{members}}} State;\n\n#endif\n"
+        f"#ifndef MULLION_BUILD_H\n#define MULLION_BUILD_H\n\n{lines}\n"
+        f"typedef struct {{\n{members}}} State;\n\n#endif\n"
     )

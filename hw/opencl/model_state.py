@@ -37,7 +37,7 @@ def state_fields(parameters: Parameters) -> tuple[StateField, ...]:
     """
     p = parameters
     key = "uint" if p.key_bits == 32 else "ulong"
-    assert ROW_BITS == 8 * _BYTES["uint"]
+    assert 8 * _BYTES["uint"] == ROW_BITS
     fields = (
         StateField("memory_bytes", "ulong"),
         StateField("error_address", "ulong"),

@@ -159,14 +159,16 @@ def test_the_driver_knows_the_build(board):
 
 def test_a_failed_command_names_what_failed(board):
     driver = KernelDriver(board, "board")
-    with pytest.raises(KernelError, match="COPY at address 0x1: .*not a multiple of the memory beat"):
+    with pytest.raises(KernelError, match=r"COPY at address 0x1: .*not a multiple of the memory beat"):
         driver.run([KernelCommand(operation=Operation.COPY, length_a=4, keys_a=1)])
 
 
 def test_the_kernel_takes_what_the_host_gives(parameters):
     kernel = cl.Kernel(model_program(parameters), KERNEL)
     info = cl.kernel_arg_info
-    found = [(kernel.get_arg_info(at, info.NAME), kernel.get_arg_info(at, info.TYPE_NAME)) for at in range(kernel.num_args)]
+    found = [
+        (kernel.get_arg_info(at, info.NAME), kernel.get_arg_info(at, info.TYPE_NAME)) for at in range(kernel.num_args)
+    ]
     memories = [(f"memory_{channel}", "char*") for channel in range(parameters.channels)]
     assert found == [*memories, ("state", "char*"), ("requests", "ulong*"), ("count", "uint"), ("results", "uint*")]
 
@@ -198,9 +200,7 @@ def test_what_is_written_to_registers_comes_before_memory_is_read(board):
     content = np.arange(64, dtype=np.uint8)
     board.write_memory(0, content)
     to = 4096
-    board.push_words(
-        OFFSET["QUEUE_PUSH"], KernelCommand(operation=Operation.COPY, length_a=64, keys_out=to).words(1)
-    )
+    board.push_words(OFFSET["QUEUE_PUSH"], KernelCommand(operation=Operation.COPY, length_a=64, keys_out=to).words(1))
     board.write_register(OFFSET["CONTROL"], 1)
     assert (board.read_memory(to, 64) == content).all()
 

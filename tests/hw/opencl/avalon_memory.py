@@ -66,7 +66,15 @@ class AvalonMemory:
         self.ports = [
             _Port(
                 signals(
-                    "read", number, "enable", "read", "address", "burstcount", "waitrequest", "readdata", "readdatavalid"
+                    "read",
+                    number,
+                    "enable",
+                    "read",
+                    "address",
+                    "burstcount",
+                    "waitrequest",
+                    "readdata",
+                    "readdatavalid",
                 ),
                 signals(
                     "write",
@@ -97,7 +105,9 @@ class AvalonMemory:
         last = address + count * self.beat_bytes - 1
         assert count, "a burst of no beats"
         assert address % self.beat_bytes == 0, f"{address:#x} is not aligned"
-        assert address // self.burst_bytes == last // self.burst_bytes, f"{count} beats at {address:#x} cross a boundary"
+        assert address // self.burst_bytes == last // self.burst_bytes, (
+            f"{count} beats at {address:#x} cross a boundary"
+        )
         assert any(address in space and last in space for space in self.spaces), f"there is no memory at {address:#x}"
 
     def _read(self, port: _Port) -> None:

@@ -1,5 +1,6 @@
 """Cocotb tests of the RTL module at the ports that the OpenCL SDK gives it."""
 
+import itertools
 import random
 
 import cocotb
@@ -149,7 +150,7 @@ async def every_command(dut, share, by_burst):
     bench = ModuleBench(dut, share, by_burst=by_burst)
     await bench.start()
     assert await bench.read("BUILD_ID") == BUILD_ID
-    for _ in range(2):
+    for _ in range(6):
         for operation in Operation:
             if operation != Operation.NOP:
                 await bench.check(operation, 60)
@@ -166,7 +167,7 @@ async def commands_read_what_those_before_wrote(dut):
     places = [(hop % PARAMETERS.channels) * CHANNEL + hop * len(content) for hop in range(PARAMETERS.queue_rows + 1)]
     copies = [
         KernelCommand(operation=Operation.COPY, length_a=len(content), keys_a=source, keys_out=to)
-        for source, to in zip(places, places[1:], strict=False)
+        for source, to in itertools.pairwise(places)
     ]
     for _ in range(2):
         assert await bench.run(*copies) == ErrorCode.NONE

@@ -20,7 +20,7 @@ TWO_CHANNELS = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, c
 
 def test_module_against_the_model(seed):
     run_bench(
-        RtlModule(TWO_CHANNELS, address_bits=24, wait_cycles=1 << 16, settle_cycles=128),
+        RtlModule(TWO_CHANNELS, address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
         "opencl_rtl_module",
         "tests.hw.opencl.cocotb_rtl_module",
         seed=seed,
