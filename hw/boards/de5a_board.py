@@ -148,8 +148,8 @@ class De5aBoard(Board):
 
 _SDK = (
     "the Intel FPGA SDK for OpenCL (Pro Edition 16.0 to 18.1, as these commands are of those releases), a Quartus "
-    "Prime with the Arria 10 devices and its licence, and Terasic's board support package with the board {shell}, named by "
-    "AOCL_BOARD_PACKAGE_ROOT"
+    "Prime with the Arria 10 devices and its licence, and Terasic's board support package with the board {shell}, "
+    "named by AOCL_BOARD_PACKAGE_ROOT"
 )
 _QUARTUS = "Quartus Prime Standard Edition 16.0 or newer with the Arria 10 devices and its licence"
 _USE = {
