@@ -4,9 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bisort.kernel import Kernel
 from hw.control.axi4_lite_signature import Axi4LiteSignature
-from hw.parameters import Parameters
 
 
 class AxiKernel(wiring.Component):
@@ -14,7 +12,9 @@ class AxiKernel(wiring.Component):
 
     Parameters
     ----------
-    parameters : Parameters
+    kernel : Component
+        Has a control port `control`, an `Axi4LiteSignature`, memory ports `axi`, an array of `Axi4Signature`, and
+        `irq`.
 
     Attributes
     ----------
@@ -25,8 +25,8 @@ class AxiKernel(wiring.Component):
     arprot_0, awprot_0, ... : Out(3)
     """
 
-    def __init__(self, parameters: Parameters):
-        self._kernel = Kernel(parameters)
+    def __init__(self, kernel: wiring.Component):
+        self._kernel = kernel
         ports = len(self._kernel.axi)
         axi = self._kernel.axi[0].signature
         super().__init__(

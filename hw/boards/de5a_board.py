@@ -60,12 +60,13 @@ class De5aBoard(Board):
         from amaranth.back import verilog
 
         import hw.opencl
+        from hw.boards.kernel_of import kernel_of
         from hw.opencl.build_header import build_header
         from hw.opencl.manifest import manifest
         from hw.opencl.rtl_module import RtlModule
         from hw.opencl.sources import declaration, kernels
 
-        module = RtlModule(p, address_bits=self.global_address_bits)
+        module = RtlModule(*kernel_of("bisort", p), address_bits=self.global_address_bits)
         with steps.step("RTL module to Verilog"):
             text = verilog.convert(module, name=MODULE, strip_internal_attrs=True, emit_src=False)
         return {
@@ -90,8 +91,9 @@ class De5aBoard(Board):
         from hw.boards.axi_kernel import AxiKernel
         from hw.boards.de5a_platform import CONSTRAINTS, De5aPlatform
         from hw.boards.de5a_top import SYSTEM, De5aTop
+        from hw.boards.kernel_of import kernel_of
 
-        kernel = AxiKernel(p)
+        kernel = AxiKernel(kernel_of("bisort", p)[0])
         component = axi_component(kernel, COMPONENT, p.outstanding)
         with steps.step("kernel to Verilog"):
             text = verilog.convert(kernel, name=COMPONENT, strip_internal_attrs=True, emit_src=False)

@@ -4,13 +4,11 @@ from amaranth.hdl import Cat, ClockDomain, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bisort.engine import port_shape
-from hw.bisort.kernel import Kernel
 from hw.control.request_port import RequestPort
 from hw.errors import ParameterError
 from hw.memory.avalon_reader import AvalonReader
 from hw.memory.avalon_writer import AvalonWriter
-from hw.parameters import Parameters
+from hw.memory.port_shape import PortShape
 from hw.request_map import REQUEST_BITS, WAIT_CYCLES
 
 POINTER_BITS = 64
@@ -25,8 +23,11 @@ class RtlModule(wiring.Component):
 
     Parameters
     ----------
-    parameters : Parameters
-        `data_bits` and ``burst_bytes`` must be what the board's global memory takes, as the SDK adapts neither.
+    kernel : Component
+        Has a control port `control`, an `Axi4LiteSignature`, and memory ports `axi`, an array of `Axi4Signature`.
+    shape : PortShape
+        Of its memory ports. `data_width` and `burst_bytes` must be what the board's global memory takes, as the SDK
+        adapts neither.
     address_bits : int
         Bits of an address of the board's global memory.
     wait_cycles, settle_cycles : int
@@ -40,8 +41,8 @@ class RtlModule(wiring.Component):
     ivalid, oready : In(1), Out(1)
         The arguments are there; they are taken.
     memory_0, memory_1, ... : In(64)
-        Global address of the memory of each channel (of each lane, lane by lane), a multiple of `burst_bytes`. May
-        change only while nothing is under way: it is the same in every call but for the first after a reset.
+        Global address of the memory behind each of the kernel's ports, a multiple of `burst_bytes`. May change only
+        while nothing is under way: it is the same in every call but for the first after a reset.
     state : In(64)
         Unused: it is for the model in C that takes the module's place where kernels are emulated.
     request : In(64)
@@ -50,8 +51,8 @@ class RtlModule(wiring.Component):
         The result is there; it is taken.
     result : Out(32)
     read_0_address, ..., write_0_address, ...
-        The members of an `AvalonSignature` that reads, and of one that writes, for each channel (of each lane, lane
-        by lane), and `read_0_enable`, ..., always 1.
+        The members of an `AvalonSignature` that reads, and of one that writes, for each of the kernel's ports, and
+        `read_0_enable`, ..., always 1.
 
     Timing
     ------
@@ -71,18 +72,18 @@ class RtlModule(wiring.Component):
 
     def __init__(
         self,
-        parameters: Parameters,
+        kernel: wiring.Component,
+        shape: PortShape,
         *,
         address_bits: int,
         wait_cycles: int = WAIT_CYCLES,
         settle_cycles: int = 4096,
     ):
-        if not parameters.burst_bytes.bit_length() <= address_bits <= POINTER_BITS:
+        if not shape.burst_bytes.bit_length() <= address_bits <= POINTER_BITS:
             raise ParameterError(f"address_bits must lie in 1..{POINTER_BITS} and hold a burst, not {address_bits!r}")
-        self._parameters = p = parameters
+        self._kernel = kernel
         self._wait_cycles = wait_cycles
-        shape = port_shape(p)
-        ports = range(p.lanes * p.channels)
+        ports = range(len(kernel.axi))
         self._readers = [AvalonReader(shape, address_bits) for _ in ports]
         self._writers = [AvalonWriter(shape, address_bits, settle_cycles=settle_cycles) for _ in ports]
         members = {
@@ -109,11 +110,10 @@ class RtlModule(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        p = self._parameters
         m.domains.sync = domain = ClockDomain()
         m.d.comb += [domain.clk.eq(self.clock), domain.rst.eq(~self.resetn)]
 
-        kernel = Kernel(p)
+        kernel = self._kernel
         m.submodules.requests = requests = RequestPort(
             kernel.control.signature.address_width, wait_cycles=self._wait_cycles
         )

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotb")
 
+from hw.boards.kernel_of import kernel_of
 from hw.errors import ParameterError
 from hw.memory.avalon_writer import AvalonWriter
 from hw.memory.port_shape import PortShape
@@ -20,7 +21,7 @@ TWO_CHANNELS = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, c
 
 def test_module_against_the_model(seed):
     run_bench(
-        RtlModule(TWO_CHANNELS, address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
+        RtlModule(*kernel_of("bisort", TWO_CHANNELS), address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
         "opencl_rtl_module",
         "tests.hw.opencl.cocotb_rtl_module",
         seed=seed,
@@ -32,7 +33,7 @@ def test_what_cannot_be_built_is_refused():
     with pytest.raises(ParameterError, match="settle_cycles must be a power of two, not 100"):
         AvalonWriter(PortShape(), 32, settle_cycles=100)
     with pytest.raises(ParameterError, match="address_bits must lie in"):
-        RtlModule(TWO_CHANNELS, address_bits=65)
+        RtlModule(*kernel_of("bisort", TWO_CHANNELS), address_bits=65)
 
 
 @pytest.mark.parametrize(
