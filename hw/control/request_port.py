@@ -32,8 +32,8 @@ class RequestPort(wiring.Component):
 
     Timing
     ------
-    A WRITE to `hw.control.ControlRegisters` has its result after 4 cycles, a READ after 4; the next request is taken
-    in the cycle in which the result is.
+    With `hw.control.ControlRegisters` behind it, the result of a READ or a WRITE is there three cycles after the
+    request was taken; the next request is taken in the cycle after the result was, so one every four.
     """
 
     def __init__(self, address_width: int, *, wait_cycles: int = WAIT_CYCLES):

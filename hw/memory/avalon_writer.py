@@ -41,7 +41,7 @@ class AvalonWriter(wiring.Component):
     Timing
     ------
     One cycle for addresses, none for beats; a cycle without a write lies between two bursts, in which others who share
-    the memory have theirs. One answer a cycle.
+    the memory have theirs. An answer comes a cycle after the acknowledgement that completes it.
 
     Raises
     ------
