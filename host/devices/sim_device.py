@@ -45,6 +45,15 @@ def _linked(name: str, board: str) -> Callable[[int, int], BoardLink]:
     return open_board
 
 
+def _opencl_model(key_bits: int, lanes: int) -> BoardLink:
+    if lanes != 1:
+        raise ParameterError(f"lanes of sim:de5a must be 1, as on the board, not {lanes}")
+    # Only here, as OpenCL may be missing.
+    open_opencl_model = importlib.import_module("host.devices.opencl_model").open_opencl_model
+    designs = importlib.import_module("hw.boards.registry").board("de5a").parameters.values()
+    return open_opencl_model(next(of for of in designs if of.key_bits == key_bits), _MODEL_BYTES)
+
+
 _BOARDS: dict[str, SimBoard] = {
     "sim:bisort": SimBoard(
         "BI-Sort kernel on Verilator, with LiteDRAM and its model of DDR3",
@@ -69,6 +78,13 @@ _BOARDS: dict[str, SimBoard] = {
     ),
     "sim:bisort-model": SimBoard(
         "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model
+    ),
+    "sim:de5a": SimBoard(
+        "the DE5a-Net's OpenCL kernel, with its RTL module's model in C, on an OpenCL device",
+        _MODEL_BYTES,
+        ("pyopencl",),
+        False,
+        _opencl_model,
     ),
 }
 

@@ -116,4 +116,13 @@ DEVICES = [
         ),
         long=("test_resources.py::test_a_result_of_millions_of_pairs",),
     ),
+    # A board's own OpenCL kernel and driver, with the model in C of what is hardware there.
+    DeviceCase(
+        "sim:de5a",
+        pinned=(
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_time_windows.py::test_the_watermark_makes_room",
+        ),
+    ),
 ]
