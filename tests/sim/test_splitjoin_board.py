@@ -274,6 +274,17 @@ def test_a_core_that_is_slow_is_not_dead(board, seed):
                 break
 
 
+def test_clear_drops_what_is_under_way(board, seed):
+    for case in dead_cases(board.parameters, seed, 5):
+        begin(board, case.settings)
+        assert work(board, put(board, records(case.rows, board.parameters), 2)) == ErrorCode.NONE
+        summary, _ = outcome(board)
+        assert (summary.results, summary.drained) == (2, False)
+        found, summary = join(board, case, ROOM)  # CLEAR comes first
+        if not summary.overflow:
+            check_incomplete(case, found, board.parameters.cores, set(), complete=True)
+
+
 @pytest.mark.parametrize(("response", "code"), [(2, ErrorCode.MEMORY_ERROR), (3, ErrorCode.DECODE_ERROR)])
 def test_errors_of_the_memory(board, response, code, seed):
     """Rows, results and summary: reported with the array's address, and the next JOIN starts with empty windows."""
