@@ -71,12 +71,12 @@ class SplitJoinBoard:
         self.parameters = p
         self._row_bytes = 4 * row_words(p)
         unit = max(p.beat_bytes, self._row_bytes)
-        room = self._driver.memory_bytes - unit
+        room = self._driver.lane_bytes - unit
         row_bytes = min(room // 4, _MOST_ROW_BYTES) // unit * unit
         result_bytes = min(room - row_bytes, _MOST_RESULT_BYTES) // p.beat_bytes * p.beat_bytes
         if not row_bytes or not result_bytes:
             raise DeviceError(
-                f"device {name}: {self._driver.memory_bytes:,} bytes of memory are too few for rows of "
+                f"device {name}: {self._driver.lane_bytes:,} bytes of memory are too few for rows of "
                 f"{self._row_bytes} bytes and their results"
             )
         self._rows_at, self._results_at = unit, unit + row_bytes

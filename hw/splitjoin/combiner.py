@@ -1,9 +1,10 @@
 """Makes one stream of the results of both sides."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 
 
@@ -56,7 +57,7 @@ class Combiner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.results = results = fifo.SyncFIFO(width=result_layout(tagged=True).size, depth=2)
+        m.submodules.results = results = QuickFifo(width=result_layout(tagged=True).size, depth=2)
         favoured = Signal()
         side = Signal()
         ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in ("left", "right")]  # probing rows

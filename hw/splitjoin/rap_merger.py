@@ -1,10 +1,11 @@
 """Merges punctuated results into one stream with one punctuation for all."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import fifo, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.errors import ParameterError
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.result_layout import result_layout
 
 
@@ -68,7 +69,7 @@ class RapMerger(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.results = results = fifo.SyncFIFO(width=result_layout().size, depth=self._rows)
+        m.submodules.results = results = QuickFifo(width=result_layout().size, depth=self._rows)
         stars = Signal(self._inputs)  # inputs that wait at a punctuation, or are dead
         chosen = Signal(self._inputs)
         together = Signal()

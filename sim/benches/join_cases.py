@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hw.splitjoin.order import Order
 from sim.models.join_settings import JoinRow, JoinSettings
@@ -84,6 +84,7 @@ def cases(
     bounds: int,
     count: int,
     length: int | None = None,
+    orders: Sequence[Order] = (Order.OUTER, Order.INNER, Order.NONE, Order.INNER),
 ) -> Iterator[JoinCase]:
     """Cases that reach every limit of windows, keys and order.
 
@@ -96,6 +97,8 @@ def cases(
         Cases to make; those of one predicate and one order after another.
     length : int, optional
         Rows of each case; enough to fill the windows a few times where it is not given.
+    orders : sequence of Order
+        Taken in turn.
     """
     capacity = cores * rows
     lengths = sorted({0, 1, max(cores - 1, 1), cores, cores + 1, capacity // 2 + 1, capacity - 1, capacity})
@@ -104,7 +107,7 @@ def cases(
         many = length or rng.randint(2 * capacity, 4 * capacity)
         settings = JoinSettings(
             windows=(rng.choice([*lengths, rng.randint(0, capacity)]), rng.choice(lengths)),
-            order=(Order.OUTER, Order.INNER, Order.NONE, Order.INNER)[number % 4],
+            order=orders[number % len(orders)],
             every=rng.randint(0, rows.bit_length() - 1),
             timed=timed,
             **predicate(PREDICATES[number % len(PREDICATES)], rng, key_bits),

@@ -87,8 +87,10 @@ async def join_core_is_never_idle_between_probes(dut):
     bench.on_cycle.append(lambda: compared.append(int(dut.join_core__compared.value)))
     await _send(bench, [JoinRow(side=at & 1, row=at) for at in range(4 * window)])
     busy = compared[compared.index(2 * LANES) : len(compared) - compared[::-1].index(2 * LANES)]
-    # A ring that starts within a word is read in one word more.
-    assert sum(busy) >= 0.98 * 2 * LANES * len(busy) * ROWS / (ROWS + (LANES - 1))
+    # A ring that starts within a word is read in one word more. Where scans are as short as these, a row that is stored
+    # over the oldest one holds the next probe up.
+    words, stores = 2 * window * (ROWS + LANES - 1) / LANES, 2 * window / CORES
+    assert len(busy) <= 1.02 * words + 3 * stores
     assert sum(compared) == 4 * window * ROWS
 
 

@@ -53,6 +53,19 @@ def test_names():
         open_device("sim:nothing")
 
 
+def test_lanes():
+    one, two = open_device("sim:bisort-model"), open_device("sim:model:lanes=2")
+    assert two.info.name == "sim:bisort-model:lanes=2"
+    assert two.info.memory_bytes == one.info.memory_bytes
+    assert [device.board(32).parameters.lanes for device in (one, two)] == [1, 2]
+    assert open_device("sim:bisort-model:lanes=1").info == one.info
+    with pytest.raises(DeviceError, match="device sim:bisort-model: lanes must be one of 1, 2, 4, 8, 16, 32, not 3"):
+        open_device("sim:bisort-model:lanes=3")
+    for wrong in ("lanes=two", "lanes", "channels=2", ""):
+        with pytest.raises(DeviceError, match=f"comes ':lanes=N' or nothing, not ':{wrong}'"):
+            open_device(f"sim:bisort-model:{wrong}")
+
+
 @pytest.mark.parametrize("error", [ImportError("gone"), OSError("no room"), RuntimeError("verilator refused")])
 def test_a_board_that_cannot_be_built(monkeypatch, error):
     def refuse(name):
@@ -70,7 +83,7 @@ class Boards:
     def __init__(self, compiles):
         self.compiles = compiles
 
-    def open_bisort_board(self, key_bits, memory, progress):
+    def open_bisort_board(self, key_bits, memory, lanes, progress):
         for done in range(6) if self.compiles else ():
             progress(done, 5 if done else 1)
         raise OSError("nothing to open")

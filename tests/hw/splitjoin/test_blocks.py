@@ -5,11 +5,13 @@ import dataclasses
 import pytest
 
 from hw.errors import ParameterError
+from hw.splitjoin.bisort_window import BisortWindow
 from hw.splitjoin.combiner import Combiner
 from hw.splitjoin.distributor import Distributor
 from hw.splitjoin.join_core import JoinCore
 from hw.splitjoin.parameters import PRESETS, SplitJoinParameters
 from hw.splitjoin.rap_merger import RapMerger
+from hw.splitjoin.side import Side
 from sim.block_runner import run_bench
 from sim.bundle import Bundle
 
@@ -22,9 +24,10 @@ TREES = {
 }
 CORE = dataclasses.replace(TINY, cores=3, lanes=4, rows=16, key_bits=64, time_bits=64, result_rows=4)
 INDEX, INPUTS = 1, 3
+SORTED, SORTED_BUFFER = dataclasses.replace(TINY, lanes=1, rows=32, time_bits=0), 8
 
 
-@pytest.mark.parametrize("block", ["distributor", "rap_merger", "combiner", "join_core"])
+@pytest.mark.parametrize("block", ["distributor", "rap_merger", "combiner", "join_core", "bisort_window"])
 def test_against_the_model(block, seed):
     bundle = Bundle(
         {name: Distributor(tree) for name, tree in TREES.items()}
@@ -32,6 +35,7 @@ def test_against_the_model(block, seed):
             "rap_merger": RapMerger(inputs=INPUTS, rows=2),
             "combiner": Combiner(),
             "join_core": JoinCore(CORE, index=INDEX),
+            "bisort_window": BisortWindow(SORTED, side=Side.RIGHT, buffer_rows=SORTED_BUFFER),
         }
     )
     run_bench(
@@ -42,6 +46,8 @@ def test_against_the_model(block, seed):
         trees={name: dataclasses.asdict(tree) for name, tree in TREES.items()},
         core=dataclasses.asdict(CORE),
         index=INDEX,
+        sorted=dataclasses.asdict(SORTED),
+        sorted_buffer=SORTED_BUFFER,
         inputs=INPUTS,
     )
 
