@@ -14,6 +14,7 @@ import click
 import numpy as np
 from rich.console import Console
 
+from bench.filled_board import FilledBoard
 from bench.rows_type import ROWS
 from bench.workloads import Workload
 from host import Band, Rows, WindowJoin
@@ -128,7 +129,15 @@ class JoinCost:
 
 
 def join_cost(
-    link: CountingLink, memory_bytes: int, *, policy: str, window: int, batch: int, calls: int, seed: int
+    link: CountingLink,
+    memory_bytes: int,
+    *,
+    policy: str,
+    window: int,
+    batch: int,
+    calls: int,
+    seed: int,
+    filled: FilledBoard | None = None,
 ) -> JoinCost:
     """Fill both windows, then count some calls.
 
@@ -144,6 +153,9 @@ def join_cost(
     calls : int
         Calls that are counted; each brings `batch` rows on each side.
     seed : int
+    filled : FilledBoard, optional
+        What the link leads to, if it is to hand over when the windows are full; one more call, which loads the
+        indexes, is then not counted.
     """
     info = DeviceInfo("sim:counted", "sim", "a kernel whose beats are counted", memory_bytes - SCRATCH_BYTES)
     device = CountedDevice(info, lambda key_bits: link)
@@ -161,6 +173,11 @@ def join_cost(
     while at < window:
         join.process(*(workload.rows(side, at, at + filling).table for side in (0, 1)))
         at += filling
+    if filled is not None:
+        filled.hand_over()
+        device.board(32).lanes[0].forget_indexes()
+        join.process(*(workload.rows(side, at, at + batch).table for side in (0, 1)))
+        at += batch
     link.clear()
     for _ in range(calls):
         join.process(*(workload.rows(side, at, at + batch).table for side in (0, 1)))
@@ -200,6 +217,8 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
 @click.option("--calls", type=click.IntRange(min=1), help="That are counted.  [default: those of a subwindow]")
 @click.option("--cycles-window", type=ROWS, help="Simulate this window cycle by cycle, too.")
 @click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--policy", "policies", multiple=True, type=click.Choice(POLICIES), help="Repeatable.  [default: both]")
+@click.option("--only-cycles", is_flag=True, help="Leave out what is counted on the model.")
 @click.option("--seed", type=int, default=20, show_default=True)
 @click.option(
     "--json",
@@ -214,6 +233,8 @@ def main(
     calls: int | None,
     cycles_window: int | None,
     cycles_calls: int,
+    policies: tuple[str, ...],
+    only_cycles: bool,
     seed: int,
     path: Path,
 ) -> None:
@@ -236,7 +257,7 @@ def main(
             )
         )
 
-    for window in windows or (8 << 20,):
+    for window in () if only_cycles else windows or (8 << 20,):
         # As on the simulated board, with more memory where the window needs it.
         parameters = board_parameters(32, "litedram", index_rows=1 << 18)
         memory = max(1 << 29, window * 64)
@@ -246,7 +267,7 @@ def main(
             return CountingLink(KernelModel(parameters, 1 << parameters.address_bits))
 
         show(main_array_cost(model(), 1 << parameters.address_bits, window=window, batch=batch, seed=seed), "model")
-        for policy in POLICIES:
+        for policy in policies or POLICIES:
             link = model()
             turns = calls or -(-CountRing(window).subwindow_rows // batch)
             cost = join_cost(
@@ -254,10 +275,18 @@ def main(
             )
             show(cost, "model")
     if cycles_window:
-        for policy in POLICIES:
-            link = CountingLink(open_bisort_board(32, "litedram"))
+        for policy in policies or POLICIES:
+            filled = FilledBoard(open_bisort_board(32, "litedram"))
+            link = CountingLink(filled)
             cost = join_cost(
-                link, link.memory_bytes, policy=policy, window=cycles_window, batch=batch, calls=cycles_calls, seed=seed
+                link,
+                link.memory_bytes,
+                policy=policy,
+                window=cycles_window,
+                batch=batch,
+                calls=cycles_calls,
+                seed=seed,
+                filled=filled,
             )
             link.close()
             show(cost, "simulation")

@@ -15,4 +15,5 @@ bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its 
 	@$(BIN)/python -m sim.bench merger
 	@$(BIN)/python -m sim.bench copy
 	@$(BIN)/python -m sim.bench kernel
+	@$(BIN)/python -m sim.bench lanes
 	@$(BIN)/python -m bench.simulated_join --cycles-window 1M

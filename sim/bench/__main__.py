@@ -9,6 +9,7 @@ from pathlib import Path
 from sim.bench.copy_bench import copy_bench
 from sim.bench.kernel_bench import Trace, kernel_bench
 from sim.bench.kernel_plot import plot_traces
+from sim.bench.lanes_bench import lanes_bench
 from sim.bench.merger_bench import MergerFigure, merger_bench
 
 
@@ -54,7 +55,18 @@ def _kernel(options: argparse.Namespace) -> list[dict]:
     return figures
 
 
-_BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel}
+def _lanes(options: argparse.Namespace) -> list[dict]:
+    print("| command | lanes | cycles | beats | beats/cycle of a channel | largest part | times one lane |")
+    print("| :-- | --: | --: | --: | --: | --: | --: |")
+    figures = []
+    for figure in lanes_bench(options.rows << 20, options.seed):
+        counted = f"{figure.lanes} | {figure.cycles:,} | {figure.beats:,} | {figure.beats_per_cycle:.3f}"
+        print(f"| {figure.case} | {counted} | {figure.share:.3f} | {figure.faster:.2f} |", flush=True)
+        figures.append(dataclasses.asdict(figure) | {"faster": figure.faster})
+    return figures
+
+
+_BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel, "lanes": _lanes}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,7 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     merger = benches.add_parser("merger", help="the merger alone, at every width")
     kernel = benches.add_parser("kernel", help="merges and probes of the BI-Sort kernel on simulated DRAM")
     kernel.add_argument("--rows", type=int, default=8, choices=(1, 2, 4, 8), help="million rows of the large run")
-    for bench in (merger, kernel):
+    lanes = benches.add_parser("lanes", help="a merge and a probe on one lane and on two, each with a channel")
+    lanes.add_argument("--rows", type=int, default=2, choices=(1, 2), help="million rows of the large run")
+    for bench in (merger, kernel, lanes):
         bench.add_argument("--seed", type=int, default=1, help="of the keys")
     for name, bench in benches.choices.items():
         bench.add_argument("--json", type=Path, default=Path(f"build/bench/{name}.json"), help="where the figures go")

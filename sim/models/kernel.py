@@ -100,6 +100,8 @@ class KernelModel:
         others stay 0.
     interrupt : bool
         The interrupt line.
+    buffered_rows : int
+        Rows in the insertion buffer.
 
     Notes
     -----
@@ -238,6 +240,10 @@ class KernelModel:
         """Writes words to one register, one after the other."""
         for word in words:
             self.write_register(offset, word)
+
+    @property
+    def buffered_rows(self) -> int:
+        return len(self._buffer_rows)
 
     # Registers
 
