@@ -64,6 +64,7 @@ DEVICES = [
     DeviceCase(
         "sim:bisort-model:lanes=4",
         pinned=(
+            "devices/test_run_store.py",
             "test_batching.py",
             "test_count_windows.py::test_window",
             "test_count_windows.py::test_many_calls_of_every_size",
