@@ -1,6 +1,7 @@
-"""Draws how fast SplitJoin and the BI-Sort kernel join as the window grows, and how SplitJoin's latency grows with its cores.
+"""Draws how fast SplitJoin and the BI-Sort kernel join as the window grows, and SplitJoin's latency over its cores.
 
-``python -m bench.joins_by_window`` takes what ``python -m sim.bench splitjoin`` and ``python -m bench.simulated_join`` wrote.
+``python -m bench.joins_by_window`` takes what ``python -m sim.bench splitjoin`` and ``python -m bench.simulated_join``
+wrote.
 """
 
 from __future__ import annotations
@@ -55,9 +56,7 @@ def main(splitjoin: Path, bisort: Path, out: Path) -> None:
     figures = json.loads(splitjoin.read_text())["figures"]
     costs = [cost for cost in json.loads(bisort.read_text())["costs"] if cost["by"] == "simulation"]
     if not costs:
-        raise click.ClickException(
-            f"{bisort} has no window simulated in cycles: give --cycles-window to simulated_join"
-        )
+        raise click.ClickException(f"{bisort} has no window in cycles: give --cycles-window to simulated_join")
     nested: dict[int, dict[int, float]] = defaultdict(dict)
     parts: dict[str, dict[int, float]] = defaultdict(dict)
     for figure in figures:

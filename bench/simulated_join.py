@@ -203,7 +203,7 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
     "cycles_windows",
     multiple=True,
     type=ROWS,
-    help="Simulate this window cycle by cycle; repeatable.",
+    help="Simulate this one in cycles; repeatable.",
 )
 @click.option("--cycles-only", is_flag=True, help="Leave out the windows that a model counts.")
 @click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
