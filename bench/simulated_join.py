@@ -198,14 +198,7 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
 @click.option("--window", "windows", multiple=True, type=ROWS, help="Rows a side; repeatable.  [default: 8M]")
 @click.option("--batch", type=ROWS, default="32K", show_default=True, help="Rows a side in one call.")
 @click.option("--calls", type=click.IntRange(min=1), help="That are counted.  [default: those of a subwindow]")
-@click.option(
-    "--cycles-window",
-    "cycles_windows",
-    multiple=True,
-    type=ROWS,
-    help="Simulate this one in cycles; repeatable.",
-)
-@click.option("--cycles-only", is_flag=True, help="Leave out the windows that a model counts.")
+@click.option("--cycles-window", type=ROWS, help="Simulate this window cycle by cycle, too.")
 @click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option("--seed", type=int, default=20, show_default=True)
 @click.option(
@@ -219,8 +212,7 @@ def main(
     windows: tuple[int, ...],
     batch: int,
     calls: int | None,
-    cycles_windows: tuple[int, ...],
-    cycles_only: bool,
+    cycles_window: int | None,
     cycles_calls: int,
     seed: int,
     path: Path,
@@ -244,7 +236,7 @@ def main(
             )
         )
 
-    for window in () if cycles_only else windows or (8 << 20,):
+    for window in windows or (8 << 20,):
         # As on the simulated board, with more memory where the window needs it.
         parameters = board_parameters(32, "litedram", index_rows=1 << 18)
         memory = max(1 << 29, window * 64)
@@ -261,12 +253,11 @@ def main(
                 link, 1 << parameters.address_bits, policy=policy, window=window, batch=batch, calls=turns, seed=seed
             )
             show(cost, "model")
-    for window in cycles_windows:
+    if cycles_window:
         for policy in POLICIES:
             link = CountingLink(open_bisort_board(32, "litedram"))
-            rows = min(batch, window)
             cost = join_cost(
-                link, link.memory_bytes, policy=policy, window=window, batch=rows, calls=cycles_calls, seed=seed
+                link, link.memory_bytes, policy=policy, window=cycles_window, batch=batch, calls=cycles_calls, seed=seed
             )
             link.close()
             show(cost, "simulation")
