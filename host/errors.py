@@ -76,6 +76,38 @@ class IncompleteError(DeviceError):
         self.partial = partial
 
 
+class LinkError(DeviceError, OSError):
+    """Base of what can go wrong between the host and a board."""
+
+
+class LinkPortError(LinkError):
+    """The port that a board should be at is not there, or cannot be opened."""
+
+
+class LinkLostError(LinkError):
+    """The port went away: an unplugged cable."""
+
+
+class LinkSilentError(LinkError):
+    """Nothing came back, however often it was asked for."""
+
+
+class LinkDamagedError(LinkError):
+    """What came back was damaged, or what was sent arrived damaged, however often it was repeated."""
+
+
+class LinkRefusedError(LinkError):
+    """The board understood, and did not do it."""
+
+
+class LinkIdentityError(LinkError):
+    """What is on the board is not what was expected there."""
+
+
+class MemoryStartError(DeviceError):
+    """A board's memory did not start, or does not hold what is written to it."""
+
+
 class DaemonError(MullionError, RuntimeError):
     """Base of what can go wrong between a client and the daemon."""
 

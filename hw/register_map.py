@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable
 from typing import Any
 
+from hw.identity import table_hash
 from hw.parameters import Parameters
 from hw.splitjoin.parameters import SplitJoinParameters
 
@@ -415,6 +417,8 @@ class KernelMap:
         Names and meanings, as `COUNTERS`.
     operations : tuple of Operation
     settings : tuple of Register
+    lanes : callable
+        From build parameters to the lanes that there are: each with registers, a queue and memory of its own.
     """
 
     name: str
@@ -425,6 +429,7 @@ class KernelMap:
     counters: tuple[tuple[str, str], ...]
     operations: tuple[Operation, ...]
     settings: tuple[Register, ...] = ()
+    lanes: Callable[[Any], int] = lambda parameters: 1
 
     def counter_registers(self) -> tuple[Register, ...]:
         """Two registers for each counter, ``<NAME>_LOW`` and ``<NAME>_HIGH``."""
@@ -440,6 +445,8 @@ class KernelMap:
         build = (
             Register("BUILD_PARAMETERS", 0x38, Access.READ, "What was built.", self.build_fields),
             Register("BUILD_ID", 0x3C, Access.READ, f"{self.build_id:#010X}, {self.version}.".replace("0X", "0x")),
+            Register("LAYOUT_HASH", 0x40, Access.READ, "`KernelMap.layout_hash`."),
+            Register("PARAMETER_HASH", 0x44, Access.READ, "`hw.identity.parameter_hash` of all build parameters."),
         )
         return (*CONTROL_REGISTERS, *build, *self.counter_registers(), *self.settings)
 
@@ -447,6 +454,13 @@ class KernelMap:
         """The value of BUILD_PARAMETERS."""
         values = self.build_values(parameters)
         return sum(values[field.name] << field.lsb for field in self.build_fields)
+
+    @functools.cache  # noqa: B019 (there are as many as kinds of kernels)
+    def layout_hash(self) -> int:
+        """The value of LAYOUT_HASH: of every register, operation, error code, command field and flag."""
+        return table_hash(
+            self.registers(), LANE_STRIDE, self.operations, Operation, ErrorCode, COMMAND_FIELDS, COMMAND_FLAGS
+        )
 
 
 def _bisort_values(parameters: Parameters) -> dict[str, int]:
@@ -482,6 +496,7 @@ BISORT = KernelMap(
     _bisort_values,
     COUNTERS,
     tuple(Operation)[: Operation.DISCARD + 1],
+    lanes=lambda parameters: parameters.lanes,
 )
 
 SPLITJOIN = KernelMap(
@@ -511,6 +526,11 @@ def registers() -> tuple[Register, ...]:
 def build_parameters(parameters: Parameters) -> int:
     """The value of the BI-Sort kernel's BUILD_PARAMETERS."""
     return BISORT.build_parameters(parameters)
+
+
+def layout_hash() -> int:
+    """The value of the BI-Sort kernel's LAYOUT_HASH."""
+    return BISORT.layout_hash()
 
 
 def command_word(name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from host.devices.board_link import BoardLink
 from host.devices.kernel_command import KernelCommand
 from host.errors import DeviceError, KernelError
-from hw.register_map import BISORT, ERROR_TEXT, ErrorCode, KernelMap
+from hw.identity import parameter_hash
+from hw.register_map import BISORT, ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap
 
 _TAGS = 1 << 16
 _ADVICE: dict[ErrorCode, str] = {
@@ -56,9 +57,10 @@ class KernelDriver:
     ----------
     parameters
         Build parameters, as the link has them.
-    memory_bytes : int
+    lane_bytes : int
+        Memory of each lane, on all its channels together.
     queue_rows : int
-        Commands that are pushed before a wait.
+        Commands that are pushed to a lane before a wait.
 
     Raises
     ------
@@ -71,10 +73,10 @@ class KernelDriver:
         self._name = name
         self._kind = kind
         self._registers = {register.name: register for register in kind.registers()}
-        self._tag = 0
         self._failed: DeviceError | None = None
         self.parameters: Any = link.parameters
-        self.memory_bytes: int = link.memory_bytes
+        self._tags = [0] * kind.lanes(link.parameters)
+        self.lane_bytes: int = link.memory_bytes // len(self._tags)
         self._ask(link.reset)
         self._check_build()
         status = self._read("QUEUE_STATUS")
@@ -92,6 +94,15 @@ class KernelDriver:
                     f"load a {self._kind.name} kernel of this version onto the board"
                 )
             )
+        layout, expected = self._read("LAYOUT_HASH"), self._kind.layout_hash()
+        if layout != expected:
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel's tables of registers and commands are others than this "
+                    f"driver's: LAYOUT_HASH reads {layout:#010x}, not {expected:#010x}: load a kernel of this "
+                    "version onto the board"
+                )
+            )
         word, expected = self._read("BUILD_PARAMETERS"), self._kind.build_parameters(self.parameters)
         differing = [
             f"{field.name} is {(word & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
@@ -105,11 +116,32 @@ class KernelDriver:
                     f"({'; '.join(differing)}): give those it was built with, or load another kernel"
                 )
             )
+        whole = self._read("PARAMETER_HASH")
+        if whole != parameter_hash(self.parameters):
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel on the board was built with other parameters than given, in some "
+                    f"that BUILD_PARAMETERS does not show: PARAMETER_HASH reads {whole:#010x}, not "
+                    f"{parameter_hash(self.parameters):#010x} of {self.parameters}: give those it was built with, or "
+                    "load another kernel"
+                )
+            )
 
     # Commands
 
-    def run(self, commands: Sequence[KernelCommand], survive: Collection[ErrorCode] = ()) -> KernelFailure | None:
-        """Carries out commands in order, and returns when their results are in memory.
+    def run(
+        self, commands: Sequence[KernelCommand], lane: int = 0, *, survive: Collection[ErrorCode] = ()
+    ) -> KernelFailure | None:
+        """As `run_lanes`, of one lane."""
+        return self.run_lanes({lane: commands}, survive)
+
+    def run_lanes(
+        self, commands: Mapping[int, Sequence[KernelCommand]], survive: Collection[ErrorCode] = ()
+    ) -> KernelFailure | None:
+        """Carries out the commands of each lane in order, and returns when all results are in memory.
+
+        Lanes work at the same time. As many commands as their queues take are pushed to all of them before any is
+        waited for.
 
         Parameters
         ----------
@@ -131,7 +163,12 @@ class KernelDriver:
             If the board does not answer.
         """
         try:
-            return self._run(commands, survive)
+            most = max(map(len, commands.values()), default=0)
+            for start in range(0, most, self.queue_rows):
+                part = {lane: some[start : start + self.queue_rows] for lane, some in commands.items()}
+                if (failure := self._run(part, survive)) is not None:
+                    return failure
+            return None
         except BaseException:
             # Whoever is interrupted here does not know what the kernel has done, and nobody after him does.
             if self._failed is None:
@@ -143,44 +180,55 @@ class KernelDriver:
                 )
             raise
 
-    def _run(self, commands: Sequence[KernelCommand], survive: Collection[ErrorCode]) -> KernelFailure | None:
-        for start in range(0, len(commands), self.queue_rows):
-            part = commands[start : start + self.queue_rows]
+    def _run(
+        self, commands: Mapping[int, Sequence[KernelCommand]], survive: Collection[ErrorCode]
+    ) -> KernelFailure | None:
+        """Carries out as many commands as the queues take."""
+        # A lane without any is started, too: then done is set in all of them, which is what the link waits for.
+        for lane, tag in enumerate(self._tags):
             words: list[int] = []
-            for place, command in enumerate(part):
-                words += command.words((self._tag + place) % _TAGS)
-            self._ask(self._link.push_words, self._registers["QUEUE_PUSH"].offset, words)
-            self.write("CONTROL", self._registers["CONTROL"].field("start").mask)
-            self._ask(self._link.wait)
-            code = self._read("ERROR_CODE")
-            if code in survive:
-                self._tag = (self._read("ERROR_COMMAND") + 1) % _TAGS
-                return KernelFailure(ErrorCode(code), self._address())
-            if code:
-                raise self._fail(self._command_error(code, part))
-            last = (self._tag + len(part) - 1) % _TAGS
-            completed = self._read("COMPLETED_TAG")
-            if completed != last:
-                raise self._fail(
-                    DeviceError(
-                        f"device {self._name}: the kernel reports that it is done after command {completed}, and "
-                        f"command {last} was the last one pushed: the board and this driver are out of step"
-                    )
+            for place, command in enumerate(commands.get(lane, ())):
+                words += command.words((tag + place) % _TAGS)
+            if words:
+                self._ask(self._link.push_words, self._offset("QUEUE_PUSH", lane), words)
+            self.write("CONTROL", self._registers["CONTROL"].field("start").mask, lane)
+        self._ask(self._link.wait)
+        failures = [self._check(lane, some, survive) for lane, some in commands.items() if some]
+        return next((failure for failure in failures if failure is not None), None)
+
+    def _check(
+        self, lane: int, commands: Sequence[KernelCommand], survive: Collection[ErrorCode]
+    ) -> KernelFailure | None:
+        """Raises what has gone wrong with the commands of a lane, or returns it where it is survived; they are over."""
+        code = self._read("ERROR_CODE", lane)
+        if code in survive:
+            self._tags[lane] = (self._read("ERROR_COMMAND", lane) + 1) % _TAGS
+            return KernelFailure(ErrorCode(code), self._fault_address(lane))
+        if code:
+            raise self._fail(self._command_error(code, commands, lane))
+        last = (self._tags[lane] + len(commands) - 1) % _TAGS
+        completed = self._read("COMPLETED_TAG", lane)
+        if completed != last:
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel reports that it is done after command {completed}, and "
+                    f"command {last} was the last one pushed: the board and this driver are out of step"
                 )
-            self._tag = (last + 1) % _TAGS
+            )
+        self._tags[lane] = (last + 1) % _TAGS
         return None
 
-    def recover(self) -> bool:
+    def recover(self, lane: int = 0) -> bool:
         """Makes ready for commands after a failure that was survived; False where the kernel needs a reset."""
-        self.write("ERROR_CODE", 1)
-        return self._read("ERROR_CODE") == ErrorCode.NONE
+        self.write("ERROR_CODE", 1, lane)
+        return self._read("ERROR_CODE", lane) == ErrorCode.NONE
 
-    def _address(self) -> int:
-        return self._read("ERROR_ADDRESS_LOW") | self._read("ERROR_ADDRESS_HIGH") << 32
+    def _fault_address(self, lane: int) -> int:
+        return self._read("ERROR_ADDRESS_LOW", lane) | self._read("ERROR_ADDRESS_HIGH", lane) << 32
 
-    def _command_error(self, code: int, commands: Sequence[KernelCommand]) -> KernelError:
-        place = (self._read("ERROR_COMMAND") - self._tag) % _TAGS
-        address = self._address()
+    def _command_error(self, code: int, commands: Sequence[KernelCommand], lane: int) -> KernelError:
+        place = (self._read("ERROR_COMMAND", lane) - self._tags[lane]) % _TAGS
+        address = self._fault_address(lane)
         operation = commands[place].operation.name if place < len(commands) else "a command it was not given"
         try:
             known = ErrorCode(code)
@@ -190,31 +238,44 @@ class KernelDriver:
             text = ERROR_TEXT[known]
             advice = _ADVICE.get(known, "the driver should not have asked for that, so this is a defect of Mullion's")
         where = f" at address {address:#x}" if address else ""
+        if len(self._tags) > 1:
+            where += f" of lane {lane}"
         return KernelError(
             f"device {self._name}: the kernel failed in {operation}{where}: {text}; {advice}. What the device held is "
             "lost: open it again"
         )
 
-    def counters(self) -> dict[str, int]:
-        """The performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
+    def counters(self, lane: int = 0) -> dict[str, int]:
+        """A lane's performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
         return {
-            name: self._read(f"{name.upper()}_LOW") | self._read(f"{name.upper()}_HIGH") << 32
+            name: self._read(f"{name.upper()}_LOW", lane) | self._read(f"{name.upper()}_HIGH", lane) << 32
             for name, _ in self._kind.counters
         }
 
     def clear_counters(self) -> None:
-        """Sets all counters to zero."""
-        self.write("COUNTER_CLEAR", 1)
+        """Sets all counters of all lanes to zero."""
+        for lane in range(len(self._tags)):
+            self.write("COUNTER_CLEAR", 1, lane)
 
     # Memory
 
-    def write_memory(self, address: int, content: np.ndarray | bytes) -> None:
-        """As `BoardLink.write_memory`. Raises DeviceError if the board does not answer."""
-        self._ask(self._link.write_memory, address, content)
+    def write_memory(self, address: int, content: np.ndarray | bytes, lane: int = 0) -> None:
+        """Writes to a lane's memory, by its own addresses, as `BoardLink.write_memory` does.
 
-    def read_memory(self, address: int, length: int) -> np.ndarray:
-        """As `BoardLink.read_memory`. Raises DeviceError if the board does not answer."""
-        return self._ask(self._link.read_memory, address, length)
+        Raises
+        ------
+        DeviceError
+            If the board does not answer.
+        """
+        self._ask(self._link.write_memory, self._address(address, lane), content)
+
+    def read_memory(self, address: int, length: int, lane: int = 0) -> np.ndarray:
+        """Reads a lane's memory, by its own addresses, as `BoardLink.read_memory` does. Raises as `write_memory`."""
+        return self._ask(self._link.read_memory, self._address(address, lane), length)
+
+    def _address(self, address: int, lane: int) -> int:
+        """A lane's address, as the link knows it."""
+        return address + (lane << self.parameters.address_bits)
 
     def close(self) -> None:
         """Gives the board back; from then on every other method raises DeviceError. Idempotent."""
@@ -224,12 +285,15 @@ class KernelDriver:
 
     # The link
 
-    def _read(self, name: str) -> int:
-        return self._ask(self._link.read_register, self._registers[name].offset)
+    def _offset(self, name: str, lane: int) -> int:
+        return self._registers[name].offset + lane * LANE_STRIDE
 
-    def write(self, name: str, value: int) -> None:
+    def _read(self, name: str, lane: int = 0) -> int:
+        return self._ask(self._link.read_register, self._offset(name, lane))
+
+    def write(self, name: str, value: int, lane: int = 0) -> None:
         """Writes a register by its name. Raises DeviceError if the board does not answer."""
-        self._ask(self._link.write_register, self._registers[name].offset, value)
+        self._ask(self._link.write_register, self._offset(name, lane), value)
 
     def _ask(self, call: Callable[..., _T], *arguments: object) -> _T:
         if self._failed is not None:
@@ -237,10 +301,9 @@ class KernelDriver:
         try:
             return call(*arguments)
         except OSError as error:
+            kind = type(error) if isinstance(error, DeviceError) else DeviceError
             raise self._fail(
-                DeviceError(
-                    f"device {self._name}: the board does not answer ({error}). What it held is lost: open it again"
-                )
+                kind(f"device {self._name}: the board does not answer ({error}). What it held is lost: open it again")
             ) from error
 
     def _fail(self, error: DeviceError) -> DeviceError:

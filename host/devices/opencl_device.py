@@ -77,7 +77,8 @@ class OpenClDevice(RunDevice):
         self._programs: dict[int, Any] = {}
 
     @classmethod
-    def _devices(cls) -> list[Any]:
+    def cl_devices(cls) -> list[Any]:
+        """Every device of every OpenCL platform, the default one first. Raises DeviceError if there is none."""
         if cl is None:
             raise DeviceError(_MISSING)
         try:
@@ -94,7 +95,7 @@ class OpenClDevice(RunDevice):
     def found(cls) -> list[DeviceInfo]:
         """Every OpenCL device, the default one first."""
         try:
-            devices = cls._devices()
+            devices = cls.cl_devices()
         except DeviceError as error:
             return [DeviceInfo("opencl", "opencl", "OpenCL", 0, False, str(error))]
         return [
@@ -105,7 +106,7 @@ class OpenClDevice(RunDevice):
     @classmethod
     def open(cls, which: str = "") -> OpenClDevice:
         """Opens the first device whose name contains `which`. Raises DeviceError if there is none."""
-        devices = cls._devices()
+        devices = cls.cl_devices()
         for device in devices:
             if which.lower() in device.name.lower():
                 return cls(device)

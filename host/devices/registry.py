@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from host.devices.board_device import BoardDevice
 from host.devices.device import Device, DeviceInfo
 from host.devices.numpy_device import NumpyDevice
 from host.devices.opencl_device import OpenClDevice
@@ -13,6 +14,7 @@ KINDS: dict[str, tuple[type[Device], ...]] = {
     "numpy": (NumpyDevice,),
     "opencl": (OpenClDevice,),
     "sim": (SimDevice, SimSplitJoinDevice),
+    "board": (BoardDevice,),
 }
 
 

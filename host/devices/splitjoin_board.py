@@ -71,12 +71,12 @@ class SplitJoinBoard:
         self.parameters = p
         self._row_bytes = 4 * row_words(p)
         unit = max(p.beat_bytes, self._row_bytes)
-        room = self._driver.memory_bytes - unit
+        room = self._driver.lane_bytes - unit
         row_bytes = min(room // 4, _MOST_ROW_BYTES) // unit * unit
         result_bytes = min(room - row_bytes, _MOST_RESULT_BYTES) // p.beat_bytes * p.beat_bytes
         if not row_bytes or not result_bytes:
             raise DeviceError(
-                f"device {name}: {self._driver.memory_bytes:,} bytes of memory are too few for rows of "
+                f"device {name}: {self._driver.lane_bytes:,} bytes of memory are too few for rows of "
                 f"{self._row_bytes} bytes and their results"
             )
         self._rows_at, self._results_at = unit, unit + row_bytes
@@ -121,8 +121,8 @@ class SplitJoinBoard:
         for start in range(0, len(words), self._most_rows):
             part = words[start : start + self._most_rows]
             written = taken = 0  # rows of the part in memory, counted from `taken`, and those the kernel has taken
-            drained = False
-            while taken < len(part) or not drained:
+            drained = False  # all of the part was taken, and nothing is under way
+            while not drained:
                 offset = (taken - written) * self._row_bytes
                 if taken < len(part) and (not taken or offset % self.parameters.beat_bytes):
                     self._driver.write_memory(self._rows_at, part[taken:])
@@ -152,7 +152,7 @@ class SplitJoinBoard:
                     dead = (int(summary[word]) & field.mask) >> field.lsb
                 if failure is not None and not self._driver.recover():
                     return Joined(_all(results), overflow, dead)
-                if not took and not made and (taken < len(part) or not drained):
+                if not took and not made and not drained:
                     raise DeviceError(
                         f"device {self._name}: the kernel takes no row and gives no result, with {len(part) - taken} "
                         "rows left: the board and this driver are out of step. Open the device again"

@@ -9,6 +9,7 @@ from host.devices.board_link import BoardLink
 from host.devices.device import Device, DeviceInfo
 from host.devices.splitjoin_board import SplitJoinBoard
 from host.errors import DeviceError
+from hw.register_map import SPLITJOIN
 from hw.splitjoin.parameters import SplitJoinParameters
 
 
@@ -64,10 +65,9 @@ class SplitJoinDevice(Device):
                 )
             link = self._link()
             try:
-                if link.parameters != self.parameters:
-                    raise DeviceError(
-                        f"device {self.info.name}: the board was built with {link.parameters}, not {self.parameters}"
-                    )
+                found, expected = (SPLITJOIN.build_values(p) for p in (link.parameters, self.parameters))
+                if found != expected:
+                    raise DeviceError(f"device {self.info.name}: the board was built with {found}, not {expected}")
                 board = SplitJoinBoard(link, self.info.name)
             except DeviceError:
                 link.close()

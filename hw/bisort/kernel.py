@@ -57,11 +57,7 @@ class Kernel(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self.parameters
-        build = BISORT.build_parameters(p)
-        lanes = [
-            CommandLane(BISORT, build=build, queue_rows=p.queue_rows, event=engine.event.shape())
-            for engine in self._engines
-        ]
+        lanes = [CommandLane(BISORT, p, event=engine.event.shape()) for engine in self._engines]
         m.submodules.decoder = decoder = LaneDecoder(
             lanes=p.lanes, lane_address_width=lanes[0].control.signature.address_width
         )

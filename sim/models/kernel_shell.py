@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hw.identity import parameter_hash
 from hw.register_map import COMMAND_WORDS, CONTROL_REGISTERS, Access, ErrorCode, KernelMap
 from sim.models.command_fault_error import CommandFaultError
 from sim.models.decoded_command import DecodedCommand
@@ -88,6 +89,8 @@ class KernelShell(abc.ABC):
         self.counters = {name: 0 for name, _ in self._kind_of_kernel.counters}
         self._set("BUILD_ID", self._kind_of_kernel.build_id)
         self._set("BUILD_PARAMETERS", self._kind_of_kernel.build_parameters(self.parameters))
+        self._set("LAYOUT_HASH", self._kind_of_kernel.layout_hash())
+        self._set("PARAMETER_HASH", parameter_hash(self.parameters))
         self._clear()
 
     def close(self) -> None:  # noqa: B027 (there is no board)

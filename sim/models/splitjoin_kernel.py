@@ -59,8 +59,9 @@ class SplitJoinKernelModel(KernelShell):
     *Handshake, queue and errors* as `sim.models.kernel.KernelModel` has them, but that a JOIN which fails with
     CORE_STUCK was carried out all the same.
 
-    *Checks*, in this order, before anything is moved: UNKNOWN_OPERATION; ZERO_LENGTH (JOIN without room for results);
-    then for rows (where there are any), results and summary MISALIGNED_ADDRESS, ADDRESS_RANGE and DECODE_ERROR.
+    *Checks*, in this order, before anything is moved: UNKNOWN_OPERATION; ZERO_LENGTH (JOIN without room for a beat of
+    results); then for rows (where there are any), results and summary MISALIGNED_ADDRESS, ADDRESS_RANGE and
+    DECODE_ERROR.
 
     *Results* come out in an order that keeps what ORDER promises and no more: between two punctuations, each core's
     pairs before those of the next one, and without order so over several hundred rows. Where the room is full, the
@@ -69,7 +70,7 @@ class SplitJoinKernelModel(KernelShell):
 
     *Time windows*: a core drops the rows at its old end that no later row can match, when it has compared a row or a
     mark of the other stream, up to the first one that can be matched; what drops out because it is full sets
-    `overflow` in every summary until CLEAR.
+    `overflow` in every summary until CLEAR. CLEAR also drops what waits, and forgets which cores stopped answering.
 
     Raises
     ------
@@ -86,12 +87,9 @@ class SplitJoinKernelModel(KernelShell):
         super().__init__(SPLITJOIN, parameters, memory_bytes)
 
     def _clear(self) -> None:
+        p = self.parameters
         self._pending: deque[np.ndarray] = deque()
         self._dead: list[int] = []
-        self._empty()
-
-    def _empty(self) -> None:
-        p = self.parameters
         self._streams = tuple(StoredStream(p.cores, p.rows) for _ in range(2))
 
     # Commands
@@ -105,21 +103,22 @@ class SplitJoinKernelModel(KernelShell):
         pass
 
     def _empty_windows(self, c: DecodedCommand) -> None:
-        self._empty()
+        self._clear()
 
     def _join(self, c: DecodedCommand) -> None:
-        if not c.length_b:
+        beat = self.parameters.beat_bytes
+        room = c.length_b * RESULT_BYTES // beat * beat // RESULT_BYTES
+        if not room:
             raise CommandFaultError(ErrorCode.ZERO_LENGTH)
         row_bytes = 4 * self._row_words
         rows_at = [(c.keys_a, c.length_a * row_bytes)] if c.length_a else []
-        beat = self.parameters.beat_bytes
-        self._check_arrays([*rows_at, (c.keys_out, c.length_b * RESULT_BYTES), (c.rows_out, beat)])
+        self._check_arrays([*rows_at, (c.keys_out, room * RESULT_BYTES), (c.rows_out, beat)])
         records = np.zeros((0, self._row_words), np.uint32)
         if c.length_a:
             records = self._view(c.keys_a, c.length_a * self._row_words, np.dtype(np.uint32)).reshape(c.length_a, -1)
         rows = _Rows(self, records)
         out: list[np.ndarray] = []
-        room, taken = c.length_b, 0
+        taken = 0
         while room:
             if self._pending:
                 head = self._pending.popleft()
@@ -137,12 +136,12 @@ class SplitJoinKernelModel(KernelShell):
         if len(results):
             self._write(c.keys_out, results)
         self._count(taken, len(results))
-        self._write(c.rows_out, self._summary(taken, len(results)))
+        self._write(c.rows_out, self._summary(taken, len(results), all_taken=taken == c.length_a))
         if self._dead:
             raise CommandFaultError(ErrorCode.CORE_STUCK, self._dead[0])
 
-    def _summary(self, taken: int, written: int) -> np.ndarray:
-        state = _SUMMARY["drained"].mask * (not self._pending)
+    def _summary(self, taken: int, written: int, *, all_taken: bool) -> np.ndarray:
+        state = _SUMMARY["drained"].mask * (all_taken and not self._pending)
         state |= _SUMMARY["overflow"].mask * any(stream.overflow for stream in self._streams)
         if self._dead:
             state |= _SUMMARY["incomplete"].mask | self._dead[0] << _SUMMARY["core"].lsb

@@ -22,22 +22,37 @@ from sim.benches.join_cases import JoinCase, cases
 from sim.benches.order_monitor import OrderMonitor
 from sim.board.splitjoin_link import open_splitjoin_board
 from sim.models.join_oracle import join_oracle
+from sim.models.join_settings import JoinRow, JoinSettings
 from sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results, setting_words
 
 ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 18, 1 << 20
 ROOM = 1 << 16
-TINY = SplitJoinParameters.preset("tiny")
-SIZE = {name: getattr(TINY, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+# With bursts under way that cover the memory's latency.
+TINY = dataclasses.replace(
+    SplitJoinParameters.preset("tiny"), result_rows=4, burst_bytes=256, outstanding=8, turn_bytes=1024
+)
+BUILDS = {
+    "three cores": TINY,
+    "one core": dataclasses.replace(TINY, cores=1, rows=16, key_bits=64),
+    "nine cores": dataclasses.replace(TINY, cores=9, rows=4, lanes=1, fan_out=4, fan_in=4),
+}
 FAULTS = ("stall", "error_start", "error_end", "error_response", "silent_start", "silent_end")
 CORE_TIMEOUT = 100
 EXACT = ("commands", "write_beats", "rows_in", "rows_out", "compared")
 
 
-@pytest.fixture(scope="module")
-def compiled():
-    with open_splitjoin_board("fast", parameters=TINY, faults=True) as board:
+@pytest.fixture(
+    scope="module",
+    params=[name if name == "three cores" else pytest.param(name, marks=pytest.mark.full) for name in BUILDS],
+)
+def compiled(request):
+    with open_splitjoin_board("fast", parameters=BUILDS[request.param], faults=True) as board:
         yield board
+
+
+def size(parameters: SplitJoinParameters) -> dict[str, int]:
+    return {name: getattr(parameters, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
 
 
 @pytest.fixture
@@ -76,14 +91,14 @@ def put(link, rows: np.ndarray, room: int) -> KernelCommand:
 
 
 def outcome(link) -> tuple[Summary, list]:
-    summary = Summary.read(link.read_memory(SUMMARY_AT, TINY.beat_bytes).tobytes())
+    summary = Summary.read(link.read_memory(SUMMARY_AT, link.parameters.beat_bytes).tobytes())
     raw = link.read_memory(RESULTS_AT, result_bytes(summary.results)) if summary.results else np.zeros(0, np.uint8)
     return summary, results(raw.view(np.uint32))
 
 
 def join(link, case: JoinCase, room: int) -> tuple[list, Summary]:
     """All results of a case, in JOINs with so much room."""
-    rows = records(case.rows, TINY)
+    rows = records(case.rows, link.parameters)
     begin(link, case.settings)
     found, taken = [], 0
     for _ in range(10_000):
@@ -98,9 +113,9 @@ def join(link, case: JoinCase, room: int) -> tuple[list, Summary]:
     raise AssertionError("no end")
 
 
-def check_order(case: JoinCase, found: list) -> None:
+def check_order(case: JoinCase, found: list, cores: int) -> None:
     """Each side's results in the order that was promised, and both sides' in that of arrival."""
-    monitors = [OrderMonitor(case.rows, case.settings, side=side, cores=TINY.cores) for side in (0, 1)]
+    monitors = [OrderMonitor(case.rows, case.settings, side=side, cores=cores) for side in (0, 1)]
     arrived = iter([(row.side, row.row) for row in case.rows if not row.mark])
     probing = next(arrived, None)
     for side, result in found:
@@ -119,14 +134,14 @@ def test_as_the_model(board, stall, seed):
     model = SplitJoinKernelModel(board.parameters, board.memory_bytes)
     rng = random.Random(f"{seed} {stall}")
     early = 0
-    for number, case in enumerate(cases(rng, **SIZE, count=30)):
+    for number, case in enumerate(cases(rng, **size(board.parameters), count=30)):
         room = (ROOM, 2, 2 * rng.randint(2, 40))[number % 3]
         for link in (board, model):
             link.write_register(OFFSETS["COUNTER_CLEAR"], 0)
         (ours, summary), (theirs, expected) = (join(link, case, room) for link in (board, model))
         assert Counter(ours) == Counter(theirs), case
         assert (summary.overflow, summary.incomplete) == (expected.overflow, False)
-        check_order(case, ours)
+        check_order(case, ours, board.parameters.cores)
         early += room < len(ours)
         # How often the room was full may differ, and what is compared with in a time window.
         same = set(EXACT) - ({"commands", "write_beats"} if room < len(ours) else set())
@@ -137,11 +152,11 @@ def test_as_the_model(board, stall, seed):
     assert early > 5
 
 
-def dead_cases(seed: int, moment: int) -> list[JoinCase]:
+def dead_cases(parameters: SplitJoinParameters, seed: int, moment: int) -> list[JoinCase]:
     """One case of each order with windows that are full and much that matches, and one of a time window."""
     rng = random.Random(f"{seed} {moment}")
     made = []
-    for number, case in enumerate(cases(rng, **SIZE, count=400)):
+    for number, case in enumerate(cases(rng, **size(parameters), count=400)):
         wanted = (Order.NONE, Order.OUTER, Order.INNER)[len(made)] if len(made) < 3 else case.settings.order
         if case.settings.order != wanted or case.settings.timed != (len(made) >= 3) or number % 7 == 6:
             continue
@@ -152,12 +167,12 @@ def dead_cases(seed: int, moment: int) -> list[JoinCase]:
     raise AssertionError("no such cases")
 
 
-def check_incomplete(case: JoinCase, found: list, dead: set[int], *, complete: bool) -> None:
+def check_incomplete(case: JoinCase, found: list, cores: int, dead: set[int], *, complete: bool) -> None:
     """No pair is false or doubled, and none is missing but those with rows that a dead core had stored."""
     expected = join_oracle(case.rows, case.settings)
     for side in (0, 1):
         stored = [row.row for row in case.rows if row.side != side and not row.mark and not row.again]
-        core = {row: at % TINY.cores for at, row in enumerate(stored)}
+        core = {row: at % cores for at, row in enumerate(stored)}
         pairs = [(result.probe, result.row) for which, result in found if which == side and result.row is not None]
         assert len(pairs) == len(set(pairs))
         assert set(pairs) <= expected[side]
@@ -170,10 +185,10 @@ def test_a_core_that_stops_answering(board, moment, seed):
     """At any moment, in any order: the JOIN ends in bounded time, says which core, and has all pairs of the others."""
     rng = random.Random(f"{seed} {moment}")
     stuck = 0
-    for case in dead_cases(seed, moment):
+    for case in dead_cases(board.parameters, seed, moment):
         if not case.settings.timed:
             assert join(board, case, ROOM)[1].overflow is False
-        rows = records(case.rows, TINY)
+        rows = records(case.rows, board.parameters)
         begin(board, case.settings)
         board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
         command = put(board, rows, ROOM)
@@ -181,21 +196,20 @@ def test_a_core_that_stops_answering(board, moment, seed):
         assert work(board, command) == ErrorCode.NONE  # how long it takes when nothing is wrong
         whole = board.board.cycles - start
         begin(board, case.settings)
-        core = rng.randrange(TINY.cores)
-        start = board.board.cycles
+        core = rng.randrange(board.parameters.cores)
         push(board, command, 77)
         board.board.run(rng.randrange(whole * moment // 6, whole * (moment + 1) // 6))
         board.board.poke("fault", 1 << core)
+        board.board.run_until("irq", 1, 2 * whole + 2 * CORE_TIMEOUT + 200)
         board.wait()
-        assert board.board.cycles - start < 2 * whole + 2 * CORE_TIMEOUT + 200
         code = ErrorCode(board.read_register(OFFSETS["ERROR_CODE"]))
         summary, found = outcome(board)
         assert summary.drained
         assert summary.rows == len(rows)
-        check_order(case, found)
+        check_order(case, found, board.parameters.cores)
         assert summary.incomplete == (code == ErrorCode.CORE_STUCK)
         if not summary.overflow:
-            check_incomplete(case, found, {core}, complete=code == ErrorCode.NONE)
+            check_incomplete(case, found, board.parameters.cores, {core}, complete=code == ErrorCode.NONE)
         if code == ErrorCode.CORE_STUCK:
             stuck += 1
             assert summary.core == core == board.read_register(OFFSETS["ERROR_ADDRESS_LOW"])
@@ -210,19 +224,22 @@ def test_a_core_that_stops_answering(board, moment, seed):
         found, summary = join(board, case, ROOM)  # CLEAR, and all is well
         assert not summary.incomplete
         if not summary.overflow:
-            check_incomplete(case, found, set(), complete=True)
+            check_incomplete(case, found, board.parameters.cores, set(), complete=True)
     assert stuck or moment == 5
 
 
 def test_cores_that_stop_one_after_the_other(board, seed):
     """The first is named; with none left nothing comes, and nothing hangs."""
-    case = dead_cases(seed, 0)[1]
-    rows = records(case.rows, TINY)
+    case = dead_cases(board.parameters, seed, 0)[1]
+    rows = records(case.rows, board.parameters)
     begin(board, case.settings)
     board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
     third = len(rows) // 4 * 2
     dead: set[int] = set()
     found = []
+    cores = board.parameters.cores
+    if cores < 3:
+        pytest.skip("too few cores")
     for at, core in enumerate((1, 2, 0)):
         board.board.poke("fault", sum(1 << number for number in (*dead, core)))
         dead.add(core)
@@ -234,18 +251,18 @@ def test_cores_that_stop_one_after_the_other(board, seed):
         if at < 2:
             found += made
         else:
-            assert not made
-    check_order(case, found)
-    check_incomplete(case, found, {1, 2}, complete=False)
+            assert cores > 3 or not made
+    check_order(case, found, board.parameters.cores)
+    check_incomplete(case, found, board.parameters.cores, {1, 2}, complete=False)
 
 
 def test_a_core_that_is_slow_is_not_dead(board, seed):
     """Room that is full, and a memory that stalls, hold the cores up for longer than the timeout."""
     board.board.poke("channel_0_stall", 200)
     board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
-    for case in dead_cases(seed, 1):
+    for case in dead_cases(board.parameters, seed, 1):
         begin(board, case.settings)
-        rows = records(case.rows, TINY)
+        rows = records(case.rows, board.parameters)
         taken = 0
         while True:
             assert work(board, put(board, rows[taken:], 8)) == ErrorCode.NONE
@@ -259,10 +276,10 @@ def test_a_core_that_is_slow_is_not_dead(board, seed):
 @pytest.mark.parametrize(("response", "code"), [(2, ErrorCode.MEMORY_ERROR), (3, ErrorCode.DECODE_ERROR)])
 def test_errors_of_the_memory(board, response, code, seed):
     """Rows, results and summary: reported with the array's address, and the next JOIN starts with empty windows."""
-    case = dead_cases(seed, 2)[1]
+    case = dead_cases(board.parameters, seed, 2)[1]
     for address in (ROWS_AT, RESULTS_AT, SUMMARY_AT):
         begin(board, case.settings)
-        command = put(board, records(case.rows, TINY), ROOM)
+        command = put(board, records(case.rows, board.parameters), ROOM)
         board.board.poke("channel_0_error_response", response)
         board.board.poke("channel_0_error_start", address + (16 if address == ROWS_AT else 0))
         board.board.poke("channel_0_error_end", address + 32)
@@ -273,15 +290,15 @@ def test_errors_of_the_memory(board, response, code, seed):
         board.board.poke("channel_0_error_start", 0)
         board.write_register(OFFSETS["ERROR_CODE"], 0)
         assert work(board, command) == ErrorCode.NONE
-        check_incomplete(case, outcome(board)[1], set(), complete=True)
+        check_incomplete(case, outcome(board)[1], board.parameters.cores, set(), complete=True)
 
 
 @pytest.mark.parametrize("address", [ROWS_AT, RESULTS_AT, SUMMARY_AT])
 def test_a_memory_that_never_answers(board, address, seed):
-    case = dead_cases(seed, 3)[1]
+    case = dead_cases(board.parameters, seed, 3)[1]
     begin(board, case.settings)
     board.write_register(OFFSETS["TIMEOUT_CYCLES"], 500)
-    command = put(board, records(case.rows, TINY), ROOM)
+    command = put(board, records(case.rows, board.parameters), ROOM)
     board.board.poke("channel_0_silent_start", address)
     board.board.poke("channel_0_silent_end", address + 64)
     assert work(board, command) == ErrorCode.TIMEOUT
@@ -291,13 +308,13 @@ def test_a_memory_that_never_answers(board, address, seed):
     board.board.poke("channel_0_silent_start", 0)
     board.reset()
     found, _ = join(board, case, ROOM)
-    check_incomplete(case, found, set(), complete=True)
+    check_incomplete(case, found, board.parameters.cores, set(), complete=True)
 
 
 def test_mistakes(board, seed):
     """Each is found before anything moves, with the model's code and address; what is in the windows stays."""
-    case = dead_cases(seed, 4)[1]
-    rows = records(case.rows, TINY)
+    case = dead_cases(board.parameters, seed, 4)[1]
+    rows = records(case.rows, board.parameters)
     half = len(rows) // 4 * 2
     model = SplitJoinKernelModel(board.parameters, board.memory_bytes)
     found = []
@@ -331,25 +348,19 @@ def test_mistakes(board, seed):
 
 def test_a_result_a_cycle(board):
     """Where everything matches, two results a beat go to memory as fast as the root gives them."""
-    rng = random.Random(1)
-    case = next(case for case in cases(rng, **SIZE, count=400) if len(case.rows) > 60 and not case.settings.timed)
-    top = (1 << TINY.key_bits) - 1
-    settings = dataclasses.replace(
-        case.settings,
-        windows=(TINY.capacity, TINY.capacity),
-        low=-top - 1,
-        high=top,
-        complement=False,
-        own_bounds=False,
-        order=Order.NONE,
-    )
-    rows = [dataclasses.replace(case.rows[0], side=at >= TINY.capacity, row=at, null=False) for at in range(1024)]
-    begin(board, settings)
-    board.write_register(OFFSETS["COUNTER_CLEAR"], 0)
-    assert work(board, put(board, records(rows, TINY), ROOM)) == ErrorCode.NONE
-    pairs = (1024 - TINY.capacity) * TINY.capacity
-    assert board.read("rows_out") == pairs
-    assert board.read("cycles") < 1.05 * pairs
+    parameters = board.parameters
+    window, top = parameters.capacity, 1 << parameters.key_bits
+    for order in Order:
+        begin(board, JoinSettings(windows=(window, window), low=-top, high=top - 1, order=order))
+        rows = [JoinRow(side=int(at >= window), row=at) for at in range(1024)]
+        command = put(board, records(rows, parameters), ROOM)
+        board.write_register(OFFSETS["COUNTER_CLEAR"], 0)
+        assert work(board, command) == ErrorCode.NONE
+        pairs = (1024 - window) * window
+        assert board.read("rows_out") >= pairs
+        assert board.read("output_stalls") == 0
+        # With one core nothing hides that a punctuation takes a cycle from the comparisons.
+        assert board.read("cycles") < (1.01 if parameters.cores > 1 else 1.3) * board.read("rows_out") + 100
 
 
 def test_boards_that_do_not_fit():
