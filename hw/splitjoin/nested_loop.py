@@ -43,8 +43,8 @@ class NestedLoop(wiring.Component):
     waits for the probe before it, may hold the next probe up for three. The first result comes out seven cycles
     after its probe was taken, at the earliest, and one a cycle then: rows that match and punctuation of inner
     order cost a cycle each where a word of C rows has more than one of them, and the word that ends a probe none
-    for its punctuation unless a row in it matches. In inner order a time window is scanned over its whole capacity, so that all cores put out the
-    same punctuation.
+    for its punctuation unless a row in it matches. In inner order a time window is scanned over its whole
+    capacity, so that all cores put out the same punctuation.
 
     Source
     ------
