@@ -35,7 +35,7 @@ class WindowJoin:
     Parameters
     ----------
     device : str or Device
-        ``"opencl"``, ``"numpy"``, ``"opencl:<part of a name>"``, ``"sim:bisort"``, see
+        ``"opencl"``, ``"numpy"``, ``"opencl:<part of a name>"``, ``"sim:bisort"``, ``"sim:splitjoin"``, see
         `host.devices.list_devices`; or an open device, which stays open when the join is closed.
     left_schema, right_schema : pyarrow.Schema, optional
         Columns of each side. By default those of the first batch of the side; until both are known, the result

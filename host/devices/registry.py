@@ -46,8 +46,9 @@ def open_device(name: str) -> Device:
     if len(classes) == 1:
         return classes[0].open(which)
     named = [(found, info.name) for found in classes for info in found.found()]
+    part = which.lower().partition(":")[0]  # behind a colon stand options, which are the class's own
     for found, full in named:
-        if which.lower() in full:
+        if part in full:
             return found.open(which)
     names = ", ".join(full for _, full in named)
-    raise DeviceError(f"there is no simulated device named like {which!r}: there are {names}")
+    raise DeviceError(f"there is no simulated device named like {part!r}: there are {names}")

