@@ -184,8 +184,7 @@ class SplitJoinEngine(Engine):
                 rows = JoinRows.concatenate([*self._marks, rows])
                 place = np.concatenate([np.full(len(self._marks), -1), place])
                 self._marks = []
-        for start in range(0, len(rows), STEP_ROWS):
-            step = slice(start, start + STEP_ROWS)
+        for step in self._steps(rows):
             part = rows.take(step)
             for at, side in enumerate(SIDES):
                 numbers = part.number[(part.side == at) & ~part.mark]
@@ -218,6 +217,16 @@ class SplitJoinEngine(Engine):
         self._device.release_board(self._board)
 
     # Rows on their way out
+
+    def _steps(self, rows: JoinRows) -> Iterator[slice]:
+        """Cuts a call so that a step's results fit memory; all that a row sends lies in one step."""
+        start = 0
+        while start < len(rows):
+            stop = start + STEP_ROWS
+            while stop < len(rows) and rows.again[stop]:
+                stop += 1
+            yield slice(start, stop)
+            start = stop
 
     def _stream(self, side: str, batch: Batch, opposite: np.ndarray, arrived: int) -> tuple[JoinRows, np.ndarray]:
         """The records of one side's rows, and the place of each in the order of arrival."""

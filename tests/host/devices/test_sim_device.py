@@ -57,9 +57,9 @@ def test_names():
     assert open_device("sim:MODEL").info.name == "sim:bisort-model"
     assert open_device("sim:splitjoin").info.name == "sim:splitjoin"
     assert open_device("sim:splitjoin-m").info.name == "sim:splitjoin-model"
-    with pytest.raises(DeviceError, match="named like 'nothing': there are sim:bisort, .*, sim:splitjoin-model"):
+    with pytest.raises(DeviceError, match=r"named like 'nothing': there are sim:bisort, .*, sim:splitjoin-model"):
         open_device("sim:nothing")
-    with pytest.raises(DeviceError, match="nothing comes behind the name.* not ':lanes=2'"):
+    with pytest.raises(DeviceError, match=r"nothing comes behind the name.* not ':lanes=2'"):
         open_device("sim:splitjoin:lanes=2")
 
 

@@ -90,6 +90,16 @@ def test_forms_and_orders_of_a_sequence(form, order, seed):
         assert at == sorted(at)
 
 
+@pytest.mark.parametrize("step", [1, 2, 7])
+def test_calls_of_several_steps(step, monkeypatch, seed):
+    """A row's intervals are never in two steps, where their pairs could not be put in order."""
+    monkeypatch.setattr("host.engine.splitjoin_engine.STEP_ROWS", step)
+    rng = np.random.default_rng(seed)
+    calls = [[table(rng.integers(-6, 6, 20)) for _ in range(3)] for _ in range(2)]
+    union = ("any", [("band", 3, 5), ("band", 0, 0), ("band", -3, -2)])
+    assert agree(Boards(), union, *calls, (20, 11)) > 100
+
+
 @pytest.mark.parametrize("parameters", [BUILD, ONE_BAND])
 def test_keys_at_the_ends_of_64_bits(parameters):
     keys = table([TOP, BOTTOM, -1, 0, 1, TOP - 1, BOTTOM + 1, None])
