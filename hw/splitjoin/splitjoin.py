@@ -73,7 +73,7 @@ class SplitJoin(wiring.Component):
     merged in a cycle a level: from row to first result ``levels + merger_levels + 10`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
     as both regions compare at once. `idle` and `overflow` are a cycle late, `compared` three. A core that stands
-    still is passed by after twice `core_timeout` cycles at most.
+    still is passed by after twice `core_timeout` cycles and three at most.
 
     Source
     ------
