@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint format bench lock clean
+.PHONY: help demo test lint format bench bitstream report lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -59,6 +59,14 @@ bench: $(STAMP) ## the benchmark tables (BENCH_ARGS="--help" lists its options)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 include sim/sim.mk
+
+BOARD ?=
+
+bitstream: $(STAMP) ## what is loaded onto a board: BOARD=ecpix5 [DESIGN=bisort]; without BOARD, the boards there are
+	@$(BIN)/python -m hw.boards.build $(if $(DESIGN),--design '$(DESIGN)') $(if $(BOARD),'$(BOARD)')
+
+report: $(STAMP) ## area, clock rate and rows a cycle of the hardware, beside the last report (REPORT_ARGS="--help")
+	@$(BIN)/python -m hw.report $(REPORT_ARGS)
 
 # Takes the newest versions that pyproject.toml allows; run the tests afterwards.
 lock: ## choose new pinned versions

@@ -215,10 +215,16 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
 @click.option("--window", "windows", multiple=True, type=ROWS, help="Rows a side; repeatable.  [default: 8M]")
 @click.option("--batch", type=ROWS, default="32K", show_default=True, help="Rows a side in one call.")
 @click.option("--calls", type=click.IntRange(min=1), help="That are counted.  [default: those of a subwindow]")
-@click.option("--cycles-window", type=ROWS, help="Simulate this window cycle by cycle, too.")
+@click.option(
+    "--cycles-window",
+    "cycles_windows",
+    multiple=True,
+    type=ROWS,
+    help="Simulate this window cycle by cycle; repeatable.",
+)
+@click.option("--cycles-only", is_flag=True, help="Leave out the windows that a model counts.")
 @click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option("--policy", "policies", multiple=True, type=click.Choice(POLICIES), help="Repeatable.  [default: both]")
-@click.option("--only-cycles", is_flag=True, help="Leave out what is counted on the model.")
 @click.option("--seed", type=int, default=20, show_default=True)
 @click.option(
     "--json",
@@ -231,10 +237,10 @@ def main(
     windows: tuple[int, ...],
     batch: int,
     calls: int | None,
-    cycles_window: int | None,
+    cycles_windows: tuple[int, ...],
+    cycles_only: bool,
     cycles_calls: int,
     policies: tuple[str, ...],
-    only_cycles: bool,
     seed: int,
     path: Path,
 ) -> None:
@@ -257,7 +263,7 @@ def main(
             )
         )
 
-    for window in () if only_cycles else windows or (8 << 20,):
+    for window in () if cycles_only else windows or (8 << 20,):
         # As on the simulated board, with more memory where the window needs it.
         parameters = board_parameters(32, "litedram", index_rows=1 << 18)
         memory = max(1 << 29, window * 64)
@@ -274,7 +280,7 @@ def main(
                 link, 1 << parameters.address_bits, policy=policy, window=window, batch=batch, calls=turns, seed=seed
             )
             show(cost, "model")
-    if cycles_window:
+    for window in cycles_windows:
         for policy in policies or POLICIES:
             filled = FilledBoard(open_bisort_board(32, "litedram"))
             link = CountingLink(filled)
@@ -282,8 +288,8 @@ def main(
                 link,
                 link.memory_bytes,
                 policy=policy,
-                window=cycles_window,
-                batch=batch,
+                window=window,
+                batch=min(batch, window),
                 calls=cycles_calls,
                 seed=seed,
                 filled=filled,

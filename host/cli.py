@@ -27,6 +27,7 @@ from host.daemon.private import FAILED, READY
 from host.errors import MullionError, SchemaError, UnknownQueryError, to_wire
 from host.files import TableReader, TableWriter, in_turns, interleave
 from host.progress import Progress
+from host.selftest import selftest as selftest_lines
 
 LIMITS = Limits()
 
@@ -273,6 +274,16 @@ def devices(as_json: bool) -> None:
             click.echo(f"{info.name:{width}}  {_size(info.memory_bytes):>9}  {info.description}")
         else:
             click.echo(f"{info.name:{width}}  {'absent':>9}  {info.reason}")
+
+
+@main.command()
+@click.option("--device", required=True, help="As `mullion devices` lists them.")
+def selftest(device: str) -> None:
+    """Try a device: what it is, whether its memory holds what is written, and whether it joins right."""
+
+    for line in selftest_lines(device):
+        click.echo(line)
+    click.echo("passed")
 
 
 _OF_A_DAEMON = (

@@ -59,6 +59,55 @@ class KernelError(DeviceError):
     """A kernel on a board refused a command, or failed in it."""
 
 
+class IncompleteError(DeviceError):
+    """A part of a device stopped answering: pairs are missing from what the rest of it found.
+
+    Attributes
+    ----------
+    core : int or None
+        Which part.
+    partial : pyarrow.Table or None
+        What was found, marked as incomplete in the metadata of its schema; it does not cross the wire.
+    """
+
+    def __init__(self, message: str, core: int | None = None, partial: Any = None):
+        super().__init__(message)
+        self.core = core
+        self.partial = partial
+
+
+class LinkError(DeviceError, OSError):
+    """Base of what can go wrong between the host and a board."""
+
+
+class LinkPortError(LinkError):
+    """The port that a board should be at is not there, or cannot be opened."""
+
+
+class LinkLostError(LinkError):
+    """The port went away: an unplugged cable."""
+
+
+class LinkSilentError(LinkError):
+    """Nothing came back, however often it was asked for."""
+
+
+class LinkDamagedError(LinkError):
+    """What came back was damaged, or what was sent arrived damaged, however often it was repeated."""
+
+
+class LinkRefusedError(LinkError):
+    """The board understood, and did not do it."""
+
+
+class LinkIdentityError(LinkError):
+    """What is on the board is not what was expected there."""
+
+
+class MemoryStartError(DeviceError):
+    """A board's memory did not start, or does not hold what is written to it."""
+
+
 class DaemonError(MullionError, RuntimeError):
     """Base of what can go wrong between a client and the daemon."""
 
@@ -111,6 +160,8 @@ def to_wire(error: BaseException) -> dict[str, Any]:
         wire: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
         if isinstance(error, CapacityError):
             wire |= {"needed": error.needed, "available": error.available}
+        if isinstance(error, IncompleteError):
+            wire |= {"core": error.core}
         return wire
     return {"error": "DaemonError", "message": f"{type(error).__name__}: {error}"}
 
@@ -121,4 +172,6 @@ def from_wire(wire: dict[str, Any]) -> MullionError:
     message = str(wire.get("message", "unknown error"))
     if issubclass(kind, CapacityError):
         return kind(message, wire.get("needed"), wire.get("available"))
+    if issubclass(kind, IncompleteError):
+        return kind(message, wire.get("core"))
     return kind(message)

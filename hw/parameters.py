@@ -213,6 +213,25 @@ PRESETS: dict[str, Parameters] = {
         alternate_bytes=2048,
         clock_hz=100_000_000,
     ),
+    # The ECPIX-5: the same part, whose memory gives a beat every other cycle at the clock that the whole of it reaches.
+    "ecpix5": Parameters(
+        key_bits=32,
+        width=2,
+        partition_log2=8,
+        index_rows=16384,
+        buffer_rows=32,
+        bound_rows=512,
+        queue_rows=16,
+        lanes=1,
+        channels=1,
+        data_bits=128,
+        address_bits=29,
+        burst_bytes=512,
+        outstanding=16,
+        turn_bytes=4096,
+        alternate_bytes=2048,
+        clock_hz=40_000_000,
+    ),
     # The paper's board: an Arria 10 with two channels of DDR3-1066, 64 bits wide, at the paper's clock.
     "de5a": Parameters(
         key_bits=32,

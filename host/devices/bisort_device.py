@@ -10,7 +10,7 @@ import numpy as np
 from host.devices.bisort_board import BisortBoard
 from host.devices.board_link import BoardLink
 from host.devices.board_run import BoardRun
-from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
 from host.devices.found_ranges import FoundRanges
 from host.devices.key_cut import KeyCut
 from host.devices.ranges import Ranges
@@ -19,7 +19,7 @@ from host.errors import CapacityError, DeviceError
 SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
 
 
-class BisortDevice(Device):
+class BisortDevice(RunDevice):
     """A board that carries out the commands of the run engine with a BI-Sort kernel.
 
     A kernel is built for one width of keys. The board is asked for when the first store of that width is opened; both
@@ -43,6 +43,7 @@ class BisortDevice(Device):
         self._link_for = link_for
         self._scratch_bytes = scratch_bytes
         self._boards: dict[int, BisortBoard] = {}
+        self._links: dict[int, BoardLink] = {}
         self._opening = threading.Lock()
 
     def board(self, key_bits: int) -> BisortBoard:
@@ -58,10 +59,16 @@ class BisortDevice(Device):
                 link = self._link_for(key_bits)
                 try:
                     self._boards[key_bits] = self._checked(link, key_bits)
+                    self._links[key_bits] = link
                 except DeviceError:
                     link.close()
                     raise
             return self._boards[key_bits]
+
+    def link(self, key_bits: int) -> BoardLink:
+        """The way to the board of `board`, which see: for tests of its memory, while no store is open."""
+        self.board(key_bits)
+        return self._links[key_bits]
 
     def _checked(self, link: BoardLink, key_bits: int) -> BisortBoard:
         if link.parameters.key_bits != key_bits:

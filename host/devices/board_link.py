@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-
-from hw.parameters import Parameters
 
 
 class BoardLink(Protocol):
@@ -25,7 +23,7 @@ class BoardLink(Protocol):
 
     Attributes
     ----------
-    parameters : Parameters
+    parameters : Parameters or SplitJoinParameters
         What the kernel was built with, as far as this side knows; the driver compares it with BUILD_PARAMETERS.
     memory_bytes : int
         Bytes of memory on all channels of all lanes together.
@@ -38,7 +36,7 @@ class BoardLink(Protocol):
 
     @property
     @abc.abstractmethod
-    def parameters(self) -> Parameters: ...
+    def parameters(self) -> Any: ...
 
     @property
     @abc.abstractmethod

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from host.devices.board_link import BoardLink
 from host.devices.kernel_command import KernelCommand
 from host.errors import DeviceError, KernelError
-from hw.parameters import Parameters
-from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, LANE_STRIDE, ErrorCode, build_parameters, registers
+from hw.identity import parameter_hash
+from hw.register_map import BISORT, ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap
 
-_REGISTERS = {register.name: register for register in registers()}
 _TAGS = 1 << 16
 _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.MEMORY_ERROR: "check the board's memory",
@@ -22,6 +22,21 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_OPERATION: "build the kernel anew from the sources that this driver is of",
 }
 _T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelFailure:
+    """How a command ended that left results behind.
+
+    Attributes
+    ----------
+    code : ErrorCode
+    address : int
+        What ERROR_ADDRESS reads.
+    """
+
+    code: ErrorCode
+    address: int
 
 
 class KernelDriver:
@@ -35,10 +50,13 @@ class KernelDriver:
     link : BoardLink
     name : str
         Of the device, for messages.
+    kind : KernelMap
+        What kernel it is.
 
     Attributes
     ----------
-    parameters : Parameters
+    parameters
+        Build parameters, as the link has them.
     lane_bytes : int
         Memory of each lane, on all its channels together.
     queue_rows : int
@@ -50,34 +68,45 @@ class KernelDriver:
         If the board does not answer, has another kernel, or one with other parameters than the link says.
     """
 
-    def __init__(self, link: BoardLink, name: str):
+    def __init__(self, link: BoardLink, name: str, kind: KernelMap = BISORT):
         self._link = link
         self._name = name
+        self._kind = kind
+        self._registers = {register.name: register for register in kind.registers()}
         self._failed: DeviceError | None = None
-        self.parameters: Parameters = link.parameters
-        self.lane_bytes: int = link.memory_bytes // self.parameters.lanes
-        self._tags = [0] * self.parameters.lanes
+        self.parameters: Any = link.parameters
+        self._tags = [0] * kind.lanes(link.parameters)
+        self.lane_bytes: int = link.memory_bytes // len(self._tags)
         self._ask(link.reset)
         self._check_build()
         status = self._read("QUEUE_STATUS")
-        free = _REGISTERS["QUEUE_STATUS"].field("free")
+        free = self._registers["QUEUE_STATUS"].field("free")
         self.queue_rows = (status & free.mask) >> free.lsb
         if not self.queue_rows:
             raise self._fail(DeviceError(f"device {name}: the kernel's queue has no room after a reset"))
 
     def _check_build(self) -> None:
         found = self._read("BUILD_ID")
-        if found != BUILD_ID:
+        if found != self._kind.build_id:
             raise self._fail(
                 DeviceError(
-                    f"device {self._name}: register BUILD_ID reads {found:#010x}, not {BUILD_ID:#010x}: load a "
-                    "kernel of this version onto the board"
+                    f"device {self._name}: register BUILD_ID reads {found:#010x}, not {self._kind.build_id:#010x}: "
+                    f"load a {self._kind.name} kernel of this version onto the board"
                 )
             )
-        word, expected = self._read("BUILD_PARAMETERS"), build_parameters(self.parameters)
+        layout, expected = self._read("LAYOUT_HASH"), self._kind.layout_hash()
+        if layout != expected:
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel's tables of registers and commands are others than this "
+                    f"driver's: LAYOUT_HASH reads {layout:#010x}, not {expected:#010x}: load a kernel of this "
+                    "version onto the board"
+                )
+            )
+        word, expected = self._read("BUILD_PARAMETERS"), self._kind.build_parameters(self.parameters)
         differing = [
             f"{field.name} is {(word & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
-            for field in _REGISTERS["BUILD_PARAMETERS"].fields
+            for field in self._registers["BUILD_PARAMETERS"].fields
             if (word ^ expected) & field.mask
         ]
         if differing:
@@ -87,18 +116,44 @@ class KernelDriver:
                     f"({'; '.join(differing)}): give those it was built with, or load another kernel"
                 )
             )
+        whole = self._read("PARAMETER_HASH")
+        if whole != parameter_hash(self.parameters):
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel on the board was built with other parameters than given, in some "
+                    f"that BUILD_PARAMETERS does not show: PARAMETER_HASH reads {whole:#010x}, not "
+                    f"{parameter_hash(self.parameters):#010x} of {self.parameters}: give those it was built with, or "
+                    "load another kernel"
+                )
+            )
 
     # Commands
 
-    def run(self, commands: Sequence[KernelCommand], lane: int = 0) -> None:
+    def run(
+        self, commands: Sequence[KernelCommand], lane: int = 0, *, survive: Collection[ErrorCode] = ()
+    ) -> KernelFailure | None:
         """As `run_lanes`, of one lane."""
-        self.run_lanes({lane: commands})
+        return self.run_lanes({lane: commands}, survive)
 
-    def run_lanes(self, commands: Mapping[int, Sequence[KernelCommand]]) -> None:
+    def run_lanes(
+        self, commands: Mapping[int, Sequence[KernelCommand]], survive: Collection[ErrorCode] = ()
+    ) -> KernelFailure | None:
         """Carries out the commands of each lane in order, and returns when all results are in memory.
 
         Lanes work at the same time. As many commands as their queues take are pushed to all of them before any is
         waited for.
+
+        Parameters
+        ----------
+        commands : sequence of KernelCommand
+        survive : collection of ErrorCode
+            Codes that leave results behind, which the caller still wants. No command behind such a one is begun, and
+            none at all before `recover`.
+
+        Returns
+        -------
+        KernelFailure or None
+            What ended the last command that was begun, if it is to be survived.
 
         Raises
         ------
@@ -110,7 +165,10 @@ class KernelDriver:
         try:
             most = max(map(len, commands.values()), default=0)
             for start in range(0, most, self.queue_rows):
-                self._run({lane: some[start : start + self.queue_rows] for lane, some in commands.items()})
+                part = {lane: some[start : start + self.queue_rows] for lane, some in commands.items()}
+                if (failure := self._run(part, survive)) is not None:
+                    return failure
+            return None
         except BaseException:
             # Whoever is interrupted here does not know what the kernel has done, and nobody after him does.
             if self._failed is None:
@@ -122,24 +180,30 @@ class KernelDriver:
                 )
             raise
 
-    def _run(self, commands: Mapping[int, Sequence[KernelCommand]]) -> None:
+    def _run(
+        self, commands: Mapping[int, Sequence[KernelCommand]], survive: Collection[ErrorCode]
+    ) -> KernelFailure | None:
         """Carries out as many commands as the queues take."""
         # A lane without any is started, too: then done is set in all of them, which is what the link waits for.
-        for lane in range(self.parameters.lanes):
+        for lane, tag in enumerate(self._tags):
             words: list[int] = []
             for place, command in enumerate(commands.get(lane, ())):
-                words += command.words((self._tags[lane] + place) % _TAGS)
+                words += command.words((tag + place) % _TAGS)
             if words:
                 self._ask(self._link.push_words, self._offset("QUEUE_PUSH", lane), words)
-            self._write("CONTROL", _REGISTERS["CONTROL"].field("start").mask, lane)
+            self.write("CONTROL", self._registers["CONTROL"].field("start").mask, lane)
         self._ask(self._link.wait)
-        for lane, some in commands.items():
-            if some:
-                self._check(lane, some)
+        failures = [self._check(lane, some, survive) for lane, some in commands.items() if some]
+        return next((failure for failure in failures if failure is not None), None)
 
-    def _check(self, lane: int, commands: Sequence[KernelCommand]) -> None:
-        """Raises what has gone wrong with the commands of a lane; they are over."""
+    def _check(
+        self, lane: int, commands: Sequence[KernelCommand], survive: Collection[ErrorCode]
+    ) -> KernelFailure | None:
+        """Raises what has gone wrong with the commands of a lane, or returns it where it is survived; they are over."""
         code = self._read("ERROR_CODE", lane)
+        if code in survive:
+            self._tags[lane] = (self._read("ERROR_COMMAND", lane) + 1) % _TAGS
+            return KernelFailure(ErrorCode(code), self._fault_address(lane))
         if code:
             raise self._fail(self._command_error(code, commands, lane))
         last = (self._tags[lane] + len(commands) - 1) % _TAGS
@@ -152,10 +216,19 @@ class KernelDriver:
                 )
             )
         self._tags[lane] = (last + 1) % _TAGS
+        return None
+
+    def recover(self, lane: int = 0) -> bool:
+        """Makes ready for commands after a failure that was survived; False where the kernel needs a reset."""
+        self.write("ERROR_CODE", 1, lane)
+        return self._read("ERROR_CODE", lane) == ErrorCode.NONE
+
+    def _fault_address(self, lane: int) -> int:
+        return self._read("ERROR_ADDRESS_LOW", lane) | self._read("ERROR_ADDRESS_HIGH", lane) << 32
 
     def _command_error(self, code: int, commands: Sequence[KernelCommand], lane: int) -> KernelError:
         place = (self._read("ERROR_COMMAND", lane) - self._tags[lane]) % _TAGS
-        address = self._read("ERROR_ADDRESS_LOW", lane) | self._read("ERROR_ADDRESS_HIGH", lane) << 32
+        address = self._fault_address(lane)
         operation = commands[place].operation.name if place < len(commands) else "a command it was not given"
         try:
             known = ErrorCode(code)
@@ -165,7 +238,7 @@ class KernelDriver:
             text = ERROR_TEXT[known]
             advice = _ADVICE.get(known, "the driver should not have asked for that, so this is a defect of Mullion's")
         where = f" at address {address:#x}" if address else ""
-        if self.parameters.lanes > 1:
+        if len(self._tags) > 1:
             where += f" of lane {lane}"
         return KernelError(
             f"device {self._name}: the kernel failed in {operation}{where}: {text}; {advice}. What the device held is "
@@ -176,13 +249,13 @@ class KernelDriver:
         """A lane's performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
         return {
             name: self._read(f"{name.upper()}_LOW", lane) | self._read(f"{name.upper()}_HIGH", lane) << 32
-            for name, _ in COUNTERS
+            for name, _ in self._kind.counters
         }
 
     def clear_counters(self) -> None:
         """Sets all counters of all lanes to zero."""
-        for lane in range(self.parameters.lanes):
-            self._write("COUNTER_CLEAR", 1, lane)
+        for lane in range(len(self._tags)):
+            self.write("COUNTER_CLEAR", 1, lane)
 
     # Memory
 
@@ -212,14 +285,14 @@ class KernelDriver:
 
     # The link
 
-    @staticmethod
-    def _offset(name: str, lane: int) -> int:
-        return _REGISTERS[name].offset + lane * LANE_STRIDE
+    def _offset(self, name: str, lane: int) -> int:
+        return self._registers[name].offset + lane * LANE_STRIDE
 
     def _read(self, name: str, lane: int = 0) -> int:
         return self._ask(self._link.read_register, self._offset(name, lane))
 
-    def _write(self, name: str, value: int, lane: int = 0) -> None:
+    def write(self, name: str, value: int, lane: int = 0) -> None:
+        """Writes a register by its name. Raises DeviceError if the board does not answer."""
         self._ask(self._link.write_register, self._offset(name, lane), value)
 
     def _ask(self, call: Callable[..., _T], *arguments: object) -> _T:
@@ -228,10 +301,9 @@ class KernelDriver:
         try:
             return call(*arguments)
         except OSError as error:
+            kind = type(error) if isinstance(error, DeviceError) else DeviceError
             raise self._fail(
-                DeviceError(
-                    f"device {self._name}: the board does not answer ({error}). What it held is lost: open it again"
-                )
+                kind(f"device {self._name}: the board does not answer ({error}). What it held is lost: open it again")
             ) from error
 
     def _fail(self, error: DeviceError) -> DeviceError:

@@ -67,13 +67,14 @@ class BurstWriter(wiring.Component):
         # A transfer is admitted after the last burst of the one before was announced, hence after its last
         # beat was taken: the count is then 0.
         due = Signal(self._shape.length_width)
+        some = Signal()  # due is not 0: in a flip-flop, as all that gives beats waits for it
         m.d.comb += [
             sender.i.p.eq(self.i.p),
-            sender.i.valid.eq(self.i.valid & (due != 0)),
-            self.i.ready.eq(sender.i.ready & (due != 0)),
+            sender.i.valid.eq(self.i.valid & some),
+            self.i.ready.eq(sender.i.ready & some),
         ]
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += due.eq(due - 1)
+            m.d.sync += [due.eq(due - 1), some.eq(due != 1)]
         with m.If(splitter.admitted):
-            m.d.sync += due.eq(splitter.admitted_beats)
+            m.d.sync += [due.eq(splitter.admitted_beats), some.eq(splitter.admitted_beats != 0)]
         return m

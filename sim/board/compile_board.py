@@ -94,6 +94,31 @@ def compile_board(
     BoardBuildError
         If Verilator or a C++ compiler is missing, or refuses the board.
     """
+    return compile_texts(
+        lambda: _texts(make_engine(), channels, shape),
+        name,
+        key=None if key is None else repr((key, channels, shape)),
+        progress=progress,
+    )
+
+
+def compile_texts(
+    make_texts: Callable[[], dict[str, str]],
+    name: str,
+    *,
+    key: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Compile Verilog with the module `board` into a library.
+
+    Parameters
+    ----------
+    make_texts : callable
+        Gives the files: ``*.v``, ``*.vlt`` for Verilator, ``ports.inc`` for the harness, and ``board.json``; called if
+        need be.
+    name, key, progress
+        As of `compile_board`, which see.
+    """
     try:
         environment = verilator_environment()
     except FileNotFoundError as error:
@@ -104,10 +129,10 @@ def compile_board(
     tools = [verilate, compiler, [_version(command[0], environment["PATH"]) for command in (verilate, compiler)]]
     short_cut = None
     if key is not None:
-        short_cut = BUILD / f"{name}-{_digest([key, repr(channels), repr(shape), _sources(), tools])}.of"
+        short_cut = BUILD / f"{name}-{_digest([key, _sources(), tools])}.of"
         if short_cut.exists() and (BUILD / short_cut.read_text() / "board.so").exists():
             return BUILD / short_cut.read_text()
-    folder = _compile(make_engine(), channels, shape, name, tools, environment, progress or (lambda done, steps: None))
+    folder = _compile(make_texts(), name, tools, environment, progress or (lambda done, steps: None))
     if short_cut is not None:
         hidden = short_cut.with_suffix(f".{os.getpid()}")
         hidden.write_text(folder.name)
@@ -115,18 +140,8 @@ def compile_board(
     return folder
 
 
-def _compile(
-    engine: wiring.Component,
-    channels: Sequence[MemorySettings],
-    shape: PortShape,
-    name: str,
-    tools: list[list[str]],
-    environment: dict[str, str],
-    tell: Callable[[int, int], None],
-) -> Path:
-    """Compiles a board, unless its content has been: the folder."""
-    verilate, compiler, _ = tools
-    waves = "--trace" in verilate
+def _texts(engine: wiring.Component, channels: Sequence[MemorySettings], shape: PortShape) -> dict[str, str]:
+    """The files of a board that has an engine and its memory."""
     cores = [settings.build(f"channel_{number}") for number, settings in enumerate(channels)]
     texts = {f"channel_{number}.v": core.verilog for number, core in enumerate(cores)}
     texts["board.v"] = verilog.convert(
@@ -140,14 +155,41 @@ def _compile(
     arrays = [
         f"board__DOT__channel_{number}__DOT__{array}" for number, core in enumerate(cores) for array in core.bank_arrays
     ]
-    ports = _ports(texts["board.v"])
-    texts["ports.inc"] = "".join(
+    texts |= port_files(texts["board.v"], arrays, [[core.banks, core.rows, core.row_bytes] for core in cores])
+    return texts
+
+
+def port_files(board: str, arrays: Sequence[str] = (), channels: Sequence[Sequence[int]] = ()) -> dict[str, str]:
+    """The files that say which ports and arrays a board has.
+
+    Parameters
+    ----------
+    board : str
+        Verilog with the module `board`.
+    arrays : sequence of str
+        Names of memory arrays in C++.
+    channels : sequence of (int, int, int)
+        Banks, rows and bytes of a row of each channel; a bank has an array.
+    """
+    ports = _ports(board)
+    table = "".join(
         f"PORT({index}, {port.replace('__', '___05F')}, {-(-width // 32)})\n"
         for index, (port, width, _) in enumerate(ports)
     ) + "".join(f"ARRAY({index}, {array})\n" for index, array in enumerate(arrays))
-    description = {"ports": ports, "channels": [[core.banks, core.rows, core.row_bytes] for core in cores]}
-    texts["board.json"] = json.dumps(description)
-    texts["harness.cpp"] = _HARNESS.read_text()
+    return {"ports.inc": table, "board.json": json.dumps({"ports": ports, "channels": channels})}
+
+
+def _compile(
+    texts: dict[str, str],
+    name: str,
+    tools: list[list[str]],
+    environment: dict[str, str],
+    tell: Callable[[int, int], None],
+) -> Path:
+    """Compiles a board, unless its content has been: the folder."""
+    verilate, compiler, _ = tools
+    waves = "--trace" in verilate
+    texts = {**texts, "harness.cpp": _HARNESS.read_text()}
 
     folder = BUILD / f"{name}-{'waves-' if waves else ''}{_digest([texts, *tools])}"
     if (folder / "board.so").exists():
@@ -158,7 +200,9 @@ def _compile(
         place = Path(temporary)
         for file, text in texts.items():
             (place / file).write_text(text)
-        designs = ["public.vlt", "board.v", *(f"channel_{number}.v" for number in range(len(channels)))]
+        designs = sorted(
+            (file for file in texts if file.endswith((".vlt", ".v"))), key=lambda file: file.endswith(".v")
+        )
         _run([*verilate, *designs], place, environment)
         root = Path(environment.get("VERILATOR_ROOT") or _system_root(environment))
         files = ["verilated.cpp", "verilated_threads.cpp", *(["verilated_vcd_c.cpp"] if waves else [])]

@@ -3,6 +3,10 @@
 // ports.inc, made with the board, has a PORT(index, name, words) for every port and an ARRAY(index, name) for every
 // memory array.
 
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -31,11 +35,16 @@ struct Board {
     std::vector<uint32_t> sums;
     std::vector<uint32_t> history;
 
-    void sample() {
-        uint32_t words[(sizeof(top->activity) + 3) / 4] = {};
-        std::memcpy(words, &top->activity, sizeof(top->activity));
-        for (size_t bit = 0; bit < bits; ++bit) sums[bit] += words[bit / 32] >> (bit % 32) & 1;
-        if (++in_window == window) close_window();
+    void sample() { sample_activity(*top); }
+
+    template <typename Top>
+    void sample_activity([[maybe_unused]] Top& top) {
+        if constexpr (requires { top.activity; }) {
+            uint32_t words[(sizeof(top.activity) + 3) / 4] = {};
+            std::memcpy(words, &top.activity, sizeof(top.activity));
+            for (size_t bit = 0; bit < bits; ++bit) sums[bit] += words[bit / 32] >> (bit % 32) & 1;
+            if (++in_window == window) close_window();
+        }
     }
 
     void close_window() {
@@ -107,6 +116,120 @@ bool read_word(Board& board, Top& top, uint32_t address, uint32_t* word, uint64_
         if (!taken || !wait_for(board, limit, [&] { return top.control___05Frvalid; })) return false;
         *word = top.control___05Frdata;
         board.cycle();
+        return true;
+    }
+    return false;
+}
+
+// The far end of a board's serial line, whose bytes go to and come from a file.
+template <typename Top>
+class Line {
+public:
+    Line(Board& board, Top& top, int file, uint32_t divisor) : board_(board), top_(top), file_(file), divisor_(divisor) {}
+
+    // Whether the board has nothing to do: no byte on its way, and no request being carried out.
+    bool quiet() const { return waiting() && still_ > kStill * divisor_; }
+
+    // Lets the clock run for some cycles with the line moving.
+    void run(uint32_t cycles) {
+        for (; cycles != 0; --cycles) {
+            drive();
+            board_.cycle();
+            listen();
+            if (waiting()) ++still_; else still_ = 0;
+        }
+    }
+
+    // Passes bytes on in both directions, as far as there are any. False if the file is closed for good.
+    bool exchange() {
+        while (!from_board_.empty()) {
+            const ssize_t written = write(file_, from_board_.data(), from_board_.size());
+            if (written < 0) {
+                if (errno == EAGAIN || errno == EINTR) break;
+                return false;
+            }
+            from_board_.erase(from_board_.begin(), from_board_.begin() + written);
+        }
+        if (next_ < to_board_.size()) return true;
+        to_board_.resize(kRead);
+        const ssize_t got = read(file_, to_board_.data(), kRead);
+        next_ = 0;
+        to_board_.resize(got > 0 ? got : 0);
+        if (got > 0) still_ = 0;
+        return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR || errno == EIO));
+    }
+
+private:
+    static constexpr uint32_t kStill = 64;
+    static constexpr size_t kRead = 4096;
+
+    bool waiting() const {
+        return next_ == to_board_.size() && sending_ == 0 && receiving_ == 0 && from_board_.empty() && !top_.busy;
+    }
+
+    void drive() {
+        if (send_timer_ != 0) {
+            --send_timer_;
+            return;
+        }
+        if (sending_ == 0 && next_ < to_board_.size()) {
+            // A start bit, the byte, a stop bit.
+            send_bits_ = 0x200u | static_cast<uint32_t>(to_board_[next_++]) << 1;
+            sending_ = 10;
+        }
+        if (sending_ != 0) {
+            top_.rx = send_bits_ & 1;
+            send_bits_ >>= 1;
+            --sending_;
+            send_timer_ = divisor_ - 1;
+        } else {
+            top_.rx = 1;
+        }
+    }
+
+    void listen() {
+        if (receiving_ == 0) {
+            if (top_.tx) return;
+            receiving_ = 10;  // the start bit is taken in its middle, and so are the others
+            receive_timer_ = divisor_ / 2;
+            return;
+        }
+        if (receive_timer_ != 0) {
+            --receive_timer_;
+            return;
+        }
+        receive_timer_ = divisor_ - 1;
+        receive_bits_ = receive_bits_ >> 1 | static_cast<uint32_t>(top_.tx) << 9;
+        if (--receiving_ == 0) from_board_.push_back(static_cast<uint8_t>(receive_bits_ >> 1));
+    }
+
+    Board& board_;
+    Top& top_;
+    int file_;
+    uint32_t divisor_;
+    std::vector<uint8_t> to_board_;
+    std::vector<uint8_t> from_board_;
+    size_t next_ = 0;
+    uint32_t send_bits_ = 0, send_timer_ = 0, sending_ = 0;
+    uint32_t receive_bits_ = 0, receive_timer_ = 0, receiving_ = 0;
+    uint64_t still_ = 0;
+};
+
+template <typename Top>
+bool serve(Board& board, Top& top, int file, uint32_t divisor, const volatile int32_t* stop) {
+    if constexpr (requires { top.rx; top.tx; top.busy; }) {
+        Line<Top> line{board, top, file, divisor};
+        while (*stop == 0) {
+            if (line.quiet()) {
+                pollfd asked{file, POLLIN, 0};
+                poll(&asked, 1, 20);
+                // Nobody has the other end open: that is no end, as somebody may yet.
+                if (asked.revents & POLLHUP && !(asked.revents & POLLIN)) usleep(20000);
+            } else {
+                line.run(512);
+            }
+            if (!line.exchange()) return false;
+        }
         return true;
     }
     return false;
@@ -213,6 +336,13 @@ bool board_write(Board* board, uint32_t address, const uint32_t* words, size_t c
 // Reads a register behind AXI4-Lite; whether it answered within `limit` cycles.
 bool board_read(Board* board, uint32_t address, uint32_t* word, uint64_t limit) {
     return read_word(*board, *board->top, address, word, limit);
+}
+
+// Joins the pins `rx` and `tx` of a board, at so many cycles a bit, to a file that does not block, until `stop` is set.
+// While the board has nothing to do its clock stands still. False if the file failed, or the board has no such pins.
+bool board_serve(Board* board, int file, uint32_t divisor, const volatile int32_t* stop) {
+    Verilated::threadContextp(board->context.get());
+    return serve(*board, *board->top, file, divisor, stop);
 }
 
 // Sums each bit of `activity` over windows of `window` cycles from now on; 0 stops.

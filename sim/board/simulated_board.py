@@ -198,6 +198,27 @@ class SimulatedBoard:
             visit(banks[bank][row, offset : offset + size], done)
             done += size
 
+    def serve(self, file: int, divisor: int, stop: ctypes.c_int32) -> bool:
+        """Join the board's serial line to an open file that does not block, until `stop` is set, by another thread.
+
+        The clock runs while the board has something to do. Nothing else may be done with the board meanwhile.
+
+        Parameters
+        ----------
+        file : int
+            Its descriptor.
+        divisor : int
+            Cycles of a bit.
+        stop : c_int32
+            0 until it is to end.
+
+        Returns
+        -------
+        bool
+            False if the file failed, or the board has no serial line.
+        """
+        return self._library.board_serve(self._board, file, divisor, ctypes.byref(stop))
+
     def watch(self, window: int) -> None:
         """From now on, sum what the memory ports do over windows of so many cycles; 0 stops."""
         self._library.board_watch(self._board, window, self.ports["activity"])
@@ -235,6 +256,7 @@ def _load(path: Path) -> ctypes.CDLL:
         ("board_run", ctypes.c_uint64, [board, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32]),
         ("board_write", ctypes.c_bool, [board, ctypes.c_uint32, words, ctypes.c_size_t, ctypes.c_uint64]),
         ("board_read", ctypes.c_bool, [board, ctypes.c_uint32, words, ctypes.c_uint64]),
+        ("board_serve", ctypes.c_bool, [board, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int32)]),
         ("board_watch", None, [board, ctypes.c_uint64, ctypes.c_size_t]),
         ("board_history", words, [board, ctypes.POINTER(ctypes.c_size_t)]),
     ):

@@ -26,6 +26,8 @@ class DeviceCase:
         The tests that are run on it without ``--full``, by how their names begin, file first; None for all of them.
     long
         Tests that are run on it with ``--full`` only, named in the same way.
+    pinned_only
+        The pinned tests are all that is run on it, with ``--full`` too.
     """
 
     name: str
@@ -36,6 +38,11 @@ class DeviceCase:
     key_bits: int = 64
     pinned: tuple[str, ...] | None = None
     long: tuple[str, ...] = ()
+    pinned_only: bool = False
+
+    def is_left_out(self, test: str, full: bool) -> bool:
+        """Whether a test is not run on this device."""
+        return self.needs_full(test) and (not full or self.pinned_only)
 
     def needs_full(self, test: str) -> bool:
         """Whether a test (as pytest names it, from its file's name on) is run on this device only with ``--full``."""
@@ -76,6 +83,7 @@ DEVICES = [
             "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-uint64-1024",
         ),
     ),
+    DeviceCase("sim:splitjoin-model", max_window=16_384, policies=("ladder",)),
     # It carries out the whole suite in some three minutes, but for what is there for its millions of rows or pairs.
     DeviceCase(
         "sim:bisort-fast",
@@ -96,5 +104,41 @@ DEVICES = [
             "test_time_windows.py::test_the_watermark_makes_room",
             "test_large.py::test_against_duckdb[sim:bisort-int64-1024-ladder",
         ),
+    ),
+    # A compilation of its own, and about as many rows a second as the model: keys at their limits, windows at their
+    # edges, time windows that empty themselves, and a stream of thousands of rows in order.
+    DeviceCase(
+        "sim:splitjoin",
+        max_window=16_384,
+        policies=("ladder",),
+        pinned=(
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_integer_keys.py::test_unions_at_the_limits",
+            "test_float_keys.py",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_count_windows.py::test_null_keys",
+            "test_count_windows.py::test_self_join",
+            "test_time_windows.py::test_the_watermark_makes_room",
+            "test_time_windows.py::test_rows_leave_only",
+            "test_large.py::test_against_duckdb[sim:splitjoin-int64-97-ladder",
+        ),
+        long=("test_resources.py::test_a_result_of_millions_of_pairs",),
+    ),
+    # A board's own OpenCL kernel and driver, with the model in C of what is hardware there.
+    DeviceCase(
+        "sim:de5a",
+        pinned=(
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_time_windows.py::test_the_watermark_makes_room",
+        ),
+    ),
+    # What the board carries, with its link and its memory controller: a few small joins, as its serial line takes a
+    # second or so for each.
+    DeviceCase(
+        "sim:ecpix5",
+        key_bits=32,
+        pinned=("test_contract.py::test_sample[sim:ecpix5-rows-unequal-back/band-open/",),
+        pinned_only=True,
     ),
 ]

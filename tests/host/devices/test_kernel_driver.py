@@ -8,8 +8,9 @@ import pytest
 from host.devices.kernel_command import KernelCommand
 from host.devices.kernel_driver import KernelDriver
 from host.errors import DeviceError, KernelError, from_wire, to_wire
+from hw.identity import parameter_hash
 from hw.parameters import Parameters
-from hw.register_map import ErrorCode, Operation, registers
+from hw.register_map import ErrorCode, Operation, layout_hash, registers
 from sim.models.kernel import KernelModel
 from sim.models.laned_kernel import LanedKernelModel
 
@@ -125,6 +126,21 @@ def test_another_build(board, change, says):
     with pytest.raises(DeviceError, match="built with other parameters") as refused:
         KernelDriver(_as_built(board, TINY), "test")
     assert says in str(refused.value)
+
+
+def test_other_tables(board):
+    board.instead = {OFFSETS["LAYOUT_HASH"]: 0x12345678}
+    with pytest.raises(DeviceError, match=f"LAYOUT_HASH reads 0x12345678, not {layout_hash():#010x}"):
+        KernelDriver(board, "test")
+
+
+def test_a_parameter_that_is_not_shown(board):
+    as_built = parameter_hash(TINY)
+    board.parameters = dataclasses.replace(TINY, turn_bytes=1024)
+    board.instead = {OFFSETS["PARAMETER_HASH"]: as_built}
+    with pytest.raises(DeviceError, match=f"PARAMETER_HASH reads {as_built:#010x}, not") as refused:
+        KernelDriver(board, "test")
+    assert f"{parameter_hash(board.parameters):#010x}" in str(refused.value)
 
 
 def _as_built(board, parameters):

@@ -17,6 +17,7 @@ from amaranth.lib import fifo
 from hw.bisort import merger
 from hw.memory import burst_splitter
 from hw.memory.port_shape import PortShape
+from hw.splitjoin.quick_fifo import QuickFifo
 from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
 from tests.hw.formal.merger_output_proof import MergerOutputProof
 from tests.hw.formal.merger_proof import MergerProof
@@ -86,12 +87,16 @@ def test_splitter_fault(fault, right, wrong, limits):
     ("kind", "depth"),
     [
         (fifo.SyncFIFO, 2),
+        (QuickFifo, 1),
+        (QuickFifo, 2),
+        (QuickFifo, 3),
+        pytest.param(QuickFifo, 4, marks=FULL),
         (fifo.SyncFIFO, 4),
         (fifo.SyncFIFOBuffered, 4),
         pytest.param(fifo.SyncFIFOBuffered, 8, marks=FULL),
     ],
 )
-def test_library_fifo(kind, depth):
+def test_fifo(kind, depth):
     run_proof(FifoProof(LibraryFifo(kind, depth=depth)), f"fifo_{kind.__name__}_{depth}")
 
 

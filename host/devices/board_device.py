@@ -1,0 +1,121 @@
+"""Boards, as devices."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
+from host.devices.board_link import BoardLink
+from host.devices.device import Device, DeviceInfo
+from host.devices.opencl_board_device import OpenClBoardDevice
+from host.errors import DeviceError, LinkIdentityError, LinkPortError
+from hw.boards.board import Board
+from hw.boards.registry import boards
+from hw.parameters import Parameters
+
+_INSTALL = "the Python package pyserial is not installed: pip install 'mullion[board]'"
+
+
+class BoardDevice(BisortDevice):
+    """A board at a serial port.
+
+    It is opened, and its memory started, when the first window with keys of its width is opened.
+
+    Parameters
+    ----------
+    board : Board
+        One with a serial line.
+    path : str
+        The port; empty for the one port that looks like such a board's.
+    """
+
+    def __init__(self, board: Board, path: str):
+        self._kind = board
+        self._path = path
+        super().__init__(_info(board, path), self._open_link)
+
+    def _open_link(self, key_bits: int) -> BoardLink:
+        # Only here, so that nobody needs pyserial who has no board.
+        from host.link.link_client import LinkClient
+        from host.link.serial_board import SerialBoard
+        from host.link.serial_port import SerialPort
+
+        line = self._kind.serial
+        assert line is not None
+        designs = {name: of for name, of in self._kind.parameters.items() if isinstance(of, Parameters)}
+        client = LinkClient(SerialPort(self._path or _port(self._kind), line.baud))
+        try:
+            link = SerialBoard(client, self._kind.name, designs)
+            if link.parameters.key_bits != key_bits:
+                fitting = [name for name, of in designs.items() if of.key_bits == key_bits]
+                raise LinkIdentityError(
+                    f"device {self.info.name}: the design {link.description['design']!r} on the board has keys of "
+                    f"{link.parameters.key_bits} bits, and {key_bits} are needed: "
+                    + (f"load {' or '.join(fitting)}" if fitting else "the board has no design for these")
+                )
+        except BaseException:
+            client.close()
+            raise
+        return link
+
+    @classmethod
+    def found(cls) -> list[DeviceInfo]:
+        """Every board that can be opened by name; those that this machine has not, with the reason."""
+        serial = [_info(board, "") for board in boards().values() if board.serial is not None]
+        return serial + OpenClBoardDevice.found()
+
+    @classmethod
+    def open(cls, which: str = "") -> Device:
+        """The board ``which``, or ``which:port``; one behind an OpenCL shell is ``which:folder``.
+
+        Raises
+        ------
+        DeviceError
+            If there is no such board, no port that looks like its, or several.
+        """
+        name, _, path = which.partition(":")
+        with_shell = OpenClBoardDevice.kinds()
+        if name in with_shell:
+            return OpenClBoardDevice.open(which)
+        with_line = {board.name: board for board in boards().values() if board.serial is not None}
+        if name not in with_line:
+            raise DeviceError(
+                f"there is no board {name!r} that can be opened: there are {', '.join([*with_line, *with_shell])}; "
+                "write board:<name>, or board:<name>:<port>"
+            )
+        info = _info(with_line[name], path)
+        if not info.available:
+            raise DeviceError(f"device {info.name} cannot be opened: {info.reason}")
+        return cls(with_line[name], path)
+
+
+def _port(board: Board) -> str:
+    """The one port that looks like such a board's. Raises LinkPortError if there is none, or several."""
+    from serial.tools import list_ports
+
+    assert board.serial is not None
+    found = sorted(port.device for port in list_ports.comports() if (port.vid, port.pid) == board.serial.usb)
+    # A bridge with several channels has a port for each; the line is at the one of that number.
+    if len(found) == board.serial.usb_ports:
+        return found[board.serial.usb_port]
+    usb = "{:04x}:{:04x}".format(*board.serial.usb)
+    if not found:
+        raise LinkPortError(f"no serial port of a USB bridge {usb} is there: plug the board in, or name its port")
+    raise LinkPortError(
+        f"of a USB bridge {usb} there are the ports {', '.join(found)}: name the board's, as "
+        f"board:{board.name}:{found[0]}"
+    )
+
+
+def _info(board: Board, path: str) -> DeviceInfo:
+    reason = ""
+    if importlib.util.find_spec("serial") is None:
+        reason = _INSTALL
+    elif not path:
+        try:
+            _port(board)
+        except LinkPortError as error:
+            reason = str(error)
+    name = f"board:{board.name}" + (f":{path}" if path else "")
+    memory = 0 if reason else board.memory_bytes - SCRATCH_BYTES
+    return DeviceInfo(name, "board", board.description, memory, not reason, reason)

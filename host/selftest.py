@@ -1,0 +1,82 @@
+"""Tries a device from its identity to a join."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from host.devices.bisort_device import BisortDevice
+from host.devices.device import Device
+from host.devices.registry import open_device
+from host.errors import DeviceError
+from host.link.memory_check import memory_check
+from host.predicates import Band
+from host.window_join import WindowJoin
+from host.windows import Rows
+
+_ROWS = 192
+_WINDOW = 100
+_CALLS = 3
+
+
+def selftest(device: str | Device) -> Iterator[str]:
+    """Try a device: what it is, whether its memory holds, whether it joins right. Yields a line for each.
+
+    Parameters
+    ----------
+    device : str or Device
+        As `open_device` takes it; or an open one with nothing on it, which stays open.
+
+    Raises
+    ------
+    DeviceError
+        At the first thing that is wrong.
+    """
+    tried = open_device(device) if isinstance(device, str) else device
+    try:
+        yield f"device    {tried.info.name}: {tried.info.description}"
+        if isinstance(tried, BisortDevice):
+            yield from _board(tried)
+        yield from _join(tried)
+    finally:
+        if tried is not device:
+            tried.close()
+
+
+def _board(device: BisortDevice) -> Iterator[str]:
+    board = device.board(32)
+    parameters = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(board.parameters).items())
+    yield f"identity  {parameters}"
+    link = device.link(32)
+    for lane, timing in enumerate(getattr(link, "lanes", ())):
+        chosen = f"bitslip {timing.bitslip}, delay {timing.delay}"
+        yield f"lane {lane}    {chosen}, in the middle of {timing.working} that work"
+    done = memory_check(link.write_memory, link.read_memory, link.memory_bytes)
+    yield f"memory    {link.memory_bytes:,} bytes; {done:,} written and read, at every address line"
+
+
+def _join(device: Device) -> Iterator[str]:
+    generator = np.random.default_rng(1)
+    calls = [
+        tuple(
+            pa.record_batch({key: generator.integers(-1000, 1000, _ROWS, np.int32)})
+            for key in ("left_key", "right_key")
+        )
+        for _ in range(_CALLS)
+    ]
+    results = []
+    for on in (device, open_device("numpy")):
+        with WindowJoin(
+            on=Band("left_key", "right_key", -20, 20), left=Rows(_WINDOW), right=Rows(_WINDOW), order="inner", device=on
+        ) as join:
+            results.append(pa.concat_tables([join.process(*call) for call in calls]))
+    found, expected = results
+    if found != expected:
+        raise DeviceError(
+            f"device {device.info.name} joined {_CALLS} batches of {_ROWS} rows a side wrongly: {found.num_rows} rows, "
+            f"not the {expected.num_rows} right ones"
+        )
+    yield f"join      {found.num_rows:,} rows of {_CALLS} batches, all as they should be"

@@ -1,0 +1,1 @@
+"""Boards, and how a design becomes what is loaded onto one."""

@@ -1,0 +1,89 @@
+"""A board, as data."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hw.boards.build_errors import UnknownBoardError
+from hw.boards.serial_line import SerialLine
+from hw.boards.steps import Steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Board(abc.ABC):
+    """A board: what is known of it, and how designs are built for it.
+
+    Made without any package but the standard library.
+
+    Parameters
+    ----------
+    name : str
+        What is written in ``BOARD=``.
+    description : str
+        One line: the part, its memory, what builds it.
+    part : str
+        The FPGA's name with its vendor.
+    memory_bytes : int
+        Bytes of memory on all its channels together.
+    parameters : mapping of str to object
+        What is built for each design that the board has; the first is the default.
+    serial : SerialLine, optional
+        Where the host reaches it.
+    """
+
+    name: str
+    description: str
+    part: str
+    memory_bytes: int
+    parameters: Mapping[str, Any]
+    serial: SerialLine | None = None
+
+    @property
+    def designs(self) -> tuple[str, ...]:
+        """Designs that the board can be built with, the default first."""
+        return tuple(self.parameters)
+
+    def design(self, name: str | None) -> str:
+        """That design, or the default one for None or an empty name.
+
+        Raises
+        ------
+        UnknownBoardError
+            If the board has none of that name, with those it has.
+        """
+        if not name:
+            return self.designs[0]
+        if name not in self.designs:
+            raise UnknownBoardError(f"board {self.name} has no design {name!r}: there are {', '.join(self.designs)}")
+        return name
+
+    @abc.abstractmethod
+    def files(self, design: str, steps: Steps) -> dict[str, str]:
+        """All that is made without a vendor's or other outside tool: names below the build's folder, and texts.
+
+        The folder is named after their content, so they must not tell the time nor where they are.
+        """
+
+    @abc.abstractmethod
+    def tools(self) -> Mapping[str, str]:
+        """Names and versions of the tools that `make` runs; those that are missing have an empty version."""
+
+    @abc.abstractmethod
+    def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
+        """Makes what is loaded onto the board, in a folder that has the `files`: what to report, for JSON.
+
+        The report has a key ``bitstream``, the name of the file below the folder.
+
+        Raises
+        ------
+        BuildError
+            If a tool fails.
+        ToolMissingError
+            If one is not there: it says which, and how to go on.
+        TimingError
+            If a clock is too slow, with the worst path.
+        """

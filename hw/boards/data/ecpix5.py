@@ -1,0 +1,53 @@
+"""LambdaConcept's ECPIX-5 with an ECP5-85. Source of pins: amaranth-boards; of the memory part: litex-boards."""
+
+from hw.boards.ecp5_board import Ecp5Board
+from hw.boards.serial_line import SerialLine
+from hw.dram.dram_settings import DramSettings
+from hw.parameters import Parameters
+
+_PARAMETERS = Parameters.preset("ecpix5")
+
+BOARD = Ecp5Board(
+    name="ecpix5",
+    description="LambdaConcept ECPIX-5: Lattice LFE5UM5G-85F, 512 MiB of DDR3, built with Yosys, nextpnr and Trellis",
+    part="Lattice LFE5UM5G-85F-8BG554",
+    memory_bytes=1 << 29,
+    parameters={"bisort": _PARAMETERS},
+    platform="amaranth_boards.ecpix5:ECPIX585Platform",
+    device="um5g-85k",
+    package="CABGA554",
+    speed="8",
+    pins={
+        "clk100": "clk100",
+        "rst_n": "rst",
+        "uart_rx": "uart.rx",
+        "uart_tx": "uart.tx",
+        "led_n": "rgb_led.g",
+        **{f"ddram_{pad}": f"ddr3.{pad}" for pad in ("a", "ba", "dm", "dq", "odt")},
+        "ddram_clk_p": "ddr3.clk",
+        "ddram_cke": "ddr3.clk_en",
+        "ddram_ras_n": "ddr3.ras",
+        "ddram_cas_n": "ddr3.cas",
+        "ddram_we_n": "ddr3.we",
+        "ddram_dqs_p": "ddr3.dqs",
+    },
+    input_hz=100_000_000,
+    dram=DramSettings(
+        module="MT41K256M16",
+        speedgrade="800",
+        refresh_ns=260,
+        chip_bits=16,
+        clock_hz=_PARAMETERS.clock_hz,
+        ports=2,
+        read_buffer=64,
+        write_buffer=32,
+        command_buffer=8,
+        read_time=255,
+        write_time=255,
+        refresh_postponing=8,
+    ),
+    row_bits=15,
+    bank_bits=3,
+    serial=SerialLine(baud=1_000_000, usb=(0x0403, 0x6010), usb_ports=2, usb_port=1),
+    seeds=(1, 2, 3),
+)

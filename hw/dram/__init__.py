@@ -1,0 +1,1 @@
+"""DDR3 memories of boards: LiteDRAM's controller with a physical layer."""

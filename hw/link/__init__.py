@@ -1,0 +1,1 @@
+"""The link between a host and a board: framed requests over a serial line."""

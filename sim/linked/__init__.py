@@ -1,0 +1,1 @@
+"""Boards with a link, in simulation: what a board carries, with a model of its memory, at a pseudo-terminal."""

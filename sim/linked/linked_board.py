@@ -1,0 +1,99 @@
+"""A board with a link, in simulation, at a pseudo-terminal."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import tty
+from collections.abc import Callable
+
+from amaranth.back import verilog
+
+from hw.boards.ecp5_board import Ecp5Board
+from hw.boards.kernel_of import kernel_of
+from hw.boards.linked_kernel import LinkedKernel
+from sim.board.compile_board import compile_texts, port_files
+from sim.board.simulated_board import SimulatedBoard
+from sim.linked.linked_top import LinkedTop
+from sim.linked.simulated_dram import simulated_dram
+
+DIVISOR = 4
+"""Cycles of a bit on the line, which need not wait for a real one."""
+
+
+class LinkedBoard:
+    """A board with a link, in simulation: what is built for the board, but its clocks, pins and physical layer.
+
+    Its serial line is a pseudo-terminal, where whoever opens it finds the board. The simulated clock runs while the
+    board has something to do.
+
+    Parameters
+    ----------
+    board : Ecp5Board
+    design : str, optional
+        One of the board's.
+    progress : callable, optional
+        As in `compile_board`.
+
+    Attributes
+    ----------
+    path : str
+        The pseudo-terminal.
+
+    Raises
+    ------
+    BoardBuildError
+        If it cannot be compiled.
+    """
+
+    def __init__(
+        self, board: Ecp5Board, design: str | None = None, *, progress: Callable[[int, int], None] | None = None
+    ):
+        chosen = board.design(design)
+        folder = compile_texts(
+            lambda: _texts(board, chosen), f"linked-{board.name}", key=repr((board, chosen)), progress=progress
+        )
+        self.board = SimulatedBoard(folder)
+        self._file, self._far_end = os.openpty()
+        tty.setraw(self._far_end)
+        os.set_blocking(self._file, False)
+        # The far end stays open here too: a terminal that nobody has open hangs up.
+        self.path = os.ttyname(self._far_end)
+        self._stop = ctypes.c_int32(0)
+        self._thread = threading.Thread(
+            target=self.board.serve, args=(self._file, DIVISOR, self._stop), name=self.path, daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Free the board. Idempotent."""
+        if self._thread.is_alive():
+            self._stop.value = 1
+            self._thread.join()
+        if self._file >= 0:
+            os.close(self._file)
+            os.close(self._far_end)
+            self._file = -1
+        self.board.close()
+
+    def __enter__(self) -> LinkedBoard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
+    core = simulated_dram(board.dram, "dram")
+    kernel, shape = kernel_of(design, board.parameters[design])
+    linked = LinkedKernel(
+        kernel,
+        shape,
+        divisor=DIVISOR,
+        description=board.description_of(design, core.start),
+        ports=board.dram.ports,
+        stride=core.row_bytes,
+    )
+    text = verilog.convert(LinkedTop(linked), name="board", strip_internal_attrs=True, emit_src=False)
+    return {"board.v": text, "dram.v": core.verilog, **port_files(text)}

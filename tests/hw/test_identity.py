@@ -1,0 +1,49 @@
+"""Hashes of tables and parameters: everything that matters changes them, and nothing else."""
+
+import dataclasses
+
+import pytest
+
+from hw.identity import parameter_hash, table_hash
+from hw.parameters import PRESETS, Parameters
+from hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS, ErrorCode, Operation, layout_hash, registers
+
+
+def test_the_same_tables_have_the_same_hash():
+    assert table_hash(registers(), Operation) == table_hash(tuple(registers()), Operation)
+    assert 0 < layout_hash() < 1 << 32
+
+
+@pytest.mark.parametrize("change", [{"offset": 0x800}, {"name": "OTHER"}, {"fields": ()}])
+def test_a_changed_register_changes_the_hash(change):
+    table = registers()
+    assert table_hash([dataclasses.replace(table[0], **change), *table[1:]]) != table_hash(table)
+
+
+def test_a_changed_command_changes_the_hash():
+    name, words, doc = COMMAND_FIELDS[-1]
+    assert table_hash([*COMMAND_FIELDS[:-1], (name, words + 1, doc)]) != table_hash(COMMAND_FIELDS)
+    assert table_hash(COMMAND_FLAGS[:-1]) != table_hash(COMMAND_FLAGS)
+    assert table_hash(Operation) != table_hash(ErrorCode)
+
+
+def test_words_about_a_register_do_not_change_the_hash():
+    table = registers()
+    assert table_hash([dataclasses.replace(table[0], doc="in other words"), *table[1:]]) == table_hash(table)
+    name, words, _ = COMMAND_FIELDS[0]
+    assert table_hash([(name, words, "in other words"), *COMMAND_FIELDS[1:]]) == table_hash(COMMAND_FIELDS)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Parameters)])
+def test_every_parameter_changes_the_hash(field):
+    tiny = PRESETS["tiny"]
+    others = {parameter_hash(tiny)}
+    for preset in PRESETS.values():
+        object.__setattr__(other := dataclasses.replace(tiny), field, getattr(preset, field) * 2)
+        others.add(parameter_hash(other))
+    assert len(others) > 1
+
+
+def test_what_is_no_table():
+    with pytest.raises(TypeError, match="a table must be of names"):
+        table_hash(1.5)
