@@ -12,8 +12,6 @@ from sim.board.bisort_link import open_bisort_board
 
 Ki, Mi = 1 << 10, 1 << 20
 KEY_BYTES = 4
-SIZE = 64 * Mi
-"""Bytes from one array to the next, in the memory of a lane."""
 HALF_BAND = 1 << 11
 _PUSH = next(register.offset for register in registers() if register.name == "QUEUE_PUSH")
 
@@ -28,6 +26,8 @@ class LanesBench:
     lanes : int
     seed : int
         Of the keys.
+    memory : str
+        As in `board_parameters`.
 
     Attributes
     ----------
@@ -35,10 +35,11 @@ class LanesBench:
         Rows of the largest part of the last command, of all rows.
     """
 
-    def __init__(self, lanes: int, seed: int):
+    def __init__(self, lanes: int, seed: int, memory: str):
         self.lanes = lanes
         self.share = 1.0
-        self._board = open_bisort_board(8 * KEY_BYTES, "litedram", lanes=lanes)
+        self._board = open_bisort_board(8 * KEY_BYTES, memory, lanes=lanes)
+        self._size = self._board.channel_bytes // 8  # from one array to the next, in the memory of a lane
         self._random = np.random.default_rng(seed)
         self._cut = self._keys(Ki)[np.arange(1, lanes) * Ki // lanes]
 
@@ -56,10 +57,10 @@ class LanesBench:
         return np.split(keys, np.searchsorted(keys, self._cut))
 
     def _put(self, lane: int, array: int, content: NDArray[np.generic]) -> None:
-        self._board.write_memory((lane << self._board.parameters.address_bits) + array * SIZE, content)
+        self._board.write_memory((lane << self._board.parameters.address_bits) + array * self._size, content)
 
     def _get(self, lane: int, array: int, count: int) -> NDArray[np.uint8]:
-        address = (lane << self._board.parameters.address_bits) + array * SIZE
+        address = (lane << self._board.parameters.address_bits) + array * self._size
         return self._board.read_memory(address, count * KEY_BYTES)
 
     def _run(self, operation: Operation, parts: list[dict[str, int]]) -> tuple[int, int]:
@@ -101,7 +102,7 @@ class LanesBench:
             for array, content in enumerate((a, numbers[: len(a)], b, numbers[len(a) :])):
                 self._put(lane, array, content)
             commands.append(
-                {"length_a": len(a), "length_b": len(b)} | {name: at * SIZE for at, name in enumerate(places)}
+                {"length_a": len(a), "length_b": len(b)} | {name: at * self._size for at, name in enumerate(places)}
             )
         counted = self._run(Operation.MERGE, commands)
         for lane, pair in enumerate(parts):
@@ -136,7 +137,7 @@ class LanesBench:
                 self._put(lane, array, content)
             commands.append(
                 {"length_a": len(part), "length_b": last - first, "high_offset": 1}
-                | {name: at * SIZE for at, name in enumerate(places)}
+                | {name: at * self._size for at, name in enumerate(places)}
             )
         for reuse in (0, 1):
             yield self._run(Operation.PROBE, [command | {"reuse": reuse} for command in commands])
@@ -146,7 +147,9 @@ class LanesBench:
                     assert np.array_equal(found, np.searchsorted(part, bounds[first:last], side)), "a wrong position"
 
 
-def lanes_bench(rows: int, seed: int, counts: tuple[int, ...] = (1, 2)) -> Iterator[LanesFigure]:
+def lanes_bench(
+    rows: int, seed: int, *, memory: str = "litedram", counts: tuple[int, ...] = (1, 2)
+) -> Iterator[LanesFigure]:
     """Measure a merge and a probe on kernels of one lane and of several.
 
     Parameters
@@ -154,6 +157,8 @@ def lanes_bench(rows: int, seed: int, counts: tuple[int, ...] = (1, 2)) -> Itera
     rows : int
         Of the large run, all lanes together: at most those of a run with an index on chip, less the small run.
     seed : int
+    memory : str
+        Of each lane, as in `board_parameters`.
     counts : tuple of int
         Lanes, 1 first.
 
@@ -163,10 +168,10 @@ def lanes_bench(rows: int, seed: int, counts: tuple[int, ...] = (1, 2)) -> Itera
         As soon as it is known; a board that was not used before takes some minutes to compile.
     """
     few = 64 * Ki
-    large = f"{rows // Mi} Mi"
+    large = f"{rows // Mi} Mi" if rows >= Mi else f"{rows // Ki} Ki"
     alone: dict[str, int] = {}
     for lanes in counts:
-        with LanesBench(lanes, seed) as bench:
+        with LanesBench(lanes, seed, memory) as bench:
 
             def figure(case: str, counted: tuple[int, int], bench: LanesBench = bench) -> LanesFigure:
                 cycles, beats = counted
