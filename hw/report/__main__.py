@@ -85,7 +85,7 @@ _UNITS = {ECP5: ("LUT", "18 Kbit RAM"), ARRIA_10: ("ALM", "M20K")}
 def table(lines: Sequence[Mapping[str, Any]]) -> str:
     """The lines as a Markdown table."""
     rows = [
-        "| design | part | logic | flip-flops | block RAM | DSP | MHz, worst of seeds | rows/cycle | M rows/s | of what |",
+        "| design | part | logic | flip-flops | block RAM | DSP | MHz, worst of seeds | rows/cycle | M rows/s | what |",
         "| :-- | :-- | --: | --: | --: | --: | --: | --: | --: | :-- |",
     ]
     for line in lines:
