@@ -1,6 +1,7 @@
-"""Draws how fast SplitJoin and the BI-Sort kernel join as the window grows, and how SplitJoin's latency grows with its cores.
+"""Draws how fast SplitJoin and the BI-Sort kernel join as the window grows, and SplitJoin's latency over its cores.
 
-``python -m bench.joins_by_window`` takes what ``python -m sim.bench splitjoin`` and ``python -m bench.simulated_join`` wrote.
+``python -m bench.joins_by_window`` takes what ``python -m sim.bench splitjoin`` and ``python -m bench.simulated_join``
+wrote.
 """
 
 from __future__ import annotations
@@ -48,16 +49,21 @@ def overtaking(splitjoin: list[tuple[int, float]], sorted_joins: list[tuple[int,
 
 @click.command()
 @click.option("--splitjoin", type=click.Path(path_type=Path, exists=True), default=Path("build/bench/splitjoin.json"))
-@click.option("--bisort", type=click.Path(path_type=Path, exists=True), default=Path("build/bench/simulated_join.json"))
+@click.option(
+    "--bisort",
+    "bisorts",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    default=[Path("build/bench/simulated_join.json")],
+    help="Repeatable.",
+)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("docs/splitjoin.png"), show_default=True)
-def main(splitjoin: Path, bisort: Path, out: Path) -> None:
+def main(splitjoin: Path, bisorts: tuple[Path, ...], out: Path) -> None:
     """Draw both joins over the window, and print where one overtakes the other."""
     figures = json.loads(splitjoin.read_text())["figures"]
-    costs = [cost for cost in json.loads(bisort.read_text())["costs"] if cost["by"] == "simulation"]
+    costs = [cost for path in bisorts for cost in json.loads(path.read_text())["costs"] if cost["by"] == "simulation"]
     if not costs:
-        raise click.ClickException(
-            f"{bisort} has no window simulated in cycles: give --cycles-window to simulated_join"
-        )
+        raise click.ClickException(f"{bisorts[0]} has no window in cycles: give --cycles-window to simulated_join")
     nested: dict[int, dict[int, float]] = defaultdict(dict)
     parts: dict[str, dict[int, float]] = defaultdict(dict)
     for figure in figures:

@@ -22,27 +22,28 @@ _WINDOW = 100
 _CALLS = 3
 
 
-def selftest(name: str) -> Iterator[str]:
+def selftest(device: str | Device) -> Iterator[str]:
     """Try a device: what it is, whether its memory holds, whether it joins right. Yields a line for each.
 
     Parameters
     ----------
-    name : str
-        As `open_device` takes it.
+    device : str or Device
+        As `open_device` takes it; or an open one with nothing on it, which stays open.
 
     Raises
     ------
     DeviceError
         At the first thing that is wrong.
     """
-    device = open_device(name)
+    tried = open_device(device) if isinstance(device, str) else device
     try:
-        yield f"device    {device.info.name}: {device.info.description}"
-        if isinstance(device, BisortDevice):
-            yield from _board(device)
-        yield from _join(device)
+        yield f"device    {tried.info.name}: {tried.info.description}"
+        if isinstance(tried, BisortDevice):
+            yield from _board(tried)
+        yield from _join(tried)
     finally:
-        device.close()
+        if tried is not device:
+            tried.close()
 
 
 def _board(device: BisortDevice) -> Iterator[str]:

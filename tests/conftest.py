@@ -34,20 +34,20 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--full"):
-        return
-    left_out = [item for item in items if needs_full(item)]
+    left_out = [item for item in items if is_left_out(item, config.getoption("--full"))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not needs_full(item)]
+        dropped = set(left_out)
+        items[:] = [item for item in items if item not in dropped]
 
 
-def needs_full(item: pytest.Item) -> bool:
-    """Whether a test is run with --full only: marked so, or on a device whose pinned tests it is none of."""
-    if item.get_closest_marker("full"):
+def is_left_out(item: pytest.Item, full: bool) -> bool:
+    """Whether a test is not run: marked `full` without --full, or on a device that it is left out on."""
+    if item.get_closest_marker("full") and not full:
         return True
     case = item.callspec.params.get("device_case") if hasattr(item, "callspec") else None
-    return isinstance(case, DeviceCase) and case.needs_full(item.nodeid.rpartition("tests/")[2].split("/", 1)[-1])
+    test = item.nodeid.rpartition("tests/")[2].split("/", 1)[-1]
+    return isinstance(case, DeviceCase) and case.is_left_out(test, full)
 
 
 @pytest.fixture(scope="session")

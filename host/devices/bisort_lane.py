@@ -111,6 +111,10 @@ class BisortLane:
         """Granules of a run of so many rows."""
         return -(-rows // self.granule_rows)
 
+    def forget_indexes(self) -> None:
+        """Loads every index anew before it is used again; for who has changed what is on chip."""
+        self._indexes = IndexSlots(self.parameters.index_rows)
+
     # Places
 
     def _aligned(self, length: int) -> int:

@@ -1,4 +1,4 @@
-"""``python -m hw.report``: area, clock rate and rows a cycle of the designs, beside the last report."""
+"""``python -m hw.report``: area, clock rate and rows a cycle of designs and of what was built for boards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hw.boards.build import BUILD as BUILDS
 from hw.report import arria10, ecp5
+from hw.report.boards import board_lines
 from hw.report.comparison import joined, losses
 from hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
 from hw.report.paper import paper_text
@@ -83,14 +85,19 @@ _UNITS = {ECP5: ("LUT", "18 Kbit RAM"), ARRIA_10: ("ALM", "M20K")}
 def table(lines: Sequence[Mapping[str, Any]]) -> str:
     """The lines as a Markdown table."""
     rows = [
-        "| design | part | logic | flip-flops | block RAM | DSP | MHz, worst seed | rows/cycle | M rows/s | of what |",
+        "| design | part | logic | flip-flops | block RAM | DSP | MHz, worst of seeds | rows/cycle | M rows/s | what |",
         "| :-- | :-- | --: | --: | --: | --: | --: | --: | --: | :-- |",
     ]
     for line in lines:
         logic, memory = _UNITS[line["part"]]
         rates = list(line["mhz"].values())
         worst = f"{min(rates):.1f} of {len(rates)}" if rates else ""
-        rows_per_second = f"{min(rates) * line['rows_per_cycle']:,.4g}" if rates else ""
+        if "declared_mhz" in line:  # a board: clock by clock
+            worst = "; ".join(
+                f"{name} {mhz:.1f} of {line['declared_mhz'][name]:g}" for name, mhz in line["mhz"].items()
+            )
+        clock = line.get("clock_mhz", min(rates, default=0))
+        rows_per_second = f"{clock * line['rows_per_cycle']:,.4g}" if clock * line["rows_per_cycle"] else ""
         rows.append(
             f"| {line['design']} | {line['part']}, {line['how']} | {line['logic']:,} {logic} | {line['flip_flops']:,} "
             f"| {line['block_ram']} {memory} | {line['dsp']} | {worst} | {line['rows_per_cycle']:.4g} "
@@ -129,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{design.name}, {part} ...", file=sys.stderr, flush=True)
                 now.append(line_of(design, part, range(1, given.seeds + 1), Path(temporary)))
                 print(f"{design.name}, {part}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    now += board_lines(BUILDS)
     whole = joined(now, before)
     print(table(whole))
     print()

@@ -58,17 +58,16 @@ def estimate(component: wiring.Component, folder: Path, name: str) -> Estimate:
     subprocess.CalledProcessError
         If Yosys fails.
     """
-    (folder / f"{name}.v").write_text(verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False))
+    text = verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False)
+    # The memories are FIFOs and the like: none relies on its first content, and to read it takes Yosys minutes.
+    (folder / f"{name}.v").write_text(re.sub(r"^ +\S+\[\d+\] = \d+'\w+;\n", "", text, flags=re.M))
     options = f"-family {FAMILY} -noiopad -noclkbuf -top {name}"
     script = "; ".join(
         [
             f"read_verilog {name}.v",
-            f"hierarchy -top {name}",
-            "proc",
-            "delete t:$meminit t:$meminit_v2",  # the memories are FIFOs and the like: none relies on its first content
             f"synth_intel_alm {options} -run begin:map_bram",
             f"tee -q -o {name}.memories dump t:$mem t:$mem_v2",
-            f"synth_intel_alm {options} -run map_bram:check",
+            f"synth_intel_alm {options} -run map_ffs:check",  # memories stay what they are: they are counted apart
             f"tee -q -o {name}.cells stat -json",
         ]
     )

@@ -47,14 +47,19 @@ class Design:
     quick: bool = False
 
 
+def merged_per_cycle(parameters: Parameters) -> float:
+    """Rows that a kernel merges in a cycle, at most: what its mergers do, or what its memory ports move."""
+    p = parameters
+    return min(p.width * p.lanes, p.channels * p.lanes * p.beat_bytes / _ROW_BYTES)
+
+
 def _kernel(preset: str, part: str) -> Design:
     p = Parameters.preset(preset)
-    moved = p.channels * p.lanes * p.beat_bytes / _ROW_BYTES
     return Design(
         f"BI-Sort kernel, preset {preset}",
         lambda: Kernel(p),
         (part,),
-        min(p.width * p.lanes, moved),
+        merged_per_cycle(p),
         "rows merged; as its memory ports allow",
     )
 

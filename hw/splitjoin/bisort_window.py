@@ -51,7 +51,7 @@ class BisortWindow(wiring.Component):
     One command after the other. A row that is stored takes four cycles, and each B-th one as many more as there are
     rows in the main array, and 20 at most. A probe takes ``3 * (log2(rows) + 1) + 14`` cycles at most, and one for each
     row in its range, in the window or not; with the complement of a range, no search and one for each row that is held.
-    A pair a cycle.
+    A pair a cycle. A merge compares nothing, so a core's time-out must be above `rows` by 64.
 
     Source
     ------

@@ -30,7 +30,7 @@ class CoreWatch(wiring.Component):
 
     Timing
     ------
-    A core that stands still is dead after `timeout` cycles at least, and twice as many at most, and one more.
+    A core that stands still is dead after `timeout` cycles at least, and twice as many and three at most.
     """
 
     def __init__(self, cores: int):
@@ -39,17 +39,18 @@ class CoreWatch(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        count = Signal(32)
-        tick = Signal()
+        left = Signal(32)  # cycles to the next tick
+        watching, tick = Signal(), Signal()
+        stirs = Signal(self._cores)  # a cycle late, as the ways to it are long
         stirred = Signal(self._cores)
         lost = Signal(self._cores)
-        m.d.comb += [
-            tick.eq((self.timeout != 0) & ~(count + 1 < self.timeout)),
-            lost.eq(Mux(tick, ~stirred & ~self.stirs & ~self.dead, 0)),
-        ]
         m.d.sync += [
-            count.eq(Mux(tick | (self.timeout == 0), 0, count + 1)),
-            stirred.eq(Mux(tick | (self.timeout == 0), self.stirs, stirred | self.stirs)),
+            watching.eq(self.timeout != 0),
+            tick.eq(watching & ~tick & (left[2:] == 0) & (left[0] ^ left[1])),
+            left.eq(Mux(watching & ~tick, left - 1, self.timeout)),
+            stirs.eq(self.stirs),
+            stirred.eq(Mux(watching & ~tick, stirred, 0) | stirs),
+            lost.eq(Mux(tick, ~stirred & ~stirs, 0)),
             self.dead.eq(self.dead | lost),
         ]
         with m.If(~self.dead.any()):

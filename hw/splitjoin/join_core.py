@@ -75,6 +75,10 @@ class JoinCore(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # A copy of its own: the settings' registers may be far away.
+        held, clear = SettingsSignature(self.parameters).create(path=("held",)), Signal()
+        m.d.sync += [clear.eq(self.clear)]
+        m.d.sync += [getattr(held, name).eq(getattr(self.settings, name)) for name in held.signature.members]
         m.submodules.input = rows = QuickFifo(width=tagged_row(self.parameters).size, depth=2)
         m.d.comb += [rows.w_data.eq(self.i.payload), rows.w_en.eq(self.i.valid), self.i.ready.eq(rows.w_rdy)]
         sent = Signal(2)
@@ -88,10 +92,10 @@ class JoinCore(wiring.Component):
             m.submodules[f"{side.name.lower()}_results"] = results = QuickFifo(
                 width=result_layout().size, depth=self.parameters.result_rows
             )
-            wiring.connect(m, wiring.flipped(self.settings), region.settings)
+            wiring.connect(m, held, region.settings)
             port = self.left if side == Side.LEFT else self.right
             m.d.comb += [
-                region.clear.eq(self.clear),
+                region.clear.eq(clear),
                 region.i.payload.eq(rows.r_data),
                 region.i.valid.eq(rows.r_rdy & ~sent[side]),
                 taken[side].eq(sent[side] | region.i.ready),

@@ -142,12 +142,12 @@ class JoinEngine(wiring.Component):
 
         # --- Rows in, as long as there is room for what comes of them, and results out.
         rows, results = Signal(32), Signal(32)
+        rows_left = Signal(32)
         all_taken, drained = Signal(), Signal()
         settled = Signal(range(_SETTLED + 1))
         taking = Signal()
         row_in, result_out = join.i.valid & join.i.ready, join.o.valid & join.o.ready
         m.d.comb += [
-            all_taken.eq(rows == command.length_a),
             taking.eq(running & ~all_taken & ~packer.full),
             join.i.payload.eq(cutter.o.payload),
             join.i.valid.eq(cutter.o.valid & taking),
@@ -156,6 +156,8 @@ class JoinEngine(wiring.Component):
             packer.finish.eq(running & drained),
         ]
         m.d.sync += [rows.eq(rows + row_in), results.eq(results + result_out)]
+        with m.If(row_in):
+            m.d.sync += [rows_left.eq(rows_left - 1), all_taken.eq(rows_left == 1)]
         with m.If(~all_taken | ~join.idle):
             m.d.sync += settled.eq(0)
         with m.Elif(~drained):
@@ -252,7 +254,7 @@ class JoinEngine(wiring.Component):
             with m.State("IDLE"):
                 m.d.comb += [self.busy.eq(0), self.command.ready.eq(1)]
                 m.d.sync += [command.eq(self.command.payload), code.eq(ErrorCode.NONE), address.eq(0), step.eq(0)]
-                m.d.sync += [rows.eq(0), results.eq(0), settled.eq(0), cleaning.eq(0)]
+                m.d.sync += [rows.eq(0), results.eq(0), all_taken.eq(0), settled.eq(0), cleaning.eq(0)]
                 m.d.sync += [flag.eq(0) for flag in (asked_rows, asked_results, asked_summary, sent_summary)]
                 with m.If(self.command.valid):
                     m.next = "CHECK"
@@ -266,6 +268,7 @@ class JoinEngine(wiring.Component):
                             m.next = "CLEAN"
                         with m.If(joining):
                             m.d.comb += packer.start.eq(1)
+                            m.d.sync += [rows_left.eq(command.length_a), all_taken.eq(command.length_a == 0)]
                             m.next = "RUN"
             with m.State("RUN"):
                 m.d.comb += running.eq(1)

@@ -39,11 +39,12 @@ class NestedLoop(wiring.Component):
     Timing
     ------
     C comparisons a cycle, with no cycle lost between probes; a probe without rows to compare takes one
-    cycle. The first result comes out seven cycles after its probe was taken, at the earliest, and one a
-    cycle then: rows that match and punctuation of inner order cost a cycle each where a word of C rows
-    has more than one of them, and the word that ends a probe none for its punctuation unless a row in it
-    matches. In inner order a time window is scanned over its whole capacity, so that all cores put out the
-    same punctuation.
+    cycle. Where scans are shorter than ten cycles, a row that is stored over the oldest one of a full ring, and
+    waits for the probe before it, may hold the next probe up for three. The first result comes out seven cycles
+    after its probe was taken, at the earliest, and one a cycle then: rows that match and punctuation of inner
+    order cost a cycle each where a word of C rows has more than one of them, and the word that ends a probe none
+    for its punctuation unless a row in it matches. In inner order a time window is scanned over its whole
+    capacity, so that all cores put out the same punctuation.
 
     Source
     ------
@@ -84,34 +85,35 @@ class NestedLoop(wiring.Component):
         load = Signal()
         now_begin = Signal()
         now_first = place("now_first")  # of the probe whose words are read
-        moving, moved = Signal(), Signal()  # probes are under way; they were a cycle ago
+        moving = Signal()  # probes are under way
         store = Signal()
         room = Signal()
         stored = place("stored")  # where the next row goes
 
         # A row is stored unless it would overwrite what a probe still has to read: the probe whose first word
         # comes next, or else the first one that waits, all from its first place on; one that is being read, all
-        # from the word that was read last. How far behind the next row these places lie is known a cycle late:
-        # they may have moved on by then, but never back. In a time window, rows that wait need what lies from the
-        # oldest row on; a row that does not fit is dropped once nobody needs it.
-        begin, began = Signal(), Signal()
+        # from the word that was read last. How far behind the next row these places lie is known a cycle late, and
+        # so is whether there are such probes: they may have moved on by then, but never back, and one that has
+        # just come counts at once. In a time window, rows that wait need what lies from the oldest row on; a row
+        # that does not fit is dropped once nobody needs it.
+        begin = Signal()
         arrived_first, waits_at = place("arrived_first"), place("waits_at")
         behind_first, behind_read = place("behind_first"), place("behind_read")
+        waiting, reading = Signal(), Signal()
         free = Signal()
-        waiting = Mux(timed, moving | moved, taken | queue.r_rdy | begin | began)
         m.d.comb += [
             begin.eq(active & now_begin),
             waits_at.eq(Mux(taken, taken_first, Mux(queue.r_rdy, arrived_first, self.i.p.first))),
             free.eq(behind_first < rows),
-            room.eq((free | ~waiting) & ((behind_read < rows) | ~(one.valid | active))),
+            room.eq((free | ~waiting) & ((behind_read < rows) | ~reading)),
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid & self.i.p.probing),
             self.i.ready.eq(Mux(self.i.p.probing, queue.w_rdy, room)),
             store.eq(self.i.valid & ~self.i.p.probing & room),
         ]
         m.d.sync += [
-            moved.eq(moving),
-            began.eq(begin),
+            waiting.eq((queue.w_en & queue.w_rdy) | Mux(timed, moving, taken | queue.r_rdy | begin)),
+            reading.eq(one.valid | active),
             arrived_first.eq(self.i.p.first),
             behind_first.eq(stored - Mux(begin, now_first, Mux(timed, oldest, waits_at)) + store),
             behind_read.eq(stored - (was_at << lane_bits) + store),

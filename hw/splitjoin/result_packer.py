@@ -47,7 +47,7 @@ class ResultPacker(wiring.Component):
                 "finish": In(1),
                 "i": In(stream.Signature(result_layout(tagged=True))),
                 "o": Out(stream.Signature(BeatLayout(data_bits))),
-                "full": Out(1),
+                "full": Out(1, init=1),
                 "closed": Out(1, init=1),
             }
         )
@@ -74,7 +74,6 @@ class ResultPacker(wiring.Component):
         free = Signal()
         m.d.comb += [
             free.eq(~self.o.valid | self.o.ready),
-            self.full.eq(left == 0),
             self.i.ready.eq(~self.full & ~self.closed & ~self.finish & (~final | free)),
         ]
         with m.If(self.o.ready):
@@ -89,6 +88,7 @@ class ResultPacker(wiring.Component):
                 m.d.sync += [
                     at.eq(0),
                     left.eq(left - 1),
+                    self.full.eq(left == 1),
                     self.closed.eq(left == 1),
                     self.o.valid.eq(1),
                     self.o.p.data.eq(Cat(*kept, word)),
@@ -105,5 +105,5 @@ class ResultPacker(wiring.Component):
                 self.o.p.last.eq(1),
             ]
         with m.If(self.start):
-            m.d.sync += [left.eq(self.room), self.closed.eq(0)]
+            m.d.sync += [left.eq(self.room), self.full.eq(0), self.closed.eq(0)]
         return m

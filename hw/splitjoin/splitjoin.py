@@ -72,8 +72,8 @@ class SplitJoin(wiring.Component):
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
     merged in a cycle a level: from row to first result ``levels + merger_levels + 10`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
-    as both regions compare at once. `idle` and `overflow` are a cycle late, `compared` two. A core that stands
-    still is passed by after twice `core_timeout` cycles at most.
+    as both regions compare at once. `idle` and `overflow` are a cycle late, `compared` three. A core that stands
+    still is passed by after twice `core_timeout` cycles and three at most.
 
     Source
     ------
@@ -150,7 +150,9 @@ class SplitJoin(wiring.Component):
             m.d.comb += watch.stirs[index].eq(stirs | ((core.compared != 0) & ~frozen) | (~core.busy & ~row.valid))
             busy.append(core.busy & ~dead)
             overflow.append(core.overflow)
-            compared.append(Mux(answers, core.compared, 0))
+            counted = Signal(core.compared.shape(), name=f"compared_{index}")
+            m.d.sync += counted.eq(Mux(answers, core.compared, 0))
+            compared.append(counted)
         wiring.connect(m, left.o, combiner.i_left)
         wiring.connect(m, right.o, combiner.i_right)
         for name in ("o", "left", "right"):

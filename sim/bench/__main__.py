@@ -10,6 +10,7 @@ from pathlib import Path
 from sim.bench.copy_bench import copy_bench
 from sim.bench.kernel_bench import Trace, kernel_bench
 from sim.bench.kernel_plot import plot_traces
+from sim.bench.lanes_bench import lanes_bench
 from sim.bench.merger_bench import MergerFigure, merger_bench
 from sim.bench.splitjoin_bench import CORES, sorted_bench, splitjoin_bench
 from sim.bench.splitjoin_latency import splitjoin_latency
@@ -79,7 +80,18 @@ def _splitjoin(options: argparse.Namespace) -> list[dict]:
     return figures
 
 
-_BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel, "splitjoin": _splitjoin}
+def _lanes(options: argparse.Namespace) -> list[dict]:
+    print("| command | lanes | cycles | beats | beats/cycle of a channel | largest part | times one lane |")
+    print("| :-- | --: | --: | --: | --: | --: | --: |")
+    figures = []
+    for figure in lanes_bench(options.rows << 20, options.seed):
+        counted = f"{figure.lanes} | {figure.cycles:,} | {figure.beats:,} | {figure.beats_per_cycle:.3f}"
+        print(f"| {figure.case} | {counted} | {figure.share:.3f} | {figure.faster:.2f} |", flush=True)
+        figures.append(dataclasses.asdict(figure) | {"faster": figure.faster})
+    return figures
+
+
+_BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel, "lanes": _lanes, "splitjoin": _splitjoin}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,7 +106,9 @@ def main(arguments: list[str] | None = None) -> int:
     splitjoin = benches.add_parser("splitjoin", help="SplitJoin alone: rates, orders, scaling, latency")
     splitjoin.add_argument("--cores", type=int, nargs="+", default=list(CORES), help="J; each is compiled")
     splitjoin.add_argument("--latency-cores", type=int, nargs="*", default=[4, 16, 64, 256])
-    for bench in (merger, kernel, splitjoin):
+    lanes = benches.add_parser("lanes", help="a merge and a probe on one lane and on two, each with a channel")
+    lanes.add_argument("--rows", type=int, default=2, choices=(1, 2), help="million rows of the large run")
+    for bench in (merger, kernel, lanes, splitjoin):
         bench.add_argument("--seed", type=int, default=1, help="of the keys")
     for name, bench in benches.choices.items():
         bench.add_argument("--json", type=Path, default=Path(f"build/bench/{name}.json"), help="where the figures go")

@@ -38,6 +38,8 @@ class KernelModel(KernelShell):
         others stay 0.
     interrupt : bool
         The interrupt line.
+    buffered_rows : int
+        Rows in the insertion buffer.
 
     Notes
     -----
@@ -120,6 +122,10 @@ class KernelModel(KernelShell):
         self._index = np.zeros(self.parameters.index_rows, self._key_type)  # with the top bit inverted if signed
         self._buffer_keys = np.zeros(0, self._key_type)  # the same
         self._buffer_rows = np.zeros(0, np.uint32)
+
+    @property
+    def buffered_rows(self) -> int:
+        return len(self._buffer_rows)
 
     def _carry_out(self, c: DecodedCommand) -> None:
         self._check(c)

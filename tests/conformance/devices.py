@@ -26,6 +26,8 @@ class DeviceCase:
         The tests that are run on it without ``--full``, by how their names begin, file first; None for all of them.
     long
         Tests that are run on it with ``--full`` only, named in the same way.
+    pinned_only
+        The pinned tests are all that is run on it, with ``--full`` too.
     """
 
     name: str
@@ -36,6 +38,11 @@ class DeviceCase:
     key_bits: int = 64
     pinned: tuple[str, ...] | None = None
     long: tuple[str, ...] = ()
+    pinned_only: bool = False
+
+    def is_left_out(self, test: str, full: bool) -> bool:
+        """Whether a test is not run on this device."""
+        return self.needs_full(test) and (not full or self.pinned_only)
 
     def needs_full(self, test: str) -> bool:
         """Whether a test (as pytest names it, from its file's name on) is run on this device only with ``--full``."""
@@ -64,6 +71,7 @@ DEVICES = [
     DeviceCase(
         "sim:bisort-model:lanes=4",
         pinned=(
+            "devices/test_run_store.py",
             "test_batching.py",
             "test_count_windows.py::test_window",
             "test_count_windows.py::test_many_calls_of_every_size",
@@ -124,5 +132,13 @@ DEVICES = [
             "test_count_windows.py::test_many_calls_of_every_size",
             "test_time_windows.py::test_the_watermark_makes_room",
         ),
+    ),
+    # What the board carries, with its link and its memory controller: a few small joins, as its serial line takes a
+    # second or so for each.
+    DeviceCase(
+        "sim:ecpix5",
+        key_bits=32,
+        pinned=("test_contract.py::test_sample[sim:ecpix5-rows-unequal-back/band-open/",),
+        pinned_only=True,
     ),
 ]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from host import Band, Rows, WindowJoin, open_device
+from sim.bench.lanes_bench import lanes_bench
 from tests.conformance.small_joins import pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
 from tests.simulated import simulated
@@ -30,3 +31,12 @@ def test_a_join_on_two_lanes(keys, seed):
     assert rows[1] > 0
     assert (rows[0] > rows[1] / 3) if keys == "spread" else rows[0] == 0, "equal keys are all of one lane"
     device.close()
+
+
+@pytest.mark.full
+def test_two_lanes_halve_the_time(seed):
+    simulated(NAME, 32)
+    figures = list(lanes_bench(1 << 19, seed, memory="fast"))
+    assert [figure.lanes for figure in figures] == [1] * 3 + [2] * 3
+    assert all(figure.faster == 1 for figure in figures[:3])
+    assert all(1.8 < figure.faster <= 2.2 for figure in figures[3:]), figures

@@ -15,7 +15,7 @@ MEMORY_WORDS = 1 << 10
 BAD_REGISTER = 0x7F0
 DESCRIPTION = bytes(range(1, 11))
 _CONTROL_BITS = 12
-_SETTLE = 400  # cycles in which an answer begins, if there is one
+_SETTLE = 250  # cycles in which an answer begins, if there is one
 
 
 class Registers:

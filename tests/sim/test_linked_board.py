@@ -1,0 +1,167 @@
+"""What a board carries, simulated at a pseudo-terminal and opened by the code that opens a board on a desk."""
+
+import dataclasses
+import os
+import select
+import threading
+import tty
+
+import numpy as np
+import pytest
+
+from host.errors import LinkDamagedError, LinkIdentityError, LinkLostError, LinkSilentError
+from host.link.dram_start import LaneTiming
+from host.link.link_client import LinkClient
+from host.link.serial_board import SerialBoard
+from host.link.serial_port import SerialPort
+from host.selftest import selftest
+from hw.boards.registry import board as board_of
+from tests.simulated import simulated
+
+pytest.importorskip("litedram")
+
+BAUD = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def device():
+    from host import open_device
+
+    simulated("sim:ecpix5", 32)
+    opened = open_device("sim:ecpix5")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def terminal(device):
+    """Where the simulated board is; its own link is not asked meanwhile."""
+    return device.link(32)._simulated.path
+
+
+def test_the_memory_is_levelled(device):
+    from sim.linked.ecp5_phy_model import WORKING
+
+    expected = [LaneTiming(slip, first + (last - first + 1) // 2, last - first + 1) for slip, first, last in WORKING]
+    assert device.link(32).lanes == expected
+    assert device.link(32).repeated == 0
+
+
+def test_a_selftest_passes(device):
+    lines = list(selftest(device))
+    assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "join"]
+    assert "key_bits 32, width 2" in lines[1]
+
+
+def test_a_reset_leaves_the_memory(device, seed):
+    link = device.link(32)
+    content = np.random.default_rng(seed).integers(0, 256, 100, np.uint8)
+    link.write_memory(12345, content)
+    link.reset()
+    np.testing.assert_array_equal(link.read_memory(12345, 100), content)
+
+
+class Proxy:
+    """A pseudo-terminal in front of another, that damages what passes. A context manager.
+
+    Parameters
+    ----------
+    path
+        The other.
+    damage
+        Given a direction, ``"to"`` or ``"from"``, and a piece of bytes, gives what is passed on.
+    """
+
+    def __init__(self, path, damage):
+        self._damage = damage
+        self._over = False
+        self._near, self._far = os.openpty()
+        tty.setraw(self._far)
+        self.path = os.ttyname(self._far)
+        self._board = os.open(path, os.O_RDWR | os.O_NOCTTY)
+        ways = (("to", self._near, self._board), ("from", self._board, self._near))
+        self._threads = [threading.Thread(target=self._pass, args=way, daemon=True) for way in ways]
+
+    def _pass(self, direction, source, sink):
+        # Reading alone would not wait: whoever opened the other terminal before has told it so.
+        while not self._over:
+            try:
+                if select.select([source], [], [], 0.02)[0] and not self._over:
+                    os.write(sink, self._damage(direction, os.read(source, 4096)))
+            except OSError:
+                return  # it was cut
+
+    def cut(self):
+        """The host's side hangs up."""
+        if not self._over:
+            self._over = True
+            for thread in self._threads:
+                thread.join()
+            for file in (self._near, self._far, self._board):
+                os.close(file)
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.cut()
+
+
+def _client(proxy, **options):
+    return LinkClient(SerialPort(proxy.path, BAUD), **{"patience": 2.0, **options})
+
+
+def test_a_lost_and_a_flipped_byte_are_made_good(terminal):
+    faults = {
+        ("to", 2): lambda piece: piece[:5] + piece[6:],
+        ("from", 4): lambda piece: bytes([piece[0] ^ 4]) + piece[1:],
+    }
+    counts = {"to": 0, "from": 0}
+
+    def damage(direction, piece):
+        counts[direction] += 1
+        return faults.pop((direction, counts[direction]), lambda same: same)(piece)
+
+    with Proxy(terminal, damage) as proxy:
+        client = _client(proxy)
+        client.open()
+        for place in range(5):
+            client.write_memory(place, [place, 7])
+        assert client.read_memory(0, 6) == [0, 1, 2, 3, 4, 7]
+        assert client.repeated == 2
+        assert not faults
+        client.close()
+
+
+def test_a_line_that_damages_everything(terminal):
+    with (
+        Proxy(terminal, lambda direction, piece: piece.replace(b"~", b"")) as proxy,
+        pytest.raises(LinkSilentError, match="OPEN was asked for 2 times, and nothing came back"),
+    ):
+        _client(proxy, patience=0.2, tries=2).open()
+    with (
+        Proxy(terminal, lambda direction, piece: piece if direction == "to" else piece.replace(b"~", b"}")) as proxy,
+        pytest.raises(LinkDamagedError, match="OPEN was asked for 2 times, and of what came back"),
+    ):
+        _client(proxy, patience=2.0, tries=2).open()
+
+
+def test_a_cable_that_is_cut(terminal):
+    with Proxy(terminal, lambda direction, piece: piece) as proxy:
+        client = _client(proxy)
+        client.open()
+        proxy.cut()
+        with pytest.raises((LinkLostError, LinkSilentError)):
+            client.read_memory(0, 1)
+
+
+def test_another_design_than_expected(terminal):
+    board = board_of("ecpix5")
+    other = dataclasses.replace(board.parameters["bisort"], index_rows=1024)
+    with (
+        Proxy(terminal, lambda direction, piece: piece) as proxy,
+        pytest.raises(LinkIdentityError, match="index_rows is 16384, not 1024"),
+    ):
+        SerialBoard(_client(proxy), "ecpix5", {"bisort": other})
