@@ -8,13 +8,13 @@ from hw.opencl.model_state import state_fields
 from hw.opencl.names import FUNCTION
 from hw.parameters import Parameters
 from hw.register_map import (
+    BISORT,
     BUILD_ID,
     COMMAND_FIELDS,
     COMMAND_FLAGS,
     COMMAND_WORDS,
     COUNTERS,
     ErrorCode,
-    Operation,
     build_parameters,
     command_word,
     layout_hash,
@@ -57,7 +57,7 @@ def build_header(parameters: Parameters) -> str:
         ("BEAT_BYTES", p.beat_bytes),
         ("RUN_ROWS", p.run_rows),
         ("COMMAND_WORDS", COMMAND_WORDS),
-        *((f"OP_{operation.name}", operation.value) for operation in Operation),
+        *((f"OP_{operation.name}", operation.value) for operation in BISORT.operations),
         *((f"ERR_{code.name}", code.value) for code in ErrorCode),
         *((f"FLAG_{flag.name.upper()}", f"{flag.mask:#x}u") for flag in COMMAND_FLAGS),
         *((f"WORD_{name.upper()}", command_word(name)) for name, _, _ in COMMAND_FIELDS),

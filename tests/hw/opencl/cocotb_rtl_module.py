@@ -11,7 +11,7 @@ from cocotb.utils import get_sim_time
 
 from host.devices.kernel_command import KernelCommand
 from hw.parameters import Parameters
-from hw.register_map import BUILD_ID, ErrorCode, Operation, registers
+from hw.register_map import BISORT, BUILD_ID, ErrorCode, Operation, registers
 from hw.request_map import Request, request
 from sim.models.kernel import KernelModel
 from sim.stream_bench import settings
@@ -151,7 +151,7 @@ async def every_command(dut, share, by_burst):
     await bench.start()
     assert await bench.read("BUILD_ID") == BUILD_ID
     for _ in range(6):
-        for operation in Operation:
+        for operation in BISORT.operations:
             if operation != Operation.NOP:
                 await bench.check(operation, 60)
 
