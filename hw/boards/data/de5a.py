@@ -31,6 +31,8 @@ BOARD = De5aBoard(
             cores=16,
             data_bits=_PRESET.data_bits,
             burst_bytes=_PRESET.burst_bytes,
+            turn_bytes=_PRESET.turn_bytes,
+            alternate_bytes=_PRESET.alternate_bytes,
             clock_hz=_PROJECT_HZ,
         ),
     },
