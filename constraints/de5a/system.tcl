@@ -112,7 +112,9 @@ foreach channel {a b} {
 
     set memory [interface_of $emif ctrl_amm]
     map $window.expanded_master $memory 0
-    map kernel.axi_$number $memory 0
+    if {"axi_$number" in [get_instance_interfaces kernel]} {
+        map kernel.axi_$number $memory 0
+    }
     incr number
 }
 

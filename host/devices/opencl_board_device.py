@@ -94,7 +94,7 @@ def _binary(board: De5aBoard, folder: str, key_bits: int | None = None) -> tuple
     fitting = {
         design: of
         for design, of in board.parameters.items()
-        if not design.endswith("-quartus") and key_bits in (None, of.key_bits)
+        if isinstance(of, Parameters) and not design.endswith("-quartus") and key_bits in (None, of.key_bits)
     }
     places: dict[Path, Parameters] = {}
     for design, parameters in fitting.items():

@@ -27,6 +27,7 @@ from hw.opencl.names import (
 from hw.parameters import Parameters
 
 SCRIPT = "build.sh"
+_PROJECT = "-quartus"
 PROJECT = "mullion"
 COMPONENT = "mullion_kernel"
 
@@ -54,7 +55,9 @@ class De5aBoard(Board):
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         p = self.parameters[design]
-        return self._project(p, steps) if _is_project(design) else self._library(p, steps)
+        if _is_project(design):
+            return self._project(design.removesuffix(_PROJECT), p, steps)
+        return self._library(p, steps)
 
     def _library(self, p: Parameters, steps: Steps) -> dict[str, str]:
         from amaranth.back import verilog
@@ -84,7 +87,7 @@ class De5aBoard(Board):
             ),
         }
 
-    def _project(self, p: Parameters, steps: Steps) -> dict[str, str]:
+    def _project(self, kind: str, p: Any, steps: Steps) -> dict[str, str]:
         from amaranth.back import verilog
 
         from hw.boards.axi_component import axi_component
@@ -93,7 +96,7 @@ class De5aBoard(Board):
         from hw.boards.de5a_top import SYSTEM, De5aTop
         from hw.boards.kernel_of import kernel_of
 
-        kernel = AxiKernel(kernel_of("bisort", p)[0])
+        kernel = AxiKernel(kernel_of(kind, p)[0])
         component = axi_component(kernel, COMPONENT, p.outstanding)
         with steps.step("kernel to Verilog"):
             text = verilog.convert(kernel, name=COMPONENT, strip_internal_attrs=True, emit_src=False)
@@ -161,7 +164,7 @@ _USE = {
 
 
 def _is_project(design: str) -> bool:
-    return design.endswith("-quartus")
+    return design.endswith(_PROJECT)
 
 
 def _script(*commands: str) -> str:

@@ -163,7 +163,7 @@ static Fault checked(__global const State *state, const Memory *memory, const Co
     const bool merge = c->operation == OP_MERGE, probe = c->operation == OP_PROBE;
     const bool ranges = c->operation == OP_GATHER || c->operation == OP_COUNT;
     const bool buffer = c->flags & FLAG_BUFFER;
-    if (c->operation > OP_DISCARD)
+    if (c->operation > OP_DISCARD)  // the last
         return fault(ERR_UNKNOWN_OPERATION, 0);
     if (c->operation != OP_NOP && c->operation != OP_DISCARD && !c->length_a)
         return fault(ERR_ZERO_LENGTH, 0);

@@ -11,6 +11,7 @@ import dataclasses
 
 from hw.boards.de5a_board import De5aBoard
 from hw.parameters import Parameters
+from hw.splitjoin.parameters import SplitJoinParameters
 
 _PRESET = Parameters.preset("de5a")
 _SHELL = dataclasses.replace(_PRESET, burst_bytes=16 * _PRESET.beat_bytes)
@@ -25,6 +26,15 @@ BOARD = De5aBoard(
         "bisort": _SHELL,
         "bisort64": dataclasses.replace(_SHELL, key_bits=64),
         "bisort-quartus": dataclasses.replace(_PRESET, clock_hz=_PROJECT_HZ),
+        "splitjoin-quartus": dataclasses.replace(
+            SplitJoinParameters.preset("ecp5"),
+            cores=16,
+            data_bits=_PRESET.data_bits,
+            burst_bytes=_PRESET.burst_bytes,
+            turn_bytes=_PRESET.turn_bytes,
+            alternate_bytes=_PRESET.alternate_bytes,
+            clock_hz=_PROJECT_HZ,
+        ),
     },
     shell="de5a_net_e1",
     global_address_bits=33,

@@ -10,7 +10,7 @@ from amaranth.sim import Simulator
 
 from hw.control.control_registers import ControlRegisters
 from hw.control.request_port import RequestPort
-from hw.register_map import BUILD_ID, registers
+from hw.register_map import BISORT, BUILD_ID, registers
 from hw.request_map import Request, request
 
 OFFSET = {register.name: register.offset for register in registers()}
@@ -23,7 +23,7 @@ class Bench:
     def __init__(self):
         self.module = Module()
         self.module.submodules.port = self.port = RequestPort(8, wait_cycles=WAIT_CYCLES)
-        self.module.submodules.registers = self.registers = ControlRegisters()
+        self.module.submodules.registers = self.registers = ControlRegisters(BISORT)
         wiring.connect(self.module, self.port.control, self.registers.axi)
 
     def run(self, testbench):

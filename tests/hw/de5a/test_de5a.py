@@ -23,6 +23,7 @@ from hw.boards.de5a_platform import CONSTRAINTS
 from hw.boards.steps import Steps
 from hw.opencl.names import BINARY, FUNCTION, HEADER, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
 from hw.parameters import Parameters
+from hw.splitjoin.parameters import SplitJoinParameters
 from tests.hw.de5a.tools import black_box, joined, lint, other_side, ports_of, read_component, read_system
 
 _TINY = dataclasses.replace(Parameters.preset("tiny"), channels=2, address_bits=33)
@@ -41,7 +42,12 @@ def _small_files(design):
     return De5aBoard.files(SMALL, design, Steps())
 
 
-SMALL = Small(**{**_DATA, "parameters": {"bisort": _TINY, "bisort-quartus": _TINY}})
+_DESIGNS = {
+    "bisort": _TINY,
+    "bisort-quartus": _TINY,
+    "splitjoin-quartus": SplitJoinParameters.preset("tiny"),
+}
+SMALL = Small(**{**_DATA, "parameters": _DESIGNS})
 SIZES = ["small", pytest.param("whole", marks=pytest.mark.full)]
 
 
@@ -50,9 +56,18 @@ def library(request, tmp_path_factory):
     return written(SMALL if request.param == "small" else BOARD, "bisort", tmp_path_factory)
 
 
-@pytest.fixture(scope="module", params=SIZES)
+PROJECTS = [
+    ("small", "bisort-quartus"),
+    ("small", "splitjoin-quartus"),
+    pytest.param(("whole", "bisort-quartus"), marks=pytest.mark.full),
+    pytest.param(("whole", "splitjoin-quartus"), marks=pytest.mark.full),
+]
+
+
+@pytest.fixture(scope="module", params=PROJECTS, ids=lambda param: "-".join(param))
 def project(request, tmp_path_factory):
-    return written(SMALL if request.param == "small" else BOARD, "bisort-quartus", tmp_path_factory)
+    size, design = request.param
+    return written(SMALL if size == "small" else BOARD, design, tmp_path_factory)
 
 
 def written(board, design, tmp_path_factory):

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from sim.board.verilator_environment import verilator_environment
 
-# What Yosys's Verilog is full of, with meanings that the language gives them.
-_USUAL = ("CASEINCOMPLETE", "CMPCONST", "UNSIGNED", "WIDTHEXPAND", "WIDTHTRUNC")
+# What Yosys's Verilog is full of, with meanings that the language gives them; ASCRANGE are nets of no bits.
+_USUAL = ("ASCRANGE", "CASEINCOMPLETE", "CMPCONST", "UNSIGNED", "WIDTHEXPAND", "WIDTHTRUNC")
 
 
 def lint(folder, *sources, top):
