@@ -222,7 +222,7 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
     type=ROWS,
     help="Simulate this window cycle by cycle; repeatable.",
 )
-@click.option("--cycles-only", is_flag=True, help="Leave out the windows that a model counts.")
+@click.option("--only-cycles", is_flag=True, help="Leave out the windows that a model counts.")
 @click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option("--policy", "policies", multiple=True, type=click.Choice(POLICIES), help="Repeatable.  [default: both]")
 @click.option("--seed", type=int, default=20, show_default=True)
@@ -238,7 +238,7 @@ def main(
     batch: int,
     calls: int | None,
     cycles_windows: tuple[int, ...],
-    cycles_only: bool,
+    only_cycles: bool,
     cycles_calls: int,
     policies: tuple[str, ...],
     seed: int,
@@ -263,7 +263,7 @@ def main(
             )
         )
 
-    for window in () if cycles_only else windows or (8 << 20,):
+    for window in () if only_cycles else windows or (8 << 20,):
         # As on the simulated board, with more memory where the window needs it.
         parameters = board_parameters(32, "litedram", index_rows=1 << 18)
         memory = max(1 << 29, window * 64)
