@@ -68,7 +68,8 @@ def _splitjoin(options: argparse.Namespace) -> list[dict]:
         sides = {"in turn": "both, in turn"}.get(figure.sides, figure.sides)
         order = figure.order + (", apart" if figure.apart else "")
         row = [figure.what, figure.sub_window, figure.cores, figure.lanes, f"{figure.window:,}", order, sides]
-        row += [f"{figure.busy:.4f}", f"{figure.rows_per_cycle:.6f}", f"{figure.bound:.6f}", root]
+        busy = f"{figure.busy:.4f}" if figure.sub_window == "nested loop" else ""  # others compare what they must
+        row += [busy, f"{figure.rows_per_cycle:.6f}", f"{figure.bound:.6f}", root]
         print("| " + " | ".join(map(str, row)) + " |", flush=True)
         shown = {name: getattr(figure, name) for name in ("rows_per_cycle", "bound", "busy", "results_per_cycle")}
         figures.append(dataclasses.asdict(figure) | shown)
