@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint format bench bitstream lock clean
+.PHONY: help demo test lint format bench bitstream report lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -42,8 +42,11 @@ $(STAMP): pyproject.toml requirements.lock
 demo: $(STAMP) ## join two streams with Spark and check every pair (DEVICE=sim:bisort-fast; DEMO_ARGS="--help" lists more)
 	@$(BIN)/python -m pyspark_bridge.demo $(if $(DEVICE),--device '$(DEVICE)') $(DEMO_ARGS)
 
-test: $(STAMP) ## all tests (TEST_ARGS goes to pytest)
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+# Workers take neighbouring tests, so that most devices are opened once; whoever is done takes some from the others.
+TEST_JOBS ?= auto
+
+test: $(STAMP) ## all tests, on all cores (TEST_ARGS goes to pytest)
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(TEST_ARGS)
 
 lint: $(STAMP) ## format, lint and type checks
 	@$(BIN)/ruff format --check .
@@ -64,6 +67,9 @@ BOARD ?=
 
 bitstream: $(STAMP) ## what is loaded onto a board: BOARD=ecpix5 [DESIGN=bisort]; without BOARD, the boards there are
 	@$(BIN)/python -m hw.boards.build $(if $(DESIGN),--design '$(DESIGN)') $(if $(BOARD),'$(BOARD)')
+
+report: $(STAMP) ## area, clock rate and rows a cycle of the hardware, beside the last report (REPORT_ARGS="--help")
+	@$(BIN)/python -m hw.report $(REPORT_ARGS)
 
 # Takes the newest versions that pyproject.toml allows; run the tests afterwards.
 lock: ## choose new pinned versions

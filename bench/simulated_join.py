@@ -14,6 +14,7 @@ import click
 import numpy as np
 from rich.console import Console
 
+from bench.filled_board import FilledBoard
 from bench.rows_type import ROWS
 from bench.workloads import Workload
 from host import Band, Rows, WindowJoin
@@ -128,7 +129,15 @@ class JoinCost:
 
 
 def join_cost(
-    link: CountingLink, memory_bytes: int, *, policy: str, window: int, batch: int, calls: int, seed: int
+    link: CountingLink,
+    memory_bytes: int,
+    *,
+    policy: str,
+    window: int,
+    batch: int,
+    calls: int,
+    seed: int,
+    filled: FilledBoard | None = None,
 ) -> JoinCost:
     """Fill both windows, then count some calls.
 
@@ -144,6 +153,9 @@ def join_cost(
     calls : int
         Calls that are counted; each brings `batch` rows on each side.
     seed : int
+    filled : FilledBoard, optional
+        What the link leads to, if it is to hand over when the windows are full; one more call, which loads the
+        indexes, is then not counted.
     """
     info = DeviceInfo("sim:counted", "sim", "a kernel whose beats are counted", memory_bytes - SCRATCH_BYTES)
     device = CountedDevice(info, lambda key_bits: link)
@@ -161,6 +173,11 @@ def join_cost(
     while at < window:
         join.process(*(workload.rows(side, at, at + filling).table for side in (0, 1)))
         at += filling
+    if filled is not None:
+        filled.hand_over()
+        device.board(32).lanes[0].forget_indexes()
+        join.process(*(workload.rows(side, at, at + batch).table for side in (0, 1)))
+        at += batch
     link.clear()
     for _ in range(calls):
         join.process(*(workload.rows(side, at, at + batch).table for side in (0, 1)))
@@ -198,8 +215,16 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
 @click.option("--window", "windows", multiple=True, type=ROWS, help="Rows a side; repeatable.  [default: 8M]")
 @click.option("--batch", type=ROWS, default="32K", show_default=True, help="Rows a side in one call.")
 @click.option("--calls", type=click.IntRange(min=1), help="That are counted.  [default: those of a subwindow]")
-@click.option("--cycles-window", type=ROWS, help="Simulate this window cycle by cycle, too.")
+@click.option(
+    "--cycles-window",
+    "cycles_windows",
+    multiple=True,
+    type=ROWS,
+    help="Simulate this window cycle by cycle; repeatable.",
+)
+@click.option("--cycles-only", is_flag=True, help="Leave out the windows that a model counts.")
 @click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--policy", "policies", multiple=True, type=click.Choice(POLICIES), help="Repeatable.  [default: both]")
 @click.option("--seed", type=int, default=20, show_default=True)
 @click.option(
     "--json",
@@ -212,8 +237,10 @@ def main(
     windows: tuple[int, ...],
     batch: int,
     calls: int | None,
-    cycles_window: int | None,
+    cycles_windows: tuple[int, ...],
+    cycles_only: bool,
     cycles_calls: int,
+    policies: tuple[str, ...],
     seed: int,
     path: Path,
 ) -> None:
@@ -236,7 +263,7 @@ def main(
             )
         )
 
-    for window in windows or (8 << 20,):
+    for window in () if cycles_only else windows or (8 << 20,):
         # As on the simulated board, with more memory where the window needs it.
         parameters = board_parameters(32, "litedram", index_rows=1 << 18)
         memory = max(1 << 29, window * 64)
@@ -246,18 +273,26 @@ def main(
             return CountingLink(KernelModel(parameters, 1 << parameters.address_bits))
 
         show(main_array_cost(model(), 1 << parameters.address_bits, window=window, batch=batch, seed=seed), "model")
-        for policy in POLICIES:
+        for policy in policies or POLICIES:
             link = model()
             turns = calls or -(-CountRing(window).subwindow_rows // batch)
             cost = join_cost(
                 link, 1 << parameters.address_bits, policy=policy, window=window, batch=batch, calls=turns, seed=seed
             )
             show(cost, "model")
-    if cycles_window:
-        for policy in POLICIES:
-            link = CountingLink(open_bisort_board(32, "litedram"))
+    for window in cycles_windows:
+        for policy in policies or POLICIES:
+            filled = FilledBoard(open_bisort_board(32, "litedram"))
+            link = CountingLink(filled)
             cost = join_cost(
-                link, link.memory_bytes, policy=policy, window=cycles_window, batch=batch, calls=cycles_calls, seed=seed
+                link,
+                link.memory_bytes,
+                policy=policy,
+                window=window,
+                batch=min(batch, window),
+                calls=cycles_calls,
+                seed=seed,
+                filled=filled,
             )
             link.close()
             show(cost, "simulation")

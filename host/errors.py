@@ -59,6 +59,23 @@ class KernelError(DeviceError):
     """A kernel on a board refused a command, or failed in it."""
 
 
+class IncompleteError(DeviceError):
+    """A part of a device stopped answering: pairs are missing from what the rest of it found.
+
+    Attributes
+    ----------
+    core : int or None
+        Which part.
+    partial : pyarrow.Table or None
+        What was found, marked as incomplete in the metadata of its schema; it does not cross the wire.
+    """
+
+    def __init__(self, message: str, core: int | None = None, partial: Any = None):
+        super().__init__(message)
+        self.core = core
+        self.partial = partial
+
+
 class LinkError(DeviceError, OSError):
     """Base of what can go wrong between the host and a board."""
 
@@ -143,6 +160,8 @@ def to_wire(error: BaseException) -> dict[str, Any]:
         wire: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
         if isinstance(error, CapacityError):
             wire |= {"needed": error.needed, "available": error.available}
+        if isinstance(error, IncompleteError):
+            wire |= {"core": error.core}
         return wire
     return {"error": "DaemonError", "message": f"{type(error).__name__}: {error}"}
 
@@ -153,4 +172,6 @@ def from_wire(wire: dict[str, Any]) -> MullionError:
     message = str(wire.get("message", "unknown error"))
     if issubclass(kind, CapacityError):
         return kind(message, wire.get("needed"), wire.get("available"))
+    if issubclass(kind, IncompleteError):
+        return kind(message, wire.get("core"))
     return kind(message)

@@ -47,7 +47,7 @@ class JoinSpec:
     order : str
         ``"none"``, ``"outer"`` (by probing row) or ``"inner"`` (by probing row, then by stored row).
     policy : str
-        Run policy: ``"ladder"`` or ``"flat"``.
+        Run policy: ``"ladder"`` or ``"flat"``. SplitJoin has no runs, and refuses ``"flat"``.
     how : str
         ``"inner"``.
     suffix : str

@@ -36,9 +36,10 @@ class Stats:
     row_bytes : int
         Bytes of the rows kept for output.
     probed_runs : int
-        Runs probed, summed over probe commands.
+        Runs probed, summed over probe commands; 0 with SplitJoin, which has none.
     seconds : dict of str to float
-        Time per step: encode, sort, load, bounds, probe, gather, merge, output.
+        Time per step: encode, sort, load, bounds, probe, gather, merge, output; with SplitJoin encode, bounds, pack,
+        join, unpack, output.
     """
 
     calls: int = 0

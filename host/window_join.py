@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,18 @@ import pyarrow as pa
 
 from host.arrow_array import empty_array
 from host.devices import Device, open_device
-from host.engine.batch import Batch, Counts, Pairs
-from host.engine.run_engine import OTHER, SIDES, EngineSpec, RunEngine, beyond_capacity
+from host.engine.batch import Batch, Counts, OrderedPairs, Pairs
+from host.engine.engine import OTHER, SIDES, Engine, EngineSpec, beyond_capacity
+from host.engine.engines import open_engine
 from host.engine.run_policy import RunPolicy, open_policy
-from host.errors import DeviceError, KeyTypeError, MullionError, OrderError, SchemaError
+from host.errors import DeviceError, IncompleteError, KeyTypeError, MullionError, OrderError, SchemaError
 from host.key_type import key_type
 from host.row_store import RowStore
 from host.spec import COUNTS_SCHEMA, PAIRS_SCHEMA, JoinSpec
 from host.stats import Stats
+
+INCOMPLETE = b"mullion.incomplete"
+"""Marks a result that lacks pairs, in the metadata of its schema; the value names what is missing."""
 
 _INT64 = np.iinfo(np.int64)
 
@@ -30,7 +35,7 @@ class WindowJoin:
     Parameters
     ----------
     device : str or Device
-        ``"opencl"``, ``"numpy"``, ``"opencl:<part of a name>"``, ``"sim:bisort"``, see
+        ``"opencl"``, ``"numpy"``, ``"opencl:<part of a name>"``, ``"sim:bisort"``, ``"sim:splitjoin"``, see
         `host.devices.list_devices`; or an open device, which stays open when the join is closed.
     left_schema, right_schema : pyarrow.Schema, optional
         Columns of each side. By default those of the first batch of the side; until both are known, the result
@@ -96,7 +101,7 @@ class WindowJoin:
         self._last_sequence: int | None = None
         self._sequence_scales = {"left": 1, "right": 1}  # until both sides' columns are known
         self._pending: list[tuple[str, pa.Table | None]] = []  # calls before both sides' columns were known
-        self._engine: RunEngine | None = None
+        self._engine: Engine | None = None
         self._stores: dict[str, RowStore] = {}
         self._seconds = {"encode": 0.0, "output": 0.0}
         self._owns_device = not isinstance(device, Device)
@@ -136,12 +141,15 @@ class WindowJoin:
             If a sequence value is NULL or lies before one already processed.
         CapacityError
             If the rows do not fit.
+        IncompleteError
+            If a part of the device stopped answering. `partial` is the result without the pairs that it would have
+            found. The join can then no longer be used.
         DeviceError
             If the device failed. The join can then no longer be used.
 
         Notes
         -----
-        A call that raises any but the last has changed nothing.
+        A call that raises any but the last two has changed nothing.
         """
         if self._broken is not None:
             raise DeviceError(f"this join is no longer usable: {self._broken}")
@@ -239,12 +247,12 @@ class WindowJoin:
         self._sequence_scales = spec.sequence_scales(left, right)
         if self._axis is None:
             counts = {side: getattr(spec, side).count for side in SIDES}
-            engine_spec = EngineSpec(counts, None)
+            engine_spec = EngineSpec(counts, None, order=spec.order)
         else:
-            engine_spec = EngineSpec(None, (self._axis.low, self._axis.high), self._axis.delay, spec.capacity)
+            within = (self._axis.low, self._axis.high)
+            engine_spec = EngineSpec(None, within, self._axis.delay, spec.capacity, spec.order)
         bits = {side: kind.bits for side, kind in self._key_types.items()}
-        engine = RunEngine(self._device, engine_spec, generator, bits, self._policy)
-        self._engine = engine
+        self._engine = open_engine(self._device, engine_spec, generator, bits, self._policy)
         for side, schema in (("left", left), ("right", right)):
             held = self._stores.get(side)
             if held is None:
@@ -270,12 +278,15 @@ class WindowJoin:
         self._seconds["encode"] += time.perf_counter() - start
         arrived = {side: self._arrived[side] + len(full[side]) for side in SIDES}
         try:
-            found = list(engine.process(batches, arrived, counting=self.spec.form == "counts"))
+            found, incomplete = _found(engine.process(batches, opposite, arrived, counting=self.spec.form == "counts"))
             start = time.perf_counter()
             if self.spec.form == "rows":
                 for side in SIDES:
                     self._stores[side].append(self._arrived[side], full[side])
             result, matches = self._output(found, arrived, opposite)
+            if incomplete is not None:
+                incomplete.partial = result.replace_schema_metadata({INCOMPLETE: f"core {incomplete.core}"})
+                raise incomplete
             if self._tracker is not None and self._axis is not None:
                 self._tracker.advance(newest)
                 engine.expire_times(self._axis.useless(self._tracker))
@@ -461,19 +472,22 @@ class WindowJoin:
     # Output
 
     def _output(
-        self, found: list[Pairs | Counts], arrived: dict[str, int], opposite: dict[str, np.ndarray]
+        self, found: list[Pairs | OrderedPairs | Counts], arrived: dict[str, int], opposite: dict[str, np.ndarray]
     ) -> tuple[pa.Table, int]:
         if self.spec.form == "counts":
             return self._counts([f for f in found if isinstance(f, Counts)], arrived, opposite)
+        ordered = [f for f in found if isinstance(f, OrderedPairs)]
         pairs = [f for f in found if isinstance(f, Pairs)]
-        parts = {side: [p.probing if p.side == side else p.stored for p in pairs] for side in SIDES}
-        matches = sum(len(p.probing) for p in pairs)
+        parts = {side: [getattr(p, side) for p in ordered] for side in SIDES}
+        for side in SIDES:
+            parts[side] += [p.probing if p.side == side else p.stored for p in pairs]
+        matches = sum(map(len, parts["left"]))
         if self.spec.form == "pairs" and self.spec.order == "none":
             columns = [pa.chunked_array([pa.array(part) for part in parts[side]], pa.int64()) for side in SIDES]
             return pa.table(columns, schema=PAIRS_SCHEMA), matches
         rows = {side: np.concatenate(p, out=empty_array(matches, np.int64)) for side, p in parts.items() if p}
         rows = rows or {side: np.zeros(0, np.int64) for side in SIDES}
-        if self.spec.order != "none" and matches > 1:
+        if self.spec.order != "none" and pairs and matches > 1:
             # A row's place in the total order is its own number plus the rows of the other stream before it.
             places = []
             for p in pairs:
@@ -514,6 +528,19 @@ class WindowJoin:
             [names, pa.array(np.concatenate(numbers)[order]), pa.array(total[order])], schema=COUNTS_SCHEMA
         )
         return table, int(total.sum())
+
+
+def _found(
+    parts: Iterator[Pairs | OrderedPairs | Counts],
+) -> tuple[list[Pairs | OrderedPairs | Counts], IncompleteError | None]:
+    """What an engine finds, and the error if the device lost some of it."""
+    found = []
+    try:
+        for part in parts:
+            found.append(part)  # noqa: PERF402 (what came before the error is kept)
+    except IncompleteError as error:
+        return found, error
+    return found, None
 
 
 def _order(place: np.ndarray, stored: np.ndarray) -> np.ndarray:

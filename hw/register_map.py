@@ -1,6 +1,7 @@
-"""Control registers, commands and error codes of a kernel, as data. Standard library only.
+"""Control registers, commands and error codes of the kernels, as data. Standard library only.
 
-The gateware, the host's constants and the reference page are all made from these tables.
+The gateware, the host's constants and the reference page are all made from these tables. What the kernels have in
+common stands at the same offsets in all of them; what tells them apart is in a `KernelMap` of each.
 
 Source: the start/done/idle register is the one of OpenCL RTL kernels (``ap_ctrl_hs`` behind AXI4-Lite).
 """
@@ -10,9 +11,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from hw.identity import table_hash
 from hw.parameters import Parameters
+from hw.splitjoin.parameters import SplitJoinParameters
 
 
 class Access(enum.Enum):
@@ -79,7 +83,7 @@ class Register:
 
 
 class Operation(enum.IntEnum):
-    """What a command asks for."""
+    """What a command asks for; `KernelMap.operations` says which a kernel carries out."""
 
     NOP = 0
     COPY = 1
@@ -89,6 +93,8 @@ class Operation(enum.IntEnum):
     COUNT = 5
     INSERT = 6
     DISCARD = 7
+    JOIN = 8
+    CLEAR = 9
 
 
 class ErrorCode(enum.IntEnum):
@@ -111,11 +117,12 @@ class ErrorCode(enum.IntEnum):
     STUCK = 11
     BUFFER_ROWS = 12
     BAD_INDEX = 13
+    CORE_STUCK = 14
 
 
 ERROR_TEXT: dict[ErrorCode, str] = {
     ErrorCode.NONE: "no error",
-    ErrorCode.ZERO_LENGTH: "a run, or the batch of bounds, has no rows",
+    ErrorCode.ZERO_LENGTH: "a run, the batch of bounds, or the room for results, has no rows",
     ErrorCode.MISALIGNED_ADDRESS: "an address is not a multiple of the memory beat",
     ErrorCode.RUN_TOO_LONG: "a run has more rows than the index on chip covers",
     ErrorCode.ADDRESS_RANGE: "an array would end beyond the address space",
@@ -128,6 +135,7 @@ ERROR_TEXT: dict[ErrorCode, str] = {
     ErrorCode.STUCK: "nothing moved any more while no answer of the memory was due: a run is not sorted",
     ErrorCode.BUFFER_ROWS: "more rows than the insertion buffer has room for, or not as many as it holds",
     ErrorCode.BAD_INDEX: "the index of the run would end behind the room for indexes on chip",
+    ErrorCode.CORE_STUCK: "a join core stopped answering, and its pairs are missing; only a reset helps",
 }
 
 CONTROL_REGISTERS: tuple[Register, ...] = (
@@ -201,25 +209,18 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
     Register("COMPLETED_COUNT", 0x2C, Access.READ, "Commands completed since reset, modulo 2**32."),
     Register("TIMEOUT_CYCLES", 0x30, Access.WRITE, "Cycles to wait for a memory response; 0 waits for ever."),
     Register("COUNTER_CLEAR", 0x34, Access.PULSE, "Any write sets all counters to zero."),
-    Register(
-        "BUILD_PARAMETERS",
-        0x38,
-        Access.READ,
-        "What was built.",
-        (
-            Field("key_words", 0, 2, "Words of a key: 1 or 2."),
-            Field("width_log2", 2, 3, "log2 of the merger's width."),
-            Field("partition_log2", 5, 5, "k."),
-            Field("data_log2", 10, 4, "log2 of the memory port's bits."),
-            Field("channels_log2", 14, 3, "log2 of the memory channels."),
-            Field("lanes_log2", 17, 3, "log2 of the lanes."),
-            Field("index_log2", 20, 5, "log2 of the index entries on chip."),
-            Field("buffer_rows", 25, 7, "Rows of the insertion buffer, at most 127 shown."),
-        ),
-    ),
-    Register("BUILD_ID", 0x3C, Access.READ, "0x4D554C31, the letters MUL1: layout version 1."),
-    Register("LAYOUT_HASH", 0x40, Access.READ, "`layout_hash` of the tables of registers and commands."),
-    Register("PARAMETER_HASH", 0x44, Access.READ, "`hw.identity.parameter_hash` of all build parameters."),
+)
+"""The registers that all kernels have alike."""
+
+_BISORT_BUILD: tuple[Field, ...] = (
+    Field("key_words", 0, 2, "Words of a key: 1 or 2."),
+    Field("width_log2", 2, 3, "log2 of the merger's width."),
+    Field("partition_log2", 5, 5, "k."),
+    Field("data_log2", 10, 4, "log2 of the memory port's bits."),
+    Field("channels_log2", 14, 3, "log2 of the memory channels."),
+    Field("lanes_log2", 17, 3, "log2 of the lanes."),
+    Field("index_log2", 20, 5, "log2 of the index entries on chip."),
+    Field("buffer_rows", 25, 7, "Rows of the insertion buffer, at most 127 shown."),
 )
 
 COUNTERS: tuple[tuple[str, str], ...] = (
@@ -244,7 +245,7 @@ COUNTERS: tuple[tuple[str, str], ...] = (
     ),
     ("turns", "Times a shared channel changed its direction."),
 )
-"""64-bit performance counters, low word first, from `COUNTER_BASE`.
+"""64-bit performance counters of the BI-Sort kernel, low word first, from `COUNTER_BASE`.
 
 Reading a low word keeps the high word that belongs to it for the next read.
 """
@@ -258,20 +259,34 @@ COMMAND_FIELDS: tuple[tuple[str, int, str], ...] = (
     (
         "operation",
         1,
-        "An Operation, in bits 7:0; flags in bits 15:8; the tag in bits 31:16. DISCARD empties the insertion buffer.",
+        "An Operation, in bits 7:0; flags in bits 15:8; the tag in bits 31:16. DISCARD empties the insertion buffer, "
+        "CLEAR both windows.",
     ),
     (
         "length_a",
         1,
-        "MERGE: rows of the older run. PROBE, GATHER, COUNT: rows of the run. INSERT: rows. COPY: bytes.",
+        "MERGE: rows of the older run. PROBE, GATHER, COUNT: rows of the run. INSERT, JOIN: rows. COPY: bytes.",
     ),
-    ("length_b", 1, "MERGE: rows of the newer run. PROBE: probes. GATHER, COUNT: ranges."),
-    ("keys_a", 2, "MERGE, PROBE, INSERT: keys of the first run. GATHER, COUNT: window limits. COPY: the source."),
+    (
+        "length_b",
+        1,
+        "MERGE: rows of the newer run. PROBE: probes. GATHER, COUNT: ranges. JOIN: the room for results, in results, a "
+        "multiple of a beat.",
+    ),
+    (
+        "keys_a",
+        2,
+        "MERGE, PROBE, INSERT: keys of the first run. GATHER, COUNT: window limits. COPY: the source. JOIN: rows.",
+    ),
     ("rows_a", 2, "MERGE, GATHER, COUNT, INSERT: row numbers of the first run. PROBE: its index."),
     ("keys_b", 2, "MERGE: keys of the newer run. PROBE: keys that make the lower bounds. GATHER, COUNT: starts."),
     ("rows_b", 2, "MERGE: row numbers of the newer run. PROBE: keys that make the upper bounds. GATHER, COUNT: stops."),
-    ("keys_out", 2, "MERGE: keys. PROBE: starts. GATHER: pairs. COUNT: counts. COPY: the destination."),
-    ("rows_out", 2, "MERGE: row numbers. PROBE: stops. GATHER: one beat, the number of pairs."),
+    ("keys_out", 2, "MERGE: keys. PROBE: starts. GATHER: pairs. COUNT: counts. COPY: the destination. JOIN: results."),
+    (
+        "rows_out",
+        2,
+        "MERGE: row numbers. PROBE: stops. GATHER: one beat, the number of pairs. JOIN: one beat, the summary.",
+    ),
     ("index_out", 2, "MERGE: the index that is made. PROBE: the first entry that the run's index takes on chip."),
     ("low_offset", 3, "PROBE: offset of the lower bounds: signed, of which the low key_bits + 2 bits count."),
     ("high_offset", 3, "PROBE: offset of the upper bounds, one more than the inclusive bound: as low_offset."),
@@ -283,7 +298,10 @@ Those of two words are byte addresses, multiples of a memory beat, but for the `
 - keys: `key_bits` each, ascending; an index: the key of every 2**k-th row of a run; row numbers, starts, stops and
   counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range and
   the row, 32 bits each.
-- DISCARD and NOP have none, and use no length.
+- DISCARD, CLEAR and NOP have none, and use no length.
+- JOIN: rows, results and the summary are those of `hw.splitjoin.memory_layout`. It ends when all that came of its rows
+  is in memory, or the room for results is full: then rows that were not taken, and what is under way, wait for the next
+  JOIN, which may have no rows.
 - A command that is done has written whole arrays and the memory has acknowledged them. One that failed may have
   written part of them.
 """
@@ -305,33 +323,148 @@ COMMAND_FLAGS: tuple[Field, ...] = (
 
 COMMAND_WORDS: int = sum(words for _, words, _ in COMMAND_FIELDS)
 
-BUILD_ID = 0x4D554C31
+_SPLITJOIN_BUILD: tuple[Field, ...] = (
+    Field("key_words", 0, 2, "Words of a key: 1 or 2."),
+    Field("time_words", 2, 2, "Words of a time; 0 without time windows."),
+    Field("bounds", 4, 1, "1 where rows may carry bounds of their own."),
+    Field("lanes_log2", 5, 2, "log2 of the rows that a region compares per cycle."),
+    Field("rows_log2", 7, 5, "log2 of the rows of one stream that a core holds."),
+    Field("data_log2", 12, 4, "log2 of the memory port's bits."),
+    Field("cores", 16, 16, "Join cores, at most 65535 shown."),
+)
+
+_SPLITJOIN_COUNTERS: tuple[tuple[str, str], ...] = (
+    ("cycles", "Cycles in which a command was under way."),
+    ("commands", "Commands completed."),
+    ("read_beats", "Memory beats read."),
+    ("write_beats", "Memory beats written."),
+    ("input_stalls", "Cycles in which a row could have been taken and none was there."),
+    ("output_stalls", "Cycles in which a result waited for the memory."),
+    ("rows_in", "Rows taken in."),
+    ("rows_out", "Results put out, punctuation included."),
+    ("compared", "Stored rows compared with a probing row."),
+)
 
 
-def counter_registers() -> tuple[Register, ...]:
-    """Two registers for each counter, ``<NAME>_LOW`` and ``<NAME>_HIGH``."""
-    registers = []
-    for at, (name, doc) in enumerate(COUNTERS):
-        for word, end in enumerate(("LOW", "HIGH")):
-            offset = COUNTER_BASE + 8 * at + 4 * word
-            registers.append(Register(f"{name.upper()}_{end}", offset, Access.READ, doc))
-    return tuple(registers)
+SETTINGS_BASE = 0x100
+"""Where a kernel's settings begin: written only while it is idle and nothing waits in it."""
 
 
-def registers() -> tuple[Register, ...]:
-    """Every register, by ascending offset."""
-    return CONTROL_REGISTERS + counter_registers()
+def _settings() -> tuple[Register, ...]:
+    """The settings of SplitJoin, from `SETTINGS_BASE` on."""
+    table: tuple[tuple[str, int, str, tuple[Field, ...]], ...] = (
+        ("LEFT_ROWS", 1, "Length of the left stream's count window.", ()),
+        ("RIGHT_ROWS", 1, "Length of the right stream's count window.", ()),
+        ("LOW", 3, "Lower bound of the predicate, signed, of which the low key_bits + 1 bits count.", ()),
+        ("HIGH", 3, "Upper bound of the predicate, as LOW.", ()),
+        (
+            "PREDICATE",
+            1,
+            "How stored rows are compared.",
+            (
+                Field("complement", 0, 1, "1 to take the pairs that the predicate leaves out."),
+                Field("own_bounds", 1, 1, "1 to compare with the bounds that rows carry, in a build with bounds."),
+            ),
+        ),
+        (
+            "ORDER",
+            1,
+            "How far results come out in order.",
+            (
+                Field("order", 0, 2, "0 none, 1 by probing row, 2 also by stored row."),
+                Field("every", 8, 5, "For order 2: a punctuation after every 2**every comparisons of each core."),
+            ),
+        ),
+        (
+            "TIMED",
+            1,
+            "Kind of the windows, in a build with times.",
+            (Field("timed", 0, 1, "1 for time windows, 0 for count windows."),),
+        ),
+        ("TIME_LOW", 3, "Lower bound of the time window, signed, of which the low time_bits + 1 bits count.", ()),
+        ("TIME_HIGH", 3, "Upper bound of the time window, as TIME_LOW.", ()),
+        ("LEFT_LATE", 2, "How much earlier than a row of the left stream a later one can be.", ()),
+        ("RIGHT_LATE", 2, "How much earlier than a row of the right stream a later one can be.", ()),
+        ("CORE_TIMEOUT_CYCLES", 1, "Cycles in which a core that has something to do may stand still; 0 for any.", ()),
+    )
+    made = []
+    offset = SETTINGS_BASE
+    for name, words, doc, fields in table:
+        for word in range(words):
+            full = name if words == 1 else f"{name}_{word}"
+            text = doc if words == 1 else f"{doc} Bits {32 * word + 31}:{32 * word}."
+            made.append(Register(full, offset, Access.WRITE, text, fields))
+            offset += 4
+    return tuple(made)
 
 
-@functools.cache
-def layout_hash() -> int:
-    """The value of LAYOUT_HASH: a hash of every register, operation, error code, command field and flag."""
-    return table_hash(registers(), LANE_STRIDE, Operation, ErrorCode, COMMAND_FIELDS, COMMAND_FLAGS)
+@dataclasses.dataclass(frozen=True)
+class KernelMap:
+    """What one kind of kernel has.
+
+    Attributes
+    ----------
+    name : str
+    build_id : int
+        The value of BUILD_ID.
+    version : str
+        Its meaning.
+    build_fields : tuple of Field
+        Of BUILD_PARAMETERS.
+    build_values : callable
+        From build parameters to the values of `build_fields`, by name.
+    counters : tuple of (str, str)
+        Names and meanings, as `COUNTERS`.
+    operations : tuple of Operation
+    settings : tuple of Register
+    lanes : callable
+        From build parameters to the lanes that there are: each with registers, a queue and memory of its own.
+    """
+
+    name: str
+    build_id: int
+    version: str
+    build_fields: tuple[Field, ...]
+    build_values: Callable[[Any], dict[str, int]]
+    counters: tuple[tuple[str, str], ...]
+    operations: tuple[Operation, ...]
+    settings: tuple[Register, ...] = ()
+    lanes: Callable[[Any], int] = lambda parameters: 1
+
+    def counter_registers(self) -> tuple[Register, ...]:
+        """Two registers for each counter, ``<NAME>_LOW`` and ``<NAME>_HIGH``."""
+        made = []
+        for at, (name, doc) in enumerate(self.counters):
+            for word, end in enumerate(("LOW", "HIGH")):
+                offset = COUNTER_BASE + 8 * at + 4 * word
+                made.append(Register(f"{name.upper()}_{end}", offset, Access.READ, doc))
+        return tuple(made)
+
+    def registers(self) -> tuple[Register, ...]:
+        """Every register, by ascending offset."""
+        build = (
+            Register("BUILD_PARAMETERS", 0x38, Access.READ, "What was built.", self.build_fields),
+            Register("BUILD_ID", 0x3C, Access.READ, f"{self.build_id:#010X}, {self.version}.".replace("0X", "0x")),
+            Register("LAYOUT_HASH", 0x40, Access.READ, "`KernelMap.layout_hash`."),
+            Register("PARAMETER_HASH", 0x44, Access.READ, "`hw.identity.parameter_hash` of all build parameters."),
+        )
+        return (*CONTROL_REGISTERS, *build, *self.counter_registers(), *self.settings)
+
+    def build_parameters(self, parameters: Any) -> int:
+        """The value of BUILD_PARAMETERS."""
+        values = self.build_values(parameters)
+        return sum(values[field.name] << field.lsb for field in self.build_fields)
+
+    @functools.cache  # noqa: B019 (there are as many as kinds of kernels)
+    def layout_hash(self) -> int:
+        """The value of LAYOUT_HASH: of every register, operation, error code, command field and flag."""
+        return table_hash(
+            self.registers(), LANE_STRIDE, self.operations, Operation, ErrorCode, COMMAND_FIELDS, COMMAND_FLAGS
+        )
 
 
-def build_parameters(parameters: Parameters) -> int:
-    """The value of BUILD_PARAMETERS."""
-    values = {
+def _bisort_values(parameters: Parameters) -> dict[str, int]:
+    return {
         "key_words": parameters.key_bits // 32,
         "width_log2": parameters.width.bit_length() - 1,
         "partition_log2": parameters.partition_log2,
@@ -341,8 +474,63 @@ def build_parameters(parameters: Parameters) -> int:
         "index_log2": parameters.index_rows.bit_length() - 1,
         "buffer_rows": min(parameters.buffer_rows, 127),
     }
-    register = next(register for register in registers() if register.name == "BUILD_PARAMETERS")
-    return sum(values[field.name] << field.lsb for field in register.fields)
+
+
+def _splitjoin_values(parameters: SplitJoinParameters) -> dict[str, int]:
+    return {
+        "key_words": parameters.key_bits // 32,
+        "time_words": parameters.time_bits // 32,
+        "bounds": parameters.bounds,
+        "lanes_log2": parameters.lanes.bit_length() - 1,
+        "rows_log2": parameters.rows.bit_length() - 1,
+        "data_log2": parameters.data_bits.bit_length() - 1,
+        "cores": min(parameters.cores, 65535),
+    }
+
+
+BISORT = KernelMap(
+    "BI-Sort",
+    0x4D554C31,
+    "the letters MUL1: layout version 1",
+    _BISORT_BUILD,
+    _bisort_values,
+    COUNTERS,
+    tuple(Operation)[: Operation.DISCARD + 1],
+    lanes=lambda parameters: parameters.lanes,
+)
+
+SPLITJOIN = KernelMap(
+    "SplitJoin",
+    0x4D554C53,
+    "the letters MULS",
+    _SPLITJOIN_BUILD,
+    _splitjoin_values,
+    _SPLITJOIN_COUNTERS,
+    (Operation.NOP, Operation.JOIN, Operation.CLEAR),
+    _settings(),
+)
+
+BUILD_ID = BISORT.build_id
+
+
+def counter_registers() -> tuple[Register, ...]:
+    """Those of the BI-Sort kernel."""
+    return BISORT.counter_registers()
+
+
+def registers() -> tuple[Register, ...]:
+    """Every register of the BI-Sort kernel, by ascending offset."""
+    return BISORT.registers()
+
+
+def build_parameters(parameters: Parameters) -> int:
+    """The value of the BI-Sort kernel's BUILD_PARAMETERS."""
+    return BISORT.build_parameters(parameters)
+
+
+def layout_hash() -> int:
+    """The value of the BI-Sort kernel's LAYOUT_HASH."""
+    return BISORT.layout_hash()
 
 
 def command_word(name: str) -> int:

@@ -15,4 +15,7 @@ bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its 
 	@$(BIN)/python -m sim.bench merger
 	@$(BIN)/python -m sim.bench copy
 	@$(BIN)/python -m sim.bench kernel
-	@$(BIN)/python -m bench.simulated_join --cycles-window 1M
+	@$(BIN)/python -m sim.bench lanes
+	@$(BIN)/python -m sim.bench splitjoin
+	@$(BIN)/python -m bench.simulated_join --cycles-window 4K --cycles-window 64K --cycles-window 1M
+	@$(BIN)/python -m bench.joins_by_window

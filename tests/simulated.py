@@ -3,6 +3,7 @@
 import pytest
 
 from host import open_device
+from host.devices.splitjoin_device import SplitJoinDevice
 from host.errors import DeviceError
 
 
@@ -15,6 +16,9 @@ def simulated(name: str, key_bits: int) -> str:
         device = open_device(name)
     except DeviceError as error:
         pytest.skip(str(error))
-    device.board(key_bits)
+    if isinstance(device, SplitJoinDevice):
+        device.open_board()
+    else:
+        device.board(key_bits)
     device.close()
     return name

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from host.devices.bisort_board import BisortBoard, BoardRun, Ranges
+from host.devices.bisort_board import BisortBoard
 from host.devices.board_link import BoardLink
-from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.board_run import BoardRun
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
+from host.devices.found_ranges import FoundRanges
+from host.devices.key_cut import KeyCut
+from host.devices.ranges import Ranges
 from host.errors import CapacityError, DeviceError
 
 SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
 
 
-class BisortDevice(Device):
+class BisortDevice(RunDevice):
     """A board that carries out the commands of the run engine with a BI-Sort kernel.
 
     A kernel is built for one width of keys. The board is asked for when the first store of that width is opened; both
     widths together take no more memory than one board has.
 
+    The lanes of a kernel make it faster, not larger: all rows may have keys of one lane, so stores take no more memory
+    than one lane has.
+
     Parameters
     ----------
     info : DeviceInfo
-        Its memory_bytes is what stores may take together.
+        Its memory_bytes is what stores may take together: the memory of one lane, less `scratch_bytes`.
     link_for : callable
         Gives the way to a board whose kernel has keys of 32 or 64 bits. It raises DeviceError if there is none.
     scratch_bytes : int
-        Memory of a board that is kept for inputs and results of commands. Less means more commands for large batches.
+        Memory of each lane that is kept for inputs and results of commands. Less means more commands for large batches.
     """
 
     def __init__(self, info: DeviceInfo, link_for: Callable[[int], BoardLink], *, scratch_bytes: int = SCRATCH_BYTES):
@@ -70,9 +76,10 @@ class BisortDevice(Device):
                 f"device {self.info.name}: asked for a kernel with keys of {key_bits} bits, and got one of "
                 f"{link.parameters.key_bits}"
             )
-        if link.memory_bytes < self.memory_bytes + self._scratch_bytes:
+        lane_bytes = link.memory_bytes // link.parameters.lanes
+        if lane_bytes < self.memory_bytes + self._scratch_bytes:
             raise DeviceError(
-                f"device {self.info.name}: the board has {link.memory_bytes:,} bytes of memory, not "
+                f"device {self.info.name}: the board has {lane_bytes:,} bytes of memory a lane, not "
                 f"{self.memory_bytes + self._scratch_bytes:,}"
             )
         return BisortBoard(link, self.info.name, self._scratch_bytes)
@@ -87,16 +94,11 @@ class BisortDevice(Device):
             self._boards.clear()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Positions:
-    """Where the ranges of each run start and stop: uint32, shape (number of runs, number of probes)."""
-
-    starts: np.ndarray
-    stops: np.ndarray
-
-
 class BisortStore(RunStore):
-    """See `RunStore`. Rows in the insertion buffer count as if they lay in memory."""
+    """See `RunStore`. Rows in an insertion buffer count as if they lay in memory.
+
+    Where the kernel has several lanes, the first rows of an empty store say where their ranges of keys meet.
+    """
 
     def __init__(self, device: BisortDevice, board: BisortBoard, rows: int, what: str, runs: int):
         self.key_bits = board.parameters.key_bits
@@ -109,6 +111,7 @@ class BisortStore(RunStore):
         self._ticket: int | None = None
         self._used = 0  # granules
         self._runs: set[BoardRun] = set()
+        self._cut = KeyCut(np.zeros(board.parameters.lanes - 1, self.key_dtype))  # of all runs
         self._reserve(rows)
 
     def _reserve(self, rows: int) -> None:
@@ -144,7 +147,9 @@ class BisortStore(RunStore):
         return Run(rows, run)
 
     def load(self, keys: np.ndarray, rows: np.ndarray) -> Run:
-        return self._made(lambda: self._board.load(keys, rows), len(keys))
+        if not self._runs:
+            self._cut = KeyCut.of(keys, self._cut.lanes)
+        return self._made(lambda: self._board.load(keys, rows, self._cut), len(keys))
 
     def merge(self, older: Run, newer: Run) -> Run:
         merged = self._made(lambda: self._board.merge(older.handle, newer.handle), older.length + newer.length)
@@ -162,9 +167,9 @@ class BisortStore(RunStore):
         run.handle = None
 
     def probe(self, runs: list[Run], lower: np.ndarray, upper: np.ndarray) -> Probe:
-        starts, stops = self._board.probe([run.handle for run in runs], lower, upper)
-        candidates = int(stops.sum(dtype=np.int64) - starts.sum(dtype=np.int64))
-        return Probe(len(lower), runs, candidates, _Positions(starts, stops))
+        found = self._board.probe([run.handle for run in runs], lower, upper, self._cut)
+        candidates = sum(int(part.lengths.sum()) for part in found)
+        return Probe(len(lower), runs, candidates, found)
 
     def gather(
         self, probe: Probe, numbers: np.ndarray, base: int, limits: Limits | None = None
@@ -174,10 +179,12 @@ class BisortStore(RunStore):
             yield numbers[probes], base + (rows - low).astype(np.int64)
 
     def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
-        positions: _Positions = probe.handle
+        found: list[FoundRanges] = probe.handle
         checked = np.zeros(len(probe.runs), bool) if limits is None else limits.runs
-        lengths = positions.stops[~checked].astype(np.int64) - positions.starts[~checked]
-        total = lengths.sum(axis=0, dtype=np.int64)
+        total = np.zeros(probe.probes, np.int64)
+        for part in found:
+            if not checked[part.number]:
+                total[part.probes] += part.lengths
         if checked.any():
             ranges = [ranges for ranges in _ranges(probe, limits) if ranges.limits is not None]
             for probes, counts in self._board.count(ranges):
@@ -198,13 +205,14 @@ class BisortStore(RunStore):
 
 def _ranges(probe: Probe, limits: Limits | None) -> Iterator[Ranges]:
     """What a probe has found in each run."""
-    positions: _Positions = probe.handle
-    for at, run in enumerate(probe.runs):
-        starts, stops = positions.starts[at], positions.stops[at]
-        probes = np.flatnonzero(starts != stops)
-        if not len(probes):
+    found: list[FoundRanges] = probe.handle
+    for part in found:
+        some = np.flatnonzero(part.lengths)
+        if not len(some):
             continue
+        probes = some + part.first
         checked = None
-        if limits is not None and limits.runs[at]:
+        if limits is not None and limits.runs[part.number]:
             checked = np.stack([limits.first[probes], limits.span[probes]], axis=1)
-        yield Ranges(run.handle, probes, starts[probes].astype(np.int64), stops[probes].astype(np.int64), checked)
+        starts, stops = (ends[some].astype(np.int64) for ends in (part.starts, part.stops))
+        yield Ranges(part.run, probes, starts, stops, checked)

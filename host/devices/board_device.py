@@ -6,7 +6,8 @@ import importlib.util
 
 from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from host.devices.board_link import BoardLink
-from host.devices.device import DeviceInfo
+from host.devices.device import Device, DeviceInfo
+from host.devices.opencl_board_device import OpenClBoardDevice
 from host.errors import DeviceError, LinkIdentityError, LinkPortError
 from hw.boards.board import Board
 from hw.boards.registry import boards
@@ -59,12 +60,13 @@ class BoardDevice(BisortDevice):
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:
-        """Every board with a serial line; those that are not at a port of this machine with the reason."""
-        return [_info(board, "") for board in boards().values() if board.serial is not None]
+        """Every board that can be opened by name; those that this machine has not, with the reason."""
+        serial = [_info(board, "") for board in boards().values() if board.serial is not None]
+        return serial + OpenClBoardDevice.found()
 
     @classmethod
-    def open(cls, which: str = "") -> BoardDevice:
-        """The board ``which``, or ``which:port``.
+    def open(cls, which: str = "") -> Device:
+        """The board ``which``, or ``which:port``; one behind an OpenCL shell is ``which:folder``.
 
         Raises
         ------
@@ -72,11 +74,14 @@ class BoardDevice(BisortDevice):
             If there is no such board, no port that looks like its, or several.
         """
         name, _, path = which.partition(":")
+        with_shell = OpenClBoardDevice.kinds()
+        if name in with_shell:
+            return OpenClBoardDevice.open(which)
         with_line = {board.name: board for board in boards().values() if board.serial is not None}
         if name not in with_line:
             raise DeviceError(
-                f"there is no board {name!r} that can be opened: there are {', '.join(with_line)}; write board:<name>, "
-                "or board:<name>:<port>"
+                f"there is no board {name!r} that can be opened: there are {', '.join([*with_line, *with_shell])}; "
+                "write board:<name>, or board:<name>:<port>"
             )
         info = _info(with_line[name], path)
         if not info.available:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-
-from hw.parameters import Parameters
 
 
 class BoardLink(Protocol):
@@ -18,16 +16,17 @@ class BoardLink(Protocol):
     members is one; nothing needs to be inherited. Every call may cost a round trip, so callers make few and large
     ones.
 
-    Addresses are those of the kernel. The top ``log2(channels)`` bits of an address choose the channel: the memory of
-    channel c begins at ``c << (address_bits - log2(channels))``. Each channel has an equal share of `memory_bytes`,
-    from its start on.
+    Registers of lane n begin at ``n * LANE_STRIDE``. Lanes share no memory: an address of lane n, as its commands know
+    it, is ``(n << address_bits) + address`` here. The top ``log2(channels)`` bits of an address choose the channel: the
+    memory of channel c begins at ``c << (address_bits - log2(channels))``. Each channel of each lane has an equal share
+    of `memory_bytes`, from its start on.
 
     Attributes
     ----------
-    parameters : Parameters
+    parameters : Parameters or SplitJoinParameters
         What the kernel was built with, as far as this side knows; the driver compares it with BUILD_PARAMETERS.
     memory_bytes : int
-        Bytes of memory on all channels together.
+        Bytes of memory on all channels of all lanes together.
 
     Raises
     ------
@@ -37,7 +36,7 @@ class BoardLink(Protocol):
 
     @property
     @abc.abstractmethod
-    def parameters(self) -> Parameters: ...
+    def parameters(self) -> Any: ...
 
     @property
     @abc.abstractmethod
@@ -65,7 +64,7 @@ class BoardLink(Protocol):
 
     @abc.abstractmethod
     def wait(self) -> None:
-        """Returns when CONTROL.done is set, which reading has then cleared.
+        """Returns when CONTROL.done is set on every lane, which reading has then cleared.
 
         Raises
         ------

@@ -1,7 +1,7 @@
-"""The interface of a device: where sorted runs live, and the four commands over them.
+"""The interface of a device; of most: where sorted runs live, and the four commands over them.
 
-Nothing here knows how a device works. A device keeps the runs of one side of one join in a `RunStore`; the run
-engine schedules `merge`, `probe`, `gather` (or `count`) and `drop` on it.
+Nothing here knows how a device works. A device for the run engine keeps the runs of one side of one join in a
+`RunStore`; the engine schedules `merge`, `probe`, `gather` (or `count`) and `drop` on it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -185,14 +185,21 @@ class RunStore(abc.ABC):
 
 
 class Device(abc.ABC):
-    """A device that carries out the commands of the run engine.
+    """What joins are computed on.
 
     Parameters
     ----------
     info : DeviceInfo
     memory_bytes : int
-        Memory that stores may take together.
+        Memory that joins may take together.
+
+    Attributes
+    ----------
+    engine : str
+        The engine whose commands it carries out, as the table of engines names it.
     """
+
+    engine: ClassVar[str]
 
     def __init__(self, info: DeviceInfo, memory_bytes: int):
         self.info = info
@@ -203,7 +210,7 @@ class Device(abc.ABC):
 
     @property
     def used_bytes(self) -> int:
-        """Memory reserved by open stores."""
+        """Memory reserved by open joins."""
         return sum(self._reserved.values())
 
     def reserve(self, needed: int, what: str, ticket: int | None = None) -> int:
@@ -233,6 +240,25 @@ class Device(abc.ABC):
         with self._lock:
             self._reserved.pop(ticket, None)
 
+    @classmethod
+    @abc.abstractmethod
+    def found(cls) -> list[DeviceInfo]:
+        """The devices of this kind on this machine, the default one first; an absent one with its reason."""
+
+    @classmethod
+    @abc.abstractmethod
+    def open(cls, which: str = "") -> Device:
+        """Opens the first device of this kind whose name contains `which`. Raises DeviceError if there is none."""
+
+    def close(self) -> None:  # noqa: B027 (most devices have nothing to give back)
+        """Gives the device back. Idempotent."""
+
+
+class RunDevice(Device):
+    """A device that carries out the commands of the run engine."""
+
+    engine = "runs"
+
     @abc.abstractmethod
     def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> RunStore:
         """Room for the runs of one side.
@@ -253,16 +279,3 @@ class Device(abc.ABC):
         CapacityError
             With the bytes needed and available.
         """
-
-    @classmethod
-    @abc.abstractmethod
-    def found(cls) -> list[DeviceInfo]:
-        """The devices of this kind on this machine, the default one first; an absent one with its reason."""
-
-    @classmethod
-    @abc.abstractmethod
-    def open(cls, which: str = "") -> Device:
-        """Opens the first device of this kind whose name contains `which`. Raises DeviceError if there is none."""
-
-    def close(self) -> None:  # noqa: B027 (most devices have nothing to give back)
-        """Gives the device back. Idempotent."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,10 +12,8 @@ from host.devices.board_link import BoardLink
 from host.devices.kernel_command import KernelCommand
 from host.errors import DeviceError, KernelError
 from hw.identity import parameter_hash
-from hw.parameters import Parameters
-from hw.register_map import BUILD_ID, COUNTERS, ERROR_TEXT, ErrorCode, build_parameters, layout_hash, registers
+from hw.register_map import BISORT, ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap
 
-_REGISTERS = {register.name: register for register in registers()}
 _TAGS = 1 << 16
 _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.MEMORY_ERROR: "check the board's memory",
@@ -23,6 +22,21 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_OPERATION: "build the kernel anew from the sources that this driver is of",
 }
 _T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelFailure:
+    """How a command ended that left results behind.
+
+    Attributes
+    ----------
+    code : ErrorCode
+    address : int
+        What ERROR_ADDRESS reads.
+    """
+
+    code: ErrorCode
+    address: int
 
 
 class KernelDriver:
@@ -36,13 +50,17 @@ class KernelDriver:
     link : BoardLink
     name : str
         Of the device, for messages.
+    kind : KernelMap
+        What kernel it is.
 
     Attributes
     ----------
-    parameters : Parameters
-    memory_bytes : int
+    parameters
+        Build parameters, as the link has them.
+    lane_bytes : int
+        Memory of each lane, on all its channels together.
     queue_rows : int
-        Commands that are pushed before a wait.
+        Commands that are pushed to a lane before a wait.
 
     Raises
     ------
@@ -50,43 +68,45 @@ class KernelDriver:
         If the board does not answer, has another kernel, or one with other parameters than the link says.
     """
 
-    def __init__(self, link: BoardLink, name: str):
+    def __init__(self, link: BoardLink, name: str, kind: KernelMap = BISORT):
         self._link = link
         self._name = name
-        self._tag = 0
+        self._kind = kind
+        self._registers = {register.name: register for register in kind.registers()}
         self._failed: DeviceError | None = None
-        self.parameters: Parameters = link.parameters
-        self.memory_bytes: int = link.memory_bytes
+        self.parameters: Any = link.parameters
+        self._tags = [0] * kind.lanes(link.parameters)
+        self.lane_bytes: int = link.memory_bytes // len(self._tags)
         self._ask(link.reset)
         self._check_build()
         status = self._read("QUEUE_STATUS")
-        free = _REGISTERS["QUEUE_STATUS"].field("free")
+        free = self._registers["QUEUE_STATUS"].field("free")
         self.queue_rows = (status & free.mask) >> free.lsb
         if not self.queue_rows:
             raise self._fail(DeviceError(f"device {name}: the kernel's queue has no room after a reset"))
 
     def _check_build(self) -> None:
         found = self._read("BUILD_ID")
-        if found != BUILD_ID:
+        if found != self._kind.build_id:
             raise self._fail(
                 DeviceError(
-                    f"device {self._name}: register BUILD_ID reads {found:#010x}, not {BUILD_ID:#010x}: load a "
-                    "kernel of this version onto the board"
+                    f"device {self._name}: register BUILD_ID reads {found:#010x}, not {self._kind.build_id:#010x}: "
+                    f"load a {self._kind.name} kernel of this version onto the board"
                 )
             )
-        layout = self._read("LAYOUT_HASH")
-        if layout != layout_hash():
+        layout, expected = self._read("LAYOUT_HASH"), self._kind.layout_hash()
+        if layout != expected:
             raise self._fail(
                 DeviceError(
                     f"device {self._name}: the kernel's tables of registers and commands are others than this "
-                    f"driver's: LAYOUT_HASH reads {layout:#010x}, not {layout_hash():#010x}: load a kernel of this "
+                    f"driver's: LAYOUT_HASH reads {layout:#010x}, not {expected:#010x}: load a kernel of this "
                     "version onto the board"
                 )
             )
-        word, expected = self._read("BUILD_PARAMETERS"), build_parameters(self.parameters)
+        word, expected = self._read("BUILD_PARAMETERS"), self._kind.build_parameters(self.parameters)
         differing = [
             f"{field.name} is {(word & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
-            for field in _REGISTERS["BUILD_PARAMETERS"].fields
+            for field in self._registers["BUILD_PARAMETERS"].fields
             if (word ^ expected) & field.mask
         ]
         if differing:
@@ -109,8 +129,31 @@ class KernelDriver:
 
     # Commands
 
-    def run(self, commands: Sequence[KernelCommand]) -> None:
-        """Carries out commands in order, and returns when their results are in memory.
+    def run(
+        self, commands: Sequence[KernelCommand], lane: int = 0, *, survive: Collection[ErrorCode] = ()
+    ) -> KernelFailure | None:
+        """As `run_lanes`, of one lane."""
+        return self.run_lanes({lane: commands}, survive)
+
+    def run_lanes(
+        self, commands: Mapping[int, Sequence[KernelCommand]], survive: Collection[ErrorCode] = ()
+    ) -> KernelFailure | None:
+        """Carries out the commands of each lane in order, and returns when all results are in memory.
+
+        Lanes work at the same time. As many commands as their queues take are pushed to all of them before any is
+        waited for.
+
+        Parameters
+        ----------
+        commands : sequence of KernelCommand
+        survive : collection of ErrorCode
+            Codes that leave results behind, which the caller still wants. No command behind such a one is begun, and
+            none at all before `recover`.
+
+        Returns
+        -------
+        KernelFailure or None
+            What ended the last command that was begun, if it is to be survived.
 
         Raises
         ------
@@ -120,7 +163,12 @@ class KernelDriver:
             If the board does not answer.
         """
         try:
-            self._run(commands)
+            most = max(map(len, commands.values()), default=0)
+            for start in range(0, most, self.queue_rows):
+                part = {lane: some[start : start + self.queue_rows] for lane, some in commands.items()}
+                if (failure := self._run(part, survive)) is not None:
+                    return failure
+            return None
         except BaseException:
             # Whoever is interrupted here does not know what the kernel has done, and nobody after him does.
             if self._failed is None:
@@ -132,32 +180,55 @@ class KernelDriver:
                 )
             raise
 
-    def _run(self, commands: Sequence[KernelCommand]) -> None:
-        for start in range(0, len(commands), self.queue_rows):
-            part = commands[start : start + self.queue_rows]
+    def _run(
+        self, commands: Mapping[int, Sequence[KernelCommand]], survive: Collection[ErrorCode]
+    ) -> KernelFailure | None:
+        """Carries out as many commands as the queues take."""
+        # A lane without any is started, too: then done is set in all of them, which is what the link waits for.
+        for lane, tag in enumerate(self._tags):
             words: list[int] = []
-            for place, command in enumerate(part):
-                words += command.words((self._tag + place) % _TAGS)
-            self._ask(self._link.push_words, _REGISTERS["QUEUE_PUSH"].offset, words)
-            self._write("CONTROL", _REGISTERS["CONTROL"].field("start").mask)
-            self._ask(self._link.wait)
-            code = self._read("ERROR_CODE")
-            if code:
-                raise self._fail(self._command_error(code, part))
-            last = (self._tag + len(part) - 1) % _TAGS
-            completed = self._read("COMPLETED_TAG")
-            if completed != last:
-                raise self._fail(
-                    DeviceError(
-                        f"device {self._name}: the kernel reports that it is done after command {completed}, and "
-                        f"command {last} was the last one pushed: the board and this driver are out of step"
-                    )
-                )
-            self._tag = (last + 1) % _TAGS
+            for place, command in enumerate(commands.get(lane, ())):
+                words += command.words((tag + place) % _TAGS)
+            if words:
+                self._ask(self._link.push_words, self._offset("QUEUE_PUSH", lane), words)
+            self.write("CONTROL", self._registers["CONTROL"].field("start").mask, lane)
+        self._ask(self._link.wait)
+        failures = [self._check(lane, some, survive) for lane, some in commands.items() if some]
+        return next((failure for failure in failures if failure is not None), None)
 
-    def _command_error(self, code: int, commands: Sequence[KernelCommand]) -> KernelError:
-        place = (self._read("ERROR_COMMAND") - self._tag) % _TAGS
-        address = self._read("ERROR_ADDRESS_LOW") | self._read("ERROR_ADDRESS_HIGH") << 32
+    def _check(
+        self, lane: int, commands: Sequence[KernelCommand], survive: Collection[ErrorCode]
+    ) -> KernelFailure | None:
+        """Raises what has gone wrong with the commands of a lane, or returns it where it is survived; they are over."""
+        code = self._read("ERROR_CODE", lane)
+        if code in survive:
+            self._tags[lane] = (self._read("ERROR_COMMAND", lane) + 1) % _TAGS
+            return KernelFailure(ErrorCode(code), self._fault_address(lane))
+        if code:
+            raise self._fail(self._command_error(code, commands, lane))
+        last = (self._tags[lane] + len(commands) - 1) % _TAGS
+        completed = self._read("COMPLETED_TAG", lane)
+        if completed != last:
+            raise self._fail(
+                DeviceError(
+                    f"device {self._name}: the kernel reports that it is done after command {completed}, and "
+                    f"command {last} was the last one pushed: the board and this driver are out of step"
+                )
+            )
+        self._tags[lane] = (last + 1) % _TAGS
+        return None
+
+    def recover(self, lane: int = 0) -> bool:
+        """Makes ready for commands after a failure that was survived; False where the kernel needs a reset."""
+        self.write("ERROR_CODE", 1, lane)
+        return self._read("ERROR_CODE", lane) == ErrorCode.NONE
+
+    def _fault_address(self, lane: int) -> int:
+        return self._read("ERROR_ADDRESS_LOW", lane) | self._read("ERROR_ADDRESS_HIGH", lane) << 32
+
+    def _command_error(self, code: int, commands: Sequence[KernelCommand], lane: int) -> KernelError:
+        place = (self._read("ERROR_COMMAND", lane) - self._tags[lane]) % _TAGS
+        address = self._fault_address(lane)
         operation = commands[place].operation.name if place < len(commands) else "a command it was not given"
         try:
             known = ErrorCode(code)
@@ -167,30 +238,44 @@ class KernelDriver:
             text = ERROR_TEXT[known]
             advice = _ADVICE.get(known, "the driver should not have asked for that, so this is a defect of Mullion's")
         where = f" at address {address:#x}" if address else ""
+        if len(self._tags) > 1:
+            where += f" of lane {lane}"
         return KernelError(
             f"device {self._name}: the kernel failed in {operation}{where}: {text}; {advice}. What the device held is "
             "lost: open it again"
         )
 
-    def counters(self) -> dict[str, int]:
-        """The performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
+    def counters(self, lane: int = 0) -> dict[str, int]:
+        """A lane's performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
         return {
-            name: self._read(f"{name.upper()}_LOW") | self._read(f"{name.upper()}_HIGH") << 32 for name, _ in COUNTERS
+            name: self._read(f"{name.upper()}_LOW", lane) | self._read(f"{name.upper()}_HIGH", lane) << 32
+            for name, _ in self._kind.counters
         }
 
     def clear_counters(self) -> None:
-        """Sets all counters to zero."""
-        self._write("COUNTER_CLEAR", 1)
+        """Sets all counters of all lanes to zero."""
+        for lane in range(len(self._tags)):
+            self.write("COUNTER_CLEAR", 1, lane)
 
     # Memory
 
-    def write_memory(self, address: int, content: np.ndarray | bytes) -> None:
-        """As `BoardLink.write_memory`. Raises DeviceError if the board does not answer."""
-        self._ask(self._link.write_memory, address, content)
+    def write_memory(self, address: int, content: np.ndarray | bytes, lane: int = 0) -> None:
+        """Writes to a lane's memory, by its own addresses, as `BoardLink.write_memory` does.
 
-    def read_memory(self, address: int, length: int) -> np.ndarray:
-        """As `BoardLink.read_memory`. Raises DeviceError if the board does not answer."""
-        return self._ask(self._link.read_memory, address, length)
+        Raises
+        ------
+        DeviceError
+            If the board does not answer.
+        """
+        self._ask(self._link.write_memory, self._address(address, lane), content)
+
+    def read_memory(self, address: int, length: int, lane: int = 0) -> np.ndarray:
+        """Reads a lane's memory, by its own addresses, as `BoardLink.read_memory` does. Raises as `write_memory`."""
+        return self._ask(self._link.read_memory, self._address(address, lane), length)
+
+    def _address(self, address: int, lane: int) -> int:
+        """A lane's address, as the link knows it."""
+        return address + (lane << self.parameters.address_bits)
 
     def close(self) -> None:
         """Gives the board back; from then on every other method raises DeviceError. Idempotent."""
@@ -200,11 +285,15 @@ class KernelDriver:
 
     # The link
 
-    def _read(self, name: str) -> int:
-        return self._ask(self._link.read_register, _REGISTERS[name].offset)
+    def _offset(self, name: str, lane: int) -> int:
+        return self._registers[name].offset + lane * LANE_STRIDE
 
-    def _write(self, name: str, value: int) -> None:
-        self._ask(self._link.write_register, _REGISTERS[name].offset, value)
+    def _read(self, name: str, lane: int = 0) -> int:
+        return self._ask(self._link.read_register, self._offset(name, lane))
+
+    def write(self, name: str, value: int, lane: int = 0) -> None:
+        """Writes a register by its name. Raises DeviceError if the board does not answer."""
+        self._ask(self._link.write_register, self._offset(name, lane), value)
 
     def _ask(self, call: Callable[..., _T], *arguments: object) -> _T:
         if self._failed is not None:

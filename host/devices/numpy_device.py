@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
 from host.errors import CapacityError, DeviceError
 
 BLOCK_PAIRS = 1 << 22  # pairs gathered at a time
@@ -18,7 +18,7 @@ def physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-class NumpyDevice(Device):
+class NumpyDevice(RunDevice):
     """Runs as NumPy arrays in this process's memory.
 
     Parameters

@@ -12,7 +12,7 @@ import numpy as np
 
 from host.arrow_array import empty_array
 from host.devices.arena import Arena
-from host.devices.device import SOME_RUNS, Device, DeviceInfo, Limits, Probe, Run, RunStore
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
 from host.devices.pocl_cpu import name_cpu
 from host.errors import CapacityError, DeviceError
 
@@ -46,7 +46,7 @@ def _preference(device: Any) -> int:
     return 0 if "portable computing" in device.platform.name.lower() else 1
 
 
-class OpenClDevice(Device):
+class OpenClDevice(RunDevice):
     """An OpenCL device.
 
     Parameters
@@ -77,7 +77,8 @@ class OpenClDevice(Device):
         self._programs: dict[int, Any] = {}
 
     @classmethod
-    def _devices(cls) -> list[Any]:
+    def cl_devices(cls) -> list[Any]:
+        """Every device of every OpenCL platform, the default one first. Raises DeviceError if there is none."""
         if cl is None:
             raise DeviceError(_MISSING)
         try:
@@ -94,7 +95,7 @@ class OpenClDevice(Device):
     def found(cls) -> list[DeviceInfo]:
         """Every OpenCL device, the default one first."""
         try:
-            devices = cls._devices()
+            devices = cls.cl_devices()
         except DeviceError as error:
             return [DeviceInfo("opencl", "opencl", "OpenCL", 0, False, str(error))]
         return [
@@ -105,7 +106,7 @@ class OpenClDevice(Device):
     @classmethod
     def open(cls, which: str = "") -> OpenClDevice:
         """Opens the first device whose name contains `which`. Raises DeviceError if there is none."""
-        devices = cls._devices()
+        devices = cls.cl_devices()
         for device in devices:
             if which.lower() in device.name.lower():
                 return cls(device)

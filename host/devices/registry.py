@@ -7,14 +7,20 @@ from host.devices.device import Device, DeviceInfo
 from host.devices.numpy_device import NumpyDevice
 from host.devices.opencl_device import OpenClDevice
 from host.devices.sim_device import SimDevice
+from host.devices.sim_splitjoin_device import SimSplitJoinDevice
 from host.errors import DeviceError
 
-KINDS: dict[str, type[Device]] = {"numpy": NumpyDevice, "opencl": OpenClDevice, "sim": SimDevice, "board": BoardDevice}
+KINDS: dict[str, tuple[type[Device], ...]] = {
+    "numpy": (NumpyDevice,),
+    "opencl": (OpenClDevice,),
+    "sim": (SimDevice, SimSplitJoinDevice),
+    "board": (BoardDevice,),
+}
 
 
 def list_devices() -> list[DeviceInfo]:
     """Every device that can be named, present or not, with the reason where it is not."""
-    return [info for kind in KINDS.values() for info in kind.found()]
+    return [info for classes in KINDS.values() for kind in classes for info in kind.found()]
 
 
 def open_device(name: str) -> Device:
@@ -36,4 +42,13 @@ def open_device(name: str) -> Device:
     if kind not in KINDS:
         known = ", ".join(repr(info.name) for info in list_devices() if info.available)
         raise DeviceError(f"there is no device {name!r}: there are {known}")
-    return KINDS[kind].open(which)
+    classes = KINDS[kind]
+    if len(classes) == 1:
+        return classes[0].open(which)
+    named = [(found, info.name) for found in classes for info in found.found()]
+    part = which.lower().partition(":")[0]  # behind a colon stand options, which are the class's own
+    for found, full in named:
+        if part in full:
+            return found.open(which)
+    names = ", ".join(full for _, full in named)
+    raise DeviceError(f"there is no simulated device named like {part!r}: there are {names}")

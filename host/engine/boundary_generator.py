@@ -124,6 +124,31 @@ class BoundaryGenerator:
                 pairs.append(self._integer_ends(keys, probe, target, low, high))
         return [_kept(lower, upper, target) for lower, upper in pairs]
 
+    def constant_band(self) -> tuple[int | None, int | None, bool] | None:
+        """The predicate as one band on the difference of encoded keys, for whoever has nothing else.
+
+        Returns
+        -------
+        (low, high, complement) or None
+            A pair matches where ``low <= right - left <= high``, or with `complement` where not; an end that is None
+            is open. None where no such band says the same: floats, keys of two units, unions of several bands.
+        """
+        left, right = self.key_types["left"], self.key_types["right"]
+        if self._floating or left.unit != right.unit:
+            return None
+        shift = right.offset - left.offset
+        bands = self._integer_bands
+        if not bands:
+            return 1, 0, False
+        low, high, complement = bands[0].low, bands[0].high, len(bands) == 2
+        if complement:
+            if low is not None or high is None or bands[1].low is None or bands[1].high is not None:
+                return None
+            low, high = high + 1, bands[1].low - 1
+        elif len(bands) > 2:
+            return None
+        return None if low is None else low - shift, None if high is None else high - shift, complement
+
     def _integer_ends(
         self, keys: np.ndarray, probe: KeyType, target: KeyType, low: int | None, high: int | None
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -12,16 +12,15 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from host.devices.device import Device, Limits, RunStore
+from host.devices.device import Limits, RunDevice, RunStore
 from host.engine.batch import Batch, Counts, Pairs
 from host.engine.boundary_generator import BoundaryGenerator
+from host.engine.engine import OTHER, SIDES, Engine, EngineSpec, beyond_capacity
 from host.engine.row_times import RowTimes
 from host.engine.run_policy import RunPolicy
 from host.engine.subwindow import SLICES, CountRing, Extent, StoredRun, Subwindow, SubwindowRing, TimeRing
 from host.errors import CapacityError
 
-SIDES = ("left", "right")
-OTHER = {"left": "right", "right": "left"}
 MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
 LEAST_STEP_ROWS = 1 << 13
 PROBE_ROWS = 1 << 15  # rows that probe at a time: bounds the scratch memory of a device
@@ -29,28 +28,6 @@ FIRST_TIME_ROWS = 1 << 14  # room of a time window's store before it grows
 TIME_ROWS_GROWTH = 1.25  # and how far beyond what is needed
 LASTING_RUNS = 64  # beside those of a step: one a closed subwindow, one a size class of the newest
 _INT64 = np.iinfo(np.int64)
-
-
-@dataclasses.dataclass(frozen=True)
-class EngineSpec:
-    """What a run engine must know of a query.
-
-    Attributes
-    ----------
-    counts : dict of str to int, or None
-        Rows of the window of each side, for count windows.
-    within : tuple of int, or None
-        ``(low, high)`` of ``right_time - left_time``, for time windows.
-    delay : int
-        How far a row may come after a newer one, as far as known; sets the width of time slices.
-    capacity : int or None
-        Rows kept per side at most, for time windows.
-    """
-
-    counts: dict[str, int] | None
-    within: tuple[int, int] | None
-    delay: int = 0
-    capacity: int | None = None
 
 
 @dataclasses.dataclass
@@ -68,22 +45,12 @@ class _Prober:
             yield slice(start, start + PROBE_ROWS)
 
 
-def beyond_capacity(side: str, rows: int, capacity: int) -> CapacityError:
-    """The error of a time window that would hold more rows than declared."""
-    return CapacityError(
-        f"the {side} window would hold {rows} rows, above the declared capacity of {capacity}: "
-        "raise the capacity, shorten the window or give a watermark",
-        rows,
-        capacity,
-    )
-
-
-class RunEngine:
-    """Joins batches on a device.
+class RunEngine(Engine):
+    """Joins batches by sorted runs.
 
     Parameters
     ----------
-    device : Device
+    device : RunDevice
     spec : EngineSpec
     generator : BoundaryGenerator
     key_bits : dict of str to int
@@ -98,7 +65,7 @@ class RunEngine:
 
     def __init__(
         self,
-        device: Device,
+        device: RunDevice,
         spec: EngineSpec,
         generator: BoundaryGenerator,
         key_bits: dict[str, int],
@@ -158,25 +125,15 @@ class RunEngine:
 
     @property
     def device_bytes(self) -> int:
-        """Device memory taken by both windows."""
         return sum(store.nbytes for store in self._stores.values())
 
     def stored_rows(self, side: str) -> int:
-        """Rows of a side that lie on the device."""
         return sum(run.run.length for run in self._rings[side].runs())
 
     def oldest_row(self, side: str) -> int | None:
-        """The oldest row number of a side on the device, or None."""
         return min((run.extent.first_row for run in self._rings[side].runs()), default=None)
 
     def make_room(self, new_rows: dict[str, int]) -> None:
-        """Makes sure that a call's rows fit, before anything is applied.
-
-        Raises
-        ------
-        CapacityError
-            If they do not.
-        """
         if self.spec.within is None:
             return
         for side in SIDES:
@@ -197,24 +154,13 @@ class RunEngine:
                     store.grow(needed)
 
     def process(
-        self, batches: dict[str, Batch], arrived: dict[str, int], *, counting: bool = False
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
     ) -> Iterator[Pairs | Counts]:
-        """Joins and stores the rows of one call.
-
-        Parameters
-        ----------
-        batches : dict of str to Batch
-            One for each side.
-        arrived : dict of str to int
-            Rows of each stream after this call, whether joined or not.
-        counting : bool
-            Count the pairs instead.
-
-        Yields
-        ------
-        Pairs, or Counts when counting
-            In no particular order. All must be taken.
-        """
         for step in self._steps(batches):
             yield from self._step(step, counting)
         for side, ring in self._rings.items():
@@ -224,7 +170,6 @@ class RunEngine:
             self._merge_full(ring, self._stores[side])
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        """Drops subwindows whose every row has a time at or before a limit (None: none)."""
         for side, limit in last_useless.items():
             if limit is not None:
                 self._expire(side, through_time=limit)
@@ -232,7 +177,6 @@ class RunEngine:
                 self._times[side].trim(self._times[side].end if oldest is None else oldest)
 
     def close(self) -> None:
-        """Frees the device memory. Idempotent."""
         for store in self._stores.values():
             store.close()
 

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.control.command_layout import CommandLayout
 from hw.parameters import Parameters
-from hw.register_map import ErrorCode, Operation
+from hw.register_map import BISORT, ErrorCode, Operation
 
 ARRAYS = ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out")
 """The arrays of a command: four that are read, three that are written."""
@@ -77,7 +77,7 @@ class CommandPlan(wiring.Component):
             index_both.eq((both + round_up) >> p.partition_log2),
             self.index_entries.eq(index_a),
         ]
-        is_ = {operation: command.operation == operation for operation in Operation}
+        is_ = {operation: command.operation == operation for operation in BISORT.operations}
         merge, probe, copy, insert = (
             is_[name] for name in (Operation.MERGE, Operation.PROBE, Operation.COPY, Operation.INSERT)
         )

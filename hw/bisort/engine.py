@@ -8,12 +8,12 @@ from amaranth.lib.wiring import In, Out, PureInterface
 
 from hw.bisort.buffer_path import BufferPath
 from hw.bisort.command_plan import ARRAYS, CommandPlan
-from hw.bisort.event_layout import EventLayout
 from hw.bisort.gather_path import GatherPath
 from hw.bisort.merge_path import MergePath
 from hw.bisort.probe_path import ProbePath
-from hw.bisort.result_layout import ResultLayout
 from hw.control.command_layout import CommandLayout
+from hw.control.event_layout import EventLayout
+from hw.control.result_layout import ResultLayout
 from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.burst_reader import BurstReader
 from hw.memory.burst_writer import BurstWriter
@@ -22,23 +22,11 @@ from hw.memory.port_shape import PortShape
 from hw.memory.stream_writer import StreamWriter
 from hw.memory.transfer_status import TransferStatus
 from hw.parameters import Parameters
-from hw.register_map import ErrorCode, Operation
+from hw.register_map import BISORT, ErrorCode, Operation
 
 READERS = sum(not name.endswith("_out") for name in ARRAYS)
 WRITERS = len(ARRAYS) - READERS
-
-
-def port_shape(parameters: Parameters) -> PortShape:
-    """Widths and limits of the memory ports of an engine that is built so."""
-    channel_bits = parameters.address_bits - (parameters.channels.bit_length() - 1)
-    return PortShape(
-        address_width=channel_bits,
-        data_width=parameters.data_bits,
-        length_width=channel_bits + 1,
-        burst_bytes=parameters.burst_bytes,
-        outstanding=parameters.outstanding,
-        buffer_bytes=parameters.turn_bytes,
-    )
+_WIDE = {"rows_in": 34, "rows_out": 34}
 
 
 class Engine(wiring.Component):
@@ -83,7 +71,7 @@ class Engine(wiring.Component):
 
     def __init__(self, parameters: Parameters):
         self.parameters = p = parameters
-        self.shape = shape = port_shape(parameters)
+        self.shape = shape = PortShape.of_kernel(parameters)
         axi = Axi4Signature(shape.address_width, shape.data_width, shape.id_width)
         super().__init__(
             {
@@ -92,7 +80,7 @@ class Engine(wiring.Component):
                 "timeout_cycles": In(32),
                 "busy": Out(1),
                 "dead": Out(1),
-                "event": Out(EventLayout()),
+                "event": Out(EventLayout(BISORT, _WIDE)),
                 "axi": Out(axi).array(p.channels),
             }
         )
@@ -101,7 +89,7 @@ class Engine(wiring.Component):
         m = Module()
         p, shape = self.parameters, self.shape
         command = Signal(CommandLayout())
-        is_ = {operation: Signal(name=f"is_{operation.name.lower()}") for operation in Operation}
+        is_ = {operation: Signal(name=f"is_{operation.name.lower()}") for operation in BISORT.operations}
         m.d.comb += [signal.eq(command.operation == operation) for operation, signal in is_.items()]
         ranges = is_[Operation.GATHER] | is_[Operation.COUNT]
 

@@ -4,10 +4,12 @@ from typing import Any
 
 from amaranth.lib import wiring
 
-from hw.bisort.engine import port_shape
 from hw.bisort.kernel import Kernel
 from hw.errors import ParameterError
 from hw.memory.port_shape import PortShape
+from hw.splitjoin.kernel import SplitJoinKernel
+
+_KERNELS = {"bisort": Kernel, "splitjoin": SplitJoinKernel}
 
 
 def kernel_of(design: str, parameters: Any) -> tuple[wiring.Component, PortShape]:
@@ -16,7 +18,7 @@ def kernel_of(design: str, parameters: Any) -> tuple[wiring.Component, PortShape
     Parameters
     ----------
     design : str
-        ``"bisort"``.
+        ``"bisort"`` or ``"splitjoin"``.
     parameters : dataclass
         What it is built with.
 
@@ -25,6 +27,7 @@ def kernel_of(design: str, parameters: Any) -> tuple[wiring.Component, PortShape
     ParameterError
         If no kernel is known for that design.
     """
-    if design == "bisort":
-        return Kernel(parameters), port_shape(parameters)
-    raise ParameterError(f"design must be bisort, not {design!r}")
+    if design not in _KERNELS:
+        raise ParameterError(f"design must be one of {', '.join(_KERNELS)}, not {design!r}")
+    kernel = _KERNELS[design](parameters)
+    return kernel, kernel.shape

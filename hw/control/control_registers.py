@@ -5,8 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.control.axi4_lite_signature import Axi4LiteSignature
+from hw.control.settings_layout import SettingsLayout
 from hw.control.status_layout import StatusLayout
-from hw.register_map import Access, counter_registers, registers
+from hw.register_map import Access, KernelMap
 
 
 class ControlRegisters(wiring.Component):
@@ -14,6 +15,11 @@ class ControlRegisters(wiring.Component):
 
     Start, done and idle work as in OpenCL RTL kernels: the host sets start, which stays until the kernel has
     taken it; done and ready stay until the host has read them.
+
+    Parameters
+    ----------
+    kernel : KernelMap
+        Which registers there are.
 
     Attributes
     ----------
@@ -37,6 +43,8 @@ class ControlRegisters(wiring.Component):
         The host cleared the error, the counters; high for one cycle each.
     status : In(StatusLayout)
         Values of the registers that the kernel gives.
+    settings : Out(SettingsLayout)
+        What the host wrote to the kernel's settings.
 
     Timing
     ------
@@ -48,8 +56,9 @@ class ControlRegisters(wiring.Component):
     The start/done/idle register is that of OpenCL RTL kernels (``ap_ctrl_hs`` behind AXI4-Lite).
     """
 
-    def __init__(self):
-        last = max(register.offset for register in registers())
+    def __init__(self, kernel: KernelMap):
+        self._kernel = kernel
+        last = max(register.offset for register in kernel.registers())
         super().__init__(
             {
                 "axi": In(Axi4LiteSignature((last + 3).bit_length())),
@@ -64,14 +73,15 @@ class ControlRegisters(wiring.Component):
                 "timeout_cycles": Out(32),
                 "error_clear": Out(1),
                 "counter_clear": Out(1),
-                "status": In(StatusLayout()),
+                "status": In(StatusLayout(kernel)),
+                "settings": Out(SettingsLayout(kernel)),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
         axi = self.axi
-        table = {register.name: register for register in registers()}
+        table = {register.name: register for register in self._kernel.registers()}
 
         # One write at a time, one read at a time.
         write = Signal()
@@ -103,7 +113,7 @@ class ControlRegisters(wiring.Component):
                 values[register.name] = self.status[register.name.lower()]
         # A counter is read as it was when its low word was.
         high = Signal(32)
-        lows = [register for register in counter_registers() if register.name.endswith("_LOW")]
+        lows = [register for register in self._kernel.counter_registers() if register.name.endswith("_LOW")]
         for low in lows:
             name = low.name.removesuffix("_LOW") + "_HIGH"
             with m.If(read & ((axi.araddr >> 2) == low.offset >> 2)):
@@ -164,6 +174,7 @@ class ControlRegisters(wiring.Component):
         m.d.comb += [
             self.interrupt.eq(values["GLOBAL_INTERRUPT_ENABLE"][0] & (events != 0)),
             self.timeout_cycles.eq(values["TIMEOUT_CYCLES"]),
+            *(self.settings[setting.name.lower()].eq(values[setting.name]) for setting in self._kernel.settings),
             self.pushed.eq(written("QUEUE_PUSH")),
             self.word.eq(data),
             self.error_clear.eq(written("ERROR_CODE")),

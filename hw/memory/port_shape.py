@@ -1,8 +1,12 @@
 """Widths and limits of a memory port and of the readers and writers on it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from hw.errors import ParameterError
+from hw.parameters import Parameters
+from hw.splitjoin.parameters import SplitJoinParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +85,19 @@ class PortShape:
             raise ParameterError(
                 f"memory_bytes must fit address_width ({self.address_width}), not {self.memory_bytes!r}"
             )
+
+    @classmethod
+    def of_kernel(cls, parameters: Parameters | SplitJoinParameters) -> PortShape:
+        """That of the memory ports of a kernel that is built so."""
+        channel_bits = parameters.address_bits - (parameters.channels.bit_length() - 1)
+        return cls(
+            address_width=channel_bits,
+            data_width=parameters.data_bits,
+            length_width=channel_bits + 1,
+            burst_bytes=parameters.burst_bytes,
+            outstanding=parameters.outstanding,
+            buffer_bytes=parameters.turn_bytes,
+        )
 
     @property
     def beat_bytes(self) -> int:

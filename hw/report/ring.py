@@ -1,18 +1,17 @@
 """Registers round a block, so that it can be placed and routed without pins."""
 
-from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
 class Ring(wiring.Component):
-    """A block whose streams end in registers: a shift register feeds its inputs, its outputs are folded to
-    one bit.
+    """A block whose ports end in registers: a shift register feeds its inputs, its outputs are folded to one
+    bit.
 
     Parameters
     ----------
     block : Component
-        All its ports are streams.
 
     Attributes
     ----------
@@ -32,21 +31,18 @@ class Ring(wiring.Component):
         m = Module()
         m.submodules.block = block = self._block
         bits, seen = self.i, []
-        for name, member in block.signature.members.items():
-            port = getattr(block, name)
-            assert isinstance(member.signature, stream.Signature)
-            inputs, outputs = [port.payload, port.valid], [port.ready]
-            if member.flow is Out:
-                inputs, outputs = outputs, inputs
-            for signal in inputs:
-                value = signal if isinstance(signal, Signal) else signal.as_value()
-                chain = Signal(len(value), name=f"chain_{name}_{len(seen)}_{len(value)}")
+        for path, member, port in block.signature.flatten(block):
+            name = "_".join(map(str, path))
+            value = Value.cast(port)
+            if not len(value):
+                continue
+            if member.flow is In:
+                chain = Signal(len(value), name=f"chain_{name}")
                 m.d.sync += chain.eq(Cat(bits, chain))
                 m.d.comb += value.eq(chain)
                 bits = chain[-1]
-            for signal in outputs:
-                value = signal if isinstance(signal, Signal) else signal.as_value()
-                held = Signal(len(value), name=f"held_{name}_{len(value)}")
+            else:
+                held = Signal(len(value), name=f"held_{name}")
                 m.d.sync += held.eq(value)
                 seen.append(held)
         level = Cat(seen)

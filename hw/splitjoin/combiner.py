@@ -1,9 +1,10 @@
 """Makes one stream of the results of both sides."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 
 
@@ -32,7 +33,8 @@ class Combiner(wiring.Component):
 
     Timing
     ------
-    A result a cycle, one cycle later; apart none.
+    A result a cycle, one cycle later; apart none. Where `ordered`, the first result of a probing row waits a cycle
+    more, unless results of the other side pass meanwhile.
 
     Source
     ------
@@ -56,14 +58,15 @@ class Combiner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.results = results = fifo.SyncFIFO(width=result_layout(tagged=True).size, depth=2)
+        m.submodules.results = results = QuickFifo(width=result_layout(tagged=True).size, depth=2)
         favoured = Signal()
         side = Signal()
+        turn = [Signal(name=f"turn_{name}") for name in ("left", "right")]  # of the probing row whose results come
         ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in ("left", "right")]  # probing rows
         left, right = Signal(), Signal()
         m.d.comb += [
-            left.eq(self.i_left.valid & (~self.ordered | (self.i_left.p.before == ended[1]))),
-            right.eq(self.i_right.valid & (~self.ordered | (self.i_right.p.before == ended[0]))),
+            left.eq(self.i_left.valid & (~self.ordered | turn[0])),
+            right.eq(self.i_right.valid & (~self.ordered | turn[1])),
             side.eq(Mux(favoured, right, ~left)),
         ]
         with m.If(results.w_en & results.w_rdy):
@@ -74,10 +77,12 @@ class Combiner(wiring.Component):
                 out.payload.eq(port.payload),
                 out.valid.eq(port.valid & self.apart),
             ]
+            with m.If(port.valid & (port.p.before == ended[1 - number])):
+                m.d.sync += turn[number].eq(1)
             with m.If(port.valid & port.ready & port.p.star & port.p.last):
-                m.d.sync += ended[number].eq(ended[number] + 1)
+                m.d.sync += [ended[number].eq(ended[number] + 1), turn[number].eq(0)]
             with m.If(~self.ordered):
-                m.d.sync += ended[number].eq(0)
+                m.d.sync += [ended[number].eq(0), turn[number].eq(0)]
         into = data.View(result_layout(tagged=True), results.w_data)
         m.d.comb += [
             results.w_en.eq(~self.apart & (left | right)),

@@ -1,10 +1,11 @@
 """Carries both streams down one path to every join core."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import fifo, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.tagged_row import tagged_row
 
 
@@ -53,7 +54,7 @@ class Distributor(wiring.Component):
             width = -(-cores // fan_out ** (levels - 1 - level))  # branches below this level
             below = []
             for at, above in enumerate(branches):
-                node = fifo.SyncFIFO(width=layout.size, depth=2)
+                node = QuickFifo(width=layout.size, depth=2)
                 m.submodules[f"node_{level}_{at}"] = node
                 m.d.comb += [node.w_data.eq(above.payload), node.w_en.eq(above.valid), above.ready.eq(node.w_rdy)]
                 waiting.append(node.r_rdy)

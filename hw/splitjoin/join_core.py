@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import fifo, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.region import Region
 from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
@@ -74,7 +75,11 @@ class JoinCore(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.input = rows = fifo.SyncFIFO(width=tagged_row(self.parameters).size, depth=2)
+        # A copy of its own: the settings' registers may be far away.
+        held, clear = SettingsSignature(self.parameters).create(path=("held",)), Signal()
+        m.d.sync += [clear.eq(self.clear)]
+        m.d.sync += [getattr(held, name).eq(getattr(self.settings, name)) for name in held.signature.members]
+        m.submodules.input = rows = QuickFifo(width=tagged_row(self.parameters).size, depth=2)
         m.d.comb += [rows.w_data.eq(self.i.payload), rows.w_en.eq(self.i.valid), self.i.ready.eq(rows.w_rdy)]
         sent = Signal(2)
         taken = Signal(2)
@@ -84,13 +89,13 @@ class JoinCore(wiring.Component):
             m.d.sync += sent.eq(taken & ~rows.r_en.replicate(2))
         for side, region in self._regions.items():
             m.submodules[f"{side.name.lower()}_probes"] = region
-            m.submodules[f"{side.name.lower()}_results"] = results = fifo.SyncFIFO(
+            m.submodules[f"{side.name.lower()}_results"] = results = QuickFifo(
                 width=result_layout().size, depth=self.parameters.result_rows
             )
-            wiring.connect(m, wiring.flipped(self.settings), region.settings)
+            wiring.connect(m, held, region.settings)
             port = self.left if side == Side.LEFT else self.right
             m.d.comb += [
-                region.clear.eq(self.clear),
+                region.clear.eq(clear),
                 region.i.payload.eq(rows.r_data),
                 region.i.valid.eq(rows.r_rdy & ~sent[side]),
                 taken[side].eq(sent[side] | region.i.ready),

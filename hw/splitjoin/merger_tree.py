@@ -21,6 +21,8 @@ class MergerTree(wiring.Component):
     ----------
     in_order : In(1)
         As of `RapMerger`.
+    dead : In(cores)
+        Cores for which nobody waits any more.
     i : In(array of streams of result_layout)
         One for each core.
     o : Out(stream of result_layout)
@@ -38,25 +40,35 @@ class MergerTree(wiring.Component):
     def __init__(self, parameters: SplitJoinParameters):
         self.parameters = parameters
         result = stream.Signature(result_layout())
-        super().__init__({"in_order": In(1), "i": In(result).array(parameters.cores), "o": Out(result), "busy": Out(1)})
+        super().__init__(
+            {
+                "in_order": In(1),
+                "dead": In(parameters.cores),
+                "i": In(result).array(parameters.cores),
+                "o": Out(result),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self.parameters
         branches = [wiring.flipped(port) for port in self.i]
+        dead = list(self.dead)
         waiting = []
         for level in range(p.merger_levels):
-            below = []
+            below, gone = [], []
             for at in range(0, len(branches), p.fan_in):
                 group = branches[at : at + p.fan_in]
                 node = RapMerger(inputs=len(group), rows=p.result_rows)
                 m.submodules[f"node_{level}_{at // p.fan_in}"] = node
-                m.d.comb += node.in_order.eq(self.in_order)
+                m.d.comb += [node.in_order.eq(self.in_order), node.dead.eq(Cat(dead[at : at + p.fan_in]))]
                 for port, to in zip(group, node.i, strict=True):
                     wiring.connect(m, port, to)
                 below.append(node.o)
+                gone.append(node.gone)
                 waiting.append(node.busy)
-            branches = below
+            branches, dead = below, gone
         wiring.connect(m, branches[0], wiring.flipped(self.o))
         m.d.comb += self.busy.eq(Cat(waiting).any())
         return m

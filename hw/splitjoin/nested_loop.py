@@ -1,14 +1,19 @@
 """A sub-window in block RAM, every row of which is compared with each probe."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, fifo, memory, wiring
+from amaranth.lib import data, memory, wiring
 
 from hw.parameters import ROW_BITS
+from hw.splitjoin.band_sums import BandSums
+from hw.splitjoin.closed_range import ClosedRange
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.result_layout import ARRIVAL_BITS
 from hw.splitjoin.side import Side
 from hw.splitjoin.sub_window import SubWindowSignature, command_layout
+
+NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write
 
 
 class NestedLoop(wiring.Component):
@@ -34,11 +39,12 @@ class NestedLoop(wiring.Component):
     Timing
     ------
     C comparisons a cycle, with no cycle lost between probes; a probe without rows to compare takes one
-    cycle. The first result comes out seven cycles after its probe was taken, at the earliest, and one a
-    cycle then: rows that match and punctuation of inner order cost a cycle each where a word of C rows
-    has more than one of them, and the word that ends a probe none for its punctuation unless a row in it
-    matches. In inner order a time window is scanned over its whole capacity, so that all cores put out the
-    same punctuation.
+    cycle. Where scans are shorter than ten cycles, a row that is stored over the oldest one of a full ring, and
+    waits for the probe before it, may hold the next probe up for three. The first result comes out seven cycles
+    after its probe was taken, at the earliest, and one a cycle then: rows that match and punctuation of inner
+    order cost a cycle each where a word of C rows has more than one of them, and the word that ends a probe none
+    for its punctuation unless a row in it matches. In inner order a time window is scanned over its whole
+    capacity, so that all cores put out the same punctuation.
 
     Source
     ------
@@ -58,14 +64,15 @@ class NestedLoop(wiring.Component):
         lane_bits = lanes.bit_length() - 1
         word_bits = place_bits - lane_bits
         timed = self.settings.timed if p.time_bits else Const(0, 1)
-        inner = self.settings.order == Order.INNER
+        inner = Signal()
+        m.d.sync += inner.eq(self.settings.order == Order.INNER)
         command = command_layout(p)
 
         def place(name: str) -> Signal:
             return Signal(place_bits, name=name)
 
         # Storage. Probes wait in a queue; `go` moves everything behind it.
-        m.submodules.queue = queue = fifo.SyncFIFO(width=command.size, depth=p.probe_rows)
+        m.submodules.queue = queue = QuickFifo(width=command.size, depth=p.probe_rows)
         head = data.View(command, queue.r_data)
         go = Signal()
         taken = Signal()  # the probe behind the queue, with its sums made
@@ -73,57 +80,96 @@ class NestedLoop(wiring.Component):
         active = Signal()
         at = Signal(word_bits)  # the word to be read next
         oldest = place("oldest")  # in a time window: what lies before is dropped
+        was_at = Signal(word_bits)  # the word that was read last; its rows leave the memory as long as `go` is not set
+        one = _Word(p, "one")
+        load = Signal()
+        now_begin = Signal()
+        now_first = place("now_first")  # of the probe whose words are read
         moving = Signal()  # probes are under way
         store = Signal()
         room = Signal()
+        stored = place("stored")  # where the next row goes
 
-        def near(since: Value) -> Value:
-            """Whether the row to be stored does not overwrite what lies at a place or after it."""
-            return (self.i.p.stop - since)[:place_bits] < rows
-
-        unread = Signal()
-        m.d.comb += unread.eq(active & ~near(at << lane_bits))
-        counted_room = (~taken | near(taken_first)) & (taken | ~queue.r_rdy | near(head.first))
+        # A row is stored unless it would overwrite what a probe still has to read: the probe whose first word
+        # comes next, or else the first one that waits, all from its first place on; one that is being read, all
+        # from the word that was read last. How far behind the next row these places lie is known a cycle late, and
+        # so is whether there are such probes: they may have moved on by then, but never back, and one that has
+        # just come counts at once. In a time window, rows that wait need what lies from the oldest row on; a row
+        # that does not fit is dropped once nobody needs it.
+        begin = Signal()
+        arrived_first, waits_at = place("arrived_first"), place("waits_at")
+        behind_first, behind_read = place("behind_first"), place("behind_read")
+        waiting, reading = Signal(), Signal()
+        free = Signal()
         m.d.comb += [
-            room.eq(~unread & Mux(timed, near(oldest) | ~moving, counted_room)),
+            begin.eq(active & now_begin),
+            waits_at.eq(Mux(taken, taken_first, Mux(queue.r_rdy, arrived_first, self.i.p.first))),
+            free.eq(behind_first < rows),
+            room.eq((free | ~waiting) & ((behind_read < rows) | ~reading)),
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid & self.i.p.probing),
             self.i.ready.eq(Mux(self.i.p.probing, queue.w_rdy, room)),
             store.eq(self.i.valid & ~self.i.p.probing & room),
         ]
+        m.d.sync += [
+            waiting.eq((queue.w_en & queue.w_rdy) | Mux(timed, moving, taken | queue.r_rdy | begin)),
+            reading.eq(one.valid | active),
+            arrived_first.eq(self.i.p.first),
+            behind_first.eq(stored - Mux(begin, now_first, Mux(timed, oldest, waits_at)) + store),
+            behind_read.eq(stored - (was_at << lane_bits) + store),
+        ]
+        with m.If(store):
+            m.d.sync += stored.eq(stored + 1)
+        with m.If(go):
+            m.d.sync += was_at.eq(at)
+        with m.If(self.clear):
+            m.d.sync += [stored.eq(0), behind_first.eq(0)]
 
-        # A row as it is stored, by lanes; each field in a memory of its own.
-        fields = {"key": p.key_bits, "row": ROW_BITS, "null": 1}
+        # A row as it is stored, by lanes. The memories are read in every cycle and may give anything for what is
+        # written just then, as no probe needs it: logic would have to make up for the rest.
+        fields = {"key": p.key_bits, "row": ROW_BITS + 1}  # with the row's number, whether it is null
         if p.time_bits:
             fields["time"] = p.time_bits
+        item = {"key": self.i.p.key, "row": Cat(self.i.p.row, self.i.p.null)}
+        if p.time_bits:
+            item["time"] = self.i.p.time
         read: dict[str, list[Value]] = {name: [] for name in fields}
         for name, width in fields.items():
             for lane in range(lanes):
-                ring = memory.Memory(shape=width, depth=rows // lanes, init=[])
+                ring = memory.Memory(shape=width, depth=rows // lanes, init=[], attrs=NO_COLLISION)
                 m.submodules[f"{name}_{lane}"] = ring
                 writer, reader = ring.write_port(), ring.read_port()
-                here = (self.i.p.stop[:lane_bits] == lane) if lane_bits else 1
+                here = (stored[:lane_bits] == lane) if lane_bits else 1
                 m.d.comb += [
-                    writer.addr.eq(self.i.p.stop >> lane_bits),
-                    writer.data.eq(getattr(self.i.p, name)),
+                    writer.addr.eq(stored >> lane_bits),
+                    writer.data.eq(item[name]),
                     writer.en.eq(store & here),
-                    reader.addr.eq(at),
-                    reader.en.eq(go),
+                    reader.addr.eq(Mux(go, at, was_at)),
                 ]
                 read[name].append(reader.data)
 
         # The sums that bounds are made of: what is stored on the right is compared with the left row plus a
         # bound, what is stored on the left with the right row minus a bound.
-        load = Signal()
         probe = Signal(command)
-        key = _Sums(p.key_bits, "key")
+        key = BandSums(p.key_bits, "key")
         m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(~taken | load)]
         if p.time_bits:
-            time, horizon = _Sums(p.time_bits, "time"), _Sums(p.time_bits, "horizon")
+            time, horizon = BandSums(p.time_bits, "time"), BandSums(p.time_bits, "horizon")
             late = self.settings.left_late if self.side == Side.RIGHT else self.settings.right_late
+        # What the probe scans: in inner order all blocks that any core has a row in.
+        base, end, last = place("base"), place("end"), place("last")
         with m.If(~taken | load):
-            m.d.sync += [taken.eq(queue.r_rdy), probe.eq(head)]
+            m.d.sync += [
+                taken.eq(queue.r_rdy),
+                probe.eq(head),
+                base.eq(head.first - (head.early & inner)),
+                end.eq(head.stop + (head.late & inner)),
+                last.eq(head.stop + (head.late & inner) - 1),
+            ]
             m.d.sync += key.make(head.key, self.settings.low, self.settings.high, self.side)
+            if p.bounds:
+                with m.If(self.settings.own_bounds):
+                    m.d.sync += key.take(head.lower, head.upper)
             if p.time_bits:
                 # No later row of the probing stream has a time before this one.
                 since = Signal(p.time_bits)
@@ -135,51 +181,65 @@ class NestedLoop(wiring.Component):
                 m.d.sync += time.make(head.time, self.settings.time_low, self.settings.time_high, self.side)
                 m.d.sync += horizon.make(since, self.settings.time_low, self.settings.time_high, self.side)
 
-        # The probe that is compared. In inner order a scan goes over all blocks that any core has a row in.
-        base, end, start, lower = place("base"), place("end"), place("start"), place("lower")
+        # The probe that is compared.
+        start, lower = place("start"), place("lower")
+        first_word, last_word = Signal(word_bits), Signal(word_bits)
         mark = probe.mark if p.time_bits else Const(0, 1)
         skip = Signal()
-        ending = Signal()
+        ending = Signal()  # the word that is read is the probe's last
         m.d.comb += [
-            base.eq(probe.first - probe.early),
             lower.eq(Mux(timed, oldest, probe.first)),
-            start.eq(Mux(inner, base, lower)),
-            end.eq(Mux(inner, probe.stop + probe.late, probe.stop)),
+            start.eq(Mux(timed & ~inner, oldest, base)),
+            first_word.eq(start >> lane_bits),
+            last_word.eq(last >> lane_bits),
             skip.eq((start == end) | ((probe.null | mark) & ~timed)),
             load.eq(taken & (~active | (go & ending))),
         ]
         now = _Probe(p, "now")
         now_skip, now_mark = Signal(), Signal()
-        now_last = Signal(word_bits)
-        now_lower, now_base, now_stop, now_end = (place(f"now_{name}") for name in ("lower", "base", "stop", "end"))
-        now_begin = Signal()
-        m.d.comb += ending.eq(now_skip | (at == now_last))
+        words = Signal(word_bits)  # still to be read behind this one
+        now_rows, now_inside, now_stop = place("now_rows"), place("now_inside"), place("now_stop")
+        # Of each lane: how far its place lies behind the window's first row, and behind the first block.
+        behind_lower = [place(f"behind_lower_{lane}") for lane in range(lanes)]
+        behind_base = [place(f"behind_base_{lane}") for lane in range(lanes)]
         with m.If(go):
-            m.d.sync += [active.eq(active & ~ending), at.eq(at + 1), now_begin.eq(0)]
+            m.d.sync += [
+                active.eq(active & ~ending),
+                at.eq(at + 1),
+                words.eq(words - 1),
+                ending.eq(words == 1),
+                now_begin.eq(0),
+                *(since.eq(since + lanes) for since in (*behind_lower, *behind_base)),
+            ]
         with m.If(load):
             m.d.sync += [
                 active.eq(1),
-                at.eq(start >> lane_bits),
-                now_last.eq((end - 1)[:place_bits] >> lane_bits),
+                at.eq(first_word),
+                words.eq(last_word - first_word),
+                ending.eq(skip | (first_word == last_word)),
                 now_skip.eq(skip),
                 now_begin.eq(1),
-                now_lower.eq(lower),
-                now_base.eq(base),
+                now_first.eq(lower),
+                now_rows.eq(probe.stop - lower),
+                now_inside.eq(last - base),
                 now_stop.eq(probe.stop),
-                now_end.eq(end),
                 now.row.eq(probe.row),
                 now.before.eq(probe.before),
                 now.quiet.eq(mark | probe.null),
                 now_mark.eq(mark),
                 *now.key.clamp(key),
             ]
+            for lane in range(lanes):
+                m.d.sync += [
+                    behind_lower[lane].eq(((first_word << lane_bits) | lane) - lower),
+                    behind_base[lane].eq(((first_word << lane_bits) | lane) - base),
+                ]
             if p.time_bits:
                 m.d.sync += [*now.time.clamp(time), now.horizon.eq(horizon.lower_wide)]
 
         # Read a word: which lanes count, and where punctuation goes.
-        boundary = Signal(place_bits)  # the bits of a place that are 0 where a punctuation belongs
-        m.d.comb += boundary.eq((1 << self.settings.every) - 1)
-        one = _Word(p, "one")
+        boundary = Signal(place_bits)  # the bits of a place that are 1 where a punctuation belongs behind it
+        m.d.sync += boundary.eq((1 << self.settings.every) - 1)
         in_range = Signal(lanes)
         with m.If(go):
             m.d.sync += [
@@ -195,13 +255,12 @@ class NestedLoop(wiring.Component):
             here = Signal(place_bits, name=f"place_{lane}")
             m.d.comb += [
                 here.eq((at << lane_bits) | lane),
-                in_range[lane].eq(~now_skip & ((here - now_lower)[:place_bits] < (now_stop - now_lower)[:place_bits])),
+                in_range[lane].eq(~now_skip & (behind_lower[lane] < now_rows)),
             ]
-            inside = (here - now_base)[:place_bits] < (now_end - now_base - 1)[:place_bits]
             with m.If(go):
                 m.d.sync += [
                     one.star[lane].eq(
-                        inner & ~now.quiet & ~now_skip & inside & (((here + 1)[:place_bits] & boundary) == 0)
+                        inner & ~now.quiet & ~now_skip & (behind_base[lane] < now_inside) & (here | ~boundary).all()
                     ),
                     one.beyond[lane].eq(~(here - now_stop)[place_bits - 1]),
                 ]
@@ -221,8 +280,7 @@ class NestedLoop(wiring.Component):
                 at_least, at_most = Signal(name=f"at_least_{lane}"), Signal(name=f"at_most_{lane}")
                 null = Signal(name=f"null_{lane}")
                 m.d.sync += [
-                    three.rows[lane].eq(item["row"]),
-                    null.eq(item["null"]),
+                    Cat(three.rows[lane], null).eq(item["row"]),
                     at_least.eq(~(item["key"] < two.probe.key.lower)),
                     at_most.eq(~(two.probe.key.upper < item["key"])),
                 ]
@@ -257,30 +315,32 @@ class NestedLoop(wiring.Component):
                 m.d.sync += leading.eq((leading | three.begin) & whole)
                 with m.If(timed & (leading | three.begin) & ~(passed - oldest)[place_bits - 1]):
                     m.d.sync += oldest.eq(passed)
-            with m.If(store & timed & ~near(oldest)):
-                m.d.sync += [oldest.eq(self.i.p.stop - (rows - 1)), self.overflow.eq(1)]
+            with m.If(store & timed & ~free):  # nothing is under way
+                m.d.sync += [oldest.eq(stored - (rows - 1)), self.overflow.eq(1)]
             with m.If(self.clear):
                 m.d.sync += [oldest.eq(0), self.overflow.eq(0)]
 
         # One result a cycle: each lane's pair and the punctuation behind it, then the one that ends the probe.
         slots = 2 * lanes + 1
         pending = Signal(slots)
-        rest = Signal(slots)
+        some, many = Signal(), Signal()  # results pending, one and two at least
+        rest, new = Signal(slots), Signal(slots)
         pending_rows = [Signal(ROW_BITS, name=f"pending_row_{lane}") for lane in range(lanes)]
         m.d.comb += [
-            rest.eq(pending & (pending - 1)),
-            go.eq((rest == 0) & ((pending == 0) | self.o.ready)),
-            self.o.valid.eq(pending != 0),
-        ]
-        with m.If(go):
-            m.d.sync += pending.eq(
+            rest.eq(_less_one(pending)),
+            new.eq(
                 Cat(*(Cat(hits[lane], three.star[lane]) for lane in range(lanes)), three.final)
                 & three.valid.replicate(slots)
-            )
+            ),
+            go.eq(~many & (~some | self.o.ready)),
+            self.o.valid.eq(some),
+        ]
+        with m.If(go):
+            m.d.sync += [pending.eq(new), some.eq(new.any()), many.eq(_less_one(new).any())]
             m.d.sync += [self.o.p.probe.eq(three.probe.row), self.o.p.before.eq(three.probe.before)]
             m.d.sync += [row.eq(value) for row, value in zip(pending_rows, three.rows, strict=True)]
         with m.Elif(self.o.ready):
-            m.d.sync += pending.eq(rest)
+            m.d.sync += [pending.eq(rest), many.eq(_less_one(rest).any())]
         m.d.comb += [self.o.p.star.eq(1), self.o.p.last.eq(~pending[:-1].any())]
         for lane in reversed(range(lanes)):
             with m.If(pending[2 * lane + 1]):
@@ -290,51 +350,14 @@ class NestedLoop(wiring.Component):
 
         m.d.comb += [
             moving.eq(queue.r_rdy | taken | active | one.valid | two.valid | three.valid),
-            self.busy.eq(moving | self.i.valid | (pending != 0)),
+            self.busy.eq(moving | self.i.valid | some),
         ]
         return m
 
 
-class _Sums:
-    """A number plus each bound of a band, exactly."""
-
-    def __init__(self, bits: int, name: str):
-        self.bits = bits
-        self.lower = Signal(signed(bits + 2), name=f"{name}_lower_sum")
-        self.upper = Signal(signed(bits + 2), name=f"{name}_upper_sum")
-
-    def make(self, number: Value, low: Value, high: Value, side: Side) -> list:
-        if side == Side.RIGHT:
-            return [self.lower.eq(number + low), self.upper.eq(number + high)]
-        return [self.lower.eq(number - high), self.upper.eq(number - low)]
-
-    @property
-    def lower_wide(self) -> Value:
-        """The lower sum, clamped to 0..2**bits."""
-        above = self.lower[self.bits]
-        return Mux(self.lower[-1], 0, Mux(above, 1 << self.bits, self.lower[: self.bits]))
-
-
-class _Range:
-    """The numbers between two bounds, both inclusive."""
-
-    def __init__(self, bits: int, name: str):
-        self.lower = Signal(bits, name=f"{name}_lower")
-        self.upper = Signal(bits, name=f"{name}_upper")
-
-    def clamp(self, sums: _Sums) -> list:
-        """From sums: what lies beyond the numbers there are is cut off; a range of none is one that is
-        turned round."""
-        greatest = (1 << sums.bits) - 1
-        none = sums.upper[-1] | (~sums.lower[-1] & sums.lower[sums.bits])
-        low, high = sums.lower[: sums.bits], sums.upper[: sums.bits]
-        return [
-            self.lower.eq(Mux(none, greatest, Mux(sums.lower[-1], 0, low))),
-            self.upper.eq(Mux(none, 0, Mux(sums.upper[sums.bits], greatest, high))),
-        ]
-
-    def eq(self, other: "_Range") -> list:
-        return [self.lower.eq(other.lower), self.upper.eq(other.upper)]
+def _less_one(bits: Value) -> Value:
+    """Without the lowest bit that is set."""
+    return bits & (bits - 1)
 
 
 class _Probe:
@@ -344,10 +367,10 @@ class _Probe:
         self.row = Signal(ROW_BITS, name=f"{name}_row")
         self.before = Signal(ARRIVAL_BITS, name=f"{name}_before")
         self.quiet = Signal(name=f"{name}_quiet")  # matches nothing: no pairs, and no punctuation between
-        self.key = _Range(parameters.key_bits, f"{name}_key")
+        self.key = ClosedRange(parameters.key_bits, f"{name}_key")
         self.time = None
         if parameters.time_bits:
-            self.time = _Range(parameters.time_bits, f"{name}_time")
+            self.time = ClosedRange(parameters.time_bits, f"{name}_time")
             self.horizon = Signal(parameters.time_bits + 1, name=f"{name}_horizon")
 
     def eq(self, other: "_Probe") -> list:

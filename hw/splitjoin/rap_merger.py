@@ -1,10 +1,11 @@
 """Merges punctuated results into one stream with one punctuation for all."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import fifo, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.errors import ParameterError
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.result_layout import result_layout
 
 
@@ -22,10 +23,14 @@ class RapMerger(wiring.Component):
     in_order : In(1)
         1 to take all pairs of an input, up to its punctuation, before those of the next one; 0 to take
         whatever is here, the first input first.
+    dead : In(inputs)
+        Inputs that have nothing any more, and for whose punctuation nobody waits; they stay so.
     i : In(array of streams of result_layout)
-        All have the same punctuation.
+        All have the same punctuation, up to where one goes dead.
     o : Out(stream of result_layout)
         Pairs between two punctuations are those between the same two of each input.
+    gone : Out(1)
+        All inputs are dead, and nothing waits here.
     busy : Out(1)
         Set while a result waits here.
 
@@ -51,23 +56,41 @@ class RapMerger(wiring.Component):
         self._inputs = inputs
         self._rows = rows
         result = stream.Signature(result_layout())
-        super().__init__({"in_order": In(1), "i": In(result).array(inputs), "o": Out(result), "busy": Out(1)})
+        super().__init__(
+            {
+                "in_order": In(1),
+                "dead": In(inputs),
+                "i": In(result).array(inputs),
+                "o": Out(result),
+                "gone": Out(1),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.results = results = fifo.SyncFIFO(width=result_layout().size, depth=self._rows)
-        stars = Signal(self._inputs)  # inputs that wait at a punctuation
+        m.submodules.results = results = QuickFifo(width=result_layout().size, depth=self._rows)
+        stars = Signal(self._inputs)  # inputs that wait at a punctuation, or are dead
         chosen = Signal(self._inputs)
+        together = Signal()
         free = 1  # whether no input before has something to pass
         for at, port in enumerate(self.i):
-            pair = port.valid & ~port.p.star
+            pair = port.valid & ~port.p.star & ~self.dead[at]
             m.d.comb += [
-                stars[at].eq(port.valid & port.p.star),
+                stars[at].eq((port.valid & port.p.star) | self.dead[at]),
                 chosen[at].eq(pair & free & (~self.in_order | stars[:at].all())),
-                port.ready.eq(results.w_rdy & (chosen[at] | stars.all())),
+                port.ready.eq(results.w_rdy & (chosen[at] | together)),
             ]
             free = free & ~pair
-        m.d.comb += [results.w_en.eq(chosen.any() | stars.all()), results.w_data.eq(self.i[0].payload)]
+        m.d.comb += [
+            together.eq(stars.all() & ~self.dead.all()),
+            results.w_en.eq(chosen.any() | together),
+            results.w_data.eq(self.i[0].payload),
+        ]
+        # A punctuation is that of the first input that lives.
+        for at, port in list(enumerate(self.i))[1:]:
+            with m.If(self.dead[:at].all() & ~self.dead[at]):
+                m.d.comb += results.w_data.eq(port.payload)
         for at, port in enumerate(self.i):
             with m.If(chosen[at]):
                 m.d.comb += results.w_data.eq(port.payload)
@@ -76,5 +99,6 @@ class RapMerger(wiring.Component):
             self.o.valid.eq(results.r_rdy),
             results.r_en.eq(self.o.ready),
             self.busy.eq(results.r_rdy),
+            self.gone.eq(self.dead.all() & ~results.r_rdy),
         ]
         return m

@@ -24,7 +24,8 @@ class Region(wiring.Component):
     each row. A core stores a row when the first count names it, and drops its oldest row when the second
     one does, which is the very core that holds the oldest row of all. Full turns of a count number the
     blocks, so the core's share of the window begins and ends where its own position and both counts say.
-    A time window has the counts of one that is as long as the cores have room for.
+    A time window has the counts of one that is as long as the cores have room for. A row that comes `again`
+    is counted only among those that probe the other region, for the order over both streams.
 
     Parameters
     ----------
@@ -106,54 +107,71 @@ class Region(wiring.Component):
         length = self.settings.left_rows if self.side == Side.LEFT else self.settings.right_rows
         if p.time_bits:
             length = Mux(self.settings.timed, p.capacity, length)
-        filled = Signal(range(p.capacity + 1))
+        # A row's place and whether it is this core's are ready before the row comes.
+        filled, more = Signal(range(p.capacity + 1)), Signal(range(p.capacity + 2), init=1)  # rows, and one more
+        full = Signal()
         before = Signal(ARRIVAL_BITS)
-        arrive, leave = _Turns(p, "arrive"), _Turns(p, "leave")
+        arrive, leave = _Turns(p, index, "arrive"), _Turns(p, index, "leave")
         mark = i.p.mark if p.time_bits else Const(0, 1)
+        again = i.p.again if p.bounds else Const(0, 1)
         mine = Signal()  # of the stream that is stored
         needed = Signal()
+        arriving = Signal()
         m.d.comb += [
             mine.eq(i.p.side == self.side),
-            needed.eq(Mux(mine, (arrive.turn == index) & ~mark, 1)),
+            needed.eq(Mux(mine, arrive.now & ~mark & ~again, 1)),
+            arriving.eq(i.valid & i.ready & mine & ~mark & ~again),
             sub.i.valid.eq(i.valid & needed),
             i.ready.eq(~needed | sub.i.ready),
             sub.i.p.probing.eq(~mine),
-            sub.i.p.first.eq(leave.block + leave.passed(index)),
-            sub.i.p.stop.eq(arrive.block + arrive.passed(index)),
+            sub.i.p.first.eq(leave.place),
+            sub.i.p.stop.eq(arrive.place),
             sub.i.p.before.eq(before),
-            sub.i.p.early.eq(leave.passed(index)),
-            sub.i.p.late.eq((arrive.turn != 0) & ~arrive.passed(index)),
+            sub.i.p.early.eq(leave.passed),
+            sub.i.p.late.eq((arrive.turn != 0) & ~arrive.passed),
         ]
         names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
+        names += ("lower", "upper") if p.bounds else ()
         m.d.comb += [getattr(sub.i.p, name).eq(getattr(i.p, name)) for name in names]
+        m.d.sync += full.eq(Mux(arriving & ~full, more == length, filled == length))
         with m.If(i.valid & i.ready & mine & ~mark):
-            m.d.sync += [before.eq(before + 1), *arrive.step()]
-            with m.If(filled == length):
+            m.d.sync += before.eq(before + 1)
+        with m.If(arriving):
+            m.d.sync += arrive.step()
+            with m.If(full):
                 m.d.sync += leave.step()
             with m.Else():
-                m.d.sync += filled.eq(filled + 1)
+                m.d.sync += [filled.eq(more), more.eq(more + 1)]
         with m.If(self.settings.order == Order.NONE):
             m.d.sync += before.eq(0)
         with m.If(self.clear):
-            m.d.sync += [filled.eq(0), *arrive.reset(), *leave.reset()]
+            m.d.sync += [filled.eq(0), more.eq(1), full.eq(length == 0), *arrive.reset(), *leave.reset()]
         return m
 
 
 class _Turns:
-    """A round-robin count over the cores, and the full turns it has made."""
+    """A round-robin count over the cores, and what it means to one of them.
 
-    def __init__(self, parameters: SplitJoinParameters, name: str):
+    `now` is set while it is the core's turn, `passed` once the core had its turn in this block, and `place` is
+    the full turns that the core has had.
+    """
+
+    def __init__(self, parameters: SplitJoinParameters, index: int, name: str):
         self._cores = parameters.cores
+        self._index = index
         self.turn = Signal(range(max(parameters.cores, 2)), name=f"{name}_turn")
-        self.block = Signal(parameters.place_bits, name=f"{name}_block")
-
-    def passed(self, index: int):
-        """Whether a core had its turn in this block."""
-        return self.turn > index
+        self.now = Signal(name=f"{name}_now", init=index == 0)
+        self.passed = Signal(name=f"{name}_passed")
+        self.place = Signal(parameters.place_bits, name=f"{name}_place")
 
     def step(self) -> list:
         last = self.turn == self._cores - 1
-        return [self.turn.eq(Mux(last, 0, self.turn + 1)), self.block.eq(self.block + last)]
+        return [
+            self.turn.eq(Mux(last, 0, self.turn + 1)),
+            self.now.eq(self.turn == (self._index or self._cores) - 1),
+            self.passed.eq(~last & (self.passed | self.now)),
+            self.place.eq(self.place + self.now),
+        ]
 
     def reset(self) -> list:
-        return [self.turn.eq(0), self.block.eq(0)]
+        return [signal.eq(signal.init) for signal in (self.turn, self.now, self.passed, self.place)]

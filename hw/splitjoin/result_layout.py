@@ -21,8 +21,8 @@ def result_layout(*, tagged: bool = False) -> data.StructLayout:
     StructLayout
         ``star``, set in a punctuation; ``last``, set in a punctuation that ends the results of a probing row;
         ``probe``, the number of the probing row; ``row``, that of the stored row, in a pair; ``side``, the
-        stream of the probing row, where `tagged`; ``before``, the rows of the other stream that arrived
-        before the probing row since order was asked for, modulo ``2**ARRIVAL_BITS``, where not `tagged`.
+        stream of the probing row, where `tagged`; ``before``, the probing rows of the other stream
+        that arrived before this one since order was asked for, modulo ``2**ARRIVAL_BITS``, where not `tagged`.
     """
     fields = {"star": 1, "last": 1, "probe": ROW_BITS, "row": ROW_BITS}
     return data.StructLayout(fields | ({"side": 1} if tagged else {"before": ARRIVAL_BITS}))

@@ -24,6 +24,9 @@ class SettingsSignature(wiring.Signature):
         The predicate.
     complement : 1
         1 to take the pairs that the predicate leaves out: ``!=`` is the complement of ``=``.
+    own_bounds : 1
+        1 to compare stored keys with the bounds that the probing row carries, in the place of `low` and `high`;
+        with `bounds` only.
     order : Order
     every : range(log2(rows) + 1)
         For inner order: a punctuation after every ``1 << every`` comparisons of each core.
@@ -49,6 +52,8 @@ class SettingsSignature(wiring.Signature):
             "order": Out(range(len(Order))),
             "every": Out(range(parameters.every_log2_max + 1)),
         }
+        if parameters.bounds:
+            members["own_bounds"] = Out(1)
         if parameters.time_bits:
             members |= {
                 "timed": Out(1),

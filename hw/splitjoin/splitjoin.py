@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Const, EnableInserter, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.splitjoin.combiner import Combiner
+from hw.splitjoin.core_watch import CORE_BITS, CoreWatch
 from hw.splitjoin.distributor import Distributor
 from hw.splitjoin.join_core import JoinCore
 from hw.splitjoin.merger_tree import MergerTree
@@ -26,11 +27,16 @@ class SplitJoin(wiring.Component):
     outer and inner order all probing rows come out as they arrived, whichever stream they are of.
     Nothing is lost: where results are not taken, everything waits.
 
+    A core that stops answering does not stop the others: it is passed by, and what it had stored is missing from
+    all that comes out later.
+
     Parameters
     ----------
     parameters : SplitJoinParameters
     sub_window : callable
         Makes the sub-windows, see `Region`.
+    faults : bool
+        True to build `fault`, for simulation.
 
     Attributes
     ----------
@@ -50,13 +56,24 @@ class SplitJoin(wiring.Component):
         Set for good, until `clear`, once a time window did not fit: pairs are missing.
     compared : Out(range(2 * cores * lanes + 1))
         Rows compared in a cycle; for counters.
+    core_timeout : In(32)
+        Cycles in which a core that has something to do, and is not held up by what stands behind it, may stand still:
+        no row taken, no result given, nothing compared. 0 for any number. A probe in inner order over a time window
+        may compare nothing for ``rows / lanes`` cycles, and `probe_rows` rows that match nothing pass without a word,
+        so it should be above both by 64.
+    dead : Out(cores)
+        Cores that stood still for longer, as of `CoreWatch`.
+    first_dead : Out(CORE_BITS)
+    fault : In(cores)
+        While 1, the core is frozen: it neither takes nor gives anything. There with `faults` only.
 
     Timing
     ------
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
     merged in a cycle a level: from row to first result ``levels + merger_levels + 10`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
-    as both regions compare at once. `idle` and `overflow` are a cycle late, `compared` two.
+    as both regions compare at once. `idle` and `overflow` are a cycle late, `compared` three. A core that stands
+    still is passed by after twice `core_timeout` cycles and three at most.
 
     Source
     ------
@@ -64,9 +81,16 @@ class SplitJoin(wiring.Component):
     say.
     """
 
-    def __init__(self, parameters: SplitJoinParameters, *, sub_window: Callable[..., wiring.Component] = NestedLoop):
+    def __init__(
+        self,
+        parameters: SplitJoinParameters,
+        *,
+        sub_window: Callable[..., wiring.Component] = NestedLoop,
+        faults: bool = False,
+    ):
         self.parameters = parameters
         self._sub_window = sub_window
+        self._faults = faults
         result = stream.Signature(result_layout())
         super().__init__(
             {
@@ -80,7 +104,11 @@ class SplitJoin(wiring.Component):
                 "idle": Out(1),
                 "overflow": Out(1),
                 "compared": Out(range(2 * parameters.cores * parameters.lanes + 1)),
+                "core_timeout": In(32),
+                "dead": Out(parameters.cores),
+                "first_dead": Out(CORE_BITS),
             }
+            | ({"fault": In(parameters.cores)} if faults else {})
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -90,21 +118,41 @@ class SplitJoin(wiring.Component):
         m.submodules.left_merger = left = MergerTree(p)
         m.submodules.right_merger = right = MergerTree(p)
         m.submodules.combiner = combiner = Combiner()
+        m.submodules.watch = watch = CoreWatch(p.cores)
         wiring.connect(m, wiring.flipped(self.i), distributor.i)
         in_order = self.settings.order == Order.INNER
         busy = [self.i.valid, distributor.busy, left.busy, right.busy, combiner.busy]
         overflow, compared = [], []
         for index in range(p.cores):
             core = JoinCore(p, index=index, sub_window=self._sub_window)
-            m.submodules[f"core_{index}"] = core
+            frozen = self.fault[index] if self._faults else Const(0, 1)
+            m.submodules[f"core_{index}"] = EnableInserter(~frozen)(core) if self._faults else core
             wiring.connect(m, wiring.flipped(self.settings), core.settings)
-            wiring.connect(m, distributor.o[index], core.i)
-            wiring.connect(m, core.left, left.i[index])
-            wiring.connect(m, core.right, right.i[index])
             m.d.comb += core.clear.eq(self.clear)
-            busy.append(core.busy)
+            # What a dead core is sent counts as taken; what it offers is not looked at.
+            dead, answers = watch.dead[index], ~watch.dead[index] & ~frozen
+            row = distributor.o[index]
+            stirs = row.valid & row.ready
+            m.d.comb += [
+                core.i.payload.eq(row.payload),
+                core.i.valid.eq(row.valid & answers),
+                row.ready.eq((core.i.ready & answers) | dead),
+            ]
+            for tree, port in ((left, core.left), (right, core.right)):
+                to = tree.i[index]
+                m.d.comb += [
+                    tree.dead[index].eq(dead),
+                    to.payload.eq(port.payload),
+                    to.valid.eq(port.valid & answers),
+                    port.ready.eq(to.ready & answers),
+                ]
+                stirs = stirs | to.valid  # given, or held up
+            m.d.comb += watch.stirs[index].eq(stirs | ((core.compared != 0) & ~frozen) | (~core.busy & ~row.valid))
+            busy.append(core.busy & ~dead)
             overflow.append(core.overflow)
-            compared.append(core.compared)
+            counted = Signal(core.compared.shape(), name=f"compared_{index}")
+            m.d.sync += counted.eq(Mux(answers, core.compared, 0))
+            compared.append(counted)
         wiring.connect(m, left.o, combiner.i_left)
         wiring.connect(m, right.o, combiner.i_right)
         for name in ("o", "left", "right"):
@@ -117,5 +165,10 @@ class SplitJoin(wiring.Component):
             self.overflow.eq(Cat(overflow).any()),
             self.compared.eq(sum(compared)),
         ]
-        m.d.comb += self.idle.eq(quiet & ~self.i.valid)
+        m.d.comb += [
+            self.idle.eq(quiet & ~self.i.valid),
+            watch.timeout.eq(self.core_timeout),
+            self.dead.eq(watch.dead),
+            self.first_dead.eq(watch.first),
+        ]
         return m

@@ -18,15 +18,17 @@ def command_layout(parameters: SplitJoinParameters) -> data.StructLayout:
     Returns
     -------
     StructLayout
-        ``probing``; ``null``, ``mark``, ``key``, ``time`` and ``row`` as in `tagged_row`; ``stop``, the place
-        at which the row is stored, or behind the youngest that it is compared with; ``first``, the place of
-        the oldest row of the window, when probing; ``early``, set where the window has a row in the block
-        before `first` in another core; ``late``, set where it has one in the block at `stop`; ``before``, as in
-        `result_layout`.
+        ``probing``; ``null``, ``mark``, ``key``, ``time``, ``lower``, ``upper`` and ``row`` as in `tagged_row`;
+        ``stop``, the place at which the row is stored, or behind the youngest that it is compared with;
+        ``first``, the place of the oldest row of the window, as it is before the row that is stored; ``early``,
+        set where the window has a row in the block before `first` in another core; ``late``, set where it has
+        one in the block at `stop`; ``before``, as in `result_layout`.
     """
     fields = {"probing": 1, "null": 1, "key": parameters.key_bits, "row": ROW_BITS}
     if parameters.time_bits:
         fields |= {"mark": 1, "time": parameters.time_bits}
+    if parameters.bounds:
+        fields |= {"lower": parameters.key_bits, "upper": parameters.key_bits}
     place = parameters.place_bits
     return data.StructLayout(fields | {"first": place, "stop": place, "early": 1, "late": 1, "before": ARRIVAL_BITS})
 
@@ -35,8 +37,7 @@ class SubWindowSignature(wiring.Signature):
     """The ports of a sub-window: the part of a region that holds rows and compares with them.
 
     Another structure can take the place of the nested loop: it stores rows by their places, and answers a
-    probe with the rows between two places whose keys lie in a range. That is what a BI-Sort engine does with
-    the limits of its gather, for places as row numbers.
+    probe with the rows between two places whose keys lie in a range. `BisortWindow` does so.
 
     Attributes
     ----------

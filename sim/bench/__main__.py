@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import itertools
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 from sim.bench.copy_bench import copy_bench
 from sim.bench.kernel_bench import Trace, kernel_bench
 from sim.bench.kernel_plot import plot_traces
+from sim.bench.lanes_bench import lanes_bench
 from sim.bench.merger_bench import MergerFigure, merger_bench
+from sim.bench.splitjoin_bench import CORES, sorted_bench, splitjoin_bench
+from sim.bench.splitjoin_latency import splitjoin_latency
 
 
 def _copy(options: argparse.Namespace) -> list[dict]:
@@ -54,7 +58,40 @@ def _kernel(options: argparse.Namespace) -> list[dict]:
     return figures
 
 
-_BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel}
+def _splitjoin(options: argparse.Namespace) -> list[dict]:
+    cells = ["what", "sub-window", "J", "C", "window", "order", "rows from", "comparators busy", "rows/cycle"]
+    cells += ["J C / window", "results/cycle"]
+    print("| " + " | ".join(cells) + " |\n" + "| :-- | :-- | --: | --: | --: | :-- | :-- | --: | --: | --: | --: |")
+    figures = []
+    for figure in itertools.chain(splitjoin_bench(options.seed, options.cores), sorted_bench(options.seed)):
+        root = f"{figure.results_per_cycle:.4f}" if figure.what == "everything matches" else ""
+        sides = {"in turn": "both, in turn"}.get(figure.sides, figure.sides)
+        order = figure.order + (", apart" if figure.apart else "")
+        row = [figure.what, figure.sub_window, figure.cores, figure.lanes, f"{figure.window:,}", order, sides]
+        row += [f"{figure.busy:.4f}", f"{figure.rows_per_cycle:.6f}", f"{figure.bound:.6f}", root]
+        print("| " + " | ".join(map(str, row)) + " |", flush=True)
+        shown = {name: getattr(figure, name) for name in ("rows_per_cycle", "bound", "busy", "results_per_cycle")}
+        figures.append(dataclasses.asdict(figure) | shown)
+    print("\n| J | k | cycles to the first result | levels of both trees | the rest |\n| --: | --: | --: | --: | --: |")
+    for cores, fan_out in itertools.product(options.latency_cores, (2, 4)):
+        cycles, levels = splitjoin_latency(cores, fan_out)
+        print(f"| {cores} | {fan_out} | {cycles} | {2 * levels} | {cycles - 2 * levels} |", flush=True)
+        figures.append({"what": "latency", "cores": cores, "fan_out": fan_out, "cycles": cycles, "levels": 2 * levels})
+    return figures
+
+
+def _lanes(options: argparse.Namespace) -> list[dict]:
+    print("| command | lanes | cycles | beats | beats/cycle of a channel | largest part | times one lane |")
+    print("| :-- | --: | --: | --: | --: | --: | --: |")
+    figures = []
+    for figure in lanes_bench(options.rows << 20, options.seed):
+        counted = f"{figure.lanes} | {figure.cycles:,} | {figure.beats:,} | {figure.beats_per_cycle:.3f}"
+        print(f"| {figure.case} | {counted} | {figure.share:.3f} | {figure.faster:.2f} |", flush=True)
+        figures.append(dataclasses.asdict(figure) | {"faster": figure.faster})
+    return figures
+
+
+_BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel, "lanes": _lanes, "splitjoin": _splitjoin}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,7 +103,12 @@ def main(arguments: list[str] | None = None) -> int:
     merger = benches.add_parser("merger", help="the merger alone, at every width")
     kernel = benches.add_parser("kernel", help="merges and probes of the BI-Sort kernel on simulated DRAM")
     kernel.add_argument("--rows", type=int, default=8, choices=(1, 2, 4, 8), help="million rows of the large run")
-    for bench in (merger, kernel):
+    splitjoin = benches.add_parser("splitjoin", help="SplitJoin alone: rates, orders, scaling, latency")
+    splitjoin.add_argument("--cores", type=int, nargs="+", default=list(CORES), help="J; each is compiled")
+    splitjoin.add_argument("--latency-cores", type=int, nargs="*", default=[4, 16, 64, 256])
+    lanes = benches.add_parser("lanes", help="a merge and a probe on one lane and on two, each with a channel")
+    lanes.add_argument("--rows", type=int, default=2, choices=(1, 2), help="million rows of the large run")
+    for bench in (merger, kernel, lanes, splitjoin):
         bench.add_argument("--seed", type=int, default=1, help="of the keys")
     for name, bench in benches.choices.items():
         bench.add_argument("--json", type=Path, default=Path(f"build/bench/{name}.json"), help="where the figures go")

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from hw.memory.copy_operation import CopyOperation
 from hw.memory.transfer_status import TransferStatus
 from hw.parameters import Parameters
-from hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS, COMMAND_WORDS, COUNTERS, ERROR_TEXT, ErrorCode, Operation
-from hw.register_map import command_word as first_word
+from hw.register_map import COUNTERS, ERROR_TEXT, ErrorCode, Operation
+from sim.bench.command_words import command_words
 from sim.bench.kernel_figure import KernelFigure
 from sim.board.bisort_link import open_bisort_board
 from sim.board.copy_board import CopyBoard
@@ -81,14 +81,7 @@ class KernelBench:
         RuntimeError
             If the kernel reports an error.
         """
-        flags = sum(flag.mask for flag in COMMAND_FLAGS if fields.pop(flag.name, 0))
-        words = [0] * COMMAND_WORDS
-        words[0] = operation | flags
-        sizes = {name: count for name, count, _ in COMMAND_FIELDS}
-        for name, value in fields.items():
-            for word in range(sizes[name]):
-                words[first_word(name) + word] = value >> (32 * word) & 0xFFFFFFFF
-        for word in words:
+        for word in command_words(operation, **fields):
             self.board.write("QUEUE_PUSH", word)
         self.board.write("COUNTER_CLEAR", 1)
         if trace:

@@ -30,7 +30,7 @@ def _rows(count: int) -> list[JoinRow]:
 
 
 def _payload(tree: str, row: JoinRow) -> dict[str, int]:
-    return pack_row(row, timed=bool(TREES[tree].time_bits))
+    return pack_row(row, TREES[tree])
 
 
 @cocotb.test()

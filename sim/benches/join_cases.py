@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hw.splitjoin.order import Order
 from sim.models.join_settings import JoinRow, JoinSettings
@@ -75,19 +75,30 @@ def _sides(kind: str, rng: random.Random, count: int) -> list[int]:
 
 
 def cases(
-    rng: random.Random, *, cores: int, rows: int, key_bits: int, time_bits: int, count: int, length: int | None = None
+    rng: random.Random,
+    *,
+    cores: int,
+    rows: int,
+    key_bits: int,
+    time_bits: int,
+    bounds: int,
+    count: int,
+    length: int | None = None,
+    orders: Sequence[Order] = (Order.OUTER, Order.INNER, Order.NONE, Order.INNER),
 ) -> Iterator[JoinCase]:
     """Cases that reach every limit of windows, keys and order.
 
     Parameters
     ----------
     rng : random.Random
-    cores, rows, key_bits, time_bits : int
+    cores, rows, key_bits, time_bits, bounds : int
         Of the build.
     count : int
         Cases to make; those of one predicate and one order after another.
     length : int, optional
         Rows of each case; enough to fill the windows a few times where it is not given.
+    orders : sequence of Order
+        Taken in turn.
     """
     capacity = cores * rows
     lengths = sorted({0, 1, max(cores - 1, 1), cores, cores + 1, capacity // 2 + 1, capacity - 1, capacity})
@@ -96,7 +107,7 @@ def cases(
         many = length or rng.randint(2 * capacity, 4 * capacity)
         settings = JoinSettings(
             windows=(rng.choice([*lengths, rng.randint(0, capacity)]), rng.choice(lengths)),
-            order=(Order.OUTER, Order.INNER, Order.NONE, Order.INNER)[number % 4],
+            order=orders[number % len(orders)],
             every=rng.randint(0, rows.bit_length() - 1),
             timed=timed,
             **predicate(PREDICATES[number % len(PREDICATES)], rng, key_bits),
@@ -109,7 +120,29 @@ def cases(
         ]
         if timed:
             made, settings = _with_times(made, settings, rng, capacity, time_bits)
+        if bounds and number % 5 in (1, 3):
+            made, settings = _with_bounds(made, settings, rng, KEYS[number % len(KEYS)], key_bits)
         yield JoinCase(made, settings)
+
+
+def _with_bounds(
+    rows: list[JoinRow], settings: JoinSettings, rng: random.Random, kind: str, bits: int
+) -> tuple[list[JoinRow], JoinSettings]:
+    """Bounds of their own for all rows; for some a few that do not overlap, each in a row that comes again."""
+    made = []
+    keys = _keys(kind, rng, bits)
+    for row in rows:
+        if row.mark:
+            made.append(row)
+            continue
+        count = 1 if settings.complement else rng.choice([1, 1, 2, 3])
+        ends = sorted({min(next(keys) + rng.randrange(2), (1 << bits) - 1) for _ in range(2 * count)})
+        ranges = list(zip(ends[::2], ends[1::2], strict=False)) or [(ends[0], ends[0])]
+        if rng.random() < 0.1:
+            ranges[0] = (1, 0)  # nothing
+        for at, (lower, upper) in enumerate(ranges):
+            made.append(dataclasses.replace(row, lower=lower, upper=upper, again=at > 0))
+    return made, dataclasses.replace(settings, own_bounds=True)
 
 
 def _with_times(

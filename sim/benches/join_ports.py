@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from hw.splitjoin.parameters import SplitJoinParameters
 from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 
 
-def pack_row(row: JoinRow, *, timed: bool) -> dict[str, int]:
+def pack_row(row: JoinRow, parameters: SplitJoinParameters) -> dict[str, int]:
     """A payload of `tagged_row`."""
     payload = {"side": row.side, "null": int(row.null), "key": row.key, "row": row.row}
-    return payload | ({"mark": int(row.mark), "time": row.time} if timed else {})
+    if parameters.time_bits:
+        payload |= {"mark": int(row.mark), "time": row.time}
+    if parameters.bounds:
+        payload |= {"again": int(row.again), "lower": row.lower, "upper": row.upper}
+    return payload
 
 
 def unpack_result(payload: dict[str, int]) -> JoinResult:
@@ -40,6 +45,7 @@ def set_settings(dut: Any, settings: JoinSettings, *, prefix: str = "") -> None:
         "low": settings.low,
         "high": settings.high,
         "complement": int(settings.complement),
+        "own_bounds": int(settings.own_bounds),
         "order": int(settings.order),
         "every": settings.every,
         "timed": int(settings.timed),

@@ -30,7 +30,8 @@ class OrderMonitor:
         self.cores = cores
         rows = [row for row in rows if not row.mark]
         self.expected = [row.row for row in rows if row.side == side]
-        self.number = {row.row: at for at, row in enumerate(row for row in rows if row.side != side)}
+        stored = [row for row in rows if row.side != side and not row.again]
+        self.number = {row.row: at for at, row in enumerate(stored)}
         self.at = 0
         self.stars = 0
         self.base: int | None = None  # the group of the first pair, less the punctuations before it

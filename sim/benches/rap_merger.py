@@ -86,3 +86,39 @@ async def rap_merger_timing(dut):
         source.queue.append(pack_result(JoinResult(0)))
     await bench.run(lambda: len(sink.cycles) == 20 * INPUTS + 1)
     assert sink.cycles == list(range(start + 1, start + 20 * INPUTS + 2)), "a pair a cycle"
+
+
+@cocotb.test()
+@cocotb.parametrize(stalls=list(STALLS), in_order=[0, 1], dead=list(range(INPUTS)))
+async def rap_merger_without_one(dut, stalls, in_order, dead):
+    """An input that goes dead holds nothing up, and takes nothing with it."""
+    bench = _bench(dut, stalls)
+    dut.rap_merger__in_order.value = in_order
+    dut.rap_merger__dead.value = 0
+    await bench.reset()
+    streams = _streams(random.Random(f"{SEED} {dead}"), 30, 5)
+    for source, stream in zip(bench.sources.values(), streams, strict=True):
+        source.queue += [pack_result(result) for result in stream]
+    lost = list(bench.sources.values())[dead]
+    await bench.run(lambda: len(lost.taken) > 12)
+    dut.rap_merger__dead.value = 1 << dead
+    kept = streams[dead][: len(lost.taken)]
+    await bench.run(lambda: not any(source.queue for source in bench.sources.values() if source is not lost))
+    for _ in range(20):
+        await bench.step()
+    got = [unpack_result(payload) for payload in bench.sinks["rap_merger__o"].received]
+    stars = [result for result in streams[0] if result.row is None]
+    lives = [result for at, stream in enumerate(streams) if at != dead for result in stream if result.row is not None]
+    assert [result for result in got if result.row is None] == stars
+    assert Counter(result for result in got if result.row is not None) == Counter(
+        lives + [result for result in kept if result.row is not None]
+    )
+    group = 0
+    for result in got:
+        assert result.probe == group
+        group += result.row is None
+    assert not dut.rap_merger__busy.value
+    dut.rap_merger__dead.value = (1 << INPUTS) - 1
+    await bench.idle(5)
+    assert dut.rap_merger__gone.value
+    dut.rap_merger__dead.value = 0

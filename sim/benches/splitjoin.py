@@ -20,7 +20,6 @@ from sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 PARAMETERS = SplitJoinParameters(**SETTINGS["parameters"])
-TIMED = bool(PARAMETERS.time_bits)
 
 
 def make_bench(dut, stalls: str = "none") -> StreamBench:
@@ -52,7 +51,7 @@ async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
         sink.received.clear()
     source = bench.sources["i"]
     for at in range(0, len(case.rows), 16):  # the bench allows so many cycles at once
-        source.queue += [pack_row(row, timed=TIMED) for row in case.rows[at : at + 16]]
+        source.queue += [pack_row(row, PARAMETERS) for row in case.rows[at : at + 16]]
         await bench.run(lambda: not source.queue)
     for _ in range(3):
         await bench.step()
@@ -96,6 +95,7 @@ async def joins(dut, stalls):
     dut.clear.value = 0
     await bench.reset()
     await until_idle(bench)
-    size = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits")}
-    for number, case in enumerate(cases(rng, **size, count=SETTINGS["count"], length=SETTINGS.get("length"))):
+    size = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    more = {"orders": [Order(order) for order in SETTINGS["orders"]]} if "orders" in SETTINGS else {}
+    for number, case in enumerate(cases(rng, **size, count=SETTINGS["count"], length=SETTINGS.get("length"), **more)):
         await join(bench, case, apart=number % 5 == 4)

@@ -21,7 +21,8 @@ SCAN = PARAMETERS.rows // LANES  # cycles of a probe at best
 PERIOD = 2
 
 
-async def _run(dut, rows: int, sides: str, *, null: bool = False, mask: int = 0xFFFF, cycles: int) -> dict[str, int]:
+async def run(dut, rows: int, sides: str, *, null: bool = False, mask: int = 0xFFFF, cycles: int) -> dict[str, int]:
+    """Sends rows and waits until all has come out, which should take no more than so many cycles; the counters."""
     dut.rows.value = rows
     dut.sides.value = SIDES.index(sides)
     dut.nulls.value = int(null)
@@ -36,7 +37,8 @@ async def _run(dut, rows: int, sides: str, *, null: bool = False, mask: int = 0x
     return {name: int(getattr(dut, name).value) for name in names}
 
 
-async def _start(dut, now: JoinSettings) -> None:
+async def start(dut, now: JoinSettings) -> None:
+    """Resets everything."""
     for name in ("clear", "apart", "start", "rows", "sides", "nulls", "key_mask"):
         getattr(dut, name).value = 0
     set_settings(dut, now)
@@ -47,10 +49,10 @@ async def _start(dut, now: JoinSettings) -> None:
     await Timer(8 * PERIOD, "ns")
 
 
-async def _fill(dut, *, mask: int) -> None:
+async def fill(dut, *, mask: int, window: int = WINDOW) -> None:
     """Both windows: left rows probe nothing yet, and right ones match nothing."""
-    await _run(dut, WINDOW, "left", mask=mask, cycles=WINDOW)
-    await _run(dut, WINDOW, "right", null=True, cycles=WINDOW)
+    await run(dut, window, "left", mask=mask, cycles=32 * window)
+    await run(dut, window, "right", null=True, cycles=32 * window)
 
 
 def _settings(order: Order, every: int = 0, **change: int) -> JoinSettings:
@@ -62,8 +64,8 @@ async def rates(dut):
     """Comparators busy, and what each order costs, at about one match for two rows."""
     rows = SETTINGS["rows"]
     mask = WINDOW - 1
-    await _start(dut, _settings(Order.NONE))
-    await _fill(dut, mask=mask)
+    await start(dut, _settings(Order.NONE))
+    await fill(dut, mask=mask)
     rate: dict[str, float] = {}
     for name, order, every, apart in (
         ("none", Order.NONE, 0, 0),
@@ -74,7 +76,7 @@ async def rates(dut):
     ):
         set_settings(dut, _settings(order, every))
         dut.apart.value = apart
-        got = await _run(dut, rows, "in turn", mask=mask, cycles=rows * SCAN)
+        got = await run(dut, rows, "in turn", mask=mask, cycles=rows * SCAN)
         busy = got["compared"] / (2 * CORES * LANES * got["cycles"])
         rate[name] = rows / got["cycles"]
         cocotb.log.info(
@@ -87,7 +89,7 @@ async def rates(dut):
             assert got["stars"] == rows * stars
             assert busy >= SETTINGS["busy"]
     assert rate["outer"] >= 0.98 * rate["none"]
-    got = await _run(dut, rows, "right", mask=mask, cycles=rows * SCAN)
+    got = await run(dut, rows, "right", mask=mask, cycles=rows * SCAN)
     assert rows / got["cycles"] >= SETTINGS["busy"] * CORES * LANES / WINDOW
     cocotb.log.info("FIGURE one stream alone: %.6f rows/cycle, %s", rows / got["cycles"], got)
 
@@ -95,13 +97,13 @@ async def rates(dut):
 @cocotb.test()
 async def everything_matches(dut):
     """The root puts out a pair a cycle."""
-    await _start(dut, _settings(Order.NONE, low=-(1 << PARAMETERS.key_bits), high=(1 << PARAMETERS.key_bits) - 1))
-    await _fill(dut, mask=0xFFFF)
+    await start(dut, _settings(Order.NONE, low=-(1 << PARAMETERS.key_bits), high=(1 << PARAMETERS.key_bits) - 1))
+    await fill(dut, mask=0xFFFF)
     rows = SETTINGS["matching"]
     for order in (Order.NONE, Order.OUTER, Order.INNER):
         change = {"low": -(1 << PARAMETERS.key_bits), "high": (1 << PARAMETERS.key_bits) - 1}
         set_settings(dut, _settings(order, PARAMETERS.every_log2_max, **change))
-        got = await _run(dut, rows, "right", cycles=rows * WINDOW)
+        got = await run(dut, rows, "right", cycles=rows * WINDOW)
         assert got["pairs"] == rows * WINDOW
         results = got["pairs"] + (got["stars"] - 1 if order != Order.NONE else 0)
         rate = results / (got["last_pair"] - got["first_pair"] + 1)

@@ -17,7 +17,9 @@ INDEX_ROWS = 1 << 16
 """Room for indexes that a board has unless more is asked for; a larger one takes minutes to compile."""
 
 
-def board_parameters(key_bits: int, memory: str, *, channels: int = 1, index_rows: int = INDEX_ROWS) -> Parameters:
+def board_parameters(
+    key_bits: int, memory: str, *, channels: int = 1, lanes: int = 1, index_rows: int = INDEX_ROWS
+) -> Parameters:
     """What is built for a simulated board.
 
     Parameters
@@ -28,8 +30,10 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1, index_row
         ``"litedram"``: the preset `ecp5` with 512 MiB of DDR3 a channel and partitions of 64 keys. ``"fast"``: the
         preset `tiny`, with partitions of 16 keys, and 64 MiB a channel.
     channels : int
+        Of each lane.
+    lanes : int
     index_rows : int
-        Room on chip for indexes, in entries.
+        Room on chip for indexes, in entries, of each lane.
 
     Raises
     ------
@@ -45,6 +49,7 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1, index_row
             index_rows=index_rows,
             address_bits=29 + channel_bits,
             channels=channels,
+            lanes=lanes,
         )
     if memory == "fast":
         return dataclasses.replace(
@@ -56,6 +61,7 @@ def board_parameters(key_bits: int, memory: str, *, channels: int = 1, index_row
             buffer_rows=32,
             address_bits=26 + channel_bits,
             channels=channels,
+            lanes=lanes,
         )
     raise ParameterError(f"memory must be one of {', '.join(MEMORIES)}, not {memory!r}")
 
@@ -65,6 +71,7 @@ def open_bisort_board(
     memory: str,
     *,
     channels: int = 1,
+    lanes: int = 1,
     index_rows: int = INDEX_ROWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> KernelBoard:
@@ -72,7 +79,7 @@ def open_bisort_board(
 
     Parameters
     ----------
-    key_bits, memory, channels, index_rows
+    key_bits, memory, channels, lanes, index_rows
         As in `board_parameters`.
     progress : callable, optional
         As in `compile_board`.
@@ -82,10 +89,10 @@ def open_bisort_board(
     BoardBuildError
         If it cannot be compiled.
     """
-    parameters = board_parameters(key_bits, memory, channels=channels, index_rows=index_rows)
+    parameters = board_parameters(key_bits, memory, channels=channels, lanes=lanes, index_rows=index_rows)
     size = (1 << parameters.address_bits) // channels
     settings: Mapping[str, MemorySettings] = {
         "litedram": LitedramSettings(module="MT41K256M16"),
         "fast": FastMemorySettings(beat_bits=parameters.data_bits, size=size, address_width=size.bit_length() - 1),
     }
-    return KernelBoard(parameters, [settings[memory]] * channels, progress=progress)
+    return KernelBoard(parameters, [settings[memory]] * (lanes * channels), progress=progress)

@@ -1,60 +1,70 @@
-"""A board with the BI-Sort kernel on it."""
+"""A board with a kernel on it."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from amaranth.lib import wiring
 from numpy.typing import NDArray
 
-from hw.bisort.engine import port_shape
 from hw.bisort.kernel import Kernel
+from hw.memory.port_shape import PortShape
 from hw.parameters import Parameters
-from hw.register_map import Register, registers
+from hw.register_map import BISORT, LANE_STRIDE, KernelMap, Register
+from hw.splitjoin.parameters import SplitJoinParameters
 from sim.board.compile_board import compile_board
 from sim.board.memory_settings import MemorySettings
 from sim.board.simulated_board import SimulatedBoard
 
-_REGISTERS = {register.name: register for register in registers()}
 _LIMIT = 1 << 40  # cycles; the kernel itself reports what does not end
 _TIMEOUT = 1 << 16  # cycles in which a memory may owe an answer
 
 
 class KernelBoard:
-    """A board with the BI-Sort kernel on it, as its host sees it: registers and memory.
+    """A board with a kernel on it, as its host sees it: registers and memory.
 
     Parameters
     ----------
-    parameters : Parameters
+    parameters : Parameters or SplitJoinParameters
     channels : sequence of MemorySettings
-        The memory of each port of the kernel.
+        The memory of each port of the kernel, lane by lane.
+    make : callable
+        Gives the kernel that is built with some parameters.
+    table : KernelMap
+        Of that kernel.
+    name : str
+        Names the folder below `build/boards`; what `make` builds besides what the parameters say must be told by it.
     progress : callable, optional
         As in `compile_board`.
 
     Attributes
     ----------
-    parameters : Parameters
+    parameters : Parameters or SplitJoinParameters
         What was built.
     board : SimulatedBoard
         The board itself.
     memory_bytes : int
-        Of all channels together.
+        Of all channels of all lanes together.
     channel_bytes : int
-        Bytes of address space of a channel; address ``n * channel_bytes`` is where channel n starts.
+        Bytes of address space of a channel; address ``n * channel_bytes`` is where that of port n starts.
     """
 
     def __init__(
         self,
-        parameters: Parameters,
+        parameters: Parameters | SplitJoinParameters,
         channels: Sequence[MemorySettings],
         *,
+        make: Callable[..., wiring.Component] = Kernel,
+        table: KernelMap = BISORT,
+        name: str = "bisort",
         progress: Callable[[int, int], None] | None = None,
     ):
         self.parameters = parameters
+        self._registers = {register.name: register for register in table.registers()}
+        self._lanes = table.lanes(parameters)
         self.channel_bytes = (1 << parameters.address_bits) // parameters.channels
-        shape = port_shape(parameters)
+        shape = PortShape.of_kernel(parameters)
         self.board = SimulatedBoard(
-            compile_board(
-                lambda: Kernel(parameters), channels, shape, "bisort", key=repr(parameters), progress=progress
-            )
+            compile_board(lambda: make(parameters), channels, shape, name, key=repr(parameters), progress=progress)
         )
         self.memory_bytes = sum(self.board.memory_bytes)
         self._listen()
@@ -79,9 +89,10 @@ class KernelBoard:
         self.board.poke("control__bready", 1)
         self.board.poke("control__rready", 1)
         self.board.poke("control__wstrb", 15)
-        for name in ("GLOBAL_INTERRUPT_ENABLE", "INTERRUPT_ENABLE"):
-            self.write(name, 1)
-        self.write("TIMEOUT_CYCLES", _TIMEOUT)
+        for lane in range(self._lanes):
+            for name in ("GLOBAL_INTERRUPT_ENABLE", "INTERRUPT_ENABLE"):
+                self.write(name, 1, lane)
+            self.write("TIMEOUT_CYCLES", _TIMEOUT, lane)
 
     def write_register(self, offset: int, value: int) -> None:
         """Write a 32-bit register."""
@@ -95,17 +106,17 @@ class KernelBoard:
         """Read a 32-bit register."""
         return self.board.read_register(offset)
 
-    def read(self, name: str) -> int:
+    def read(self, name: str, lane: int = 0) -> int:
         """Read a register by name; of a counter both words."""
-        if name in _REGISTERS:
-            return self.read_register(_REGISTERS[name].offset)
-        low, high = (self.read_register(_REGISTERS[f"{name.upper()}_{end}"].offset) for end in ("LOW", "HIGH"))
+        if name in self._registers:
+            return self.read_register(self._registers[name].offset + lane * LANE_STRIDE)
+        low, high = (self.read(f"{name.upper()}_{end}", lane) for end in ("LOW", "HIGH"))
         return low | high << 32
 
-    def write(self, name: str, value: int) -> None:
+    def write(self, name: str, value: int, lane: int = 0) -> None:
         """Write a register by name."""
-        register: Register = _REGISTERS[name]
-        self.write_register(register.offset, value)
+        register: Register = self._registers[name]
+        self.write_register(register.offset + lane * LANE_STRIDE, value)
 
     def write_memory(self, address: int, content: NDArray[np.generic] | bytes) -> None:
         """Put bytes into memory behind the kernel's back; raises BoardMemoryError if they do not fit."""
@@ -116,7 +127,12 @@ class KernelBoard:
         return self.board.read_memory(*divmod(address, self.channel_bytes), length)
 
     def wait(self) -> None:
-        """Let the clock run until the kernel has worked off its queue, or failed."""
-        self.board.run_until("irq", 1, _LIMIT)
-        self.write("INTERRUPT_STATUS", 1)
-        self.read("CONTROL")  # which clears done
+        """Let the clock run until every lane has worked off its queue, or failed; all must have been started."""
+        at_work = set(range(self._lanes))
+        while at_work:
+            self.board.run_until("irq", 1, _LIMIT)
+            for lane in sorted(at_work):
+                if self.read("INTERRUPT_STATUS", lane):
+                    self.write("INTERRUPT_STATUS", 1, lane)
+                    self.read("CONTROL", lane)  # which clears done
+                    at_work.remove(lane)

@@ -1,9 +1,12 @@
 """Measures SplitJoin without a cycle of Python."""
 
+from collections.abc import Callable
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.splitjoin import SplitJoin
@@ -20,6 +23,8 @@ class SplitJoinMeter(wiring.Component):
     ----------
     parameters : SplitJoinParameters
         Of SplitJoin, without time windows.
+    sub_window : callable
+        Of SplitJoin.
 
     Attributes
     ----------
@@ -46,8 +51,9 @@ class SplitJoinMeter(wiring.Component):
         Rows compared.
     """
 
-    def __init__(self, parameters: SplitJoinParameters):
+    def __init__(self, parameters: SplitJoinParameters, *, sub_window: Callable[..., wiring.Component] = NestedLoop):
         self.parameters = parameters
+        self._sub_window = sub_window
         counters = ("cycles", "pairs", "stars", "right_pairs", "right_stars", "first_pair", "last_pair")
         super().__init__(
             {
@@ -68,7 +74,7 @@ class SplitJoinMeter(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.splitjoin = join = SplitJoin(self.parameters)
+        m.submodules.splitjoin = join = SplitJoin(self.parameters, sub_window=self._sub_window)
         wiring.connect(m, wiring.flipped(self.settings), join.settings)
         left = Signal(32)  # rows still to be sent
         number = Signal(32)

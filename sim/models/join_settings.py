@@ -15,6 +15,7 @@ class JoinSettings:
     low: int = 0
     high: int = 0
     complement: bool = False
+    own_bounds: bool = False
     order: Order = Order.OUTER
     every: int = 0
     timed: bool = False
@@ -33,6 +34,9 @@ class JoinRow:
     time: int = 0
     null: bool = False
     mark: bool = False
+    again: bool = False
+    lower: int = 0
+    upper: int = 0
 
 
 @dataclasses.dataclass(frozen=True, order=True)

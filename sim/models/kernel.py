@@ -2,86 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
-from hw.identity import parameter_hash
 from hw.parameters import Parameters
-from hw.register_map import (
-    BUILD_ID,
-    COMMAND_FIELDS,
-    COMMAND_FLAGS,
-    COMMAND_WORDS,
-    COUNTERS,
-    Access,
-    ErrorCode,
-    Operation,
-    build_parameters,
-    layout_hash,
-    registers,
-)
+from hw.register_map import BISORT, ErrorCode, Operation
+from sim.models.command_fault_error import CommandFaultError
+from sim.models.decoded_command import DecodedCommand
+from sim.models.kernel_shell import KernelShell
 
 _ROW = np.dtype(np.uint32)
 _BLOCK_CANDIDATES = 1 << 22  # row numbers looked at together
-_REGISTERS = {register.offset: register for register in registers()}
-_OFFSETS = {register.name: register.offset for register in registers()}
-_CONTROL = {field.name: field.mask for field in _REGISTERS[_OFFSETS["CONTROL"]].fields}
 
 
-@dataclasses.dataclass(frozen=True)
-class DecodedCommand:
-    """A command as the kernel sees it: the fields of `COMMAND_FIELDS`, flags as bools, offsets as signed numbers."""
-
-    operation: int
-    tag: int
-    signed: bool
-    limits: bool
-    reuse: bool
-    buffer: bool
-    length_a: int
-    length_b: int
-    keys_a: int
-    rows_a: int
-    keys_b: int
-    rows_b: int
-    keys_out: int
-    rows_out: int
-    index_out: int
-    low_offset: int
-    high_offset: int
-
-    @classmethod
-    def decoded(cls, words: Sequence[int], key_bits: int) -> DecodedCommand:
-        """The command of `COMMAND_WORDS` words, low word of a field first."""
-        values: dict[str, int] = {}
-        at = 0
-        for name, count, _ in COMMAND_FIELDS:
-            values[name] = sum(word << (32 * place) for place, word in enumerate(words[at : at + count]))
-            at += count
-        head = values["operation"]
-        values["operation"], values["tag"] = head & 0xFF, head >> 16
-        values |= {flag.name: bool(head & flag.mask) for flag in COMMAND_FLAGS}
-        bits = key_bits + 2
-        for name in ("low_offset", "high_offset"):
-            low = values[name] & ((1 << bits) - 1)
-            values[name] = low - ((low >> (bits - 1)) << bits)
-        return cls(**values)
-
-
-class _FaultError(Exception):
-    """A command fails with this code; the address is the start of the array at fault, 0 where it is none of them."""
-
-    def __init__(self, code: ErrorCode, address: int = 0):
-        super().__init__(code)
-        self.code = code
-        self.address = address
-
-
-class KernelModel:
+class KernelModel(KernelShell):
     """A kernel and its memory, command by command. It can stand in for a board: it has all of a `BoardLink`.
 
     Parameters
@@ -102,6 +38,8 @@ class KernelModel:
         others stay 0.
     interrupt : bool
         The interrupt line.
+    buffered_rows : int
+        Rows in the insertion buffer.
 
     Notes
     -----
@@ -175,219 +113,48 @@ class KernelModel:
     """
 
     def __init__(self, parameters: Parameters, memory_bytes: int):
-        p = self.parameters = parameters
-        self._channel_space = 1 << (p.address_bits - (p.channels.bit_length() - 1))
-        if memory_bytes < 1 or memory_bytes % (p.channels * p.beat_bytes):
-            raise ValueError(
-                f"memory_bytes must be a multiple of {p.channels} channels' beats of {p.beat_bytes} bytes, "
-                f"not {memory_bytes}"
-            )
-        self.memory_bytes = memory_bytes
-        self._channel_bytes = memory_bytes // p.channels
-        if self._channel_bytes > self._channel_space:
-            raise ValueError(
-                f"memory_bytes must be at most {self._channel_space * p.channels}, the address space, "
-                f"not {memory_bytes}"
-            )
-        self.memory = np.zeros(memory_bytes, np.uint8)
-        self._key_type = np.dtype(np.uint32 if p.key_bits == 32 else np.uint64)
-        self._signed_type = np.dtype(np.int32 if p.key_bits == 32 else np.int64)
-        self._top = self._key_type.type(1 << (p.key_bits - 1))
-        self.reset()
+        self._key_type = np.dtype(np.uint32 if parameters.key_bits == 32 else np.uint64)
+        self._signed_type = np.dtype(np.int32 if parameters.key_bits == 32 else np.int64)
+        self._top = self._key_type.type(1 << (parameters.key_bits - 1))
+        super().__init__(BISORT, parameters, memory_bytes)
 
-    # The board
-
-    def reset(self) -> None:
-        """Everything but the memory as it was at first."""
-        self._values = {register.offset: 0 for register in registers()}
-        self._auto_restart = self._done = self._ready = False
-        self._events = 0
-        self._queue: deque[DecodedCommand] = deque()
-        self._words: list[int] = []
-        self._high = 0  # of the counter that is being read
-        self._dropping = False
+    def _clear(self) -> None:
         self._index = np.zeros(self.parameters.index_rows, self._key_type)  # with the top bit inverted if signed
         self._buffer_keys = np.zeros(0, self._key_type)  # the same
         self._buffer_rows = np.zeros(0, np.uint32)
-        self.counters = {name: 0 for name, _ in COUNTERS}
-        self._set("BUILD_ID", BUILD_ID)
-        self._set("BUILD_PARAMETERS", build_parameters(self.parameters))
-        self._set("LAYOUT_HASH", layout_hash())
-        self._set("PARAMETER_HASH", parameter_hash(self.parameters))
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-    def write_memory(self, address: int, content: np.ndarray | bytes) -> None:
-        """Writes bytes. Raises IndexError where there is no memory."""
-        data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content.reshape(-1).view(np.uint8)
-        place = self._place(address, data.size)
-        if place is None:
-            raise IndexError(f"there is no memory for {data.size} bytes at {address:#x}")
-        self.memory[place : place + data.size] = data
-
-    def read_memory(self, address: int, length: int) -> np.ndarray:
-        """A copy of so many bytes. Raises IndexError where there is no memory."""
-        place = self._place(address, length)
-        if place is None:
-            raise IndexError(f"there is no memory for {length} bytes at {address:#x}")
-        return self.memory[place : place + length].copy()
-
-    def wait(self) -> None:
-        """Reads CONTROL. Raises TimeoutError if done is not set: nothing is under way, so it never would be."""
-        if not self.read_register(_OFFSETS["CONTROL"]) & _CONTROL["done"]:
-            raise TimeoutError("done is not set, and nothing is under way: was the kernel started?")
-
-    def push_words(self, offset: int, words: Sequence[int]) -> None:
-        """Writes words to one register, one after the other."""
-        for word in words:
-            self.write_register(offset, word)
-
-    # Registers
 
     @property
-    def interrupt(self) -> bool:
-        return bool(self._values[_OFFSETS["GLOBAL_INTERRUPT_ENABLE"]] & 1 and self._events)
+    def buffered_rows(self) -> int:
+        return len(self._buffer_rows)
 
-    def read_register(self, offset: int) -> int:
-        """The register at a byte offset; 0 where there is none. Reading CONTROL clears done and ready."""
-        register = _REGISTERS.get(offset & ~3)
-        if register is None or register.access is Access.PULSE:
-            return 0
-        name = register.name
-        if name == "CONTROL":
-            bits = {"done": self._done, "idle": True, "ready": self._ready, "auto_restart": self._auto_restart}
-            self._done = self._ready = False
-            return sum(_CONTROL[bit] for bit, is_set in bits.items() if is_set)
-        if name == "INTERRUPT_STATUS":
-            return self._events
-        if name == "QUEUE_STATUS":
-            partial = bool(self._words)
-            taken = len(self._queue) + (partial and not self._dropping)
-            return len(self._queue) | (self.parameters.queue_rows - taken) << 16 | partial << 31
-        if name.removesuffix("_LOW").lower() in self.counters:
-            value = self.counters[name.removesuffix("_LOW").lower()]
-            self._high = value >> 32 & 0xFFFFFFFF
-            return value & 0xFFFFFFFF
-        if name.removesuffix("_HIGH").lower() in self.counters:
-            return self._high
-        return self._values[register.offset]
-
-    def write_register(self, offset: int, value: int) -> None:
-        """Writes all 32 bits of the register at a byte offset; nothing where there is none."""
-        register = _REGISTERS.get(offset & ~3)
-        if register is None:
-            return
-        value &= 0xFFFFFFFF
-        name = register.name
-        if name == "CONTROL":
-            self._auto_restart = bool(value & _CONTROL["auto_restart"])
-            if value & _CONTROL["start"]:
-                self._event("ready")
-                self._work()
-                self._event("done")
-            elif self._auto_restart and self._queue and not self._error:
-                self._work()
-                self._event("done")
-        elif name == "INTERRUPT_STATUS":
-            self._events &= ~value
-        elif name == "ERROR_CODE":
-            for cleared in ("ERROR_CODE", "ERROR_COMMAND", "ERROR_ADDRESS_LOW", "ERROR_ADDRESS_HIGH"):
-                self._set(cleared, 0)
-            self._queue.clear()
-            self._words.clear()
-        elif name == "QUEUE_PUSH":
-            self._push(value)
-        elif name == "COUNTER_CLEAR":
-            self.counters = dict.fromkeys(self.counters, 0)
-        elif register.access is Access.WRITE:
-            self._values[register.offset] = value
-
-    def _set(self, name: str, value: int) -> None:
-        self._values[_OFFSETS[name]] = value & 0xFFFFFFFF
-
-    def _event(self, name: str) -> None:
-        if name == "done":
-            self._done = True
-        else:
-            self._ready = True
-        fields = _REGISTERS[_OFFSETS["INTERRUPT_ENABLE"]]
-        self._events |= self._values[fields.offset] & fields.field(name).mask
-
-    # The queue
-
-    @property
-    def _error(self) -> bool:
-        return self._values[_OFFSETS["ERROR_CODE"]] != 0
-
-    def _push(self, word: int) -> None:
-        if not self._words:
-            self._dropping = len(self._queue) == self.parameters.queue_rows
-            if self._dropping:
-                self._fail(ErrorCode.QUEUE_OVERFLOW, 0, 0)
-        self._words.append(word)
-        if len(self._words) < COMMAND_WORDS:
-            return
-        words, self._words = self._words, []
-        if self._dropping:
-            return
-        self._queue.append(DecodedCommand.decoded(words, self.parameters.key_bits))
-        if self._auto_restart and not self._error:
-            self._work()
-            self._event("done")
-
-    def _fail(self, code: ErrorCode, tag: int, address: int) -> None:
-        if not self._error:
-            self._set("ERROR_CODE", code)
-            self._set("ERROR_COMMAND", tag)
-            self._set("ERROR_ADDRESS_LOW", address)
-            self._set("ERROR_ADDRESS_HIGH", address >> 32)
-
-    def _work(self) -> None:
-        while self._queue and not self._error:
-            command = self._queue.popleft()
-            try:
-                self._check(command)
-                self._OPERATIONS[command.operation](self, command)
-            except _FaultError as fault:
-                self._fail(fault.code, command.tag, fault.address)
-                return
-            self.counters["commands"] += 1
-            self._set("COMPLETED_TAG", command.tag)
-            self._set("COMPLETED_COUNT", self._values[_OFFSETS["COMPLETED_COUNT"]] + 1)
+    def _carry_out(self, c: DecodedCommand) -> None:
+        self._check(c)
+        self._OPERATIONS[c.operation](self, c)
 
     # Checks
 
     def _check(self, c: DecodedCommand) -> None:
         p = self.parameters
         if c.operation not in self._OPERATIONS:
-            raise _FaultError(ErrorCode.UNKNOWN_OPERATION)
+            raise CommandFaultError(ErrorCode.UNKNOWN_OPERATION)
         operation = Operation(c.operation)
         merge, probe = operation is Operation.MERGE, operation is Operation.PROBE
         ranges = operation in (Operation.GATHER, Operation.COUNT)
         if operation not in (Operation.NOP, Operation.DISCARD) and not c.length_a:
-            raise _FaultError(ErrorCode.ZERO_LENGTH)
+            raise CommandFaultError(ErrorCode.ZERO_LENGTH)
         if (merge or probe or ranges) and not c.length_b:
-            raise _FaultError(ErrorCode.ZERO_LENGTH)
+            raise CommandFaultError(ErrorCode.ZERO_LENGTH)
         rows = c.length_a + c.length_b if merge else c.length_a if probe or ranges else 0
         if rows > p.run_rows:
-            raise _FaultError(ErrorCode.RUN_TOO_LONG)
+            raise CommandFaultError(ErrorCode.RUN_TOO_LONG)
         held = len(self._buffer_keys)
         if operation is Operation.INSERT and held + c.length_a > p.buffer_rows:
-            raise _FaultError(ErrorCode.BUFFER_ROWS)
+            raise CommandFaultError(ErrorCode.BUFFER_ROWS)
         if c.buffer and ((merge and c.length_b != held) or ((probe or ranges) and c.length_a != held)):
-            raise _FaultError(ErrorCode.BUFFER_ROWS)
+            raise CommandFaultError(ErrorCode.BUFFER_ROWS)
         if probe and not c.buffer and c.index_out + self._entries(c.length_a) > p.index_rows:
-            raise _FaultError(ErrorCode.BAD_INDEX)
-        arrays = list(self._arrays(c))
-        for address, length in arrays:
-            if address % p.beat_bytes:
-                raise _FaultError(ErrorCode.MISALIGNED_ADDRESS, address)
-            if not self._in_space(address, length):
-                raise _FaultError(ErrorCode.ADDRESS_RANGE, address)
-        for address, length in arrays:
-            if self._place(address, length) is None:
-                raise _FaultError(ErrorCode.DECODE_ERROR, address)
+            raise CommandFaultError(ErrorCode.BAD_INDEX)
+        self._check_arrays(list(self._arrays(c)))
 
     def _arrays(self, c: DecodedCommand) -> Iterator[tuple[int, int]]:
         """Address and bytes of each array of a command, in the order of the fields."""
@@ -425,35 +192,7 @@ class KernelModel:
         """Index entries of a run."""
         return -(-rows >> self.parameters.partition_log2)
 
-    def _in_space(self, address: int, length: int) -> bool:
-        last = address + length - 1
-        same = address // self._channel_space == last // self._channel_space
-        return same and last >> self.parameters.address_bits == 0
-
-    def _place(self, address: int, length: int) -> int | None:
-        """Where in `memory` so many bytes lie; None where there is no memory for all of them in one channel."""
-        channel, offset = divmod(address, self._channel_space)
-        if not 0 <= channel < self.parameters.channels or offset + length > self._channel_bytes:
-            return None
-        return channel * self._channel_bytes + offset
-
     # Arrays
-
-    def _view(self, address: int, count: int, kind: np.dtype) -> np.ndarray:
-        """An array that lies in memory, counted as read."""
-        place = self._place(address, count * kind.itemsize)
-        assert place is not None  # checked before
-        self.counters["read_beats"] += self._beats(count * kind.itemsize)
-        return self.memory[place : place + count * kind.itemsize].view(kind)
-
-    def _write(self, address: int, values: np.ndarray) -> None:
-        place = self._place(address, values.nbytes)
-        assert place is not None
-        self.counters["write_beats"] += self._beats(values.nbytes)
-        self.memory[place : place + values.nbytes] = values.reshape(-1).view(np.uint8)
-
-    def _beats(self, length: int) -> int:
-        return -(-length // self.parameters.beat_bytes)
 
     def _kind(self, c: DecodedCommand) -> np.dtype:
         """The type under which keys in memory are in order."""
@@ -462,10 +201,6 @@ class KernelModel:
     def _as_kind(self, keys: np.ndarray, c: DecodedCommand) -> np.ndarray:
         """Keys with their top bit inverted if signed, as they lie in memory; and the other way round."""
         return (keys.view(self._key_type) ^ self._top).view(self._signed_type) if c.signed else keys
-
-    def _count(self, rows_in: int, rows_out: int) -> None:
-        self.counters["rows_in"] += rows_in
-        self.counters["rows_out"] += rows_out
 
     # Operations
 
@@ -494,7 +229,7 @@ class KernelModel:
         else:
             keys_b, rows_b = self._view(c.keys_b, c.length_b, kind), self._view(c.rows_b, c.length_b, row)
         if not _ascends(keys_a) or not _ascends(keys_b):
-            raise _FaultError(ErrorCode.STUCK)
+            raise CommandFaultError(ErrorCode.STUCK)
         both = c.length_a + c.length_b
         place = np.searchsorted(keys_a, keys_b, "right") + np.arange(c.length_b)
         older = np.ones(both, bool)
@@ -544,7 +279,7 @@ class KernelModel:
     def _bounds(self, keys: np.ndarray, offset: int, c: DecodedCommand) -> tuple[np.ndarray, np.ndarray]:
         """``sat(key + offset)`` as keys lie in memory, and where it is 2**key_bits, above every key."""
         if not _ascends(keys):
-            raise _FaultError(ErrorCode.STUCK)
+            raise CommandFaultError(ErrorCode.STUCK)
         plain = self._as_kind(keys, c).view(self._key_type)
         all_keys = 1 << self.parameters.key_bits
         if offset >= all_keys:
@@ -567,7 +302,7 @@ class KernelModel:
         starts = self._view(c.keys_b, c.length_b, _ROW).astype(np.int64)
         stops = self._view(c.rows_b, c.length_b, _ROW).astype(np.int64)
         if ((starts > stops) | (stops > c.length_a)).any():
-            raise _FaultError(ErrorCode.BAD_RANGE)
+            raise CommandFaultError(ErrorCode.BAD_RANGE)
         return starts, stops - starts
 
     def _candidates(
@@ -609,9 +344,9 @@ class KernelModel:
         pairs = np.concatenate(parts)
         if len(pairs):
             if not self._in_space(c.keys_out, pairs.nbytes):
-                raise _FaultError(ErrorCode.ADDRESS_RANGE, c.keys_out)
+                raise CommandFaultError(ErrorCode.ADDRESS_RANGE, c.keys_out)
             if self._place(c.keys_out, pairs.nbytes) is None:
-                raise _FaultError(ErrorCode.DECODE_ERROR, c.keys_out)
+                raise CommandFaultError(ErrorCode.DECODE_ERROR, c.keys_out)
             self._write(c.keys_out, pairs)
         number = len(pairs).to_bytes(max(p.beat_bytes, 8), "little")[: p.beat_bytes]
         self._write(c.rows_out, np.frombuffer(number, np.uint8))

@@ -40,7 +40,7 @@ class Region:
         """The results of a row, in order; none where it is of the stored stream."""
         if row.side != self.side:
             return self._probe(row)
-        if not row.mark:
+        if not row.mark and not row.again:
             if self.arrived % self.cores == self.index:
                 if self.settings.timed and len(self.stored) - self.oldest >= self.rows:
                     self.overflow = True
@@ -81,7 +81,11 @@ class Region:
             return False
         if now.timed and not now.time_low <= self._difference(probing.time, stored.time) <= now.time_high:
             return False
-        return (now.low <= self._difference(probing.key, stored.key) <= now.high) != now.complement
+        if now.own_bounds:
+            within = probing.lower <= stored.key <= probing.upper
+        else:
+            within = now.low <= self._difference(probing.key, stored.key) <= now.high
+        return within != now.complement
 
     def _expire(self, row: JoinRow) -> None:
         now = self.settings

@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from bench.filled_board import FilledBoard
 from bench.simulated_join import CountingLink, join_cost, main, main_array_cost
 from sim.board.bisort_link import board_parameters
 from sim.models.kernel import KernelModel
@@ -36,6 +37,21 @@ def test_one_array_is_rewritten_for_every_batch():
     moved = rows * 16 + rows // 16 * 4  # keys and row numbers, in and out, and the index
     assert cost.bytes_per_row("MERGE") * cost.rows == pytest.approx(moved, rel=0.001)
     assert set(cost.costs) == {"MERGE", "PROBE"}
+
+
+def test_windows_that_a_model_filled():
+    """The board, here another model, does only what is counted and the call before, and goes on with the same rows."""
+    board = KernelModel(board_parameters(32, "fast"), MEMORY)
+    filled = FilledBoard(board)
+    arguments = {"policy": "ladder", "window": 1 << 16, "batch": 1 << 10, "seed": 5}
+    handed = join_cost(CountingLink(filled), MEMORY, calls=3, filled=filled, **arguments)
+    plain = CountingLink(KernelModel(board_parameters(32, "fast"), MEMORY))
+    # One call more, as the call before is not counted; the rest is alike, but for indexes that lie on chip.
+    expected = join_cost(plain, MEMORY, calls=4, **arguments)
+    assert 0 < handed.bytes_per_row("GATHER") == pytest.approx(expected.bytes_per_row("GATHER"), rel=0.2)
+    assert handed.bytes_per_row("MERGE") * handed.rows <= expected.bytes_per_row("MERGE") * expected.rows
+    with pytest.raises(RuntimeError, match="no model"):
+        filled.hand_over()
 
 
 def test_the_command_prints_both_policies_and_writes_json(tmp_path):

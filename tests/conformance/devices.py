@@ -67,6 +67,23 @@ DEVICES = [
     DeviceCase("numpy"),
     DeviceCase("opencl"),
     DeviceCase("sim:bisort-model"),
+    # Rows spread over several memories by their keys, and all lanes at work on each command.
+    DeviceCase(
+        "sim:bisort-model:lanes=4",
+        pinned=(
+            "devices/test_run_store.py",
+            "test_batching.py",
+            "test_count_windows.py::test_window",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_time_windows.py::test_the_watermark_makes_room",
+            "test_resources.py::test_joins_in_threads",
+            "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-skewed-1024",
+            "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-rising-1024",
+            "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-uint64-1024",
+        ),
+    ),
+    DeviceCase("sim:splitjoin-model", max_window=16_384, policies=("ladder",)),
     # It carries out the whole suite in some three minutes, but for what is there for its millions of rows or pairs.
     DeviceCase(
         "sim:bisort-fast",
@@ -86,6 +103,34 @@ DEVICES = [
             "test_count_windows.py::test_self_join",
             "test_time_windows.py::test_the_watermark_makes_room",
             "test_large.py::test_against_duckdb[sim:bisort-int64-1024-ladder",
+        ),
+    ),
+    # A compilation of its own, and about as many rows a second as the model: keys at their limits, windows at their
+    # edges, time windows that empty themselves, and a stream of thousands of rows in order.
+    DeviceCase(
+        "sim:splitjoin",
+        max_window=16_384,
+        policies=("ladder",),
+        pinned=(
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_integer_keys.py::test_unions_at_the_limits",
+            "test_float_keys.py",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_count_windows.py::test_null_keys",
+            "test_count_windows.py::test_self_join",
+            "test_time_windows.py::test_capacity_exactly_full",
+            "test_time_windows.py::test_rows_leave_only",
+            "test_large.py::test_against_duckdb[sim:splitjoin-int64-97-ladder",
+        ),
+        long=("test_resources.py::test_a_result_of_millions_of_pairs",),
+    ),
+    # A board's own OpenCL kernel and driver, with the model in C of what is hardware there.
+    DeviceCase(
+        "sim:de5a",
+        pinned=(
+            "test_integer_keys.py::test_compare_at_the_limits",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_time_windows.py::test_the_watermark_makes_room",
         ),
     ),
     # What the board carries, with its link and its memory controller: a few small joins, as its serial line takes a

@@ -267,14 +267,23 @@ def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.M
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     lines = {line.split()[0]: line for line in mullion("devices").stdout.splitlines() if line.startswith("sim:")}
-    assert set(lines) >= {"sim:bisort", "sim:bisort-fast", "sim:bisort-model", "sim:ecpix5"}
-    for name in ("sim:bisort", "sim:bisort-fast", "sim:ecpix5"):
+    assert list(lines) == [
+        "sim:bisort",
+        "sim:bisort-fast",
+        "sim:ecpix5",
+        "sim:bisort-model",
+        "sim:de5a",
+        "sim:splitjoin",
+        "sim:splitjoin-model",
+    ]
+    for name in ("sim:bisort", "sim:bisort-fast", "sim:ecpix5", "sim:de5a", "sim:splitjoin"):
         assert lines[name].split()[1] == "absent"
         assert "pip install" in lines[name]
     assert "model of the BI-Sort kernel" in lines["sim:bisort-model"]
+    assert "windows of at most 16,384 rows" in lines["sim:splitjoin-model"]
 
 
-@pytest.mark.parametrize("device", ["sim:bisort-model", "sim:bisort-fast"])
+@pytest.mark.parametrize("device", ["sim:bisort-model", "sim:bisort-fast", "sim:splitjoin-model"])
 def test_join_on_a_simulated_device(tmp_path: Path, seed: int, device: str) -> None:
     left, right = streams(seed + 3)
     files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.arrow")

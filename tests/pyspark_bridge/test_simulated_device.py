@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 
+import pytest
 from click.testing import CliRunner
 
 from host import Band, Rows
@@ -12,10 +13,11 @@ from tests.pyspark_bridge.data import bids_and_asks
 from tests.simulated import simulated
 
 
-def test_a_stream_through_a_daemon(runner, seed):
-    """`mullion serve --device sim:bisort-fast`, and a query that names it."""
+@pytest.mark.parametrize("device", ["sim:bisort-fast", "sim:splitjoin-model"])
+def test_a_stream_through_a_daemon(runner, seed, device):
+    """`mullion serve --device` with a simulated one, and a query that names the daemon."""
     bids, asks = bids_and_asks(seed, batches=3)
-    with start_private(simulated("sim:bisort-fast", 64)) as daemon, DaemonClient(daemon.address) as client:
+    with start_private(simulated(device, 64)) as daemon, DaemonClient(daemon.address) as client:
         joined = window_join(
             runner.stream("bids", bids),
             runner.stream("asks", asks),
@@ -26,7 +28,7 @@ def test_a_stream_through_a_daemon(runner, seed):
             daemon=daemon.address,
         )
         runner.run(joined.select("id", "id_right", "note", "note_right"))
-        assert client.ping()["device"] == "sim:bisort-fast"
+        assert client.ping()["device"] == device
     loop = NestedLoop(("band", -2, 1), "limit", "price", rows=(50, 30), sequence="seq")
     due = [
         (pair.call, pair.left, pair.right) for batch in zip(bids, asks, strict=True) for pair in loop.process(*batch)

@@ -12,6 +12,7 @@ from sim.bench import __main__ as command
 from sim.bench.copy_figure import CopyFigure
 from sim.bench.kernel_bench import Trace
 from sim.bench.kernel_figure import KernelFigure
+from sim.bench.lanes_figure import LanesFigure
 from sim.bench.merger_bench import MergerFigure
 
 
@@ -87,3 +88,16 @@ def test_merger_prints_the_least_rate_of_each_width(monkeypatch, capsys, tmp_pat
     monkeypatch.setattr(command, "merger_bench", lambda seed: iter(figures))
     assert command.main(["merger", "--json", str(tmp_path / "merger.json")]) == 0
     assert "| 2 | 2 | 0.99900 |" in capsys.readouterr().out
+
+
+def test_lanes_are_held_against_one(monkeypatch, capsys, tmp_path):
+    figures = [LanesFigure("merge", 1, 1000, 1000, 900, 1.0), LanesFigure("merge", 2, 520, 1000, 902, 0.51)]
+    asked = []
+    monkeypatch.setattr(command, "lanes_bench", lambda rows, seed: asked.append(rows) or iter(figures))
+    path = tmp_path / "lanes.json"
+    assert command.main(["lanes", "--rows", "2", "--json", str(path)]) == 0
+    assert asked == [2 << 20]
+    table = capsys.readouterr().out.splitlines()
+    assert table[2] == "| merge | 1 | 1,000 | 900 | 0.900 | 1.000 | 1.00 |"
+    assert table[3] == "| merge | 2 | 520 | 902 | 0.867 | 0.510 | 1.92 |"
+    assert [entry["faster"] for entry in json.loads(path.read_text())["figures"]] == [1.0, 1000 / 520]

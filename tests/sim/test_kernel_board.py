@@ -15,7 +15,7 @@ from host.devices.bisort_device import BisortDevice
 from host.devices.device import DeviceInfo
 from host.devices.kernel_command import KernelCommand
 from host.errors import KernelError
-from hw.register_map import COMMAND_WORDS, COUNTERS, ErrorCode, Operation, registers
+from hw.register_map import BISORT, COMMAND_WORDS, COUNTERS, ErrorCode, Operation, registers
 from sim.board.bisort_link import open_bisort_board
 from sim.models.kernel import KernelModel
 from tests.conformance.small_joins import pairs_of, table
@@ -96,7 +96,7 @@ def test_as_the_model(board, stall, seed):
     """Random commands over thousands of rows: results, error, tags and counters are the same."""
     board.board.poke("channel_0_stall", stall)
     pair = Pair(board, seed + stall)
-    operations = list(Operation)
+    operations = BISORT.operations
     for number in range(60):
         operation = operations[number % len(operations)]
         scenario = pair.scenarios.make(operation, (50, 5000, 800)[number % 3])

@@ -15,8 +15,9 @@ from host.devices.device import DeviceInfo, Limits
 from host.devices.numpy_device import NumpyDevice
 from host.errors import CapacityError, DeviceError, KernelError
 from hw.parameters import Parameters
-from hw.register_map import Operation
+from hw.register_map import LANE_STRIDE, Operation
 from sim.models.kernel import KernelModel
+from sim.models.laned_kernel import LanedKernelModel
 
 SCRATCH = 2048  # 254 pairs, or 62 probes of 32 bits, at a time
 MEMORY = 1 << 20
@@ -59,22 +60,26 @@ class Given(BisortDevice):
 
 
 class Boards(Given):
-    """A device over models; `built` holds them by width of key."""
+    """A device over models, with so much memory a lane; `lanes_of` and `built` hold them, and the first lane of each,
+    by width of key."""
 
     def __init__(self, memory_bytes=MEMORY, scratch_bytes=SCRATCH, **parameters):
+        self.lanes_of = {}
         self.built = {}
 
         def link_for(key_bits):
             kernel = dataclasses.replace(Parameters.preset("tiny"), key_bits=key_bits, **parameters)
-            self.built[key_bits] = Board(kernel, memory_bytes)
-            return self.built[key_bits]
+            link = LanedKernelModel(kernel, kernel.lanes * memory_bytes, Board)
+            self.lanes_of[key_bits] = link.lanes
+            self.built[key_bits] = link.lanes[0]
+            return link
 
         info = DeviceInfo("test", "sim", "boards of the test", memory_bytes - scratch_bytes)
         super().__init__(info, link_for, scratch_bytes=scratch_bytes)
 
 
 def sorted_rows(rng, count, first, bits=32, spread=60):
-    keys = np.sort(rng.integers(-spread, spread, count)).astype(np.int32 if bits == 32 else np.int64)
+    keys = np.sort(rng.integers(-spread, spread + 1, count)).astype(np.int32 if bits == 32 else np.int64)
     return keys, rng.permutation(np.arange(first, first + count)).astype(np.uint32)
 
 
@@ -141,10 +146,10 @@ STEPS = st.lists(
 @settings(max_examples=60)
 @example([("load", 3, 0), ("load", 5, 0), ("merge", 1, 0), ("load", 9, 0), ("merge", 1, 0), ("check", 64, 1)])
 @given(STEPS)
-@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize(("channels", "lanes"), [(1, 1), (2, 1), (1, 2), (2, 4)])
 @pytest.mark.parametrize("key_bits", [32, 64])
-def test_as_the_plain_device(key_bits, channels, seed, steps):
-    device = Boards(channels=channels)
+def test_as_the_plain_device(key_bits, channels, lanes, seed, steps):
+    device = Boards(channels=channels, lanes=lanes)
     rng = np.random.default_rng(seed)
     pairs = [Pair(device, key_bits) for _ in range(2)]  # two stores on a board
     for number, (step, count, at) in enumerate(steps):
@@ -162,7 +167,7 @@ def test_as_the_plain_device(key_bits, channels, seed, steps):
         pair.check(rng)
         pair.close()
     assert device.used_bytes == 0
-    assert all(arena.free_rows == arena.rows for arena in device.board(key_bits)._arenas)
+    assert all(arena.free_rows == arena.rows for lane in device.board(key_bits).lanes for arena in lane.arenas)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
@@ -202,11 +207,12 @@ def test_small_runs_live_in_the_insertion_buffer(seed):
     pair = Pair(device)
     pair.load(rng, 100)
     board = device.built[32]
-    free = device.board(32)._arenas[0].free_rows
+    lane = device.board(32).lanes[0]
+    free = lane.arenas[0].free_rows
     pair.load(rng, 3)
     assert board.taken(Operation.INSERT) == 1
-    assert device.board(32)._arenas[0].free_rows == free
-    assert device.board(32).buffered is pair.runs[1][0].handle
+    assert lane.arenas[0].free_rows == free
+    assert [lane.buffered] == pair.runs[1][0].handle.parts
     pair.check(rng)
     assert board.taken(Operation.PROBE, buffer=True) == 1
     pair.load(rng, 5)  # no room while another run is there
@@ -243,7 +249,7 @@ def test_a_closed_store_leaves_the_buffer(seed):
     first.close()
     first.close()
     second.load(rng, 8)
-    assert device.board(32).buffered is second.runs[0][0].handle
+    assert [device.board(32).lanes[0].buffered] == second.runs[0][0].handle.parts
     second.check(rng)
     second.close()
 
@@ -271,10 +277,10 @@ def test_merges_go_to_the_other_channel(seed):
     pair = Pair(device, rows=2000)
     pair.load(rng, 100)
     for _ in range(4):
-        before = pair.runs[0][0].handle.channel
+        before = pair.runs[0][0].handle.parts[0].channel
         pair.load(rng, 100)
         pair.merge(0)
-        assert pair.runs[0][0].handle.channel != before
+        assert pair.runs[0][0].handle.parts[0].channel != before
     pair.check(rng)
     pair.close()
 
@@ -286,7 +292,7 @@ def test_fragments_are_moved_together(channels, seed):
     pair = Pair(device, rows=490)
     for _ in range(52):
         pair.load(rng, int(rng.integers(33, 49)))
-    assert sum(arena.free_rows for arena in device.board(32)._arenas) < 10
+    assert sum(arena.free_rows for arena in device.board(32).lanes[0].arenas) < 10
     for at in range(len(pair.runs) - 1, 0, -1):  # the channels take turns
         if at // 2 % 2:
             pair.drop(at)
@@ -336,6 +342,122 @@ def test_a_run_that_fits_no_channel():
     store.close()
 
 
+def lengths(run):
+    """Rows of a run on each lane."""
+    return [0 if part is None else part.length for part in run.handle.parts]
+
+
+def test_rows_lie_on_the_lanes_of_their_keys(seed):
+    rng = np.random.default_rng(seed)
+    device = Boards(lanes=4)
+    pair = Pair(device)
+    pair.load(rng, 400, spread=100_000)
+    assert lengths(pair.runs[0][0]) == [100] * 4
+    for spread in (100_000, 25_000, 100):
+        pair.load(rng, 200, spread=spread)
+        assert sum(lengths(pair.runs[-1][0])) == 200
+    assert min(lengths(pair.runs[1][0])) > 20
+    assert sum(count == 0 for count in lengths(pair.runs[3][0])) >= 2, "all keys lie near the middle"
+    pair.check(rng, 200, [True, False], wide=60_000, spread=100_000)
+    merged = lengths(pair.runs[0][0])
+    for _ in range(3):
+        merged = [a + b for a, b in zip(merged, lengths(pair.runs[1][0]), strict=True)]
+        pair.merge(0)
+        assert lengths(pair.runs[0][0]) == merged
+        pair.check(rng, 200, [True], wide=60_000, spread=100_000)
+    pair.close()
+
+
+def test_an_empty_store_is_cut_anew(seed):
+    rng = np.random.default_rng(seed)
+    pair = Pair(Boards(lanes=2))
+    for spread in (10, 100_000):
+        pair.load(rng, 200, spread=spread)
+        assert min(lengths(pair.runs[0][0])) > 50
+        pair.check(rng)
+        pair.drop(0)
+    pair.close()
+
+
+def test_equal_keys_all_lie_on_one_lane(seed):
+    """A lane has room for all that the store was promised, and the others are not even asked."""
+    rng = np.random.default_rng(seed)
+    device = Boards(memory_bytes=36 << 10, lanes=2)
+    pair = Pair(device, rows=1900)
+    for _ in range(2):
+        pair.load(rng, 475, spread=0)
+        assert lengths(pair.runs[-1][0]) == [0, 475]
+    pair.merge(0)
+    assert lengths(pair.runs[0][0]) == [0, 950]
+    pair.check(rng, 100, [True])
+    assert not device.lanes_of[32][0].commands
+    assert device.lanes_of[32][1].taken(Operation.MERGE)
+    pair.close()
+
+
+def test_probes_go_to_the_lanes_they_reach_into():
+    device = Boards(lanes=2, buffer_rows=2)
+    store = device.open_store(key_bits=32, rows=1000, what="the test's window")
+    run = store.load(np.arange(100, dtype=np.int32), np.arange(100, dtype=np.uint32))
+    bounds = {  # of two probes, and how many of them each lane, from 0 and from 50 on, is asked for
+        ((-5, 49), (3, 49)): (2, 0),
+        ((10, 49), (20, 50)): (2, 1),
+        ((50, 60), (50, 99)): (0, 2),
+        ((-9, 200), (49, 300)): (1, 1),
+        ((0, 0), (99, 99)): (2, 2),
+    }
+    for (lower, upper), asked in bounds.items():
+        lower, upper = np.array(lower, np.int32), np.array(upper, np.int32)
+        probe = store.probe([run], lower, upper)
+        found = [
+            sum(c.length_b for c in lane.commands if c.operation == Operation.PROBE) for lane in device.lanes_of[32]
+        ]
+        assert tuple(found) == asked
+        for lane in device.lanes_of[32]:
+            lane.commands.clear()
+        expected = [sum(a <= key <= b for key in range(100)) for a, b in zip(lower, upper, strict=True)]
+        assert store.count(probe).tolist() == expected
+        assert probe.candidates == sum(expected)
+    store.close()
+
+
+def test_all_lanes_are_given_their_commands_before_any_is_waited_for(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    told = []
+    push_words, wait = LanedKernelModel.push_words, LanedKernelModel.wait
+    monkeypatch.setattr(
+        LanedKernelModel,
+        "push_words",
+        lambda self, at, words: told.append(at // LANE_STRIDE) or push_words(self, at, words),
+    )
+    monkeypatch.setattr(LanedKernelModel, "wait", lambda self: told.append("wait") or wait(self))
+    pair = Pair(Boards(lanes=2))
+    for _ in range(2):
+        pair.load(rng, 100)
+    pair.merge(0)
+    assert told == [0, 1, "wait"]
+    told.clear()
+    pair.check(rng, 30, wide=60)
+    assert told[:6] == [0, 1, "wait"] * 2
+    pair.close()
+
+
+def test_a_lane_without_room_leaves_the_others_as_they_were(seed):
+    """One lane has its rows on both channels, so that no longer run fits it, though the store would."""
+    rng = np.random.default_rng(seed)
+    device = Boards(memory_bytes=24 << 10, channels=2, lanes=2)
+    store = device.open_store(key_bits=32, rows=10, what="the test's window")
+    store.load(np.array([0, 1000], np.int32), np.arange(2, dtype=np.uint32))  # keys from 1000 on go to lane 1
+    for first in (1000, 1000):
+        store.load(np.full(500, first, np.int32), np.arange(500, dtype=np.uint32))
+    free = [[arena.free_rows for arena in lane.arenas] for lane in device.board(32).lanes]
+    keys = np.concatenate([rng.integers(0, 9, 40), np.full(980, 1000)]).astype(np.int32)
+    with pytest.raises(CapacityError, match="in one memory channel of device test, lane 1"):
+        store.load(np.sort(keys), np.arange(1020, dtype=np.uint32))
+    assert free == [[arena.free_rows for arena in lane.arenas] for lane in device.board(32).lanes]
+    store.close()
+
+
 def test_both_widths_share_the_memory():
     device = Boards()
     stores = [device.open_store(key_bits=bits, rows=1000, what="the test's window") for bits in (32, 64)]
@@ -361,7 +483,7 @@ def test_boards_that_are_not_what_they_should_be():
         device.open_store(key_bits=64, rows=1, what="the test's window")
     assert board.closed
     board, device = link_of(tiny, MEMORY // 2)
-    with pytest.raises(DeviceError, match="the board has 524,288 bytes"):
+    with pytest.raises(DeviceError, match="the board has 524,288 bytes of memory a lane"):
         device.open_store(key_bits=32, rows=1, what="the test's window")
     board, device = link_of(dataclasses.replace(tiny, buffer_rows=512))
     with pytest.raises(DeviceError, match="scratch_bytes must be at least"):

@@ -12,6 +12,7 @@ from hw.identity import parameter_hash
 from hw.parameters import Parameters
 from hw.register_map import ErrorCode, Operation, layout_hash, registers
 from sim.models.kernel import KernelModel
+from sim.models.laned_kernel import LanedKernelModel
 
 TINY = Parameters.preset("tiny")
 OFFSETS = {register.name: register.offset for register in registers()}
@@ -192,3 +193,39 @@ def test_done_too_early(board):
     board.instead = {OFFSETS["COMPLETED_TAG"]: 5}
     with pytest.raises(DeviceError, match="done after command 5, and command 0 was the last"):
         driver.run([copy()])
+
+
+# Lanes
+
+
+@pytest.fixture
+def laned():
+    return LanedKernelModel(dataclasses.replace(TINY, lanes=4), 1 << 18, lambda parameters, _: Board(parameters))
+
+
+def test_lanes_have_queues_and_memories_of_their_own(laned):
+    driver = KernelDriver(laned, "test")
+    assert driver.lane_bytes == 1 << 16
+    for lane in range(4):
+        driver.write_memory(0, np.arange(100 * lane, 100 * lane + 100, dtype=np.uint64), lane)
+    counts = {0: 3, 1: 100, 3: 5}
+    driver.run_lanes({lane: [copy(8 * at, 0x1000 + 8 * at) for at in range(count)] for lane, count in counts.items()})
+    for lane in range(4):
+        copied = driver.read_memory(0x1000, 800, lane).view(np.uint64)
+        count = counts.get(lane, 0)
+        np.testing.assert_array_equal(copied[:count], np.arange(100 * lane, 100 * lane + count))
+        assert not copied[count:].any()
+        assert driver.counters(lane)["commands"] == count
+    driver.clear_counters()
+    assert not any(driver.counters(lane)["commands"] for lane in range(4))
+    driver.run([copy(0, 0x2000)], 2)
+    assert driver.counters(2)["commands"] == 1
+
+
+def test_an_error_names_its_lane(laned):
+    driver = KernelDriver(laned, "test")
+    driver.run([copy()], 3)
+    with pytest.raises(KernelError, match="the kernel failed in COPY at address 0x4 of lane 3: an address is not"):
+        driver.run_lanes({1: [copy()], 3: [copy(), copy(at=4), copy()]})
+    with pytest.raises(KernelError, match="lane 3"):
+        driver.run([copy()], 1)

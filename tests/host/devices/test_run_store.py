@@ -3,10 +3,18 @@
 import numpy as np
 import pytest
 
-from host.devices.device import Limits
+from host.devices.device import Limits, RunDevice
 from host.errors import CapacityError
 
 BEYOND = 1 << 40  # arrival numbers have 64 bits
+
+
+@pytest.fixture
+def device(device):
+    """A device that has stores."""
+    if not isinstance(device, RunDevice):
+        pytest.skip(f"device {device.info.name} keeps no runs")
+    return device
 
 
 class Shadow:

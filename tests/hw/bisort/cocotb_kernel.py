@@ -10,7 +10,7 @@ from cocotbext.axi.sparse_memory import SparseMemory
 
 from host.devices.kernel_command import KernelCommand
 from hw.parameters import Parameters
-from hw.register_map import COMMAND_WORDS, COUNTERS, LANE_STRIDE, ErrorCode, Operation, registers
+from hw.register_map import BISORT, COMMAND_WORDS, COUNTERS, LANE_STRIDE, ErrorCode, Operation, registers
 from sim.models.kernel import KernelModel
 from sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenario, Scenarios, same
@@ -26,7 +26,7 @@ CHANNEL = (1 << PARAMETERS.address_bits) // PARAMETERS.channels
 SPAN = CHANNEL // 2
 KEY = np.dtype(np.uint32 if PARAMETERS.key_bits == 32 else np.uint64)
 EXACT = ("commands", "read_beats", "write_beats", "partitions", "rows_in", "rows_out")
-ALL = [operation for operation in Operation if operation != Operation.NOP]
+ALL = [operation for operation in BISORT.operations if operation != Operation.NOP]
 
 
 class ChannelMemory:

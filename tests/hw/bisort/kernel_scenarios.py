@@ -6,7 +6,7 @@ import numpy as np
 
 from host.devices.kernel_command import KernelCommand
 from hw.parameters import Parameters
-from hw.register_map import ErrorCode, Operation
+from hw.register_map import BISORT, ErrorCode, Operation
 
 
 @dataclass
@@ -242,7 +242,10 @@ class Scenarios:
         elif operation == Operation.INSERT:
             c, code = replace(c, length_a=p.buffer_rows + 1), ErrorCode.BUFFER_ROWS
         elif operation == Operation.COPY:
-            c, code = replace(c, operation=int(self.rng.integers(len(Operation), 256))), ErrorCode.UNKNOWN_OPERATION
+            c, code = (
+                replace(c, operation=int(self.rng.integers(len(BISORT.operations), 256))),
+                ErrorCode.UNKNOWN_OPERATION,
+            )
         elif operation == Operation.PROBE and self.rng.random() < 0.5:
             c, code = replace(c, index_out=p.index_rows), ErrorCode.BAD_INDEX
         else:

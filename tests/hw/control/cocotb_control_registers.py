@@ -7,10 +7,14 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 
-from hw.register_map import Access, registers
+from hw import register_map
+from hw.register_map import Access
+from sim.stream_bench import settings
 from tests.hw.memory.stalls import stalls
 
-OFFSET = {register.name: register.offset for register in registers()}
+KERNEL = getattr(register_map, settings()["kernel"])
+REGISTERS = KERNEL.registers()
+OFFSET = {register.name: register.offset for register in REGISTERS}
 INPUTS = ("ready", "done", "idle", "status")
 
 
@@ -68,13 +72,17 @@ async def registers_keep_what_the_table_says(dut, share):
     bench = RegisterBench(dut, share)
     await bench.reset()
     wanted = {}
-    for register in registers():
+    for register in REGISTERS:
         value = bench.random.getrandbits(32)
         if register.access is not Access.CONTROL:
             await bench.write(register.name, value)
         wanted[register.name] = value if register.access is Access.WRITE else 0
-    for register in registers():
+    for register in REGISTERS:
         assert await bench.read(register.name) == wanted[register.name], register.name
+    if KERNEL.settings:
+        assert dut.settings.value == sum(
+            wanted[register.name] << 32 * at for at, register in enumerate(KERNEL.settings)
+        )
     assert [name for name, _ in bench.pulses] == ["error_clear", "pushed", "counter_clear"]
 
 
@@ -85,7 +93,7 @@ async def the_kernel_shows_its_values(dut, share):
     await bench.reset()
     shown = [
         register.name
-        for register in registers()
+        for register in REGISTERS
         if register.access in (Access.READ, Access.CLEAR) and register.name != "INTERRUPT_STATUS"
     ]
     values = [bench.random.getrandbits(32) for _ in shown]

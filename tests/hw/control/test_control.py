@@ -6,8 +6,17 @@ pytest.importorskip("amaranth")
 pytest.importorskip("cocotbext.axi")
 
 from hw.control.control_registers import ControlRegisters
+from hw.register_map import BISORT, SPLITJOIN
 from sim.block_runner import run_bench
 
 
-def test_control_registers(seed):
-    run_bench(ControlRegisters(), "control_registers", "tests.hw.control.cocotb_control_registers", seed=seed)
+@pytest.mark.parametrize("name", ["BISORT", "SPLITJOIN"])
+def test_control_registers(name, seed):
+    kernel = {"BISORT": BISORT, "SPLITJOIN": SPLITJOIN}[name]
+    run_bench(
+        ControlRegisters(kernel),
+        f"control_registers_{name.lower()}",
+        "tests.hw.control.cocotb_control_registers",
+        seed=seed,
+        kernel=name,
+    )

@@ -45,7 +45,9 @@ class ProofError(AssertionError):
         self.trace = trace
 
 
-def run_proof(design: Design, name: str, *, depth: int | None = None, timeout: int = 600) -> None:
+def run_proof(
+    design: Design, name: str, *, depth: int | None = None, inductive: bool = False, timeout: int = 600
+) -> None:
     """Proves that no assertion of a design can fail as long as its assumptions hold, from reset on.
 
     Parameters
@@ -55,6 +57,9 @@ def run_proof(design: Design, name: str, *, depth: int | None = None, timeout: i
         Names the build folder.
     depth : int, optional
         Cycles to look at; without it the proof holds for any number of cycles (property-directed reachability).
+    inductive : bool
+        Whether all assertions together follow from themselves a cycle ago. Then they are proved as one; else each may
+        be proved, and left out of what the others lean on, by itself.
     timeout : int
         Seconds.
 
@@ -63,11 +68,11 @@ def run_proof(design: Design, name: str, *, depth: int | None = None, timeout: i
     ProofError
         If an assertion can fail, or the time was not enough.
     """
-    engine = "scorr; pdr" if depth is None else "bmc3"
+    engine = "bmc3" if depth is not None else "orpos; pdr" if inductive else "scorr; pdr"
     mode = "prove" if depth is None else "bmc"
     top = _top(design)
     text = rtlil.convert(top, name="top", platform="formal", ports=[*design.ports, ClockSignal()], emit_src=False)
-    digest = hashlib.sha256(f"{mode} {depth} {text}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256(f"{engine} {depth} {text}".encode()).hexdigest()[:12]
     folder = BUILD / f"{name}-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "top.il").write_text(text)

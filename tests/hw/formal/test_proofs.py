@@ -17,7 +17,9 @@ from amaranth.lib import fifo
 from hw.bisort import merger
 from hw.memory import burst_splitter
 from hw.memory.port_shape import PortShape
+from hw.splitjoin.quick_fifo import QuickFifo
 from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
+from tests.hw.formal.merger_output_proof import MergerOutputProof
 from tests.hw.formal.merger_proof import MergerProof
 from tests.hw.formal.paths import paths
 from tests.hw.formal.runner import ProofError, run_proof
@@ -85,12 +87,16 @@ def test_splitter_fault(fault, right, wrong, limits):
     ("kind", "depth"),
     [
         (fifo.SyncFIFO, 2),
+        (QuickFifo, 1),
+        (QuickFifo, 2),
+        (QuickFifo, 3),
+        pytest.param(QuickFifo, 4, marks=FULL),
         (fifo.SyncFIFO, 4),
         (fifo.SyncFIFOBuffered, 4),
         pytest.param(fifo.SyncFIFOBuffered, 8, marks=FULL),
     ],
 )
-def test_library_fifo(kind, depth):
+def test_fifo(kind, depth):
     run_proof(FifoProof(LibraryFifo(kind, depth=depth)), f"fifo_{kind.__name__}_{depth}")
 
 
@@ -98,6 +104,28 @@ def test_library_fifo_fault(fault):
     fault(fifo.SyncFIFO, "self.w_rdy.eq(self.level != self.depth)", "self.w_rdy.eq(1)")
     with pytest.raises(ProofError, match="Assertion violated"):
         run_proof(FifoProof(LibraryFifo(fifo.SyncFIFO, depth=2)), "fifo")
+
+
+@pytest.mark.parametrize("width", [2, 4, *(pytest.param(width, marks=FULL) for width in (1, 8, 16))])
+def test_merger_output(width):
+    run_proof(MergerOutputProof(width=width), f"merger_output_{width}", inductive=True)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("_DEPTH - self._stages", "_DEPTH - self._stages + 2"),
+        ("with m.If(take | self.ready):", "with m.If(1):"),
+        ("level[1:].any() | (level[0] & ~take)", "level.any()"),
+        ("with m.If(self.write ^ take):", "with m.If(self.write):"),
+        ("reader.addr.eq(read_at)", "reader.addr.eq(_successor(read_at))"),
+        ("writer.en.eq(self.write)", "writer.en.eq(self.write & some)"),
+    ],
+)
+def test_merger_output_fault(fault, right, wrong):
+    fault(merger._Output, right, wrong)
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(MergerOutputProof(width=4), "merger_output", inductive=True)
 
 
 @pytest.mark.parametrize(

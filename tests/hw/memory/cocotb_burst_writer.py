@@ -4,19 +4,12 @@ import cocotb
 from cocotbext.axi import AxiResp
 
 from hw.memory.transfer_status import TransferStatus
-from sim.stream_bench import settings
-from tests.hw.memory.memory_bench import MemoryBench
 from tests.hw.memory.stalls import watch
-
-SETTINGS = settings()
-BEAT = SETTINGS["beat_bytes"]
-ADDRESS_WIDTH = SETTINGS["address_width"]
-MEMORY = SETTINGS["memory_bytes"]
-LONGEST = SETTINGS["max_transfer_bytes"]
-SPAN = 1 << 15
+from tests.hw.memory.transfer_bench import BEAT, MOVED, SPAN, TransferBench
+from tests.hw.memory.whole_bursts import whole_bursts
 
 
-class WriterBench(MemoryBench):
+class WriterBench(TransferBench):
     def __init__(self, dut, share):
         super().__init__(dut, [], ["axi"], share)
         stream = [getattr(dut, f"status__{part}") for part in ("valid", "ready", "payload")]
@@ -29,35 +22,23 @@ class WriterBench(MemoryBench):
         expected = bytearray(self.memory.read(0, SPAN))
         beats = []
         for address, length, status in transfers:
-            if status in (TransferStatus.OK, TransferStatus.MEMORY_ERROR, TransferStatus.DECODE_ERROR):
+            if status in MOVED:
                 data = self.random.randbytes(-(-length // BEAT) * BEAT)
                 beats += [data[at : at + BEAT] for at in range(0, len(data), BEAT)]
                 expected[address : address + length] = data[:length]
-
-        async def ask():
-            for address, length, _ in transfers:
-                await self.idle()
-                await self.send("transfer", address | length << ADDRESS_WIDTH)
 
         async def give():
             for beat in beats:
                 await self.idle()
                 await self.send("i", int.from_bytes(beat, "little"))
 
-        tasks = [cocotb.start_soon(ask()), cocotb.start_soon(give())]
-        for transfer in transfers:
-            await self.idle()
-            assert await self.take("status") == transfer[2], f"status of {transfer}"
+        tasks = [cocotb.start_soon(self.ask(transfers)), cocotb.start_soon(give())]
+        await self.statuses(transfers)
         for task in tasks:
             await task
         got = self.memory.read(0, SPAN)
         if not self.bad:
             assert got == bytes(expected)
-
-    def random_transfers(self, count):
-        for _ in range(count):
-            length = self.random.choice([1, BEAT - 1, BEAT, self.random.randint(1, 64), self.random.randint(1, 5000)])
-            yield self.random.randrange(0, SPAN - 5120, BEAT), length, TransferStatus.OK
 
 
 @cocotb.test()
@@ -71,15 +52,7 @@ async def writes_what_it_is_given_and_nothing_else(dut, share):
 @cocotb.parametrize(share=[0.0, 0.4])
 async def reports_what_the_host_gets_wrong(dut, share):
     bench = WriterBench(dut, share)
-    wrong = [
-        (BEAT, 0, TransferStatus.ZERO_LENGTH),
-        (BEAT + 1, 8, TransferStatus.MISALIGNED),
-        (0, LONGEST + 1, TransferStatus.TOO_LONG),
-        (MEMORY - BEAT, BEAT + 1, TransferStatus.OUT_OF_RANGE),
-    ]
-    good = list(bench.random_transfers(len(wrong)))
-    mixed = [transfer for pair in zip(good, wrong, strict=True) for transfer in pair]
-    await bench.check([*wrong, *mixed, *good])
+    await bench.check(bench.mistakes())
 
 
 @cocotb.test()
@@ -105,16 +78,5 @@ async def every_beat_of_a_burst_is_ready_when_it_is_announced(dut):
     """`wvalid` does not fall inside a burst, however slowly the beats come."""
     bench = WriterBench(dut, 0)
     bench.pausing = True
-    inside = False
-
-    async def monitor():
-        nonlocal inside
-        while True:
-            await cocotb.triggers.RisingEdge(dut.clk)
-            if inside:
-                assert dut.axi__wvalid.value == 1, "the writer made the memory wait"
-            if dut.axi__wvalid.value == 1 and dut.axi__wready.value == 1:
-                inside = dut.axi__wlast.value != 1
-
-    cocotb.start_soon(monitor())
+    cocotb.start_soon(whole_bursts(dut))
     await bench.check(list(bench.random_transfers(8)))

@@ -8,6 +8,7 @@ from hw.memory.transfer_status import TransferStatus
 from sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 from tests.hw.memory.stalls import watch
+from tests.hw.memory.whole_bursts import whole_bursts
 
 SETTINGS = settings()
 BEAT = SETTINGS["beat_bytes"]
@@ -184,16 +185,5 @@ async def every_beat_of_a_burst_is_ready_when_it_is_announced(dut):
     """`wvalid` does not fall inside a burst, however slowly the beats come."""
     bench = StreamBench(dut, 0)
     bench.pausing = True
-    inside = False
-
-    async def monitor():
-        nonlocal inside
-        while True:
-            await RisingEdge(dut.clk)
-            if inside:
-                assert dut.axi__wvalid.value == 1, "the writer made the memory wait"
-            if dut.axi__wvalid.value == 1 and dut.axi__wready.value == 1:
-                inside = dut.axi__wlast.value != 1
-
-    cocotb.start_soon(monitor())
+    cocotb.start_soon(whole_bursts(dut))
     await bench.check(list(bench.random_streams(8)))

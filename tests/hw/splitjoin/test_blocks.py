@@ -5,11 +5,15 @@ import dataclasses
 import pytest
 
 from hw.errors import ParameterError
+from hw.splitjoin.bisort_window import BisortWindow
 from hw.splitjoin.combiner import Combiner
 from hw.splitjoin.distributor import Distributor
 from hw.splitjoin.join_core import JoinCore
 from hw.splitjoin.parameters import PRESETS, SplitJoinParameters
 from hw.splitjoin.rap_merger import RapMerger
+from hw.splitjoin.result_packer import ResultPacker
+from hw.splitjoin.row_cutter import RowCutter
+from hw.splitjoin.side import Side
 from sim.block_runner import run_bench
 from sim.bundle import Bundle
 
@@ -22,16 +26,29 @@ TREES = {
 }
 CORE = dataclasses.replace(TINY, cores=3, lanes=4, rows=16, key_bits=64, time_bits=64, result_rows=4)
 INDEX, INPUTS = 1, 3
+CUTS = {
+    "two_beats": TINY,
+    "one_beat": dataclasses.replace(TINY, time_bits=0, bounds=0),
+    "four_a_beat": dataclasses.replace(TINY, time_bits=0, bounds=0, data_bits=512),
+    "four_beats": dataclasses.replace(TINY, key_bits=64, time_bits=64),
+}
+PACKERS = {"packer_128": 128, "packer_512": 512}
+SORTED, SORTED_BUFFER = dataclasses.replace(TINY, lanes=1, rows=32, time_bits=0), 8
 
 
-@pytest.mark.parametrize("block", ["distributor", "rap_merger", "combiner", "join_core"])
+@pytest.mark.parametrize(
+    "block", ["distributor", "rap_merger", "combiner", "join_core", "bisort_window", "row_cutter", "result_packer"]
+)
 def test_against_the_model(block, seed):
     bundle = Bundle(
         {name: Distributor(tree) for name, tree in TREES.items()}
+        | {name: RowCutter(cut) for name, cut in CUTS.items()}
+        | {name: ResultPacker(bits) for name, bits in PACKERS.items()}
         | {
             "rap_merger": RapMerger(inputs=INPUTS, rows=2),
             "combiner": Combiner(),
             "join_core": JoinCore(CORE, index=INDEX),
+            "bisort_window": BisortWindow(SORTED, side=Side.RIGHT, buffer_rows=SORTED_BUFFER),
         }
     )
     run_bench(
@@ -42,7 +59,11 @@ def test_against_the_model(block, seed):
         trees={name: dataclasses.asdict(tree) for name, tree in TREES.items()},
         core=dataclasses.asdict(CORE),
         index=INDEX,
+        sorted=dataclasses.asdict(SORTED),
+        sorted_buffer=SORTED_BUFFER,
         inputs=INPUTS,
+        cuts={name: dataclasses.asdict(cut) for name, cut in CUTS.items()},
+        packers=PACKERS,
     )
 
 
@@ -79,6 +100,12 @@ def test_presets(name):
         ({"fan_out": 1}, "fan_out must be an integer of at least 2"),
         ({"cores": 5, "depth": 2}, "depth must be at least 3, or 0, for 5 cores and a fan-out of 2, not 2"),
         ({"result_rows": 1}, "result_rows must be an integer of at least 2"),
+        ({"bounds": 2}, "bounds must be one of 0, 1, not 2"),
+        ({"data_bits": 64}, "data_bits must be one of 128, 256, 512, 1024, not 64"),
+        ({"address_bits": 8}, "address_bits must lie in 12..64, not 8"),
+        ({"queue_rows": 3}, "queue_rows must be a power of two, not 3"),
+        ({"burst_bytes": 8192}, "burst_bytes must lie in 16..4096, not 8192"),
+        ({"turn_bytes": 32}, "turn_bytes must be at least burst_bytes, 64, not 32"),
         ({"probe_rows": 2048}, "probe_rows must be at most 1024, not 2048"),
     ],
 )
@@ -88,5 +115,5 @@ def test_parameters_that_do_not_fit(change, message):
 
 
 def test_unknown_preset():
-    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, not 'huge'"):
+    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, operator, not 'huge'"):
         SplitJoinParameters.preset("huge")

@@ -15,7 +15,7 @@ from sim.models.splitjoin import SplitJoin
 @pytest.mark.parametrize("key_bits", [32, 64])
 def test_model_joins(cores, key_bits, seed):
     overflown = 0
-    size = {"cores": cores, "rows": 32 // cores, "key_bits": key_bits, "time_bits": 32}
+    size = {"cores": cores, "rows": 32 // cores, "key_bits": key_bits, "time_bits": 32, "bounds": 1}
     for case in cases(random.Random(f"{seed} {cores}"), **size, count=60):
         model = SplitJoin(case.settings, cores=cores, rows=32 // cores)
         results = model.take(case.rows)
@@ -36,7 +36,7 @@ def test_model_joins(cores, key_bits, seed):
 
 
 def test_strict_inner_order_is_by_age(seed):
-    for case in cases(random.Random(seed), cores=5, rows=8, key_bits=32, time_bits=32, count=60):
+    for case in cases(random.Random(seed), cores=5, rows=8, key_bits=32, time_bits=32, bounds=0, count=60):
         if case.settings.order == Order.INNER and not case.settings.every:
             for side, results in enumerate(SplitJoin(case.settings, cores=5, rows=8).take(case.rows)):
                 age = {row.row: at for at, row in enumerate(case.rows) if row.side != side}

@@ -3,10 +3,9 @@
 import dataclasses
 
 import pytest
-from amaranth.sim import Simulator
 
 from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.splitjoin import SplitJoin
+from sim.bench.splitjoin_latency import splitjoin_latency
 from sim.block_runner import run_bench
 from sim.meters.splitjoin_meter import SplitJoinMeter
 
@@ -37,37 +36,6 @@ def test_rates_at_a_window_of_64_k(cores, lanes, seed):
     check(cores, lanes, 65536 // cores, seed, count=64, busy=0.95, matching=2)
 
 
-def latency(parameters: SplitJoinParameters) -> int:
-    """Cycles from a row's arrival to its first pair, with one row to compare with in each core."""
-    join = SplitJoin(parameters)
-    cycles = []
-
-    async def bench(ctx) -> None:
-        settings = join.settings
-        ctx.set(settings.left_rows, parameters.cores)
-        ctx.set(settings.right_rows, parameters.cores)
-        ctx.set(join.o.ready, 1)
-        ctx.set(join.i.valid, 1)
-        for number in range(parameters.cores):
-            ctx.set(join.i.payload, {"side": 0, "row": number})
-            await ctx.tick()
-        ctx.set(join.i.payload, {"side": 1, "row": 77})
-        assert ctx.get(join.i.ready)
-        await ctx.tick()
-        ctx.set(join.i.valid, 0)
-        for cycle in range(1, 60):
-            if ctx.get(join.o.valid):
-                cycles.append(cycle)
-                return
-            await ctx.tick()
-
-    simulator = Simulator(join)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
-    simulator.run()
-    return cycles[0]
-
-
 @pytest.mark.parametrize(
     ("cores", "fan_out"),
     [
@@ -79,6 +47,5 @@ def latency(parameters: SplitJoinParameters) -> int:
     ],
 )
 def test_latency_is_logarithmic(cores, fan_out):
-    parameters = dataclasses.replace(TINY, cores=cores, lanes=1, rows=2, fan_out=fan_out, fan_in=fan_out)
     levels = next(levels for levels in range(20) if fan_out**levels >= cores)
-    assert latency(parameters) == 2 * levels + 10
+    assert splitjoin_latency(cores, fan_out) == (2 * levels + 10, levels)

@@ -1,25 +1,35 @@
 """SplitJoin as a whole: pairs, order and stalls over cores, lanes and fan-outs."""
 
 import dataclasses
+import functools
 
 import pytest
 
+from hw.errors import ParameterError
+from hw.splitjoin.bisort_window import BisortWindow
+from hw.splitjoin.nested_loop import NestedLoop
+from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.side import Side
 from hw.splitjoin.splitjoin import SplitJoin
 from sim.block_runner import run_bench
 
+SORTED = functools.partial(BisortWindow, buffer_rows=4)
 TINY = SplitJoinParameters.preset("tiny")
 
 
-def check(seed: int, count: int, **change: int) -> None:
+def check(
+    seed: int, count: int, *, sub_window=NestedLoop, orders: tuple[Order, ...] | None = None, **change: int
+) -> None:
     parameters = dataclasses.replace(TINY, **change)
     run_bench(
-        SplitJoin(parameters),
+        SplitJoin(parameters, sub_window=sub_window),
         f"splitjoin_{parameters.cores}_{parameters.lanes}_{parameters.fan_out}",
         "sim.benches.splitjoin",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
         count=count,
+        **({"orders": orders} if orders else {}),
     )
 
 
@@ -48,6 +58,40 @@ def test_joins_with_any_cores(cores, lanes, fan_out, seed):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("fan_out", "time_bits"), [(2, 0), (4, 32)])
-def test_joins_with_64_cores(fan_out, time_bits, seed):
-    check(seed, 12, cores=64, lanes=1, rows=1 + bool(time_bits), fan_out=fan_out, fan_in=fan_out, time_bits=time_bits)
+@pytest.mark.parametrize("fan_out", [2, 4])
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+def test_joins_with_64_cores(lanes, fan_out, seed):
+    check(seed, 12, cores=64, lanes=lanes, rows=max(lanes, 2), fan_out=fan_out, fan_in=fan_out, time_bits=32)
+
+
+@pytest.mark.full
+def test_joins_with_64_cores_of_one_row(seed):
+    check(seed, 12, cores=64, lanes=1, rows=1, time_bits=0)
+
+
+def check_sorted(seed: int, cores: int, **change: int) -> None:
+    """Windows of up to `cores` times what one core holds."""
+    build = {"cores": cores, "lanes": 1, "rows": 16, "time_bits": 0, **change}
+    check(seed, 14, sub_window=SORTED, orders=(Order.OUTER, Order.NONE), **build)
+
+
+def test_joins_with_sorted_sub_windows(seed):
+    check_sorted(seed, 2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("cores", "bounds"), [(1, 1), (3, 1), (4, 0)])
+def test_joins_with_more_sorted_sub_windows(cores, bounds, seed):
+    check_sorted(seed, cores, key_bits=64 if bounds else 32, bounds=bounds, fan_out=4)
+
+
+@pytest.mark.parametrize(
+    ("change", "buffer_rows", "message"),
+    [
+        ({}, 4, "a BisortWindow has no time windows: time_bits must be 0, not 32"),
+        ({"time_bits": 0}, 9, r"buffer_rows must lie in 1\.\.8, not 9"),
+    ],
+)
+def test_what_a_sorted_sub_window_cannot_do(change, buffer_rows, message):
+    with pytest.raises(ParameterError, match=message):
+        BisortWindow(dataclasses.replace(TINY, **change), side=Side.LEFT, buffer_rows=buffer_rows)

@@ -14,7 +14,7 @@ class ResultLayout(data.StructLayout):
     tag : unsigned(16)
         The command's.
     address : unsigned(64)
-        The start of the array at fault; 0 where it is none of them.
+        The start of the array at fault, or the number of the core; 0 where it is none of them.
     """
 
     def __init__(self):

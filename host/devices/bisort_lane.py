@@ -1,0 +1,492 @@
+"""A lane of a BI-Sort kernel: runs in its memory, and the commands over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
+
+import numpy as np
+
+from host.devices.arena import Arena
+from host.devices.index_slots import IndexSlots
+from host.devices.kernel_command import KernelCommand
+from host.devices.kernel_driver import KernelDriver
+from host.devices.lane_run import LaneRun
+from host.devices.ranges import Ranges
+from host.errors import CapacityError, DeviceError
+from hw.register_map import Operation
+
+_ROW_BYTES = 4  # of a row number, a position, a count
+_LIMIT_BYTES = 8
+_PAIR_BYTES = 8
+_GRANULE_BEATS = 16  # of row numbers; a granule has a beat for its index beside them
+
+_T = TypeVar("_T")
+Steps = Generator[list[KernelCommand], None, _T]
+"""Work of a lane in steps: commands, which whoever takes the steps carries out before the next one; then a result."""
+
+
+class BisortLane:
+    """A lane, with the memory that is its own: an engine, its insertion buffer, and its room for indexes.
+
+    Of its memory, a part is scratch: inputs of commands at the start of the first channel, outputs at the start of
+    the last one. The rest of each channel is cut into granules, and every run lies in granules of its own: its keys,
+    its row numbers, its index. A run of few rows lies in the lane's insertion buffer instead, where that is free.
+
+    What needs commands is done in `Steps`, so that lanes can be at work at the same time. Not for several threads at
+    once; the steps of one lane follow each other.
+
+    Parameters
+    ----------
+    driver : KernelDriver
+    number : int
+        Of the lane.
+    name : str
+        Of the device, for messages.
+    scratch_bytes : int
+        A quarter is for inputs, the rest for outputs.
+
+    Attributes
+    ----------
+    number : int
+    parameters : Parameters
+    arenas : list of Arena
+        The granules of each channel.
+    granule_rows : int
+        Rows of a granule.
+    granule_bytes : int
+        Bytes of a granule, index included.
+
+    Raises
+    ------
+    DeviceError
+        If there is too little memory.
+    """
+
+    def __init__(self, driver: KernelDriver, number: int, name: str, scratch_bytes: int):
+        self._driver = driver
+        self.number = number
+        p = self.parameters = driver.parameters
+        self._name = f"{name}, lane {number}" if p.lanes > 1 else name
+        self._key_bytes = p.key_bits // 8
+        self._key_dtype = np.dtype(np.int32 if p.key_bits == 32 else np.int64)
+        self.granule_rows = min(p.partition_rows, _GRANULE_BEATS * p.rows_per_beat)
+        self.granule_bytes = self.granule_rows * (self._key_bytes + _ROW_BYTES) + p.beat_bytes
+
+        beat = p.beat_bytes
+        self._in_bytes = scratch_bytes // 4 // beat * beat
+        self._out_bytes = scratch_bytes * 3 // 4 // beat * beat
+        buffer_bytes = self._aligned(p.buffer_rows * self._key_bytes) + self._aligned(p.buffer_rows * _ROW_BYTES)
+        least = 2 * buffer_bytes + 8 * beat
+        if min(self._in_bytes, self._out_bytes) < least:
+            raise DeviceError(
+                f"scratch_bytes must be at least {4 * (least + beat)} on device {name}, not {scratch_bytes}"
+            )
+        space = p.address_bits - (p.channels.bit_length() - 1)
+        bases = [channel << space for channel in range(p.channels)]
+        taken = [0] * p.channels
+        taken[0] += self._in_bytes
+        self._in, self._out = bases[0], bases[-1] + taken[-1]
+        taken[-1] += self._out_bytes
+        channel_bytes = driver.lane_bytes // p.channels
+        granules = [(channel_bytes - used) // self.granule_bytes for used in taken]
+        if min(granules) < 1:
+            raise DeviceError(
+                f"device {name} has {channel_bytes:,} bytes a memory channel, which leaves none beside "
+                f"{scratch_bytes:,} of scratch memory: use less scratch memory"
+            )
+        self._bases = [base + used for base, used in zip(bases, taken, strict=True)]
+        self.arenas = [Arena(count, 1) for count in granules]
+        self._runs: list[set[LaneRun]] = [set() for _ in bases]
+        self._indexes = IndexSlots(p.index_rows)
+        self._buffered: LaneRun | None = None  # which run is in the insertion buffer
+        self._buffer_rows = 0  # in the insertion buffer, though they may be nobody's any more
+
+    @property
+    def buffered(self) -> LaneRun | None:
+        """The run in the insertion buffer."""
+        return self._buffered
+
+    def granules(self, rows: int) -> int:
+        """Granules of a run of so many rows."""
+        return -(-rows // self.granule_rows)
+
+    def forget_indexes(self) -> None:
+        """Loads every index anew before it is used again; for who has changed what is on chip."""
+        self._indexes = IndexSlots(self.parameters.index_rows)
+
+    # Places
+
+    def _aligned(self, length: int) -> int:
+        beat = self.parameters.beat_bytes
+        return -(-length // beat) * beat
+
+    def _places(self, run: LaneRun) -> tuple[int, int, int]:
+        """Addresses of keys, row numbers and index."""
+        keys = self._bases[run.channel] + run.start * self.granule_bytes
+        rows = keys + run.granules * self.granule_rows * self._key_bytes
+        return keys, rows, rows + run.granules * self.granule_rows * _ROW_BYTES
+
+    def _place(self, run: LaneRun, avoid: int | None = None) -> None:
+        """Finds a place for a run, on another channel than `avoid` where there is room. Raises CapacityError."""
+        needed = self.granules(run.length)
+        free = [arena.free_rows for arena in self.arenas]
+        order = sorted(range(len(free)), key=lambda channel: (channel == avoid, -free[channel]))
+        for compact in (False, True):
+            for channel in order:
+                if compact and free[channel] >= needed:
+                    self._compact(channel)
+                start = self.arenas[channel].take(needed)
+                if start is not None:
+                    run.granules, run.channel, run.start = needed, channel, start
+                    self._runs[channel].add(run)
+                    return
+        raise CapacityError(
+            f"a run of {run.length} rows needs {needed * self.granule_bytes:,} bytes in one memory channel of device "
+            f"{self._name}, where {max(free) * self.granule_bytes:,} are free: use smaller windows or another device",
+            needed * self.granule_bytes,
+            max(free) * self.granule_bytes,
+        )
+
+    def leave(self, run: LaneRun) -> None:
+        """Frees a run's place, or the insertion buffer."""
+        if not run.granules:
+            if run is self._buffered:
+                self._buffered = None
+            return
+        self._runs[run.channel].remove(run)
+        self.arenas[run.channel].give(run.start, run.granules)
+        self._indexes.forget(run)
+
+    def _compact(self, channel: int) -> None:
+        """Moves the runs of a channel together."""
+        arena = Arena(self.arenas[channel].rows, 1)
+        commands = []
+        for run in sorted(self._runs[channel], key=lambda run: run.start):
+            old, _, _ = self._places(run)
+            start = arena.take(run.granules)
+            assert start is not None
+            run.start = start
+            new, _, _ = self._places(run)
+            size = run.granules * self.granule_bytes
+            for at in range(0, size if old != new else 0, self._out_bytes):
+                length = min(self._out_bytes, size - at)
+                # Source and destination of a copy must not overlap.
+                through = [new + at] if old - new >= length else [self._out, new + at]
+                source = old + at
+                for to in through:
+                    commands.append(
+                        KernelCommand(operation=Operation.COPY, length_a=length, keys_a=source, keys_out=to)
+                    )
+                    source = to
+        self.arenas[channel] = arena
+        self._driver.run(commands, self.number)
+
+    def _check_length(self, rows: int) -> None:
+        if rows > self.parameters.run_rows:
+            raise CapacityError(
+                f"a run of {rows} rows is longer than device {self._name} takes, which is {self.parameters.run_rows}: "
+                f"its kernel has an index of {self.parameters.index_rows} partitions of "
+                f"{self.parameters.partition_rows} rows; use smaller windows or a kernel that is built with more",
+                rows,
+                self.parameters.run_rows,
+            )
+
+    # Runs
+
+    def place(self, rows: int) -> LaneRun:
+        """Finds a place for a run of so many rows, which `load` then fills.
+
+        Raises
+        ------
+        CapacityError
+            If the run is longer than the index on chip covers, or there is no place for it; nothing changes.
+        DeviceError
+            If the board fails.
+        """
+        run = LaneRun(self.number, rows)
+        self._check_length(rows)
+        if rows > self.parameters.buffer_rows or self._buffered is not None:
+            self._place(run)
+        return run
+
+    def place_merged(self, older: LaneRun, newer: LaneRun) -> LaneRun:
+        """Finds a place for what `merge` will make of two runs. Raises as `place` does."""
+        run = LaneRun(self.number, older.length + newer.length)
+        self._check_length(run.length)
+        if self._buffered not in (older, newer) or run.length > self.parameters.buffer_rows:
+            self._place(run, avoid=(newer if older is self._buffered else older).channel)
+        return run
+
+    def load(self, run: LaneRun, keys: np.ndarray, rows: np.ndarray) -> Steps[None]:
+        """Fills a run with ascending keys (int32 or int64), shape (n,), and their row numbers (uint32)."""
+        keys = np.ascontiguousarray(keys, self._key_dtype)
+        rows = np.ascontiguousarray(rows, np.uint32)
+        if not run.granules:
+            size = self._aligned(keys.nbytes)
+            self._put(self._in, [(0, keys), (size, rows)])
+            yield from self._insert(run, run.length, self._in, self._in + size)
+            return
+        places = self._places(run)
+        index = np.ascontiguousarray(keys[:: self.parameters.partition_rows])
+        arrays = zip(places, (keys, rows, index), strict=True)
+        self._put(places[0], [(place - places[0], array) for place, array in arrays])
+
+    def _put(self, address: int, arrays: list[tuple[int, np.ndarray]]) -> None:
+        """Writes arrays, each so many bytes behind the address, in one transfer; what lies between becomes zeros."""
+        content = np.zeros(max(offset + array.nbytes for offset, array in arrays), np.uint8)
+        for offset, array in arrays:
+            content[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+        self._driver.write_memory(address, content, self.number)
+
+    def _insert(self, run: LaneRun, count: int, keys: int, rows: int) -> Steps[None]:
+        """Makes a run of the insertion buffer with rows at these addresses, after what is nobody's has gone from it."""
+        commands = []
+        if self._buffer_rows and self._buffered is None:
+            commands.append(KernelCommand(operation=Operation.DISCARD))
+        commands.append(
+            KernelCommand(operation=Operation.INSERT, signed=True, length_a=count, keys_a=keys, rows_a=rows)
+        )
+        yield commands
+        self._buffer_rows = run.length
+        self._buffered = run
+
+    def merge(self, merged: LaneRun, older: LaneRun, newer: LaneRun) -> Steps[None]:
+        """Merges two runs into the place that `place_merged` found, and frees both."""
+        if newer is self._buffered:
+            older, newer = newer, older  # the order of equal keys is nobody's concern
+        if not merged.granules:
+            keys, rows, _ = self._places(newer)
+            yield from self._insert(merged, newer.length, keys, rows)
+            self.leave(newer)
+            return
+        buffered = older is self._buffered
+        if buffered:
+            older, newer = newer, older
+        keys_a, rows_a, _ = self._places(older)
+        keys_b, rows_b, _ = (0, 0, 0) if buffered else self._places(newer)
+        keys_out, rows_out, index_out = self._places(merged)
+        yield [
+            KernelCommand(
+                operation=Operation.MERGE,
+                signed=True,
+                buffer=buffered,
+                length_a=older.length,
+                length_b=newer.length,
+                keys_a=keys_a,
+                rows_a=rows_a,
+                keys_b=keys_b,
+                rows_b=rows_b,
+                keys_out=keys_out,
+                rows_out=rows_out,
+                index_out=index_out,
+            )
+        ]
+        if buffered:
+            self._buffer_rows = 0
+        self.leave(older)
+        self.leave(newer)
+
+    # Probing
+
+    def probe(self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray) -> Steps[tuple[np.ndarray, np.ndarray]]:
+        """Where in each run the keys with ``lower <= key <= upper`` start and stop.
+
+        Parameters
+        ----------
+        runs : list of LaneRun
+        lower, upper : ndarray, shape (n,)
+            Ascending, of the type of the keys, n >= 1, ``lower <= upper``.
+
+        Returns
+        -------
+        starts, stops : ndarray of uint32, shape (number of runs, n)
+        """
+        n = len(lower)
+        lower = np.ascontiguousarray(lower, self._key_dtype)
+        upper = np.ascontiguousarray(upper, self._key_dtype)
+        found = np.empty((2, len(runs), n), np.uint32)
+        beat = self.parameters.beat_bytes
+        most = min(
+            (self._in_bytes - 2 * beat) // (2 * self._key_bytes), (self._out_bytes - 2 * beat) // (2 * _ROW_BYTES)
+        )
+        for first in range(0, n, most):
+            part = slice(first, min(first + most, n))
+            yield from self._probe_part(runs, lower[part], upper[part], found[:, :, part])
+        return found[0], found[1]
+
+    def _probe_part(self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray, found: np.ndarray) -> Steps[None]:
+        """As `probe`, of as many probes as fit the scratch memory, into an array of shape (2, runs, probes)."""
+        n = len(lower)
+        keys_size, size = self._aligned(lower.nbytes), self._aligned(n * _ROW_BYTES)
+        together = self._out_bytes // (2 * size)
+        self._put(self._in, [(0, lower), (keys_size, upper)])
+        for first in range(0, len(runs), together):
+            group = range(first, min(first + together, len(runs)))
+            commands = []
+            for place, at in enumerate(group):
+                run = runs[at]
+                buffered = run is self._buffered
+                keys, index, slot, there = 0, 0, 0, False
+                if not buffered:
+                    keys, _, index = self._places(run)
+                    entries = -(-run.length // self.parameters.partition_rows)
+                    slot, there = self._indexes.place(run, entries)
+                commands.append(
+                    KernelCommand(
+                        operation=Operation.PROBE,
+                        signed=True,
+                        buffer=buffered,
+                        reuse=there,
+                        length_a=run.length,
+                        length_b=n,
+                        keys_a=keys,
+                        rows_a=index,
+                        keys_b=self._in,
+                        rows_b=self._in + keys_size,
+                        keys_out=self._out + 2 * place * size,
+                        rows_out=self._out + (2 * place + 1) * size,
+                        index_out=slot,
+                        high_offset=1,
+                    )
+                )
+            yield commands
+            raw = self._driver.read_memory(self._out, 2 * len(group) * size, self.number).view(np.uint32)
+            positions = raw.reshape(len(group), 2, -1)[:, :, :n]
+            for place, at in enumerate(group):
+                found[:, at] = positions[place]
+
+    def gathers(self, ranges: list[Ranges]) -> Iterator[list[Ranges]]:
+        """Ranges in batches that `gather` can take."""
+        most_pairs = (self._out_bytes - 2 * self.parameters.beat_bytes) // _PAIR_BYTES
+        parts = (part for whole in ranges for part in self._parts(whole.cut(most_pairs), most_pairs))
+        return self._batches(parts, self._gathered_bytes)
+
+    def gather(self, batch: list[Ranges]) -> Steps[list[tuple[np.ndarray, np.ndarray]]]:
+        """The row numbers at positions of runs.
+
+        Returns
+        -------
+        list of (probes, rows) : ndarray of uint32, shape (m,)
+            The probe and the row number of each position that lies within the limits.
+
+        Raises
+        ------
+        DeviceError
+            If the board gathers more, or less, than there can be.
+        """
+        beat = self.parameters.beat_bytes
+        raw = yield from self._run_ranges(Operation.GATHER, batch, self._gathered_bytes)
+        found = []
+        at = 0
+        for part in batch:
+            most = int(part.lengths.sum())
+            count = int.from_bytes(raw[at : at + min(beat, 8)].tobytes(), "little")
+            if count > most or (part.limits is None and count != most):
+                raise DeviceError(
+                    f"device {self._name} gathered {count} pairs where the positions promise {most}: this is a "
+                    "defect of Mullion's"
+                )
+            pairs = raw[at + beat : at + beat + count * _PAIR_BYTES].view(np.uint32).reshape(-1, 2)
+            if count:
+                found.append((part.probes[pairs[:, 0]].astype(np.uint32), pairs[:, 1]))
+            at += self._gathered_bytes(part)
+        return found
+
+    def _gathered_bytes(self, part: Ranges) -> int:
+        """Room for the output of a GATHER."""
+        return self.parameters.beat_bytes + self._aligned(int(part.lengths.sum()) * _PAIR_BYTES)
+
+    def counts(self, ranges: list[Ranges]) -> Iterator[list[Ranges]]:
+        """Ranges in batches that `count` can take."""
+        most = (self._out_bytes - self.parameters.beat_bytes) // _ROW_BYTES
+        parts = (part for whole in ranges for part in self._parts(whole, None, most))
+        return self._batches(parts, self._counted_bytes)
+
+    def count(self, batch: list[Ranges]) -> Steps[list[tuple[np.ndarray, np.ndarray]]]:
+        """How many positions of each range lie within its limits.
+
+        Returns
+        -------
+        list of (probes, counts) : ndarray, int64 and uint32, shape (m,)
+            No probe stands twice in one of them.
+        """
+        raw = yield from self._run_ranges(Operation.COUNT, batch, self._counted_bytes)
+        found = []
+        at = 0
+        for part in batch:
+            found.append((part.probes, raw[at : at + len(part) * _ROW_BYTES].view(np.uint32)))
+            at += self._counted_bytes(part)
+        return found
+
+    def _counted_bytes(self, part: Ranges) -> int:
+        """Room for the output of a COUNT."""
+        return self._aligned(len(part) * _ROW_BYTES)
+
+    def _parts(self, ranges: Ranges, most_pairs: int | None, most_ranges: int | None = None) -> Iterator[Ranges]:
+        """Ranges in parts whose input fits the scratch memory, and their output by the numbers given."""
+        room = self._in_bytes - 3 * self.parameters.beat_bytes
+        most = room // (2 * _ROW_BYTES + (0 if ranges.limits is None else _LIMIT_BYTES))
+        most = most if most_ranges is None else min(most, most_ranges)
+        ends = np.cumsum(ranges.lengths)
+        first = 0
+        while first < len(ranges):
+            last = min(first + most, len(ranges))
+            if most_pairs is not None:
+                done = int(ends[first - 1]) if first else 0
+                last = min(last, max(int(np.searchsorted(ends, done + most_pairs, "right")), first + 1))
+            yield ranges.part(first, last)
+            first = last
+
+    def _input(self, part: Ranges) -> int:
+        """Bytes of a command's input."""
+        limits = 0 if part.limits is None else self._aligned(len(part) * _LIMIT_BYTES)
+        return 2 * self._aligned(len(part) * _ROW_BYTES) + limits
+
+    def _batches(self, parts: Iterator[Ranges], output: Callable[[Ranges], int]) -> Iterator[list[Ranges]]:
+        """Parts that fit the scratch memory together."""
+        batch: list[Ranges] = []
+        in_bytes = out_bytes = 0
+        for part in parts:
+            more_in, more_out = self._input(part), output(part)
+            if batch and (in_bytes + more_in > self._in_bytes or out_bytes + more_out > self._out_bytes):
+                yield batch
+                batch, in_bytes, out_bytes = [], 0, 0
+            batch.append(part)
+            in_bytes, out_bytes = in_bytes + more_in, out_bytes + more_out
+        if batch:
+            yield batch
+
+    def _run_ranges(
+        self, operation: Operation, batch: list[Ranges], output: Callable[[Ranges], int]
+    ) -> Steps[np.ndarray]:
+        """Carries out one GATHER or COUNT for each part; their outputs, one behind the other: of a GATHER first the
+        beat that has the number of pairs."""
+        arrays, commands = [], []
+        at, to = 0, self._out
+        for part in batch:
+            run, size = part.run, self._aligned(len(part) * _ROW_BYTES)
+            buffered = run is self._buffered
+            arrays += [(at, part.starts.astype(np.uint32)), (at + size, part.stops.astype(np.uint32))]
+            if part.limits is not None:
+                arrays.append((at + 2 * size, np.ascontiguousarray(part.limits)))
+            pairs = operation is Operation.GATHER
+            commands.append(
+                KernelCommand(
+                    operation=operation,
+                    limits=part.limits is not None,
+                    buffer=buffered,
+                    length_a=run.length,
+                    length_b=len(part),
+                    keys_a=self._in + at + 2 * size if part.limits is not None else 0,
+                    rows_a=0 if buffered else self._places(run)[1],
+                    keys_b=self._in + at,
+                    rows_b=self._in + at + size,
+                    keys_out=to + self.parameters.beat_bytes if pairs else to,
+                    rows_out=to,
+                )
+            )
+            at, to = at + self._input(part), to + output(part)
+        self._put(self._in, arrays)
+        yield commands
+        return self._driver.read_memory(self._out, to - self._out, self.number)

@@ -1,0 +1,190 @@
+"""The way to a kernel behind a vendor's OpenCL shell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from host.devices.opencl_device import cl
+from host.errors import DeviceError
+from hw.opencl.model_state import state_bytes
+from hw.opencl.names import KERNEL
+from hw.parameters import Parameters
+from hw.register_map import LANE_STRIDE, registers
+from hw.request_map import Request, request
+
+_CONTROL = next(register for register in registers() if register.name == "CONTROL")
+_DONE = _CONTROL.field("done").mask
+_MOST_REQUESTS = 4096  # handed over at a time
+_BANK_LSB = 16  # of a buffer's flags: which bank of memory it goes to, from 1 on; 0 leaves it to the shell
+
+
+class OpenClBoard:
+    """A `BoardLink` to a kernel that is a function of an OpenCL program.
+
+    The kernel's memory is buffers, one for each of its memory ports. Registers are reached by calls: a request each,
+    many at a time. A write to a register is kept until something is asked for, as it gives nothing back, and goes
+    there with that: a whole batch of commands is one call.
+
+    Parameters
+    ----------
+    program : pyopencl.Program
+        Built; it has the OpenCL kernel `hw.opencl.names.KERNEL`.
+    parameters : Parameters
+        What the kernel was built with.
+    memory_bytes : int
+        Of all buffers together.
+    banks : bool
+        Whether this is a board: each channel's buffer is asked for in a memory bank of its own, and must be aligned
+        to the kernel's bursts.
+
+    Attributes
+    ----------
+    parameters, memory_bytes
+        As given.
+
+    Raises
+    ------
+    DeviceError
+        If the program has no such kernel, or one that takes other arguments, or the device has too little memory.
+    """
+
+    def __init__(self, program: Any, parameters: Parameters, memory_bytes: int, *, banks: bool = False):
+        self.parameters = parameters
+        self.memory_bytes = memory_bytes
+        p, context = parameters, program.context
+        ports = p.lanes * p.channels
+        self._channel_bytes = memory_bytes // ports
+        self._space_bits = p.address_bits - (p.channels.bit_length() - 1)
+        self._pending: list[int] = []
+        device = context.devices[0]
+        try:
+            self._kernel = cl.Kernel(program, KERNEL)
+            self._queue = cl.CommandQueue(context)
+            if self._kernel.num_args != ports + 4:
+                raise DeviceError(
+                    f"the OpenCL kernel {KERNEL} takes {self._kernel.num_args} arguments, not {ports + 4}: it is of "
+                    "another version, or built for another number of memory channels"
+                )
+            if device.max_mem_alloc_size < self._channel_bytes:
+                raise DeviceError(
+                    f"device {device.name.strip()} has buffers of at most {device.max_mem_alloc_size:,} bytes, and "
+                    f"each of the {ports} memory channels needs one of {self._channel_bytes:,}"
+                )
+            if banks and device.mem_base_addr_align < 8 * p.burst_bytes:  # no burst crosses a multiple of its length
+                raise DeviceError(
+                    f"device {device.name.strip()} aligns buffers to {device.mem_base_addr_align // 8} bytes, and the "
+                    f"kernel's bursts need {p.burst_bytes}"
+                )
+            flags = cl.mem_flags.READ_WRITE
+            self._memories = [
+                cl.Buffer(
+                    context, flags | ((1 + port % p.channels) << _BANK_LSB if banks else 0), max(self._channel_bytes, 1)
+                )
+                for port in range(ports)
+            ]
+            self._state = cl.Buffer(context, flags, state_bytes(p))
+            self._requests = cl.Buffer(context, flags, 8 * _MOST_REQUESTS)
+            self._results = cl.Buffer(context, flags, 4 * _MOST_REQUESTS)
+            # The first member of the state is the host's; see hw.opencl.model_state.
+            cl.enqueue_copy(self._queue, self._state, np.array([self._channel_bytes], np.uint64))
+        except cl.Error as error:
+            raise DeviceError(
+                f"device {device.name.strip()}: the board's OpenCL kernel cannot be used: {error}"
+            ) from error
+
+    # Registers
+
+    def read_register(self, offset: int) -> int:
+        return self._call(request(Request.READ, offset))
+
+    def write_register(self, offset: int, value: int) -> None:
+        self._pending.append(request(Request.WRITE, offset, value))
+
+    def push_words(self, offset: int, words: Sequence[int]) -> None:
+        self._pending += [request(Request.WRITE, offset, word) for word in words]
+
+    def wait(self) -> None:
+        for lane in range(self.parameters.lanes):
+            control = self._call(request(Request.WAIT, lane * LANE_STRIDE + _CONTROL.offset, _DONE))
+            if not control & _DONE:
+                raise TimeoutError(f"the kernel is not done, and CONTROL reads {control:#x}")
+
+    def reset(self) -> None:
+        self._pending.clear()
+        if self._call(request(Request.RESET)):
+            raise OSError("the board's memory owes the kernel an answer and does not give it: load the bitstream again")
+
+    def _call(self, last: int) -> int:
+        """Hands over what is pending and one request more, whose result is given back."""
+        words = np.array([*self._pending, last], np.uint64)
+        self._pending.clear()
+        result = np.zeros(1, np.uint32)
+        with _as_os_error():
+            for at in range(0, len(words), _MOST_REQUESTS):
+                part = words[at : at + _MOST_REQUESTS]
+                cl.enqueue_copy(self._queue, self._requests, part)
+                self._kernel(
+                    self._queue,
+                    (1,),
+                    (1,),
+                    *self._memories,
+                    self._state,
+                    self._requests,
+                    np.uint32(len(part)),
+                    self._results,
+                )
+                cl.enqueue_copy(self._queue, result, self._results, src_offset=4 * (len(part) - 1))
+        return int(result[0])
+
+    # Memory
+
+    def write_memory(self, address: int, content: np.ndarray | bytes) -> None:
+        data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content.reshape(-1).view(np.uint8)
+        self._settle()
+        memory, offset = self._place(address, data.size)
+        with _as_os_error():
+            cl.enqueue_copy(self._queue, memory, data, dst_offset=offset)
+
+    def read_memory(self, address: int, length: int) -> np.ndarray:
+        self._settle()
+        memory, offset = self._place(address, length)
+        content = np.empty(length, np.uint8)
+        with _as_os_error():
+            cl.enqueue_copy(self._queue, content, memory, src_offset=offset)
+        return content
+
+    def _settle(self) -> None:
+        """What was written to registers before memory is touched comes before that."""
+        if self._pending:
+            self._call(self._pending.pop())
+
+    def _place(self, address: int, length: int) -> tuple[Any, int]:
+        port, offset = divmod(address, 1 << self._space_bits)
+        if not 0 <= port < len(self._memories) or offset + length > self._channel_bytes:
+            raise OSError(f"there is no memory for {length} bytes at {address:#x}")
+        return self._memories[port], offset
+
+    def close(self) -> None:
+        if self._memories:
+            for buffer in (*self._memories, self._state, self._requests, self._results):
+                buffer.release()
+            self._memories = []
+
+    def __enter__(self) -> OpenClBoard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def _as_os_error() -> Iterator[None]:
+    """What the shell's driver refuses is a board that does not answer."""
+    try:
+        yield
+    except cl.Error as error:
+        raise OSError(str(error)) from error

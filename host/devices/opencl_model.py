@@ -1,0 +1,72 @@
+"""A board's OpenCL program with the model in C in place of its RTL module, on any OpenCL device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import hw.opencl
+from host.devices.opencl_board import OpenClBoard
+from host.devices.opencl_device import OpenClDevice, cl
+from host.devices.pocl_cpu import name_cpu
+from host.errors import DeviceError
+from hw.opencl.build_header import build_header
+from hw.opencl.names import BUILD_HEADER, HEADER
+from hw.opencl.sources import declaration, kernels
+from hw.parameters import Parameters
+
+_MODEL = Path(hw.opencl.__file__).with_name("model.cl")
+
+
+def model_source(parameters: Parameters) -> str:
+    """The whole program as one OpenCL source: what a build has in files, with its headers in place of their names."""
+    headers = {BUILD_HEADER: build_header(parameters), HEADER: declaration(parameters)}
+    text = _MODEL.read_text() + kernels(parameters)
+    for name, header in headers.items():
+        line = f'#include "{name}"\n'
+        assert text.count(line) == 1
+        text = text.replace(line, header)
+    return text
+
+
+def model_program(parameters: Parameters, device: Any = None) -> Any:
+    """The program, built.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    device : pyopencl.Device, optional
+        The one that `OpenClDevice` prefers by default.
+
+    Raises
+    ------
+    DeviceError
+        If there is no OpenCL device, or the program does not build on it.
+    """
+    if device is None:
+        device = OpenClDevice.cl_devices()[0]
+    name_cpu(device)
+    try:
+        program = cl.Program(cl.Context([device]), model_source(parameters))
+        return program.build(["-cl-std=CL1.2", "-cl-kernel-arg-info"])
+    except cl.Error as error:
+        raise DeviceError(
+            f"the model of the board's kernel does not build on {device.name.strip()}: {error}"
+        ) from error
+
+
+def open_opencl_model(parameters: Parameters, memory_bytes: int) -> OpenClBoard:
+    """The board's program with the model in its module's place, opened.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        What the module is built with.
+    memory_bytes : int
+
+    Raises
+    ------
+    DeviceError
+        As of `model_program`, or if the device has too little memory.
+    """
+    return OpenClBoard(model_program(parameters), parameters, memory_bytes)

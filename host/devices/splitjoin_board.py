@@ -1,0 +1,177 @@
+"""A board with a SplitJoin kernel, as the driver of one join sees it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from host.devices.board_link import BoardLink
+from host.devices.join_rows import JoinRows
+from host.devices.kernel_command import KernelCommand
+from host.devices.kernel_driver import KernelDriver
+from host.devices.splitjoin_settings import SplitJoinSettings
+from host.errors import DeviceError
+from hw.register_map import SPLITJOIN, ErrorCode, Operation
+from hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS, row_words
+from hw.splitjoin.parameters import SplitJoinParameters
+
+_MOST_ROW_BYTES = 1 << 20
+_MOST_RESULT_BYTES = 1 << 23
+_SUMMARY = {field.name: (word, field) for word, fields in enumerate(SUMMARY_FIELDS) for field in fields}
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """What came of some rows.
+
+    Attributes
+    ----------
+    results : ndarray of uint32, shape (m, 2)
+        As `hw.splitjoin.memory_layout` has them, in the order in which they came out.
+    overflow : bool
+        A time window did not fit: pairs are missing.
+    dead_core : int or None
+        The first core that stopped answering: its pairs are missing.
+    """
+
+    results: np.ndarray
+    overflow: bool
+    dead_core: int | None
+
+
+class SplitJoinBoard:
+    """A board whose kernel keeps the windows of one join. Not for several threads at once.
+
+    Its memory holds the summary, then room for rows, then room for results.
+
+    Parameters
+    ----------
+    link : BoardLink
+        Of a kernel with `SplitJoinParameters`.
+    name : str
+        Of the device, for messages.
+
+    Attributes
+    ----------
+    parameters : SplitJoinParameters
+    nbytes : int
+        Bytes of memory used.
+
+    Raises
+    ------
+    DeviceError
+        If the board does not answer, has another kernel, or too little memory for a row and its results.
+    """
+
+    def __init__(self, link: BoardLink, name: str):
+        self._name = name
+        self._driver = KernelDriver(link, name, SPLITJOIN)
+        p: SplitJoinParameters = self._driver.parameters
+        self.parameters = p
+        self._row_bytes = 4 * row_words(p)
+        unit = max(p.beat_bytes, self._row_bytes)
+        room = self._driver.lane_bytes - unit
+        row_bytes = min(room // 4, _MOST_ROW_BYTES) // unit * unit
+        result_bytes = min(room - row_bytes, _MOST_RESULT_BYTES) // p.beat_bytes * p.beat_bytes
+        if not row_bytes or not result_bytes:
+            raise DeviceError(
+                f"device {name}: {self._driver.lane_bytes:,} bytes of memory are too few for rows of "
+                f"{self._row_bytes} bytes and their results"
+            )
+        self._rows_at, self._results_at = unit, unit + row_bytes
+        self._most_rows, self._most_results = row_bytes // self._row_bytes, result_bytes // RESULT_BYTES
+        self.nbytes = unit + row_bytes + result_bytes
+
+    def configure(self, settings: SplitJoinSettings) -> None:
+        """Sets up a join, and empties both windows. Raises DeviceError as the driver does."""
+        p, write = self.parameters, self._driver.write
+        write("LEFT_ROWS", settings.left_rows)
+        write("RIGHT_ROWS", settings.right_rows)
+        self._write_bound("LOW", settings.low, p.key_bits)
+        self._write_bound("HIGH", settings.high, p.key_bits)
+        write("PREDICATE", settings.complement | settings.own_bounds << 1)
+        write("ORDER", settings.order | settings.every << 8)
+        if p.time_bits:
+            write("TIMED", settings.timed)
+            self._write_bound("TIME_LOW", settings.time_low, p.time_bits)
+            self._write_bound("TIME_HIGH", settings.time_high, p.time_bits)
+            for side in ("LEFT", "RIGHT"):
+                for word in range(2):  # rows promise nothing about later ones, only marks do
+                    write(f"{side}_LATE_{word}", 0xFFFFFFFF)
+        write("CORE_TIMEOUT_CYCLES", settings.core_timeout_cycles)
+        self._driver.run([KernelCommand(operation=Operation.CLEAR)])
+
+    def _write_bound(self, name: str, value: int, bits: int) -> None:
+        value = min(max(value, -(1 << bits)), (1 << bits) - 1)
+        for word in range(3):
+            self._driver.write(f"{name}_{word}", value >> 32 * word & 0xFFFFFFFF)
+
+    def join(self, rows: JoinRows) -> Joined:
+        """Joins rows, and returns when all that came of them was read back.
+
+        Raises
+        ------
+        KernelError, DeviceError
+            As the driver does; and DeviceError if the kernel does not go on.
+        """
+        results: list[np.ndarray] = []
+        overflow, dead = False, None
+        words = rows.words(self.parameters)
+        for start in range(0, len(words), self._most_rows):
+            part = words[start : start + self._most_rows]
+            written = taken = 0  # rows of the part in memory, counted from `taken`, and those the kernel has taken
+            drained = False  # all of the part was taken, and nothing is under way
+            while not drained:
+                offset = (taken - written) * self._row_bytes
+                if taken < len(part) and (not taken or offset % self.parameters.beat_bytes):
+                    self._driver.write_memory(self._rows_at, part[taken:])
+                    written, offset = taken, 0
+                failure = self._driver.run(
+                    [
+                        KernelCommand(
+                            operation=Operation.JOIN,
+                            length_a=len(part) - taken,
+                            length_b=self._most_results,
+                            keys_a=self._rows_at + (offset if taken < len(part) else 0),
+                            keys_out=self._results_at,
+                        )
+                    ],
+                    survive=(ErrorCode.CORE_STUCK,),
+                )
+                summary = self._driver.read_memory(0, 16).view(np.uint32)
+                took, made = (int(summary[_SUMMARY[name][0]]) for name in ("rows", "results"))
+                if made:
+                    raw = self._driver.read_memory(self._results_at, made * RESULT_BYTES)
+                    results.append(raw.view(np.uint32).reshape(-1, 2))
+                taken += took
+                drained = _flag(summary, "drained")
+                overflow |= _flag(summary, "overflow")
+                if dead is None and _flag(summary, "incomplete"):
+                    word, field = _SUMMARY["core"]
+                    dead = (int(summary[word]) & field.mask) >> field.lsb
+                if failure is not None and not self._driver.recover():
+                    return Joined(_all(results), overflow, dead)
+                if not took and not made and not drained:
+                    raise DeviceError(
+                        f"device {self._name}: the kernel takes no row and gives no result, with {len(part) - taken} "
+                        "rows left: the board and this driver are out of step. Open the device again"
+                    )
+        return Joined(_all(results), overflow, dead)
+
+    def counters(self) -> dict[str, int]:
+        """As `KernelDriver.counters`."""
+        return self._driver.counters()
+
+    def close(self) -> None:
+        """Gives the board back. Idempotent."""
+        self._driver.close()
+
+
+def _flag(summary: np.ndarray, name: str) -> bool:
+    word, field = _SUMMARY[name]
+    return bool(int(summary[word]) & field.mask)
+
+
+def _all(results: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(results) if results else np.zeros((0, 2), np.uint32)

@@ -1,0 +1,184 @@
+"""Terasic's DE5a-Net, built with the vendor's tools."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hw.boards.board import Board
+from hw.boards.build_errors import BuildError, ToolMissingError
+from hw.boards.steps import Steps
+from hw.opencl.names import (
+    BINARY,
+    BUILD_HEADER,
+    HEADER,
+    KERNELS,
+    LIBRARY,
+    MANIFEST,
+    MODEL,
+    MODULE,
+    OBJECT,
+    VERILOG,
+)
+from hw.parameters import Parameters
+
+SCRIPT = "build.sh"
+_PROJECT = "-quartus"
+PROJECT = "mullion"
+COMPONENT = "mullion_kernel"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class De5aBoard(Board):
+    """A board with an Arria 10, built with Intel's tools.
+
+    A design is an RTL library for the vendor's OpenCL shell, or, where its name ends in ``-quartus``, a Quartus
+    project of its own.
+
+    Parameters
+    ----------
+    shell : str
+        The board's name in the OpenCL SDK.
+    global_address_bits : int
+        Bits of an address of the shell's global memory.
+    project_hz : int
+        Clock of the kernel in a project of its own.
+    """
+
+    shell: str
+    global_address_bits: int
+    project_hz: int
+
+    def files(self, design: str, steps: Steps) -> dict[str, str]:
+        p = self.parameters[design]
+        if _is_project(design):
+            return self._project(design.removesuffix(_PROJECT), p, steps)
+        return self._library(p, steps)
+
+    def _library(self, p: Parameters, steps: Steps) -> dict[str, str]:
+        from amaranth.back import verilog
+
+        import hw.opencl
+        from hw.boards.kernel_of import kernel_of
+        from hw.opencl.build_header import build_header
+        from hw.opencl.manifest import manifest
+        from hw.opencl.rtl_module import RtlModule
+        from hw.opencl.sources import declaration, kernels
+
+        module = RtlModule(*kernel_of("bisort", p), address_bits=self.global_address_bits)
+        with steps.step("RTL module to Verilog"):
+            text = verilog.convert(module, name=MODULE, strip_internal_attrs=True, emit_src=False)
+        return {
+            VERILOG: text,
+            MANIFEST: manifest(module),
+            HEADER: declaration(p),
+            KERNELS: kernels(p),
+            MODEL: Path(hw.opencl.__file__).with_name("model.cl").read_text(),
+            BUILD_HEADER: build_header(p),
+            SCRIPT: _script(
+                f"aocl library hdl-comp-pkg {MANIFEST} -o {OBJECT}",
+                f"aocl library create -name {LIBRARY.removesuffix('.aoclib')} {OBJECT}",
+                # Each memory channel is a bank of its own, and the host says which buffer goes where.
+                f"aoc -v -l {LIBRARY} -L . -I . -board={self.shell} -no-interleaving=default -o {BINARY} {KERNELS}",
+            ),
+        }
+
+    def _project(self, kind: str, p: Any, steps: Steps) -> dict[str, str]:
+        from amaranth.back import verilog
+
+        from hw.boards.axi_component import axi_component
+        from hw.boards.axi_kernel import AxiKernel
+        from hw.boards.de5a_platform import CONSTRAINTS, De5aPlatform
+        from hw.boards.de5a_top import SYSTEM, De5aTop
+        from hw.boards.kernel_of import kernel_of
+
+        kernel = AxiKernel(kernel_of(kind, p)[0])
+        component = axi_component(kernel, COMPONENT, p.outstanding)
+        with steps.step("kernel to Verilog"):
+            text = verilog.convert(kernel, name=COMPONENT, strip_internal_attrs=True, emit_src=False)
+        settings = [
+            'set_global_assignment -name FAMILY "Arria 10"',
+            f"set_global_assignment -name QIP_FILE {SYSTEM}/synthesis/{SYSTEM}.qip",
+            f"set_global_assignment -name SDC_FILE {PROJECT}.sdc",
+        ]
+        with steps.step("pins and top"):
+            plan = De5aPlatform().prepare(
+                De5aTop(),
+                name=PROJECT,
+                add_settings="\n".join(settings),
+                add_constraints=(CONSTRAINTS / "timing.sdc").read_text(),
+                emit_src=False,
+            )
+        made = {name: _text(plan.files[name]) for name in (f"{PROJECT}.v", f"{PROJECT}.qsf", f"{PROJECT}.sdc")}
+        return {
+            **made,
+            f"{PROJECT}.qpf": f'PROJECT_REVISION = "{PROJECT}"\n',
+            f"{COMPONENT}.v": text,
+            f"{COMPONENT}_hw.tcl": component,
+            "system.tcl": f"set kernel_mhz {self.project_hz / 1e6}\n" + (CONSTRAINTS / "system.tcl").read_text(),
+            SCRIPT: _script(
+                'qsys-script --script=system.tcl --search-path=".,$"',
+                f'qsys-generate {SYSTEM}.qsys --synthesis=VERILOG --search-path=".,$"',
+                f"quartus_sh --flow compile {PROJECT}",
+            ),
+        }
+
+    def tools(self) -> Mapping[str, str]:
+        return {name: _version(name) for name in ("aocl", "aoc", "qsys-script", "qsys-generate", "quartus_sh")}
+
+    def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
+        if _is_project(design):
+            needed, suite, made = ("qsys-script", "qsys-generate", "quartus_sh"), _QUARTUS, f"{PROJECT}.sof"
+        else:
+            needed, suite, made = ("aocl", "aoc"), _SDK.format(shell=self.shell), BINARY
+        missing = [name for name in needed if shutil.which(name) is None]
+        if missing:
+            raise ToolMissingError(
+                f"{', '.join(missing)} not found: the rest of the way to {made} needs {suite}. Everything up to there "
+                f"is in {folder}: on a machine that has these tools on its PATH, run `sh {SCRIPT}` in that folder, or "
+                f"this command again. Nothing that was written has been through them. {_USE[_is_project(design)]}"
+            )
+        with steps.step(f"sh {SCRIPT}, some hours"):
+            done = subprocess.run(["sh", SCRIPT], cwd=folder, capture_output=True, text=True)
+        (folder / "build.log").write_text(done.stdout + done.stderr)
+        if done.returncode or not (folder / made).exists():
+            tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+            raise BuildError(f"sh {SCRIPT} failed in {folder} with status {done.returncode}; build.log ends:\n{tail}")
+        return {"bitstream": made, "parameters": dataclasses.asdict(self.parameters[design])}
+
+
+_SDK = (
+    "the Intel FPGA SDK for OpenCL (Pro Edition 16.0 to 18.1, as these commands are of those releases), a Quartus "
+    "Prime with the Arria 10 devices and its licence, and Terasic's board support package with the board {shell}, "
+    "named by AOCL_BOARD_PACKAGE_ROOT"
+)
+_QUARTUS = "Quartus Prime Standard Edition 16.0 or newer with the Arria 10 devices and its licence"
+_USE = {
+    False: f'Then `device="board:de5a:FOLDER"` loads FOLDER/{BINARY}.',
+    True: "Then load it with quartus_pgm, and reach it over JTAG with System Console.",
+}
+
+
+def _is_project(design: str) -> bool:
+    return design.endswith(_PROJECT)
+
+
+def _script(*commands: str) -> str:
+    return "\n".join(["#!/bin/sh", "# Made by Mullion.", "set -e", *commands, ""])
+
+
+def _text(content: str | bytes) -> str:
+    return content if isinstance(content, str) else content.decode()
+
+
+def _version(tool: str) -> str:
+    """What the tool says of its version, in a line; empty where it is not there."""
+    if shutil.which(tool) is None:
+        return ""
+    option = "version" if tool == "aocl" else "--version"
+    done = subprocess.run([tool, option], capture_output=True, text=True)
+    return " ".join(done.stdout.split()) or "unknown"

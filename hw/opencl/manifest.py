@@ -1,0 +1,61 @@
+"""The description of an RTL module for the OpenCL SDK."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from hw.opencl.names import FUNCTION, MODEL, MODULE, VERILOG
+from hw.opencl.rtl_module import RtlModule
+
+STREAM_PORTS = ("clock", "resetn", "ivalid", "iready", "ovalid", "oready")
+
+
+def manifest(module: RtlModule) -> str:
+    """The object manifest file (XML) of an RTL module: its function, its ports, its files.
+
+    Arguments stand in the order of the function's. The attributes are the safe ones: a call may take as long as it
+    likes, changes what later calls do, and must not be merged with another.
+
+    Source
+    ------
+    Intel FPGA SDK for OpenCL Pro Edition Programming Guide (683846), "Object Manifest File Syntax of an RTL Module".
+    """
+    specification = ElementTree.Element("RTL_SPEC")
+    function = ElementTree.SubElement(specification, "FUNCTION", name=FUNCTION, module=MODULE)
+    attributes = ElementTree.SubElement(function, "ATTRIBUTES")
+    for name, value in (
+        ("IS_STALL_FREE", "no"),
+        ("IS_FIXED_LATENCY", "no"),
+        ("EXPECTED_LATENCY", "4"),
+        ("CAPACITY", "1"),
+        ("HAS_SIDE_EFFECTS", "yes"),
+        ("ALLOW_MERGING", "no"),
+    ):
+        ElementTree.SubElement(attributes, name, value=value)
+
+    interface = ElementTree.SubElement(function, "INTERFACE")
+    for name in STREAM_PORTS:
+        ElementTree.SubElement(interface, "AVALON", port=name, type=name)
+    members = module.signature.members
+    for name in members:
+        if name.startswith("memory_"):
+            ElementTree.SubElement(interface, "MEM_INPUT", port=name, access="readwrite")
+    ElementTree.SubElement(interface, "MEM_INPUT", port="state", access="readonly")
+    ElementTree.SubElement(interface, "INPUT", port="request", width=str(members["request"].shape))
+    ElementTree.SubElement(interface, "OUTPUT", port="result", width=str(members["result"].shape))
+    for name, avalon in module.memory_ports.items():
+        ElementTree.SubElement(
+            interface,
+            "AVALON_MEM",
+            port=name,
+            width=str(avalon.data_width),
+            burstwidth=str(avalon.burst_width),
+            optype="write" if avalon.write else "read",
+            buffer_location="",
+        )
+    model = ElementTree.SubElement(function, "C_MODEL")
+    ElementTree.SubElement(model, "FILE", name=MODEL)
+    requirements = ElementTree.SubElement(function, "REQUIREMENTS")
+    ElementTree.SubElement(requirements, "FILE", name=VERILOG)
+    ElementTree.indent(specification)
+    return ElementTree.tostring(specification, encoding="unicode") + "\n"

@@ -1,0 +1,116 @@
+"""The designs that the report tells of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from amaranth.lib import wiring
+
+from hw.bisort.kernel import Kernel
+from hw.bisort.merger import Merger
+from hw.bisort.probe_path import ProbePath
+from hw.parameters import Parameters
+from hw.splitjoin.join_core import JoinCore
+from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.splitjoin import SplitJoin
+
+ECP5, ARRIA_10 = "ECP5-85", "Arria 10"
+PARTS = (ECP5, ARRIA_10)
+_ROW_BYTES = 16  # that a merge moves for each row: key and row number, in and out
+
+
+@dataclass(frozen=True)
+class Design:
+    """A design in the report.
+
+    Attributes
+    ----------
+    name : str
+    make : callable
+        Gives the component.
+    parts : tuple of str
+        Of `PARTS`: where it is placed and routed, or estimated.
+    rows_per_cycle : float
+        What it does in a cycle, at most; of its docstring's Timing, which tests hold it to.
+    what : str
+        What these rows are.
+    quick : bool
+        Whether it is done unless others are asked for.
+    """
+
+    name: str
+    make: Callable[[], wiring.Component]
+    parts: tuple[str, ...]
+    rows_per_cycle: float
+    what: str
+    quick: bool = False
+
+
+def merged_per_cycle(parameters: Parameters) -> float:
+    """Rows that a kernel merges in a cycle, at most: what its mergers do, or what its memory ports move."""
+    p = parameters
+    return min(p.width * p.lanes, p.channels * p.lanes * p.beat_bytes / _ROW_BYTES)
+
+
+def _kernel(preset: str, part: str) -> Design:
+    p = Parameters.preset(preset)
+    return Design(
+        f"BI-Sort kernel, preset {preset}",
+        lambda: Kernel(p),
+        (part,),
+        merged_per_cycle(p),
+        "rows merged; as its memory ports allow",
+    )
+
+
+def _splitjoin(preset: str) -> list[Design]:
+    p = SplitJoinParameters.preset(preset)
+    what = f"rows joined, with full windows of {{}} rows a side; {p.lanes} comparisons a cycle and core"
+    rate = p.lanes / p.rows
+    return [
+        Design(
+            f"SplitJoin core, preset {preset}",
+            lambda: JoinCore(p, index=0),
+            (ECP5,),
+            rate,
+            what.format(p.rows),
+            quick=True,
+        ),
+        Design(
+            f"SplitJoin of {p.cores} cores, preset {preset}",
+            lambda: SplitJoin(p),
+            (ECP5,),
+            rate,
+            what.format(p.rows * p.cores),
+        ),
+    ]
+
+
+def _merger(width: int, parts: tuple[str, ...]) -> Design:
+    return Design(
+        f"merger, W = {width}",
+        lambda: Merger(key_bits=32, width=width),
+        parts,
+        width,
+        "rows merged",
+        quick=True,
+    )
+
+
+def _probe_path(preset: str, part: str, *, quick: bool = False) -> Design:
+    p = Parameters.preset(preset)
+    what = f"probes, a start and a stop each; {p.keys_per_beat} keys a cycle pass the prober"
+    return Design(f"probe path, preset {preset}", lambda: ProbePath(p), (part,), 0.5, what, quick)
+
+
+DESIGNS: tuple[Design, ...] = (
+    _merger(4, (ECP5,)),
+    _merger(8, PARTS),
+    _probe_path("ecp5", ECP5),
+    _probe_path("de5a", ARRIA_10),
+    _kernel("ecp5", ECP5),
+    _kernel("de5a", ARRIA_10),
+    *_splitjoin("ecp5"),
+)
+"""A further design is a line more. All have keys of 32 bits."""

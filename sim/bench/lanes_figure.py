@@ -1,0 +1,41 @@
+"""One line of the lanes' table."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LanesFigure:
+    """One line of the lanes' table: a command cut into one part for each lane of a kernel.
+
+    Attributes
+    ----------
+    case : str
+        Names the command and its sizes, all lanes together.
+    lanes : int
+        Each with a memory channel of its own.
+    cycles : int
+        From the first word that is pushed to the end of all parts.
+    one_lane : int
+        Cycles of the same on one lane, in the same run.
+    beats : int
+        Moved by all parts, reads and writes together.
+    share : float
+        Rows of the largest part, of all rows.
+    """
+
+    case: str
+    lanes: int
+    cycles: int
+    one_lane: int
+    beats: int
+    share: float
+
+    @property
+    def faster(self) -> float:
+        """How many times faster than one lane."""
+        return self.one_lane / self.cycles
+
+    @property
+    def beats_per_cycle(self) -> float:
+        """Of each channel."""
+        return self.beats / self.cycles / self.lanes

@@ -1,0 +1,97 @@
+"""A board behind an OpenCL shell as a device: where it is not, and with a bitstream of a stand-in."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from host import list_devices, open_device
+from host.devices import opencl_board_device
+from host.devices.opencl_board import OpenClBoard
+from host.devices.opencl_board_device import OpenClBoardDevice
+from host.devices.opencl_device import OpenClDevice
+from host.devices.opencl_model import model_program
+from host.errors import DeviceError
+from hw.boards.data.de5a import BOARD
+from hw.opencl.names import BINARY
+
+SMALL = dataclasses.replace(BOARD, memory_bytes=1 << 25)
+
+
+@pytest.fixture
+def no_shell(monkeypatch):
+    def missing():
+        raise DeviceError("no OpenCL platform of Intel's FPGA SDK is here")
+
+    monkeypatch.setattr(opencl_board_device, "_device", missing)
+
+
+@pytest.fixture
+def shell(monkeypatch, tmp_path):
+    """The CPU's OpenCL in place of the vendor's: it has no banks, and its binaries hold the model in C."""
+    try:
+        device = OpenClDevice.cl_devices()[0]
+    except DeviceError as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(opencl_board_device, "_device", lambda: device)
+    monkeypatch.setattr(opencl_board_device, "_BUILDS", tmp_path / "builds")
+    monkeypatch.setattr(OpenClBoardDevice, "kinds", classmethod(lambda cls: {"de5a": SMALL}))
+    monkeypatch.setattr(
+        opencl_board_device,
+        "OpenClBoard",
+        lambda program, parameters, memory_bytes, banks: OpenClBoard(program, parameters, memory_bytes),
+    )
+    return device
+
+
+def built(folder, design, device):
+    folder.mkdir(parents=True)
+    (folder / BINARY).write_bytes(model_program(BOARD.parameters[design], device).binaries[0])
+    return folder
+
+
+def test_a_board_that_is_not_here_is_listed_with_the_reason(no_shell):
+    info = next(info for info in list_devices() if info.name == "board:de5a")
+    assert not info.available
+    assert "no OpenCL platform of Intel's FPGA SDK" in info.reason
+    with pytest.raises(DeviceError, match="board:de5a cannot be opened: no OpenCL platform"):
+        open_device("board:de5a")
+
+
+def test_a_board_without_a_bitstream_says_how_to_make_one(shell, tmp_path):
+    with pytest.raises(DeviceError, match=f"there is no {BINARY} in .*make bitstream BOARD=de5a"):
+        open_device("board:de5a")
+    with pytest.raises(DeviceError, match=f"there is no {BINARY} in {tmp_path}"):
+        open_device(f"board:de5a:{tmp_path}")
+
+
+def test_a_file_that_is_no_bitstream_is_refused(shell, tmp_path):
+    (tmp_path / BINARY).write_bytes(b"nothing")
+    device = open_device(f"board:de5a:{tmp_path}")
+    with pytest.raises(DeviceError, match="cannot be loaded"):
+        device.open_store(key_bits=32, rows=100, what="left")
+    device.close()
+
+
+@pytest.mark.parametrize(("design", "key_bits"), [("bisort", 32), ("bisort64", 64)])
+def test_the_newest_bitstream_for_the_keys_is_loaded(shell, tmp_path, design, key_bits):
+    built(tmp_path / "builds" / f"de5a-{design}-0123", design, shell)
+    device = open_device("board:de5a")
+    store = device.open_store(key_bits=key_bits, rows=1000, what="left")
+    keys = np.arange(0, 600, 3, dtype=f"i{key_bits // 8}")
+    run = store.load(keys, np.arange(200, dtype=np.uint32))
+    probe = store.probe([run], keys[:5], keys[:5] + 3)
+    assert store.count(probe).tolist() == [2] * 5
+    other = 96 - key_bits
+    with pytest.raises(DeviceError, match=f"a kernel for keys of {key_bits} bits, and one of {other}"):
+        device.open_store(key_bits=other, rows=10, what="right")
+    device.close()
+
+
+def test_a_bitstream_that_was_built_otherwise_is_found_out(shell, tmp_path):
+    other = dataclasses.replace(BOARD.parameters["bisort"], turn_bytes=1 << 15)
+    (tmp_path / BINARY).write_bytes(model_program(other, shell).binaries[0])
+    device = open_device(f"board:de5a:{tmp_path}")
+    with pytest.raises(DeviceError, match="PARAMETER_HASH"):
+        device.open_store(key_bits=32, rows=100, what="left")
+    device.close()

@@ -1,0 +1,343 @@
+"""What is written for the DE5a-Net, as far as can be told without the vendor's tools."""
+
+import csv
+import dataclasses
+import functools
+import json
+import os
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("amaranth")
+
+import itertools
+
+from hw.boards import build as build_module
+from hw.boards.build import build
+from hw.boards.build_errors import BuildError, ToolMissingError
+from hw.boards.data.de5a import BOARD
+from hw.boards.de5a_board import De5aBoard
+from hw.boards.de5a_platform import CONSTRAINTS
+from hw.boards.steps import Steps
+from hw.opencl.names import BINARY, FUNCTION, HEADER, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
+from hw.parameters import Parameters
+from hw.splitjoin.parameters import SplitJoinParameters
+from tests.hw.de5a.tools import black_box, joined, lint, other_side, ports_of, read_component, read_system
+
+_TINY = dataclasses.replace(Parameters.preset("tiny"), channels=2, address_bits=33)
+_DATA = {field.name: getattr(BOARD, field.name) for field in dataclasses.fields(BOARD)}
+
+
+class Small(De5aBoard):
+    """The board with a small kernel, which is turned into Verilog once."""
+
+    def files(self, design, steps):
+        return _small_files(design)
+
+
+@functools.cache
+def _small_files(design):
+    return De5aBoard.files(SMALL, design, Steps())
+
+
+_DESIGNS = {
+    "bisort": _TINY,
+    "bisort-quartus": _TINY,
+    "splitjoin-quartus": SplitJoinParameters.preset("tiny"),
+}
+SMALL = Small(**{**_DATA, "parameters": _DESIGNS})
+SIZES = ["small", pytest.param("whole", marks=pytest.mark.full)]
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def library(request, tmp_path_factory):
+    return written(SMALL if request.param == "small" else BOARD, "bisort", tmp_path_factory)
+
+
+PROJECTS = [
+    ("small", "bisort-quartus"),
+    ("small", "splitjoin-quartus"),
+    pytest.param(("whole", "bisort-quartus"), marks=pytest.mark.full),
+    pytest.param(("whole", "splitjoin-quartus"), marks=pytest.mark.full),
+]
+
+
+@pytest.fixture(scope="module", params=PROJECTS, ids=lambda param: "-".join(param))
+def project(request, tmp_path_factory):
+    size, design = request.param
+    return written(SMALL if size == "small" else BOARD, design, tmp_path_factory)
+
+
+def written(board, design, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(design)
+    for name, text in board.files(design, Steps()).items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def tcl():
+    return pytest.importorskip("tkinter").Tcl()
+
+
+other_tcl = tcl
+
+
+# The RTL library
+
+# Element, its attributes, its children: what the SDK's guide lists, as far as it is used here.
+ELEMENTS = {
+    "RTL_SPEC": (set(), {"FUNCTION"}),
+    "FUNCTION": ({"name", "module"}, {"ATTRIBUTES", "INTERFACE", "C_MODEL", "REQUIREMENTS", "RESOURCES"}),
+    "ATTRIBUTES": (
+        set(),
+        {
+            "IS_STALL_FREE",
+            "IS_FIXED_LATENCY",
+            "EXPECTED_LATENCY",
+            "CAPACITY",
+            "HAS_SIDE_EFFECTS",
+            "ALLOW_MERGING",
+        },
+    ),
+    "INTERFACE": (set(), {"AVALON", "INPUT", "OUTPUT", "MEM_INPUT", "AVALON_MEM"}),
+    "C_MODEL": (set(), {"FILE"}),
+    "REQUIREMENTS": (set(), {"FILE"}),
+    "FILE": ({"name"}, set()),
+    "AVALON": ({"port", "type"}, set()),
+    "INPUT": ({"port", "width"}, set()),
+    "OUTPUT": ({"port", "width"}, set()),
+    "MEM_INPUT": ({"port", "access"}, set()),
+    "AVALON_MEM": ({"port", "width", "burstwidth", "optype", "buffer_location"}, set()),
+}
+VALUES = {
+    "access": {"readonly", "readwrite"},
+    "optype": {"read", "write"},
+    "type": {"clock", "resetn", "ivalid", "iready", "ovalid", "oready"},
+    "width": {"8", "16", "32", "64", "128", "256", "512", "1024"},
+}
+
+
+def test_the_manifest_has_what_the_guide_lists(library):
+    root = ElementTree.parse(library / MANIFEST).getroot()
+    assert root.tag == "RTL_SPEC"
+    for element in root.iter():
+        attributes, children = ELEMENTS.get(element.tag, ({"value"}, set()))
+        assert set(element.attrib) == attributes, element.tag
+        assert {child.tag for child in element} <= children, element.tag
+        for name, value in element.attrib.items():
+            assert value in VALUES.get(name, {value}), (element.tag, name, value)
+    assert {element.tag for element in root.find("FUNCTION/ATTRIBUTES")} == ELEMENTS["ATTRIBUTES"][1]
+    assert {element.get("type") for element in root.iter("AVALON")} == VALUES["type"]
+    for file in root.iter("FILE"):
+        assert (library / file.get("name")).exists()
+
+
+def module_ports(root, address_bits):
+    """The ports that the SDK gives a module with such a manifest: direction, name, width."""
+    ports = [
+        ("output" if element.get("type") in ("oready", "ovalid") else "input", element.get("port"), 1)
+        for element in root.iter("AVALON")
+    ]
+    ports += [("input", element.get("port"), 64) for element in root.iter("MEM_INPUT")]
+    ports += [("input", element.get("port"), int(element.get("width"))) for element in root.iter("INPUT")]
+    ports += [("output", element.get("port"), int(element.get("width"))) for element in root.iter("OUTPUT")]
+    for element in root.iter("AVALON_MEM"):
+        prefix, width = element.get("port"), int(element.get("width"))
+        ports += [
+            ("output", f"{prefix}_enable", 1),
+            ("output", f"{prefix}_address", address_bits),
+            ("output", f"{prefix}_burstcount", int(element.get("burstwidth"))),
+            ("input", f"{prefix}_waitrequest", 1),
+        ]
+        if element.get("optype") == "read":
+            ports += [
+                ("output", f"{prefix}_read", 1),
+                ("input", f"{prefix}_readdata", width),
+                ("input", f"{prefix}_readdatavalid", 1),
+            ]
+        else:
+            ports += [
+                ("output", f"{prefix}_write", 1),
+                ("output", f"{prefix}_writedata", width),
+                ("output", f"{prefix}_byteenable", width // 8),
+                ("input", f"{prefix}_writeack", 1),
+            ]
+    return ports
+
+
+def test_the_module_has_the_ports_of_its_manifest(library):
+    root = ElementTree.parse(library / MANIFEST).getroot()
+    assert root.find("FUNCTION").get("module") == MODULE
+    ports = module_ports(root, BOARD.global_address_bits)
+    assert sorted(ports_of((library / VERILOG).read_text(), MODULE)) == sorted(ports)
+    nets = {name: (f"n_{name}", width) for _, name, width in ports}
+    text = black_box("shell", other_side(ports)) + joined("top", [(MODULE, nets), ("shell", nets)])
+    (library / "shell.v").write_text(text)
+    assert not lint(library, "shell.v", VERILOG, top="top")
+    # The check finds what it is for.
+    narrow = dict(nets, request=("n_narrow", 32))
+    (library / "wrong.v").write_text(black_box("shell", other_side(ports)) + joined("top", [(MODULE, narrow)]))
+    assert "request" in lint(library, "wrong.v", VERILOG, top="top")
+
+
+def test_the_function_has_the_arguments_of_its_manifest(library):
+    root = ElementTree.parse(library / MANIFEST).getroot()
+    declared = re.search(rf"uint {FUNCTION}\((.*)\);", (library / HEADER).read_text())
+    names = [argument.split()[-1].lstrip("*") for argument in declared[1].split(",")]
+    interface = root.find("FUNCTION/INTERFACE")
+    assert names == [element.get("port") for element in interface if element.tag in ("MEM_INPUT", "INPUT")]
+    pointers = [argument.split()[-1].lstrip("*") for argument in declared[1].split(",") if "*" in argument]
+    assert pointers == [element.get("port") for element in interface.iter("MEM_INPUT")]
+    assert root.find("FUNCTION").get("name") == FUNCTION
+    assert (library / KERNELS).read_text().count(f"{FUNCTION}(") == 1  # each call would be a module of its own
+    assert f'#include "{HEADER}"' in (library / KERNELS).read_text()
+    assert '#include "mullion_build.h"' in (library / MODEL).read_text()
+
+
+# The Quartus project
+
+
+def test_the_component_has_the_ports_of_its_module(project, tcl):
+    component = read_component(tcl, (project / "mullion_kernel_hw.tcl").read_text())
+    assert component.files == ["mullion_kernel.v"]
+    ports = ports_of((project / "mullion_kernel.v").read_text(), component.module)
+    assert sorted((way, signal, width) for _, signal, _, way, width in component.ports) == sorted(ports)
+    for interface, _, role, _, _ in component.ports:
+        assert interface in component.interfaces
+        assert re.fullmatch(r"[a-z]+", role)
+    for name, (kind, _) in component.interfaces.items():
+        if kind != "clock":
+            assert component.properties[name]["associatedClock"] in component.interfaces
+
+
+def test_the_whole_project_elaborates(project, tcl, other_tcl):
+    component = read_component(tcl, (project / "mullion_kernel_hw.tcl").read_text())
+    system = read_system(
+        other_tcl, (project / "system.tcl").read_text(), {component.module: tuple(component.interfaces)}
+    )
+    assert system.saved == "mullion_system.qsys"
+    # Every kernel port that needs a partner has one, every memory is mapped from 0 on, windows do not overlap.
+    for name, (kind, _) in component.interfaces.items():
+        if kind != "interrupt":
+            assert any(end.endswith(f"kernel.{name}") for pair in system.connections for end in pair), name
+    for pair, base in system.bases.items():
+        assert base == 0 or pair[0] == "jtag.master", pair
+    spans = {"windowed_slave": 1 << 28, "cntl": 8, "control": 1 << 12}
+    windows = sorted(
+        (base, base + spans[end.partition(".")[2]]) for (start, end), base in system.bases.items() if "jtag" in start
+    )
+    assert len(windows) == 5
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(windows))
+    # The system as the vendor would make it: its exports outside, the kernel inside, black boxes for what is theirs.
+    top = (project / "mullion.v").read_text()
+    wired = dict(re.findall(r"\.(\w+)\((\w+)\)", re.search(r"mullion_system \w+ \((.*?)\);", top, re.S)[1]))
+    pads = {name: (way, width) for way, name, width in ports_of(top, "mullion")}
+    assert {name for name in system.exports if not any(port.startswith(f"{name}_") for port in wired)} == set()
+    outside = [(pads[pad][0], port, pads[pad][1]) for port, pad in wired.items()]
+    assert {port for _, port, _ in outside if not any(port.startswith(f"{name}_") for name in system.exports)} == set()
+    kernel = [(way, signal, width) for _, signal, _, way, width in component.ports]
+    nets = {name: (f"n_{name}", width) for _, name, width in kernel}
+    ends = ", ".join(f".{port}({port})" for _, port, _ in outside)
+    inside = ", ".join(f".{port}({net})" for port, (net, _) in nets.items())
+    stub = [
+        black_box("vendor_interconnect", other_side(kernel)),
+        black_box("vendor_memory_controllers", outside),
+        "module mullion_system(\n"
+        + ",\n".join(f"  {way} [{width - 1}:0] {port}" for way, port, width in outside)
+        + ");",
+        *(f"  wire [{width - 1}:0] {net};" for net, width in nets.values()),
+        f"  {component.module} kernel ({inside});",
+        f"  vendor_interconnect joins ({inside});",
+        f"  vendor_memory_controllers memory ({ends});",
+        "endmodule",
+    ]
+    (project / "stub.v").write_text("\n".join(stub))
+    assert not lint(project, "mullion.v", "mullion_kernel.v", "stub.v", top="mullion")
+
+
+def test_every_pin_is_the_boards(project):
+    with (CONSTRAINTS / "pins.csv").open() as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    pins = {row["pin"]: row for row in rows}
+    assert len(pins) == len(rows)
+    settings = (project / "mullion.qsf").read_text()
+    assigned = re.findall(r'set_location_assignment -to "(.*?)" PIN_(\w+)', settings)
+    assert len({pin for _, pin in assigned}) == len(assigned)
+    standards = dict(re.findall(r'set_instance_assignment -to "(.*?)" -name IO_STANDARD "(.*?)"', settings))
+    for port, pin in assigned:
+        assert standards[port] == pins[pin]["standard"], port
+    ports = ports_of((project / "mullion.v").read_text(), "mullion")
+    assert sum(width for _, _, width in ports) == len(assigned)
+    assert "set_global_assignment -name DEVICE 10AX115N2F45E1SG" in settings
+    # 64 data lines, 8 strobes, and so on, of each of two channels.
+    for signal, width in {"dq": 64, "dqs": 8, "dm": 8, "a": 16, "ba": 3, "ck": 1}.items():
+        assert sum(1 for _, name, bits in ports if name.endswith(f"__{signal}__io") and bits == width) == 2, signal
+
+
+def test_clocks_are_declared(project):
+    timing = (project / "mullion.sdc").read_text()
+    periods = dict(re.findall(r'create_clock -name "(\w+)" -period ([\d.]+)', timing))
+    assert {name: round(1e3 / float(period)) for name, period in periods.items()} == {
+        "clk_50_b2j_0__io": 50,
+        "ddr3_refclk_0__io": 267,
+        "ddr3_refclk_1__io": 267,
+    }
+    assert "derive_pll_clocks" in timing
+
+
+# make bitstream
+
+
+@pytest.mark.parametrize(
+    ("design", "tools"), [("bisort", "aocl, aoc"), ("bisort-quartus", "qsys-script, qsys-generate")]
+)
+def test_without_the_tools_everything_is_written_and_they_are_named(design, tools, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolMissingError, match=f"{tools}.* not found.*sh build.sh") as caught:
+        build(SMALL, design, root=tmp_path / "builds")
+    (folder,) = (tmp_path / "builds").iterdir()
+    assert str(folder) in str(caught.value)
+    assert {path.name for path in folder.iterdir()} == set(SMALL.files(design, Steps()))
+    monkeypatch.setattr(build_module, "board_of", lambda name: SMALL)
+    monkeypatch.setattr(build_module, "BUILD", tmp_path / "builds")
+    assert build_module.main(["de5a", "--design", design]) != 0
+    assert tools in capsys.readouterr().err
+
+
+def stand_in(folder, name, script):
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_with_the_tools_they_are_run_in_order(tmp_path, monkeypatch):
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    stand_in(bin_, "aocl", 'echo aocl "$@" >> log; [ "$1" = version ] && echo aocl 18.1; exit 0')
+    stand_in(bin_, "aoc", f'echo aoc "$@" >> log; echo aoc 18.1; touch {BINARY}')
+    monkeypatch.setenv("PATH", f"{bin_}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    folder = build(SMALL, "bisort", root=tmp_path / "builds")
+    report = json.loads((folder / "report.json").read_text())
+    assert report["bitstream"] == BINARY
+    assert report["tools"]["aoc"] == "aoc 18.1"
+    ran = (folder / "log").read_text().splitlines()
+    assert [line.split()[:3] for line in ran] == [
+        ["aocl", "library", "hdl-comp-pkg"],
+        ["aocl", "library", "create"],
+        ["aoc", "-v", "-l"],
+    ]
+    assert "-board=de5a_net_e1" in ran[-1]
+
+
+def test_a_tool_that_fails_is_quoted(tmp_path, monkeypatch):
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    stand_in(bin_, "aocl", "exit 0")
+    stand_in(bin_, "aoc", 'echo "Error: no licence" >&2; exit 7')
+    monkeypatch.setenv("PATH", f"{bin_}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(BuildError, match="no licence"):
+        build(SMALL, "bisort", root=tmp_path / "builds")

@@ -1,0 +1,44 @@
+"""The RTL module of the OpenCL SDK, at its own ports, against the kernel's model."""
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("amaranth")
+pytest.importorskip("cocotb")
+
+from hw.boards.kernel_of import kernel_of
+from hw.errors import ParameterError
+from hw.memory.avalon_writer import AvalonWriter
+from hw.memory.port_shape import PortShape
+from hw.opencl.rtl_module import RtlModule
+from hw.parameters import Parameters
+from hw.request_map import Request, request
+from sim.block_runner import run_bench
+
+TWO_CHANNELS = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, channels=2)
+
+
+def test_module_against_the_model(seed):
+    run_bench(
+        RtlModule(*kernel_of("bisort", TWO_CHANNELS), address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
+        "opencl_rtl_module",
+        "tests.hw.opencl.cocotb_rtl_module",
+        seed=seed,
+        parameters=dataclasses.asdict(TWO_CHANNELS),
+    )
+
+
+def test_what_cannot_be_built_is_refused():
+    with pytest.raises(ParameterError, match="settle_cycles must be a power of two, not 100"):
+        AvalonWriter(PortShape(), 32, settle_cycles=100)
+    with pytest.raises(ParameterError, match="address_bits must lie in"):
+        RtlModule(*kernel_of("bisort", TWO_CHANNELS), address_bits=65)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"), [((Request.READ, 1 << 24), "offset"), ((Request.WRITE, 0, 1 << 32), "value")]
+)
+def test_a_request_that_does_not_fit_is_refused(arguments, field):
+    with pytest.raises(OverflowError, match=field):
+        request(*arguments)

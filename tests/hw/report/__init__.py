@@ -1,0 +1,1 @@
+"""The report of area and clock rates."""

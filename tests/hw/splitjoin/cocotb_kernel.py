@@ -1,0 +1,228 @@
+"""Cocotb tests of the SplitJoin kernel at its ports: registers on AXI4-Lite, memory on AXI4, both with stalls."""
+
+import dataclasses
+from collections import Counter
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge, with_timeout
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
+
+from host.devices.kernel_command import KernelCommand
+from hw.register_map import SPLITJOIN, ErrorCode, Operation
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from sim.benches.join_cases import JoinCase, cases
+from sim.benches.order_monitor import OrderMonitor
+from sim.models.join_oracle import join_oracle
+from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from sim.stream_bench import settings
+from tests.hw.memory.memory_bench import MemoryBench
+from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results, setting_words
+
+SETTINGS = settings()
+PARAMETERS = SplitJoinParameters(**SETTINGS["parameters"])
+SIZE = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+PER_BEAT = PARAMETERS.beat_bytes // result_bytes(1)
+ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 15, 1 << 16
+ROOM = 1 << 12
+
+
+class KernelBench(MemoryBench):
+    """The kernel, and a model that is given the same."""
+
+    def __init__(self, dut, share):
+        super().__init__(dut, ["axi__0"], ["axi__0"], share)
+        self.host = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "control_"), dut.clk, dut.rst)
+        self.model = SplitJoinKernelModel(PARAMETERS, 1 << PARAMETERS.address_bits)
+
+    async def start(self):
+        await self.reset()
+        for name, value in (("GLOBAL_INTERRUPT_ENABLE", 1), ("INTERRUPT_ENABLE", 1), ("TIMEOUT_CYCLES", 2000)):
+            await self.write(name, value)
+
+    async def write(self, name, value):
+        await self.host.write_dword(OFFSETS[name], value)
+        self.model.write_register(OFFSETS[name], value)
+
+    async def read(self, name):
+        return await self.host.read_dword(OFFSETS[name])
+
+    def put(self, rows, room):
+        """Writes rows; the JOIN of them."""
+        if rows.size:
+            self.memory.write(ROWS_AT, rows.tobytes())
+        return JoinCommand(
+            rows=len(rows), rows_at=ROWS_AT, room=room, results_at=RESULTS_AT, summary_at=SUMMARY_AT
+        ).command
+
+    async def push(self, command, tag=0):
+        for word in command.words(tag):
+            await self.host.write_dword(OFFSETS["QUEUE_PUSH"], word)
+
+    async def work(self, *commands):
+        """Carries out commands; the error."""
+        for tag, command in enumerate(commands):
+            await self.push(command, tag)
+        await self.host.write_dword(OFFSETS["CONTROL"], 1)
+        await with_timeout(self._interrupt(), 1, "ms")
+        await self.host.write_dword(OFFSETS["INTERRUPT_STATUS"], 1)
+        assert await self.read("CONTROL") & 2
+        return ErrorCode(await self.read("ERROR_CODE"))
+
+    async def _interrupt(self):
+        while not self.dut.irq.value:
+            await RisingEdge(self.dut.clk)
+
+    async def begin(self, now):
+        for name, value in setting_words(now).items():
+            if (await self.read(name)) != value:
+                await self.write(name, value)
+
+    def outcome(self):
+        beat = bytes(self.memory.read(SUMMARY_AT, PARAMETERS.beat_bytes))
+        summary = Summary.read(beat)
+        raw = bytes(self.memory.read(RESULTS_AT, result_bytes(summary.results))) if summary.results else b""
+        return summary, results(np.frombuffer(raw, np.uint32))
+
+    async def join(self, case: JoinCase, room):
+        """All results of a case, in JOINs with so much room."""
+        rows = records(case.rows, PARAMETERS)
+        await self.begin(case.settings)
+        commands = [KernelCommand(operation=Operation.CLEAR)]
+        found, taken = [], 0
+        while True:
+            assert await self.work(*commands, self.put(rows[taken:], room)) == ErrorCode.NONE
+            summary, part = self.outcome()
+            assert summary.results <= room
+            assert not summary.incomplete
+            commands = []
+            taken += summary.rows
+            found += part
+            if summary.drained and taken == len(rows):
+                return found, summary
+            assert summary.results == room
+
+    def expected(self, case: JoinCase):
+        """What the model makes of it, with room for all."""
+        self.model.write_register(OFFSETS["ERROR_CODE"], 0)
+        rows = records(case.rows, PARAMETERS)
+        if rows.size:
+            self.model.write_memory(ROWS_AT, rows)
+        join = JoinCommand(rows=len(rows), rows_at=ROWS_AT, room=ROOM, results_at=RESULTS_AT, summary_at=SUMMARY_AT)
+        for command in (KernelCommand(operation=Operation.CLEAR), join.command):
+            self.model.push_words(OFFSETS["QUEUE_PUSH"], command.words(0))
+        self.model.write_register(OFFSETS["CONTROL"], 1)
+        summary = Summary.read(self.model.read_memory(SUMMARY_AT, 16).tobytes())
+        raw = self.model.read_memory(RESULTS_AT, result_bytes(summary.results))
+        return results(raw.view(np.uint32)), summary
+
+
+def some_cases(bench, count, length):
+    return cases(bench.random, **SIZE, count=count, length=length)
+
+
+@cocotb.test()
+@cocotb.parametrize(share=[0.0, 0.3])
+async def joins_as_the_model(dut, share):
+    """With room for all, for one beat, and for some: all results of all JOINs are the model's, in order."""
+    bench = KernelBench(dut, share)
+    await bench.start()
+    for number, case in enumerate(some_cases(bench, 10, 40)):
+        room = (ROOM, PER_BEAT, 4 * PER_BEAT)[number % 3]
+        ours, summary = await bench.join(case, room)
+        theirs, expected = bench.expected(case)
+        assert Counter(ours) == Counter(theirs), case
+        assert summary.overflow == expected.overflow
+        monitors = [OrderMonitor(case.rows, case.settings, side=side, cores=PARAMETERS.cores) for side in (0, 1)]
+        for side, result in ours:
+            monitors[side].see(result)
+        for monitor in monitors:
+            monitor.end()
+
+
+@cocotb.test()
+@cocotb.parametrize(response=[AxiResp.SLVERR, AxiResp.DECERR])
+async def errors_of_the_memory(dut, response):
+    """Each array's, in its middle or at its end: reported, and the windows are empty for the next JOIN."""
+    bench = KernelBench(dut, 0.2)
+    await bench.start()
+    bench.response = response
+    case = next(
+        case
+        for case in some_cases(bench, 60, 40)
+        if case.settings.order == Order.OUTER and len(case.rows) >= 40 and not case.settings.timed
+    )
+    await bench.begin(case.settings)
+    theirs, _ = bench.expected(case)
+    rows = records(case.rows, PARAMETERS)
+    for bad, address in (
+        (range(ROWS_AT + rows.nbytes // 2, ROWS_AT + rows.nbytes), ROWS_AT),
+        (range(RESULTS_AT, RESULTS_AT + 64), RESULTS_AT),
+        (range(SUMMARY_AT, SUMMARY_AT + 1), SUMMARY_AT),
+    ):
+        bench.bad = bad
+        code = ErrorCode.MEMORY_ERROR if response == AxiResp.SLVERR else ErrorCode.DECODE_ERROR
+        assert await bench.work(bench.put(rows, ROOM)) == code
+        assert await bench.read("ERROR_ADDRESS_LOW") == address
+        bench.bad = range(0)
+        await bench.write("ERROR_CODE", 0)
+        assert await bench.work(bench.put(rows, ROOM)) == ErrorCode.NONE
+        assert Counter(bench.outcome()[1]) == Counter(theirs)
+        assert await bench.work(KernelCommand(operation=Operation.CLEAR)) == ErrorCode.NONE
+
+
+@cocotb.test()
+async def a_memory_that_never_answers(dut):
+    """It is reported, again and again, and nothing hangs."""
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    await bench.write("TIMEOUT_CYCLES", 300)
+    case = next(case for case in some_cases(bench, 60, 40) if len(case.rows) >= 40)
+    command = bench.put(records(case.rows, PARAMETERS), ROOM)
+    for ram in bench.rams:
+        for channel in ("r_channel", "b_channel"):
+            if hasattr(ram, channel):
+                getattr(ram, channel).pause = True
+    assert await bench.work(command) == ErrorCode.TIMEOUT
+    await bench.write("ERROR_CODE", 0)
+    assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT
+    assert await bench.work(command) == ErrorCode.TIMEOUT
+
+
+@cocotb.test()
+async def mistakes_of_the_host(dut):
+    """Found before anything moves, with the array's address."""
+    bench = KernelBench(dut, 0.2)
+    await bench.start()
+    assert await bench.read("BUILD_ID") == SPLITJOIN.build_id
+    assert await bench.read("BUILD_PARAMETERS") == SPLITJOIN.build_parameters(PARAMETERS)
+    good = bench.put(np.zeros((4, 1), np.uint32), ROOM)
+    beyond = 1 << PARAMETERS.address_bits
+    for change, code, address in (
+        ({"operation": Operation.PROBE}, ErrorCode.UNKNOWN_OPERATION, 0),
+        ({"length_b": 0}, ErrorCode.ZERO_LENGTH, 0),
+        ({"length_b": PER_BEAT - 1}, ErrorCode.ZERO_LENGTH, 0),
+        ({"keys_a": 4}, ErrorCode.MISALIGNED_ADDRESS, 4),
+        ({"rows_out": 8}, ErrorCode.MISALIGNED_ADDRESS, 8),
+        ({"keys_out": beyond}, ErrorCode.ADDRESS_RANGE, beyond),
+        ({"length_a": 0xFFFFFFFF}, ErrorCode.ADDRESS_RANGE, ROWS_AT),
+    ):
+        assert await bench.work(dataclasses.replace(good, **change)) == code, change
+        assert await bench.read("ERROR_ADDRESS_LOW") == address
+        assert await bench.read("ERROR_ADDRESS_HIGH") == 0
+        await bench.write("ERROR_CODE", 0)
+    assert not bench.bursts
+
+
+@cocotb.test()
+async def pairs_are_those_of_a_nested_loop(dut):
+    bench = KernelBench(dut, 0.1)
+    await bench.start()
+    for case in some_cases(bench, 4, 60):
+        found, summary = await bench.join(case, ROOM)
+        expected = join_oracle(case.rows, case.settings)
+        for side in (0, 1):
+            pairs = [(result.probe, result.row) for which, result in found if which == side and result.row is not None]
+            assert set(pairs) == expected[side] if not summary.overflow else set(pairs) <= expected[side]
+            assert len(pairs) == len(set(pairs))

@@ -1,0 +1,31 @@
+"""The SplitJoin kernel at its ports against its model, command by command."""
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("amaranth")
+pytest.importorskip("cocotbext.axi")
+
+from hw.splitjoin.kernel import SplitJoinKernel
+from hw.splitjoin.parameters import SplitJoinParameters
+from sim.block_runner import run_bench
+
+TINY = dataclasses.replace(SplitJoinParameters.preset("tiny"), address_bits=18)
+BUILDS = {
+    # A row takes two beats, a beat two results.
+    "narrow": TINY,
+    # A beat has four rows, or eight results.
+    "wide": dataclasses.replace(TINY, cores=2, lanes=1, time_bits=0, bounds=0, data_bits=512, burst_bytes=256),
+}
+
+
+@pytest.mark.parametrize("build", ["narrow", pytest.param("wide", marks=pytest.mark.full)])
+def test_kernel_against_the_model(build, seed):
+    run_bench(
+        SplitJoinKernel(BUILDS[build]),
+        f"splitjoin_kernel_{build}",
+        "tests.hw.splitjoin.cocotb_kernel",
+        seed=seed,
+        parameters=dataclasses.asdict(BUILDS[build]),
+    )

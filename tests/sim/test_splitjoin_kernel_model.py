@@ -1,0 +1,163 @@
+"""The model of the SplitJoin kernel, driven as a board is: against the model that takes row by row, and its limits."""
+
+import dataclasses
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from host.devices.join_rows import JoinRows
+from host.devices.kernel_command import KernelCommand
+from host.devices.kernel_driver import KernelDriver
+from host.devices.splitjoin_board import SplitJoinBoard
+from host.devices.splitjoin_settings import SplitJoinSettings
+from host.errors import DeviceError, KernelError
+from hw.register_map import SPLITJOIN, Operation
+from hw.splitjoin.memory_layout import row_words
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from sim.benches.join_cases import cases
+from sim.models.combiner import combine_ordered
+from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from sim.models.splitjoin import SplitJoin
+from sim.models.splitjoin_kernel import SplitJoinKernelModel
+
+TINY = SplitJoinParameters.preset("tiny")
+OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}
+
+
+def rows_of(rows: list[JoinRow]) -> JoinRows:
+    made = JoinRows.zeros(len(rows))
+    for name in ("side", "null", "mark", "again", "key", "lower", "upper", "time"):
+        getattr(made, name)[:] = [getattr(row, name) for row in rows]
+    made.number[:] = [row.row for row in rows]
+    return made
+
+
+def configure(board: SplitJoinBoard, kernel: SplitJoinKernelModel, now: JoinSettings) -> None:
+    names = ("low", "high", "complement", "own_bounds", "order", "every", "timed", "time_low", "time_high")
+    settings = {name: getattr(now, name) for name in names}
+    board.configure(SplitJoinSettings(left_rows=now.windows[0], right_rows=now.windows[1], **settings))
+    for side, late in zip(("LEFT", "RIGHT"), now.late, strict=True):
+        for word in range(2):
+            kernel.write_register(OFFSETS[f"{side}_LATE_{word}"], late >> 32 * word & 0xFFFFFFFF)
+
+
+def results_of(raw: np.ndarray) -> list[tuple[int, JoinResult]]:
+    made = []
+    for one, other in raw.tolist():
+        result = JoinResult(one & 0x7FFFFFFF, other & 0x7FFFFFFF)
+        if other >> 31:
+            result = JoinResult(one & 0x7FFFFFFF, None, bool(other & 1))
+        made.append((one >> 31, result))
+    return made
+
+
+@pytest.mark.parametrize("memory", [160, 1 << 12, 1 << 20])
+@pytest.mark.parametrize("cores", [1, 3, 8])
+def test_as_the_model_that_takes_row_by_row(cores, memory, seed):
+    """All orders, windows and predicates, with room for a handful of results, for some hundreds, and for all."""
+    p = dataclasses.replace(TINY, cores=cores, rows=4)
+    overflown = 0
+    rng = random.Random(f"{seed} {cores} {memory}")
+    size = {name: getattr(p, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    for case in cases(rng, **size, count=60, length=80):
+        kernel = SplitJoinKernelModel(p, memory)
+        board = SplitJoinBoard(kernel, "test")
+        configure(board, kernel, case.settings)
+        joined = board.join(rows_of(case.rows))
+        model = SplitJoin(case.settings, cores=cores, rows=p.rows)
+        left, right = model.take(case.rows)
+        found = results_of(joined.results)
+        if case.settings.order == Order.NONE:
+            assert Counter(found) == Counter([(0, r) for r in left] + [(1, r) for r in right])
+        else:
+            assert found == combine_ordered(left, right, [row.side for row in case.rows if not row.mark])
+        assert joined.overflow == model.overflow
+        overflown += model.overflow
+    assert overflown > 0
+
+
+@pytest.mark.parametrize("bits", [(32, 32), (64, 64), (64, 0)])
+@pytest.mark.parametrize("data_bits", [128, 256, 512])
+def test_every_width(bits, data_bits, seed):
+    """Rows that take a part of a beat, one beat or several."""
+    p = dataclasses.replace(TINY, key_bits=bits[0], time_bits=bits[1], data_bits=data_bits)
+    rng = random.Random(f"{seed} {bits} {data_bits}")
+    size = {name: getattr(p, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    for case in cases(rng, **size, count=6):
+        kernel = SplitJoinKernelModel(p, 1 << 10)
+        board = SplitJoinBoard(kernel, "test")
+        configure(board, kernel, case.settings)
+        model = SplitJoin(case.settings, cores=p.cores, rows=p.rows)
+        left, right = model.take(case.rows)
+        found = results_of(board.join(rows_of(case.rows)).results)
+        assert Counter(found) == Counter([(0, r) for r in left] + [(1, r) for r in right])
+        assert board.counters()["rows_in"] == len(case.rows)
+        assert board.counters()["rows_out"] == len(found)
+
+
+def equal_rows(count: int) -> JoinRows:
+    """So many rows of each side in turn, all of one key."""
+    rows = JoinRows.zeros(2 * count)
+    rows.side[1::2] = 1
+    rows.number[:] = np.arange(2 * count) // 2
+    return rows
+
+
+def test_a_core_that_stops_answering_is_named_and_the_others_go_on():
+    p = dataclasses.replace(TINY, cores=3, rows=8)
+    found = {}
+    for frozen in (None, 2):
+        kernel = SplitJoinKernelModel(p, 1 << 10)
+        board = SplitJoinBoard(kernel, "test")
+        board.configure(SplitJoinSettings(left_rows=24, right_rows=24, order=Order.OUTER))
+        first = board.join(equal_rows(10))
+        assert first.dead_core is None
+        if frozen is not None:
+            kernel.frozen.add(frozen)
+        again = equal_rows(30).take(slice(20, None))
+        second = board.join(again)
+        assert second.dead_core == frozen
+        found[frozen] = results_of(second.results)
+    stars = [item for item in found[None] if item[1].row is None]
+    assert [item for item in found[2] if item[1].row is None] == stars
+    assert found[2] == [item for item in found[None] if item[1].row is None or item[1].row % 3 != 2]
+
+
+def test_without_a_timeout_a_dead_core_holds_everything():
+    kernel = SplitJoinKernelModel(TINY, 1 << 12)
+    board = SplitJoinBoard(kernel, "test")
+    board.configure(SplitJoinSettings(left_rows=9, right_rows=9, core_timeout_cycles=0))
+    kernel.frozen.add(0)
+    with pytest.raises(DeviceError, match="does not answer"):
+        board.join(equal_rows(3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"length_b": 0}, "has no rows"),
+        ({"keys_a": 4}, "address 0x4: an address is not a multiple"),
+        ({"keys_out": 8}, "address 0x8: an address is not a multiple"),
+        ({"keys_out": 1 << 12}, "there is no memory"),
+        ({"length_a": 1 << 20}, "there is no memory"),
+        ({"operation": Operation.MERGE}, "none that this build has"),
+    ],
+)
+def test_commands_that_fail(changes, says):
+    driver = KernelDriver(SplitJoinKernelModel(TINY, 1 << 12), "test", SPLITJOIN)
+    fields = {"operation": Operation.JOIN, "length_a": 1, "length_b": 2, "keys_out": 512, "rows_out": 256} | changes
+    with pytest.raises(KernelError, match=says):
+        driver.run([KernelCommand(**fields)])
+
+
+def test_another_kernel_is_refused():
+    with pytest.raises(DeviceError, match="BUILD_ID reads 0x4d554c53, not 0x4d554c31: load a BI-Sort kernel"):
+        KernelDriver(SplitJoinKernelModel(TINY, 1 << 12), "test")
+
+
+def test_too_little_memory_is_refused():
+    with pytest.raises(DeviceError, match="are too few for rows of"):
+        SplitJoinBoard(SplitJoinKernelModel(TINY, 4 * row_words(TINY)), "test")
