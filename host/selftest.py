@@ -17,9 +17,9 @@ from host.predicates import Band
 from host.window_join import WindowJoin
 from host.windows import Rows
 
-_ROWS = 192
-_WINDOW = 100
-_CALLS = 3
+_ROWS = 128
+_WINDOW = 60
+_CALLS = 2
 
 
 def selftest(device: str | Device) -> Iterator[str]:

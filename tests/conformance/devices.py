@@ -133,8 +133,8 @@ DEVICES = [
             "test_time_windows.py::test_the_watermark_makes_room",
         ),
     ),
-    # What the board carries, with its link and its memory controller: a few small joins, as its serial line takes a
-    # second or so for each.
+    # What the board carries, with its link and its memory controller: a few small joins, as its serial line takes up to
+    # ten seconds for each.
     DeviceCase(
         "sim:ecpix5",
         key_bits=32,

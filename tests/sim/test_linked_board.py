@@ -145,7 +145,7 @@ def test_a_line_that_damages_everything(terminal):
         Proxy(terminal, lambda direction, piece: piece if direction == "to" else piece.replace(b"~", b"}")) as proxy,
         pytest.raises(LinkDamagedError, match="OPEN was asked for 2 times, and of what came back"),
     ):
-        _client(proxy, patience=2.0, tries=2).open()
+        _client(proxy, patience=0.5, tries=2).open()
 
 
 def test_a_cable_that_is_cut(terminal):
