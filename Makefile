@@ -42,8 +42,11 @@ $(STAMP): pyproject.toml requirements.lock
 demo: $(STAMP) ## join two streams with Spark and check every pair (DEVICE=sim:bisort-fast; DEMO_ARGS="--help" lists more)
 	@$(BIN)/python -m pyspark_bridge.demo $(if $(DEVICE),--device '$(DEVICE)') $(DEMO_ARGS)
 
-test: $(STAMP) ## all tests (TEST_ARGS goes to pytest)
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+# Workers take neighbouring tests, so that most devices are opened once; whoever is done takes some from the others.
+TEST_JOBS ?= auto
+
+test: $(STAMP) ## all tests, on all cores (TEST_ARGS goes to pytest)
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(TEST_ARGS)
 
 lint: $(STAMP) ## format, lint and type checks
 	@$(BIN)/ruff format --check .

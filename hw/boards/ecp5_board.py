@@ -82,7 +82,7 @@ class Ecp5Board(Board):
             "top.il": text,
             "dram.v": core.verilog,
             "top.lpf": ecp5_constraints(self.platform, self.pins, ("clk100", self.input_hz)),
-            "synthesize.ys": "read_rtlil top.il\nread_verilog dram.v\nsynth_ecp5 -top top -json top.json\n",
+            "synthesize.ys": "read_rtlil top.il\nread_verilog dram.v\nsynth_ecp5 -nowidelut -top top -json top.json\n",
             "options.json": json.dumps({"place and route": self._nextpnr(), "seeds": self.seeds}),
         }
 

@@ -19,7 +19,8 @@ class PortGuard(wiring.Component):
     Attributes
     ----------
     i : In(Axi4Signature)
-        From a master that takes all that it has asked for, and gives all beats that it has announced.
+        From a master that takes all that it has asked for, gives all beats that it has announced, and has at most
+        `outstanding` bursts of each direction under way.
     axi : Out(Axi4Signature)
         To the memory.
     halt : In(1)

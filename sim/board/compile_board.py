@@ -1,6 +1,7 @@
 """Compiles a board into a library."""
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import importlib.metadata
@@ -11,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -195,8 +196,10 @@ def _compile(
     if (folder / "board.so").exists():
         return folder
     BUILD.mkdir(parents=True, exist_ok=True)
-    tell(0, 1)
-    with tempfile.TemporaryDirectory(dir=BUILD) as temporary:
+    with _alone(folder.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=BUILD) as temporary:
+        if (folder / "board.so").exists():  # made by another process in the meantime
+            return folder
+        tell(0, 1)
         place = Path(temporary)
         for file, text in texts.items():
             (place / file).write_text(text)
@@ -237,6 +240,14 @@ def _compile(
             # Each file appears whole, the library last, so that another process never sees half a board.
             os.replace(place / file, folder / file)
     return folder
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Lets one process at a time do what a file stands for; the system frees it when a process ends."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _digest(content: object) -> str:

@@ -130,7 +130,7 @@ DEVICES = [
         pinned=(
             "test_integer_keys.py::test_compare_at_the_limits",
             "test_count_windows.py::test_many_calls_of_every_size",
-            "test_time_windows.py::test_capacity_exactly_full",
+            "test_time_windows.py::test_the_watermark_makes_room",
         ),
     ),
     # What the board carries, with its link and its memory controller: a few small joins, as its serial line takes a

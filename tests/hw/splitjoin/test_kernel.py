@@ -1,4 +1,4 @@
-"""The SplitJoin kernel at its ports against its model, command by command; and the blocks between it and the memory."""
+"""The SplitJoin kernel at its ports against its model, command by command."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ BUILDS = {
 }
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", ["narrow", pytest.param("wide", marks=pytest.mark.full)])
 def test_kernel_against_the_model(build, seed):
     run_bench(
         SplitJoinKernel(BUILDS[build]),

@@ -58,9 +58,15 @@ def test_joins_with_any_cores(cores, lanes, fan_out, seed):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("fan_out", "time_bits"), [(2, 0), (4, 32)])
-def test_joins_with_64_cores(fan_out, time_bits, seed):
-    check(seed, 12, cores=64, lanes=1, rows=1 + bool(time_bits), fan_out=fan_out, fan_in=fan_out, time_bits=time_bits)
+@pytest.mark.parametrize("fan_out", [2, 4])
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+def test_joins_with_64_cores(lanes, fan_out, seed):
+    check(seed, 12, cores=64, lanes=lanes, rows=max(lanes, 2), fan_out=fan_out, fan_in=fan_out, time_bits=32)
+
+
+@pytest.mark.full
+def test_joins_with_64_cores_of_one_row(seed):
+    check(seed, 12, cores=64, lanes=1, rows=1, time_bits=0)
 
 
 def check_sorted(seed: int, cores: int, **change: int) -> None:

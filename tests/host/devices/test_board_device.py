@@ -1,0 +1,83 @@
+"""Boards as devices: by name, by the port that looks like theirs, by a port that is named."""
+
+import dataclasses
+import importlib.util
+import types
+
+import pytest
+from serial.tools import list_ports
+
+from host import list_devices, open_device
+from host.errors import DeviceError, LinkIdentityError, LinkPortError
+from hw.boards.registry import board
+from tests.host.link.board_model import BoardModel, TerminalBoard
+
+LINE = board("ecpix5").serial
+
+
+@pytest.fixture
+def ports(monkeypatch):
+    """The serial ports of this machine, as the test says."""
+    found = []
+    monkeypatch.setattr(list_ports, "comports", lambda: found)
+    return found
+
+
+def _port(device, usb=LINE.usb):
+    return types.SimpleNamespace(device=device, vid=usb[0], pid=usb[1])
+
+
+def _listed():
+    return {info.name: info for info in list_devices()}["board:ecpix5"]
+
+
+def test_a_board_that_is_not_plugged_in(ports):
+    ports.append(_port("/dev/ttyUSB7", (1, 2)))
+    info = _listed()
+    assert not info.available
+    assert info.memory_bytes == 0
+    assert "no serial port of a USB bridge 0403:6010 is there" in info.reason
+    with pytest.raises(DeviceError, match="device board:ecpix5 cannot be opened: no serial port"):
+        open_device("board:ecpix5")
+
+
+def test_the_port_of_the_bridge_that_has_the_line(ports):
+    ports += [_port("/dev/none-1"), _port("/dev/none-0")]
+    assert _listed().available
+    with pytest.raises(LinkPortError, match="/dev/none-1 cannot be opened"):
+        open_device("board:ecpix5").board(32)
+
+
+def test_two_boards(ports):
+    ports += [_port(f"/dev/none-{number}") for number in range(4)]
+    with pytest.raises(DeviceError, match="name the board's, as board:ecpix5:/dev/none-0"):
+        open_device("board:ecpix5")
+    assert open_device("board:ecpix5:/dev/none-3").info.name == "board:ecpix5:/dev/none-3"
+
+
+def test_an_unknown_board():
+    with pytest.raises(DeviceError, match=r"no board 'ecpix6' that can be opened: there are .*ecpix5"):
+        open_device("board:ecpix6")
+
+
+def test_without_pyserial(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "serial" else found(name))
+    assert "pip install 'mullion[board]'" in _listed().reason
+
+
+def test_a_board_of_another_build():
+    with TerminalBoard(BoardModel()) as terminal:
+        device = open_device(f"board:ecpix5:{terminal.path}")
+        for _ in range(2):  # the port is given back
+            with pytest.raises(LinkIdentityError, match="built with other parameters than this version's"):
+                device.board(32)
+
+
+def test_keys_that_the_board_is_not_built_for():
+    parameters = board("ecpix5").parameters["bisort"]
+    with TerminalBoard(BoardModel(parameters=parameters)) as terminal:
+        device = open_device(f"board:ecpix5:{terminal.path}")
+        with pytest.raises(LinkIdentityError, match="has keys of 32 bits, and 64 are needed"):
+            device.board(64)
+    assert dataclasses.asdict(parameters)["key_bits"] == 32
