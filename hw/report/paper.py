@@ -32,9 +32,9 @@ def paper_text(lines: Iterable[Mapping[str, Any]]) -> str:
     return (
         f"The paper's board: {PAPER_MERGERS} mergers of a row a cycle each at {PAPER_MHZ} MHz merge "
         f"{PAPER_MERGERS * PAPER_MHZ / 1e3:.2f} G rows/s, and {PAPER_PROBERS} probers compare as many; {PAPER_ALMS:,} "
-        f"ALMs and {PAPER_M20K} M20K, shell and memory controllers included. The kernel of preset {preset} merges "
-        f"{rows:g} rows and compares {compared} a cycle, at the same clock {rows / PAPER_MERGERS:g} and "
-        f"{compared / PAPER_PROBERS:g} times as many; it is estimated at {kernel['logic']:,} ALMs at most, "
-        f"{share:.2f} of the paper's (aim: {AIM:.2f} at most), and {kernel['block_ram']:,} M20K, without a shell. "
-        "Whether it reaches that clock on an Arria 10 is not known."
+        f"ALMs and {PAPER_M20K} M20K by its table I, which does not say how much of that is the shell. The kernel of "
+        f"preset {preset} merges {rows:g} rows and compares {compared} a cycle, at the same clock "
+        f"{rows / PAPER_MERGERS:g} and {compared / PAPER_PROBERS:g} times as many; it is estimated at "
+        f"{kernel['logic']:,} ALMs, {share:.2f} of the paper's (aim: {AIM:.2f} at most), and {kernel['block_ram']:,} "
+        "M20K, without a shell. Whether it reaches that clock on an Arria 10 is not known."
     )
