@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Cat, Const, EnableInserter, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, EnableInserter, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -163,7 +163,7 @@ class SplitJoin(wiring.Component):
         m.d.sync += [
             quiet.eq(~Cat(busy).any()),
             self.overflow.eq(Cat(overflow).any()),
-            self.compared.eq(sum(compared)),
+            self.compared.eq(_total(compared)),
         ]
         m.d.comb += [
             self.idle.eq(quiet & ~self.i.valid),
@@ -172,3 +172,10 @@ class SplitJoin(wiring.Component):
             self.first_dead.eq(watch.first),
         ]
         return m
+
+
+def _total(values: list[Value]) -> Value:
+    """The sum, as a tree: a chain of many cores' would be too deep for hardware and for those who read it."""
+    while len(values) > 1:
+        values = [sum(values[at : at + 2]) for at in range(0, len(values), 2)]
+    return values[0]
