@@ -72,7 +72,9 @@ def test_low_above_high():
             Within("at", "when", low, high)
 
 
-@pytest.mark.parametrize("bound", [float("nan"), "five minutes", object(), True, b"1"], ids=lambda bound: type(bound).__name__)
+@pytest.mark.parametrize(
+    "bound", [float("nan"), "five minutes", object(), True, b"1"], ids=lambda bound: type(bound).__name__
+)
 def test_unreadable_bounds(bound):
     with pytest.raises(errors.MullionError):
         attempt(on=Band("limit", "price", bound, None))
