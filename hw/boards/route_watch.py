@@ -32,4 +32,5 @@ def given_up(log: str) -> str | None:
     best = min(range(len(overused)), key=overused.__getitem__)
     if overused[best] == 0 or len(overused) - 1 - best < PATIENCE:
         return None
-    return f"{overused[best]} wires in conflict after iteration {best + 1}, and never fewer up to iteration {len(overused)}"
+    now = len(overused)
+    return f"{overused[best]} wires in conflict after iteration {best + 1}, and never fewer up to iteration {now}"
