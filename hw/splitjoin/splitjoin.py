@@ -41,7 +41,7 @@ class SplitJoin(wiring.Component):
     Attributes
     ----------
     settings : In(SettingsSignature)
-        Changed only while `idle`.
+        Changed only while `idle`, and a cycle before the next row: cores keep copies.
     apart : In(1)
         As of `Combiner`; changed only while `idle`.
     clear : In(1)

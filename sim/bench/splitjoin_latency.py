@@ -35,6 +35,7 @@ def splitjoin_latency(cores: int, fan_out: int) -> tuple[int, int]:
         ctx.set(settings.left_rows, cores)
         ctx.set(settings.right_rows, cores)
         ctx.set(join.o.ready, 1)
+        await ctx.tick()  # for the cores' copies of the settings
         ctx.set(join.i.valid, 1)
         for number in range(cores):
             ctx.set(join.i.payload, {"side": 0, "row": number})
