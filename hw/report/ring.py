@@ -1,5 +1,7 @@
 """Registers round a block, so that it can be placed and routed without pins."""
 
+import itertools
+
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -31,18 +33,22 @@ class Ring(wiring.Component):
         m = Module()
         m.submodules.block = block = self._block
         bits, seen = self.i, []
-        for path, member, port in block.signature.flatten(block):
-            name = "_".join(map(str, path))
+        # Names and order steer the placer as a seed does: they stay as they are, so that figures can be compared.
+        ports = itertools.groupby(block.signature.flatten(block), lambda found: found[0][:-1] or found[0])
+        for path, member, port in (
+            found for _, of in ports for found in sorted(of, key=lambda one: one[1].flow is Out)
+        ):
+            name = "_".join(map(str, path[:-1] or path))
             value = Value.cast(port)
             if not len(value):
                 continue
             if member.flow is In:
-                chain = Signal(len(value), name=f"chain_{name}")
+                chain = Signal(len(value), name=f"chain_{name}_{len(seen)}_{len(value)}")
                 m.d.sync += chain.eq(Cat(bits, chain))
                 m.d.comb += value.eq(chain)
                 bits = chain[-1]
             else:
-                held = Signal(len(value), name=f"held_{name}")
+                held = Signal(len(value), name=f"held_{name}_{len(value)}")
                 m.d.sync += held.eq(value)
                 seen.append(held)
         level = Cat(seen)
