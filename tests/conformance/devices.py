@@ -141,4 +141,16 @@ DEVICES = [
         pinned=("test_contract.py::test_sample[sim:ecpix5-rows-unequal-back/band-open/",),
         pinned_only=True,
     ),
+    # The same board with SplitJoin: a small join of each kind of window, with keys of 64 bits and, in the time window,
+    # bounds that rows carry.
+    DeviceCase(
+        "sim:ecpix5:design=splitjoin",
+        max_window=8192,
+        policies=("ladder",),
+        pinned=(
+            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-rows-wide/compare-greater-equal/ladder/rows/",
+            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-within-late-right/any-not-equal/ladder/rows/",
+        ),
+        pinned_only=True,
+    ),
 ]
