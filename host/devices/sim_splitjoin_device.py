@@ -17,6 +17,7 @@ from hw.splitjoin.parameters import SplitJoinParameters
 
 _BUILD = SplitJoinParameters.preset("operator")
 _ECPIX5: SplitJoinParameters = board_of("ecpix5").parameters["splitjoin"]
+_DE5A: SplitJoinParameters = board_of("de5a").parameters["splitjoin"]
 _MODEL_BYTES = 1 << 24
 
 
@@ -41,6 +42,11 @@ def _linked(name: str, board: str) -> Callable[[], BoardLink]:
             return open_linked_board(board, "splitjoin", progress=compiling.tell)
 
     return open_board
+
+
+def _opencl_model() -> BoardLink:
+    # Only here, as OpenCL may be missing.
+    return importlib.import_module("host.devices.opencl_model").open_opencl_model(_DE5A, _MODEL_BYTES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +78,17 @@ _BOARDS: dict[str, _Simulated] = {
         _ECPIX5,
         1,
     ),
+    "sim:de5a:design=splitjoin": _Simulated(
+        SimBoard(
+            "the DE5a-Net's OpenCL kernel with SplitJoin, with its RTL module's model in C, on an OpenCL device",
+            _MODEL_BYTES,
+            ("pyopencl",),
+            False,
+            _opencl_model,
+        ),
+        _DE5A,
+        1,
+    ),
 }
 
 
@@ -80,7 +97,8 @@ class SimSplitJoinDevice(SplitJoinDevice):
 
     ``sim:splitjoin`` simulates the hardware cycle by cycle; the board is compiled when the first join is opened, once
     for each state of its sources, which standard error tells. ``sim:splitjoin-model`` carries out the same commands by
-    their model, and needs but NumPy. ``sim:ecpix5:design=splitjoin`` is what that board carries.
+    their model, and needs but NumPy. ``sim:ecpix5:design=splitjoin`` and ``sim:de5a:design=splitjoin`` are those
+    boards with that design.
 
     Parameters
     ----------

@@ -133,6 +133,17 @@ DEVICES = [
             "test_time_windows.py::test_the_watermark_makes_room",
         ),
     ),
+    # The same with SplitJoin.
+    DeviceCase(
+        "sim:de5a:design=splitjoin",
+        max_window=65_536,
+        policies=("ladder",),
+        pinned=(
+            "test_integer_keys.py::test_unions_at_the_limits",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_time_windows.py::test_rows_leave_only",
+        ),
+    ),
     # What the board carries, with its link and its memory controller: a few small joins, as its serial line takes up to
     # ten seconds for each.
     DeviceCase(

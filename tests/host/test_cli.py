@@ -276,6 +276,7 @@ def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.M
         "sim:splitjoin",
         "sim:splitjoin-model",
         "sim:ecpix5:design=splitjoin",
+        "sim:de5a:design=splitjoin",
     ]
     for name in lines.keys() - {"sim:bisort-model", "sim:splitjoin-model"}:
         assert lines[name].split()[1] == "absent"

