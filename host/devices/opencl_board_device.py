@@ -54,6 +54,10 @@ class OpenClBoardDevice(BisortDevice):
                 "take its place: close the joins on it first, and open it anew"
             )
         fitting = {name: of for name, of in _designs(self._kind, self._design).items() if of.key_bits == key_bits}
+        if not fitting:
+            raise DeviceError(
+                f"device {self.info.name} has no kernel for keys of {key_bits} bits: open the board with another design"
+            )
         link = _load(self.info.name, *_binary(self._kind, self._folder, fitting), self._kind.memory_bytes)
         self._loaded = key_bits
         return link
