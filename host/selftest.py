@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from host.devices.bisort_device import BisortDevice
+from host.devices.board_link import BoardLink
 from host.devices.device import Device
 from host.devices.registry import open_device
+from host.devices.splitjoin_device import SplitJoinDevice
 from host.errors import DeviceError
 from host.link.memory_check import memory_check
 from host.predicates import Band
@@ -39,18 +41,22 @@ def selftest(device: str | Device) -> Iterator[str]:
     try:
         yield f"device    {tried.info.name}: {tried.info.description}"
         if isinstance(tried, BisortDevice):
-            yield from _board(tried)
+            yield from _board(tried.link(32))
+        elif isinstance(tried, SplitJoinDevice):
+            board = tried.open_board()
+            try:
+                yield from _board(board.link)
+            finally:
+                tried.release_board(board)
         yield from _join(tried)
     finally:
         if tried is not device:
             tried.close()
 
 
-def _board(device: BisortDevice) -> Iterator[str]:
-    board = device.board(32)
-    parameters = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(board.parameters).items())
+def _board(link: BoardLink) -> Iterator[str]:
+    parameters = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(link.parameters).items())
     yield f"identity  {parameters}"
-    link = device.link(32)
     for lane, timing in enumerate(getattr(link, "lanes", ())):
         chosen = f"bitslip {timing.bitslip}, delay {timing.delay}"
         yield f"lane {lane}    {chosen}, in the middle of {timing.working} that work"

@@ -513,6 +513,11 @@ SPLITJOIN = KernelMap(
 BUILD_ID = BISORT.build_id
 
 
+def kernel_map(parameters: Any) -> KernelMap:
+    """What kind of kernel is built with such parameters."""
+    return SPLITJOIN if isinstance(parameters, SplitJoinParameters) else BISORT
+
+
 def counter_registers() -> tuple[Register, ...]:
     """Those of the BI-Sort kernel."""
     return BISORT.counter_registers()

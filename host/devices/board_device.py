@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from host.devices.board_link import BoardLink
+from host.devices.design_name import split_design
 from host.devices.device import Device, DeviceInfo
 from host.devices.opencl_board_device import OpenClBoardDevice
+from host.devices.splitjoin_device import SplitJoinDevice
 from host.errors import DeviceError, LinkIdentityError, LinkPortError
 from hw.boards.board import Board
+from hw.boards.build_errors import UnknownBoardError
 from hw.boards.registry import boards
 from hw.parameters import Parameters
+from hw.splitjoin.parameters import SplitJoinParameters
+
+if TYPE_CHECKING:
+    from host.link.serial_board import SerialBoard
 
 _INSTALL = "the Python package pyserial is not installed: pip install 'mullion[board]'"
 
 
 class BoardDevice(BisortDevice):
-    """A board at a serial port.
+    """A board at a serial port, with a BI-Sort kernel.
 
     It is opened, and its memory started, when the first window with keys of its width is opened.
 
@@ -27,53 +37,55 @@ class BoardDevice(BisortDevice):
         One with a serial line.
     path : str
         The port; empty for the one port that looks like such a board's.
+    design : str
+        What the board must carry; empty for any with a BI-Sort kernel.
     """
 
-    def __init__(self, board: Board, path: str):
+    def __init__(self, board: Board, path: str, design: str = ""):
         self._kind = board
         self._path = path
-        super().__init__(_info(board, path), self._open_link)
+        self._designs = {
+            name: of for name, of in board.parameters.items() if isinstance(of, Parameters) and design in ("", name)
+        }
+        super().__init__(_info(board, path, design), self._open_link)
 
     def _open_link(self, key_bits: int) -> BoardLink:
-        # Only here, so that nobody needs pyserial who has no board.
-        from host.link.link_client import LinkClient
-        from host.link.serial_board import SerialBoard
-        from host.link.serial_port import SerialPort
-
-        line = self._kind.serial
-        assert line is not None
-        designs = {name: of for name, of in self._kind.parameters.items() if isinstance(of, Parameters)}
-        client = LinkClient(SerialPort(self._path or _port(self._kind), line.baud))
-        try:
-            link = SerialBoard(client, self._kind.name, designs)
-            if link.parameters.key_bits != key_bits:
-                fitting = [name for name, of in designs.items() if of.key_bits == key_bits]
-                raise LinkIdentityError(
-                    f"device {self.info.name}: the design {link.description['design']!r} on the board has keys of "
-                    f"{link.parameters.key_bits} bits, and {key_bits} are needed: "
-                    + (f"load {' or '.join(fitting)}" if fitting else "the board has no design for these")
-                )
-        except BaseException:
-            client.close()
-            raise
+        link = _open(self._kind, self._path, self._designs)
+        if link.parameters.key_bits != key_bits:
+            link.close()
+            fitting = [name for name, of in self._designs.items() if of.key_bits == key_bits]
+            raise LinkIdentityError(
+                f"device {self.info.name}: the design {link.description['design']!r} on the board has keys of "
+                f"{link.parameters.key_bits} bits, and {key_bits} are needed: "
+                + (f"load {' or '.join(fitting)}" if fitting else "the board has no such design for these")
+            )
         return link
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:
-        """Every board that can be opened by name; those that this machine has not, with the reason."""
-        serial = [_info(board, "") for board in boards().values() if board.serial is not None]
+        """Every board that can be opened by name, once for BI-Sort and for each other design; those that this machine
+        has not, with the reason."""
+        serial = [
+            _info(board, "", design)
+            for board in boards().values()
+            if board.serial is not None
+            for design in ("", *(name for name, of in board.parameters.items() if isinstance(of, SplitJoinParameters)))
+        ]
         return serial + OpenClBoardDevice.found()
 
     @classmethod
     def open(cls, which: str = "") -> Device:
         """The board ``which``, or ``which:port``; one behind an OpenCL shell is ``which:folder``.
 
+        With ``:design=NAME`` behind it the board must carry that design, else one of BI-Sort.
+
         Raises
         ------
         DeviceError
-            If there is no such board, no port that looks like its, or several.
+            If there is no such board, it has no such design, or there is no port that looks like its, or several.
         """
-        name, _, path = which.partition(":")
+        rest, design = split_design(which)
+        name, _, path = rest.partition(":")
         with_shell = OpenClBoardDevice.kinds()
         if name in with_shell:
             return OpenClBoardDevice.open(which)
@@ -83,10 +95,33 @@ class BoardDevice(BisortDevice):
                 f"there is no board {name!r} that can be opened: there are {', '.join([*with_line, *with_shell])}; "
                 "write board:<name>, or board:<name>:<port>"
             )
-        info = _info(with_line[name], path)
+        board = with_line[name]
+        try:
+            parameters = board.parameters[board.design(design)]
+        except UnknownBoardError as error:
+            raise DeviceError(str(error)) from error
+        info = _info(board, path, design)
         if not info.available:
             raise DeviceError(f"device {info.name} cannot be opened: {info.reason}")
-        return cls(with_line[name], path)
+        if isinstance(parameters, SplitJoinParameters):
+            return SplitJoinDevice(info, parameters, functools.partial(_open, board, path, {design: parameters}))
+        return cls(board, path, design)
+
+
+def _open(board: Board, path: str, designs: Mapping[str, Any]) -> SerialBoard:
+    """The way to a board that carries one of these designs."""
+    # Only here, so that nobody needs pyserial who has no board.
+    from host.link.link_client import LinkClient
+    from host.link.serial_board import SerialBoard
+    from host.link.serial_port import SerialPort
+
+    assert board.serial is not None
+    client = LinkClient(SerialPort(path or _port(board), board.serial.baud))
+    try:
+        return SerialBoard(client, board.name, designs)
+    except BaseException:
+        client.close()
+        raise
 
 
 def _port(board: Board) -> str:
@@ -107,7 +142,7 @@ def _port(board: Board) -> str:
     )
 
 
-def _info(board: Board, path: str) -> DeviceInfo:
+def _info(board: Board, path: str, design: str) -> DeviceInfo:
     reason = ""
     if importlib.util.find_spec("serial") is None:
         reason = _INSTALL
@@ -116,6 +151,11 @@ def _info(board: Board, path: str) -> DeviceInfo:
             _port(board)
         except LinkPortError as error:
             reason = str(error)
-    name = f"board:{board.name}" + (f":{path}" if path else "")
-    memory = 0 if reason else board.memory_bytes - SCRATCH_BYTES
-    return DeviceInfo(name, "board", board.description, memory, not reason, reason)
+    name = f"board:{board.name}" + (f":{path}" if path else "") + (f":design={design}" if design else "")
+    description, memory = board.description, board.memory_bytes
+    parameters = board.parameters[board.design(design)]
+    if isinstance(parameters, SplitJoinParameters):
+        description += f"; SplitJoin, windows of at most {parameters.capacity:,} rows"
+    else:
+        memory -= SCRATCH_BYTES
+    return DeviceInfo(name, "board", description, 0 if reason else memory, not reason, reason)

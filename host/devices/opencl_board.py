@@ -12,8 +12,7 @@ from host.devices.opencl_device import cl
 from host.errors import DeviceError
 from hw.opencl.model_state import state_bytes
 from hw.opencl.names import KERNEL
-from hw.parameters import Parameters
-from hw.register_map import LANE_STRIDE, registers
+from hw.register_map import LANE_STRIDE, kernel_map, registers
 from hw.request_map import Request, request
 
 _CONTROL = next(register for register in registers() if register.name == "CONTROL")
@@ -33,7 +32,7 @@ class OpenClBoard:
     ----------
     program : pyopencl.Program
         Built; it has the OpenCL kernel `hw.opencl.names.KERNEL`.
-    parameters : Parameters
+    parameters : Parameters or SplitJoinParameters
         What the kernel was built with.
     memory_bytes : int
         Of all buffers together.
@@ -52,11 +51,12 @@ class OpenClBoard:
         If the program has no such kernel, or one that takes other arguments, or the device has too little memory.
     """
 
-    def __init__(self, program: Any, parameters: Parameters, memory_bytes: int, *, banks: bool = False):
+    def __init__(self, program: Any, parameters: Any, memory_bytes: int, *, banks: bool = False):
         self.parameters = parameters
         self.memory_bytes = memory_bytes
         p, context = parameters, program.context
-        ports = p.lanes * p.channels
+        self._lanes = kernel_map(p).lanes(p)
+        ports = self._lanes * p.channels
         self._channel_bytes = memory_bytes // ports
         self._space_bits = p.address_bits - (p.channels.bit_length() - 1)
         self._pending: list[int] = []
@@ -108,7 +108,7 @@ class OpenClBoard:
         self._pending += [request(Request.WRITE, offset, word) for word in words]
 
     def wait(self) -> None:
-        for lane in range(self.parameters.lanes):
+        for lane in range(self._lanes):
             control = self._call(request(Request.WAIT, lane * LANE_STRIDE + _CONTROL.offset, _DONE))
             if not control & _DONE:
                 raise TimeoutError(f"the kernel is not done, and CONTROL reads {control:#x}")

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from host.devices.board_link import BoardLink
-from host.devices.device import DeviceInfo
+from host.devices.design_name import split_design
+from host.devices.device import Device, DeviceInfo
 from host.devices.opencl_board import OpenClBoard
 from host.devices.opencl_device import OpenClDevice, cl
+from host.devices.splitjoin_device import SplitJoinDevice
 from host.errors import DeviceError
+from hw.boards.build_errors import UnknownBoardError
 from hw.boards.de5a_board import De5aBoard
 from hw.boards.registry import boards
 from hw.opencl.names import BINARY
 from hw.parameters import Parameters
+from hw.splitjoin.parameters import SplitJoinParameters
 
 _BUILDS = Path(__file__).parents[2] / "build" / "bitstreams"
 _VENDOR = "intel(r) fpga"  # how the platform's name begins
+_SPLITJOIN_BYTES = 1 << 26  # of memory for rows and results on their way, more than the driver uses
 
 
 class OpenClBoardDevice(BisortDevice):
-    """A board behind a vendor's OpenCL shell.
+    """A board behind a vendor's OpenCL shell, with a BI-Sort kernel.
 
     The bitstream is loaded when the first window is opened. A board has one bitstream at a time, so one width of keys.
 
@@ -30,13 +36,16 @@ class OpenClBoardDevice(BisortDevice):
     board : De5aBoard
     folder : str
         Where the bitstream is; empty for what `make bitstream` has built last.
+    design : str
+        What it is; empty for any with a BI-Sort kernel.
     """
 
-    def __init__(self, board: De5aBoard, folder: str):
+    def __init__(self, board: De5aBoard, folder: str, design: str = ""):
         self._kind = board
         self._folder = folder
+        self._design = design
         self._loaded: int | None = None
-        super().__init__(_info(board, folder), self._open_link)
+        super().__init__(_info(board, folder, design), self._open_link)
 
     def _open_link(self, key_bits: int) -> BoardLink:
         if self._loaded is not None:
@@ -44,20 +53,31 @@ class OpenClBoardDevice(BisortDevice):
                 f"device {self.info.name} has a kernel for keys of {self._loaded} bits, and one of {key_bits} would "
                 "take its place: close the joins on it first, and open it anew"
             )
-        binary, parameters = _binary(self._kind, self._folder, key_bits)
-        device = _device()
-        try:
-            program = cl.Program(cl.Context([device]), [device], [binary.read_bytes()]).build()
-        except (cl.Error, OSError) as error:
-            raise DeviceError(f"device {self.info.name}: {binary} cannot be loaded: {error}") from error
-        link = OpenClBoard(program, parameters, self._kind.memory_bytes, banks=True)
+        fitting = {name: of for name, of in _designs(self._kind, self._design).items() if of.key_bits == key_bits}
+        if not fitting:
+            raise DeviceError(
+                f"device {self.info.name} has no kernel for keys of {key_bits} bits: open the board with another design"
+            )
+        link = _load(self.info.name, *_binary(self._kind, self._folder, fitting), self._kind.memory_bytes)
         self._loaded = key_bits
         return link
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:
-        """Every board behind a shell; those that are not in this machine, or have no bitstream, with the reason."""
-        return [_info(board, "") for board in cls.kinds().values()]
+        """Every board behind a shell, once for BI-Sort and for each other design; those that are not in this machine,
+        or have no bitstream, with the reason."""
+        return [
+            _info(board, "", design)
+            for board in cls.kinds().values()
+            for design in (
+                "",
+                *(
+                    name
+                    for name, of in board.parameters.items()
+                    if isinstance(of, SplitJoinParameters) and board.in_shell(name)
+                ),
+            )
+        ]
 
     @classmethod
     def kinds(cls) -> dict[str, De5aBoard]:
@@ -65,16 +85,27 @@ class OpenClBoardDevice(BisortDevice):
         return {board.name: board for board in boards().values() if isinstance(board, De5aBoard)}
 
     @classmethod
-    def open(cls, which: str = "") -> OpenClBoardDevice:
-        """The board ``which``, or ``which:folder``. Raises DeviceError if there is none, or it cannot be used here."""
-        name, _, folder = which.partition(":")
+    def open(cls, which: str = "") -> Device:
+        """The board ``which``, or ``which:folder``, with a kernel of BI-Sort or of the design in ``:design=NAME``.
+
+        Raises DeviceError if there is none, or it cannot be used here.
+        """
+        rest, design = split_design(which)
+        name, _, folder = rest.partition(":")
         kinds = cls.kinds()
         if name not in kinds:
             raise DeviceError(f"there is no board {name!r} with an OpenCL shell: there are {', '.join(kinds)}")
-        info = _info(kinds[name], folder)
+        board = kinds[name]
+        designs = _designs(board, design)
+        info = _info(board, folder, design)
         if not info.available:
             raise DeviceError(f"device {info.name} cannot be opened: {info.reason}")
-        return cls(kinds[name], folder)
+        parameters = designs.get(design)
+        if isinstance(parameters, SplitJoinParameters):
+            return SplitJoinDevice(
+                info, parameters, functools.partial(_load_splitjoin, info.name, board, folder, designs)
+            )
+        return cls(board, folder, design)
 
 
 def _device() -> Any:
@@ -89,14 +120,40 @@ def _device() -> Any:
     return found[0]
 
 
-def _binary(board: De5aBoard, folder: str, key_bits: int | None = None) -> tuple[Path, Parameters]:
-    """The bitstream, newest first, and what it was built with. Raises DeviceError if there is none."""
-    fitting = {
-        design: of
-        for design, of in board.parameters.items()
-        if isinstance(of, Parameters) and not design.endswith("-quartus") and key_bits in (None, of.key_bits)
-    }
-    places: dict[Path, Parameters] = {}
+def _load(name: str, binary: Path, parameters: Any, memory_bytes: int) -> OpenClBoard:
+    """Loads a bitstream. Raises DeviceError if it is none."""
+    device = _device()
+    try:
+        program = cl.Program(cl.Context([device]), [device], [binary.read_bytes()]).build()
+    except (cl.Error, OSError) as error:
+        raise DeviceError(f"device {name}: {binary} cannot be loaded: {error}") from error
+    return OpenClBoard(program, parameters, memory_bytes, banks=True)
+
+
+def _load_splitjoin(name: str, board: De5aBoard, folder: str, designs: dict[str, Any]) -> OpenClBoard:
+    return _load(name, *_binary(board, folder, designs), _SPLITJOIN_BYTES)
+
+
+def _designs(board: De5aBoard, design: str) -> dict[str, Any]:
+    """That design of the shell's, with its parameters, or all with a BI-Sort kernel. Raises DeviceError if the board
+    has no such design."""
+    if design:
+        try:
+            board.design(design)
+        except UnknownBoardError as error:
+            raise DeviceError(str(error)) from error
+        if not board.in_shell(design):
+            raise DeviceError(
+                f"the design {design!r} of board {board.name} has no OpenCL shell that it is reached through"
+            )
+        return {design: board.parameters[design]}
+    return {name: of for name, of in board.parameters.items() if isinstance(of, Parameters) and board.in_shell(name)}
+
+
+def _binary(board: De5aBoard, folder: str, fitting: dict[str, Any]) -> tuple[Path, Any]:
+    """The bitstream of one of these designs, newest first, and what it was built with. Raises DeviceError if there is
+    none."""
+    places: dict[Path, Any] = {}
     for design, parameters in fitting.items():
         folders = [Path(folder)] if folder else sorted(_BUILDS.glob(f"{board.name}-{design}-*"))
         places |= {found / BINARY: parameters for found in folders if (found / BINARY).is_file()}
@@ -111,13 +168,17 @@ def _binary(board: De5aBoard, folder: str, key_bits: int | None = None) -> tuple
     return newest, places[newest]
 
 
-def _info(board: De5aBoard, folder: str) -> DeviceInfo:
+def _info(board: De5aBoard, folder: str, design: str) -> DeviceInfo:
     reason = ""
     try:
         _device()
-        _binary(board, folder)
+        _binary(board, folder, _designs(board, design))
     except DeviceError as error:
         reason = str(error)
-    name = f"board:{board.name}" + (f":{folder}" if folder else "")
-    memory = 0 if reason else board.memory_bytes - SCRATCH_BYTES
-    return DeviceInfo(name, "board", board.description, memory, not reason, reason)
+    name = f"board:{board.name}" + (f":{folder}" if folder else "") + (f":design={design}" if design else "")
+    description, memory = board.description, board.memory_bytes - SCRATCH_BYTES
+    parameters = board.parameters.get(design)
+    if isinstance(parameters, SplitJoinParameters):
+        description += f"; SplitJoin, windows of at most {parameters.capacity:,} rows"
+        memory = _SPLITJOIN_BYTES
+    return DeviceInfo(name, "board", description, 0 if reason else memory, not reason, reason)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import hw.opencl
 from host.devices.opencl_board import OpenClBoard
 from host.devices.opencl_device import OpenClDevice, cl
 from host.devices.pocl_cpu import name_cpu
 from host.errors import DeviceError
 from hw.opencl.build_header import build_header
+from hw.opencl.model import model
 from hw.opencl.names import BUILD_HEADER, HEADER
 from hw.opencl.sources import declaration, kernels
-from hw.parameters import Parameters
-
-_MODEL = Path(hw.opencl.__file__).with_name("model.cl")
 
 
-def model_source(parameters: Parameters) -> str:
+def model_source(parameters: Any) -> str:
     """The whole program as one OpenCL source: what a build has in files, with its headers in place of their names."""
     headers = {BUILD_HEADER: build_header(parameters), HEADER: declaration(parameters)}
-    text = _MODEL.read_text() + kernels(parameters)
+    text = model(parameters) + kernels(parameters)
     for name, header in headers.items():
         line = f'#include "{name}"\n'
         assert text.count(line) == 1
@@ -29,12 +25,12 @@ def model_source(parameters: Parameters) -> str:
     return text
 
 
-def model_program(parameters: Parameters, device: Any = None) -> Any:
+def model_program(parameters: Any, device: Any = None) -> Any:
     """The program, built.
 
     Parameters
     ----------
-    parameters : Parameters
+    parameters : Parameters or SplitJoinParameters
     device : pyopencl.Device, optional
         The one that `OpenClDevice` prefers by default.
 
@@ -55,12 +51,12 @@ def model_program(parameters: Parameters, device: Any = None) -> Any:
         ) from error
 
 
-def open_opencl_model(parameters: Parameters, memory_bytes: int) -> OpenClBoard:
+def open_opencl_model(parameters: Any, memory_bytes: int) -> OpenClBoard:
     """The board's program with the model in its module's place, opened.
 
     Parameters
     ----------
-    parameters : Parameters
+    parameters : Parameters or SplitJoinParameters
         What the module is built with.
     memory_bytes : int
 

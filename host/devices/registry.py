@@ -47,8 +47,9 @@ def open_device(name: str) -> Device:
         return classes[0].open(which)
     named = [(found, info.name) for found in classes for info in found.found()]
     part = which.lower().partition(":")[0]  # behind a colon stand options, which are the class's own
-    for found, full in named:
-        if part in full:
-            return found.open(which)
+    for wanted in (which.lower(), part):  # or which are part of a name
+        for found, full in named:
+            if wanted in full:
+                return found.open(which)
     names = ", ".join(full for _, full in named)
     raise DeviceError(f"there is no simulated device named like {part!r}: there are {names}")

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from host.devices.board_link import BoardLink
 from host.devices.compiling import Compiling
+from host.devices.design_name import split_design
 from host.devices.device import DeviceInfo
 from host.devices.sim_board import SimBoard
-from host.errors import DeviceError
+from host.errors import DeviceError, LinkIdentityError
+from hw.boards.registry import boards
 from hw.errors import ParameterError
 from hw.parameters import Parameters
 
@@ -38,9 +40,12 @@ def _linked(name: str, board: str) -> Callable[[int, int], BoardLink]:
     def open_board(key_bits: int, lanes: int) -> BoardLink:
         if lanes != 1:
             raise ParameterError(f"lanes of {name} must be 1, as on the board, not {lanes}")
+        fitting = [design for design, of in _designs(board).items() if of.key_bits == key_bits]
+        if not fitting:
+            raise LinkIdentityError(f"board {board} has no design of BI-Sort with keys of {key_bits} bits")
         open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
         with Compiling(f"compile {name}, once") as compiling:
-            return open_linked_board(board, key_bits, progress=compiling.tell)
+            return open_linked_board(board, fitting[0], progress=compiling.tell)
 
     return open_board
 
@@ -50,8 +55,15 @@ def _opencl_model(key_bits: int, lanes: int) -> BoardLink:
         raise ParameterError(f"lanes of sim:de5a must be 1, as on the board, not {lanes}")
     # Only here, as OpenCL may be missing.
     open_opencl_model = importlib.import_module("host.devices.opencl_model").open_opencl_model
-    designs = importlib.import_module("hw.boards.registry").board("de5a").parameters.values()
+    designs = _designs("de5a").values()
     return open_opencl_model(next(of for of in designs if of.key_bits == key_bits), _MODEL_BYTES)
+
+
+def _designs(board: str) -> dict[str, Parameters]:
+    """The designs of a board that have a BI-Sort kernel; none where there is no such board."""
+    kinds = boards()
+    designs = kinds[board].parameters if board in kinds else {}
+    return {name: of for name, of in designs.items() if isinstance(of, Parameters)}
 
 
 _BOARDS: dict[str, SimBoard] = {
@@ -148,9 +160,12 @@ class SimDevice(BisortDevice):
     def open(cls, which: str = "") -> SimDevice:
         """Opens the first whose name contains `which`, with as many lanes as ``:lanes=N`` behind it says, else one.
 
-        Raises DeviceError if there is none, it cannot run here, or has no such number of lanes.
+        Of a board with several designs, ``:design=NAME`` names one.
+
+        Raises DeviceError if there is none, it cannot run here, or has no such number of lanes, or no such design.
         """
-        part, *options = which.lower().split(":")
+        rest, design = split_design(which.lower())
+        part, *options = rest.split(":")
         lanes = 1
         for option in options:
             name, _, value = option.partition("=")
@@ -161,6 +176,10 @@ class SimDevice(BisortDevice):
             if part in info.name:
                 if not info.available:
                     raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
+                designs = _designs(info.name.removeprefix("sim:"))
+                if design and design not in designs:
+                    there = f"there are {', '.join(designs)}" if designs else "it has but one"
+                    raise DeviceError(f"device {info.name} has no design {design!r} of BI-Sort: {there}")
                 return cls(info.name, lanes=lanes)
         raise DeviceError(f"there is no simulated device named like {part!r}: there are {', '.join(_BOARDS)}")
 

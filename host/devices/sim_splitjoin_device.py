@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable
 
@@ -11,11 +12,13 @@ from host.devices.device import DeviceInfo
 from host.devices.sim_board import SimBoard
 from host.devices.splitjoin_device import SplitJoinDevice
 from host.errors import DeviceError
+from hw.boards.registry import board as board_of
 from hw.splitjoin.parameters import SplitJoinParameters
 
 _BUILD = SplitJoinParameters.preset("operator")
+_ECPIX5: SplitJoinParameters = board_of("ecpix5").parameters["splitjoin"]
+_DE5A: SplitJoinParameters = board_of("de5a").parameters["splitjoin"]
 _MODEL_BYTES = 1 << 24
-_SIZE = f"windows of at most {_BUILD.capacity:,} rows"
 
 
 def _verilated(name: str, memory: str) -> Callable[[], BoardLink]:
@@ -32,22 +35,70 @@ def _model() -> BoardLink:
     return importlib.import_module("sim.models.splitjoin_kernel").SplitJoinKernelModel(_BUILD, _MODEL_BYTES)
 
 
-_BOARDS: dict[str, SimBoard] = {
-    "sim:splitjoin": SimBoard(
-        f"SplitJoin kernel on Verilator, {_SIZE}", 1 << 26, ("amaranth",), True, _verilated("sim:splitjoin", "fast")
+def _linked(name: str, board: str) -> Callable[[], BoardLink]:
+    def open_board() -> BoardLink:
+        open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
+        with Compiling(f"compile {name}, once") as compiling:
+            return open_linked_board(board, "splitjoin", progress=compiling.tell)
+
+    return open_board
+
+
+def _opencl_model() -> BoardLink:
+    # Only here, as OpenCL may be missing.
+    return importlib.import_module("host.devices.opencl_model").open_opencl_model(_DE5A, _MODEL_BYTES)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Simulated:
+    """A board in simulation, what its kernel was built with, and how many there are; None for as many as are asked
+    for."""
+
+    board: SimBoard
+    build: SplitJoinParameters = _BUILD
+    boards: int | None = None
+
+
+_BOARDS: dict[str, _Simulated] = {
+    "sim:splitjoin": _Simulated(
+        SimBoard("SplitJoin kernel on Verilator", 1 << 26, ("amaranth",), True, _verilated("sim:splitjoin", "fast"))
     ),
-    "sim:splitjoin-model": SimBoard(
-        f"model of the SplitJoin kernel in NumPy, {_SIZE}", _MODEL_BYTES, (), False, _model
+    "sim:splitjoin-model": _Simulated(
+        SimBoard("model of the SplitJoin kernel in NumPy", _MODEL_BYTES, (), False, _model)
+    ),
+    "sim:ecpix5:design=splitjoin": _Simulated(
+        SimBoard(
+            "what the board ecpix5 carries with SplitJoin on Verilator, with LiteDRAM and its model of DDR3, at a "
+            "serial line",
+            1 << 29,
+            ("amaranth", "litedram", "serial"),
+            True,
+            _linked("sim:ecpix5:design=splitjoin", "ecpix5"),
+        ),
+        _ECPIX5,
+        1,
+    ),
+    "sim:de5a:design=splitjoin": _Simulated(
+        SimBoard(
+            "the DE5a-Net's OpenCL kernel with SplitJoin, with its RTL module's model in C, on an OpenCL device",
+            _MODEL_BYTES,
+            ("pyopencl",),
+            False,
+            _opencl_model,
+        ),
+        _DE5A,
+        1,
     ),
 }
 
 
 class SimSplitJoinDevice(SplitJoinDevice):
-    """SplitJoin boards in simulation: one for each join that asks.
+    """SplitJoin boards in simulation: one for each join that asks, or, where a whole board is simulated, one.
 
     ``sim:splitjoin`` simulates the hardware cycle by cycle; the board is compiled when the first join is opened, once
     for each state of its sources, which standard error tells. ``sim:splitjoin-model`` carries out the same commands by
-    their model, and needs but NumPy.
+    their model, and needs but NumPy. ``sim:ecpix5:design=splitjoin`` and ``sim:de5a:design=splitjoin`` are those
+    boards with that design.
 
     Parameters
     ----------
@@ -56,8 +107,9 @@ class SimSplitJoinDevice(SplitJoinDevice):
     """
 
     def __init__(self, name: str):
-        self._board_kind = _BOARDS[name]
-        super().__init__(_info(name), _BUILD, self._open_link, boards=None)
+        simulated = _BOARDS[name]
+        self._board_kind = simulated.board
+        super().__init__(_info(name), simulated.build, self._open_link, boards=simulated.boards)
 
     def _open_link(self) -> BoardLink:
         try:
@@ -77,18 +129,19 @@ class SimSplitJoinDevice(SplitJoinDevice):
     @classmethod
     def open(cls, which: str = "") -> SimSplitJoinDevice:
         """Opens the first whose name contains `which`. Raises DeviceError if there is none, or it cannot run here."""
-        which, colon, options = which.partition(":")
-        if colon:
+        named = [info for info in cls.found() if which.lower() in info.name]
+        if not named and ":" in which:
+            options = which.partition(":")[2]
             raise DeviceError(f"nothing comes behind the name of a simulated SplitJoin device, not ':{options}'")
-        for info in cls.found():
-            if which.lower() in info.name:
-                if not info.available:
-                    raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
-                return cls(info.name)
+        for info in named:
+            if not info.available:
+                raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
+            return cls(info.name)
         raise DeviceError(f"there is no simulated device named like {which!r}: there are {', '.join(_BOARDS)}")
 
 
 def _info(name: str) -> DeviceInfo:
-    board = _BOARDS[name]
+    board, build = _BOARDS[name].board, _BOARDS[name].build
     reason = board.missing
-    return DeviceInfo(name, "sim", board.description, 0 if reason else board.memory_bytes, not reason, reason)
+    description = f"{board.description}, windows of at most {build.capacity:,} rows"
+    return DeviceInfo(name, "sim", description, 0 if reason else board.memory_bytes, not reason, reason)

@@ -55,6 +55,8 @@ class SplitJoinBoard:
     Attributes
     ----------
     parameters : SplitJoinParameters
+    link : BoardLink
+        As given: for tests of the memory, while no join is on the board.
     nbytes : int
         Bytes of memory used.
 
@@ -66,6 +68,7 @@ class SplitJoinBoard:
 
     def __init__(self, link: BoardLink, name: str):
         self._name = name
+        self.link = link
         self._driver = KernelDriver(link, name, SPLITJOIN)
         p: SplitJoinParameters = self._driver.parameters
         self.parameters = p

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from host.link.dram_start import DramStart, LaneTiming
 from host.link.link_client import LinkClient
 from hw.boards.description import from_description
 from hw.link.protocol import DESCRIPTION_BASE, KERNEL_BASE
-from hw.parameters import Parameters
 from hw.register_map import registers
 
 _OFFSETS = {register.name: register.offset for register in registers()}
@@ -33,7 +32,7 @@ class SerialBoard:
     client : LinkClient
     board : str
         The board expected.
-    parameters : dict of str to Parameters
+    parameters : mapping of str to Parameters or SplitJoinParameters
         For each design that it may have, what that is built with.
     too_long : float
         Seconds after which a batch of commands is given up.
@@ -55,7 +54,7 @@ class SerialBoard:
         As `LinkClient`.
     """
 
-    def __init__(self, client: LinkClient, board: str, parameters: dict[str, Parameters], *, too_long: float = 600.0):
+    def __init__(self, client: LinkClient, board: str, parameters: Mapping[str, Any], *, too_long: float = 600.0):
         self._client = client
         self._too_long = too_long
         client.open()
@@ -66,7 +65,7 @@ class SerialBoard:
         self.lanes: list[LaneTiming] = DramStart(client, self.description["start"], self._clock_hz).run()
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> Any:
         """See `BoardLink`."""
         return self._parameters
 
@@ -93,14 +92,14 @@ class SerialBoard:
         except ValueError as error:
             raise LinkIdentityError(f"{error}: load a bitstream of this version") from error
 
-    def _expected(self, board: str, parameters: dict[str, Parameters]) -> Parameters:
+    def _expected(self, board: str, parameters: Mapping[str, Any]) -> Any:
         found = self.description
         if found["board"] != board:
             raise LinkIdentityError(f"this is a board {found['board']!r}, not {board!r}")
         if found["design"] not in parameters:
             raise LinkIdentityError(
                 f"the board has the design {found['design']!r}, not {' or '.join(map(repr, parameters))}: load one of "
-                "these onto it"
+                f"these onto it, or open what it has as board:{board}:design={found['design']}"
             )
         expected = dataclasses.asdict(parameters[found["design"]])
         differing = [

@@ -53,23 +53,27 @@ class De5aBoard(Board):
     global_address_bits: int
     project_hz: int
 
+    def in_shell(self, design: str) -> bool:
+        """Whether a design is a library for the OpenCL shell."""
+        return not _is_project(design)
+
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         p = self.parameters[design]
         if _is_project(design):
             return self._project(design.removesuffix(_PROJECT), p, steps)
-        return self._library(p, steps)
+        return self._library(design, p, steps)
 
-    def _library(self, p: Parameters, steps: Steps) -> dict[str, str]:
+    def _library(self, design: str, p: Any, steps: Steps) -> dict[str, str]:
         from amaranth.back import verilog
 
-        import hw.opencl
         from hw.boards.kernel_of import kernel_of
         from hw.opencl.build_header import build_header
         from hw.opencl.manifest import manifest
+        from hw.opencl.model import model
         from hw.opencl.rtl_module import RtlModule
         from hw.opencl.sources import declaration, kernels
 
-        module = RtlModule(*kernel_of("bisort", p), address_bits=self.global_address_bits)
+        module = RtlModule(*kernel_of(design, p), address_bits=self.global_address_bits)
         with steps.step("RTL module to Verilog"):
             text = verilog.convert(module, name=MODULE, strip_internal_attrs=True, emit_src=False)
         return {
@@ -77,7 +81,7 @@ class De5aBoard(Board):
             MANIFEST: manifest(module),
             HEADER: declaration(p),
             KERNELS: kernels(p),
-            MODEL: Path(hw.opencl.__file__).with_name("model.cl").read_text(),
+            MODEL: model(p),
             BUILD_HEADER: build_header(p),
             SCRIPT: _script(
                 f"aocl library hdl-comp-pkg {MANIFEST} -o {OBJECT}",
@@ -127,6 +131,13 @@ class De5aBoard(Board):
             ),
         }
 
+    def _use(self, design: str) -> str:
+        """What to do with what was made."""
+        if _is_project(design):
+            return "Then load it with quartus_pgm, and reach it over JTAG with System Console."
+        named = "" if isinstance(self.parameters[design], Parameters) else f":design={design}"
+        return f'Then `device="board:{self.name}:FOLDER{named}"` loads FOLDER/{BINARY}.'
+
     def tools(self) -> Mapping[str, str]:
         return {name: _version(name) for name in ("aocl", "aoc", "qsys-script", "qsys-generate", "quartus_sh")}
 
@@ -140,7 +151,7 @@ class De5aBoard(Board):
             raise ToolMissingError(
                 f"{', '.join(missing)} not found: the rest of the way to {made} needs {suite}. Everything up to there "
                 f"is in {folder}: on a machine that has these tools on its PATH, run `sh {SCRIPT}` in that folder, or "
-                f"this command again. Nothing that was written has been through them. {_USE[_is_project(design)]}"
+                f"this command again. Nothing that was written has been through them. {self._use(design)}"
             )
         with steps.step(f"sh {SCRIPT}, some hours"):
             done = subprocess.run(["sh", SCRIPT], cwd=folder, capture_output=True, text=True)
@@ -157,10 +168,6 @@ _SDK = (
     "named by AOCL_BOARD_PACKAGE_ROOT"
 )
 _QUARTUS = "Quartus Prime Standard Edition 16.0 or newer with the Arria 10 devices and its licence"
-_USE = {
-    False: f'Then `device="board:de5a:FOLDER"` loads FOLDER/{BINARY}.',
-    True: "Then load it with quartus_pgm, and reach it over JTAG with System Console.",
-}
 
 
 def _is_project(design: str) -> bool:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hw.opencl.names import FUNCTION, HEADER, KERNEL
-from hw.parameters import Parameters
+from hw.register_map import kernel_map
 
 
-def declaration(parameters: Parameters) -> str:
+def declaration(parameters: Any) -> str:
     """The header that declares the RTL module's function."""
-    memories = "".join(
-        f"__global char *memory_{channel}, " for channel in range(parameters.lanes * parameters.channels)
-    )
+    memories = "".join(f"__global char *memory_{port}, " for port in _ports(parameters))
     return (
         "// Made by Mullion. The function that is the RTL module: a request, and the result (hw/request_map.py).\n"
         "// The memories are those of the kernel's memory ports; state is for the model that takes the module's place\n"
         "// where kernels are emulated, and means nothing to the module.\n"
-        "#ifndef MULLION_BISORT_H\n#define MULLION_BISORT_H\n\n"
+        "#ifndef MULLION_H\n#define MULLION_H\n\n"
         f"uint {FUNCTION}({memories}__global char *state, ulong request);\n\n"
         "#endif\n"
     )
 
 
-def kernels(parameters: Parameters) -> str:
+def kernels(parameters: Any) -> str:
     """The OpenCL kernel that the host enqueues.
 
     It has the one call of the function: each call in a program is a module of its own, with its own state.
     """
-    memories = "".join(
-        f"    __global char *restrict memory_{channel},\n" for channel in range(parameters.lanes * parameters.channels)
-    )
-    names = "".join(f"memory_{channel}, " for channel in range(parameters.lanes * parameters.channels))
+    memories = "".join(f"    __global char *restrict memory_{port},\n" for port in _ports(parameters))
+    names = "".join(f"memory_{port}, " for port in _ports(parameters))
     return (
         "// Made by Mullion. Hands requests to the RTL module, in order, and keeps their results.\n"
         f'#include "{HEADER}"\n\n'
@@ -43,3 +41,8 @@ def kernels(parameters: Parameters) -> str:
         f"        results[at] = {FUNCTION}({names}state, requests[at]);\n"
         "}\n"
     )
+
+
+def _ports(parameters: Any) -> range:
+    """The kernel's memory ports."""
+    return range(kernel_map(parameters).lanes(parameters) * parameters.channels)

@@ -250,4 +250,27 @@ PRESETS: dict[str, SplitJoinParameters] = {
         alternate_bytes=2048,
         clock_hz=100_000_000,
     ),
+    # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave: 8 K rows
+    # a window. The memory port as of BI-Sort's build for that board.
+    "ecpix5": SplitJoinParameters(
+        cores=4,
+        lanes=4,
+        rows=2048,
+        key_bits=64,
+        time_bits=64,
+        fan_out=4,
+        depth=0,
+        fan_in=2,
+        probe_rows=4,
+        result_rows=16,
+        bounds=1,
+        queue_rows=16,
+        data_bits=128,
+        address_bits=29,
+        burst_bytes=512,
+        outstanding=16,
+        turn_bytes=4096,
+        alternate_bytes=2048,
+        clock_hz=40_000_000,
+    ),
 }

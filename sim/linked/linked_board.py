@@ -52,7 +52,7 @@ class LinkedBoard:
     ):
         chosen = board.design(design)
         folder = compile_texts(
-            lambda: _texts(board, chosen), f"linked-{board.name}", key=repr((board, chosen)), progress=progress
+            lambda: _texts(board, chosen), f"linked-{board.name}-{chosen}", key=repr((board, chosen)), progress=progress
         )
         self.board = SimulatedBoard(folder)
         self._file, self._far_end = os.openpty()

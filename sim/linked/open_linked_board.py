@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from host.errors import LinkIdentityError
 from host.link.link_client import LinkClient
 from host.link.serial_board import SerialBoard
 from host.link.serial_port import SerialPort
@@ -22,14 +21,15 @@ class OpenedBoard(SerialBoard):
     ----------
     simulated : LinkedBoard
     board : Ecp5Board
+    design : str
         What it simulates.
     """
 
-    def __init__(self, simulated: LinkedBoard, board: Ecp5Board):
+    def __init__(self, simulated: LinkedBoard, board: Ecp5Board, design: str):
         self._simulated = simulated
         client = LinkClient(SerialPort(simulated.path, board.serial.baud), patience=_PATIENCE)
         try:
-            super().__init__(client, board.name, dict(board.parameters))
+            super().__init__(client, board.name, {design: board.parameters[design]})
         except BaseException:
             self.close()
             raise
@@ -41,28 +41,23 @@ class OpenedBoard(SerialBoard):
         self._simulated.close()
 
 
-def open_linked_board(name: str, key_bits: int, *, progress: Callable[[int, int], None] | None = None) -> OpenedBoard:
+def open_linked_board(name: str, design: str, *, progress: Callable[[int, int], None] | None = None) -> OpenedBoard:
     """Compile, once, and open a simulated board with a link.
 
     Parameters
     ----------
     name : str
         One of `hw.boards.registry`.
-    key_bits : int
-        32 or 64.
+    design : str
+        One of the board's.
     progress : callable, optional
         As in `compile_board`.
 
     Raises
     ------
-    LinkIdentityError
-        If the board has no design with such keys.
     BoardBuildError
         If it cannot be compiled.
     """
     board = board_of(name)
     assert isinstance(board, Ecp5Board)
-    for design, parameters in board.parameters.items():
-        if parameters.key_bits == key_bits:
-            return OpenedBoard(LinkedBoard(board, design, progress=progress), board)
-    raise LinkIdentityError(f"board {name} has no design with keys of {key_bits} bits")
+    return OpenedBoard(LinkedBoard(board, design, progress=progress), board, design)

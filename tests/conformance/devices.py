@@ -133,12 +133,35 @@ DEVICES = [
             "test_time_windows.py::test_the_watermark_makes_room",
         ),
     ),
+    # The same with SplitJoin.
+    DeviceCase(
+        "sim:de5a:design=splitjoin",
+        max_window=65_536,
+        policies=("ladder",),
+        pinned=(
+            "test_integer_keys.py::test_unions_at_the_limits",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_time_windows.py::test_rows_leave_only",
+        ),
+    ),
     # What the board carries, with its link and its memory controller: a few small joins, as its serial line takes up to
     # ten seconds for each.
     DeviceCase(
         "sim:ecpix5",
         key_bits=32,
         pinned=("test_contract.py::test_sample[sim:ecpix5-rows-unequal-back/band-open/",),
+        pinned_only=True,
+    ),
+    # The same board with SplitJoin: a small join of each kind of window, with keys of 64 bits and, in the time window,
+    # bounds that rows carry.
+    DeviceCase(
+        "sim:ecpix5:design=splitjoin",
+        max_window=8192,
+        policies=("ladder",),
+        pinned=(
+            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-rows-wide/compare-greater-equal/ladder/rows/",
+            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-within-late-right/any-not-equal/ladder/rows/",
+        ),
         pinned_only=True,
     ),
 ]

@@ -25,6 +25,16 @@ BOARD = De5aBoard(
     parameters={
         "bisort": _SHELL,
         "bisort64": dataclasses.replace(_SHELL, key_bits=64),
+        "splitjoin": dataclasses.replace(
+            SplitJoinParameters.preset("operator"),
+            cores=32,
+            data_bits=_SHELL.data_bits,
+            address_bits=_SHELL.address_bits - 1,  # one of the two channels
+            burst_bytes=_SHELL.burst_bytes,
+            turn_bytes=_SHELL.turn_bytes,
+            alternate_bytes=_SHELL.alternate_bytes,
+            clock_hz=_SHELL.clock_hz,
+        ),
         "bisort-quartus": dataclasses.replace(_PRESET, clock_hz=_PROJECT_HZ),
         "splitjoin-quartus": dataclasses.replace(
             SplitJoinParameters.preset("ecp5"),

@@ -4,6 +4,7 @@ from hw.boards.ecp5_board import Ecp5Board
 from hw.boards.serial_line import SerialLine
 from hw.dram.dram_settings import DramSettings
 from hw.parameters import Parameters
+from hw.splitjoin.parameters import SplitJoinParameters
 
 _PARAMETERS = Parameters.preset("ecpix5")
 
@@ -12,7 +13,7 @@ BOARD = Ecp5Board(
     description="LambdaConcept ECPIX-5: Lattice LFE5UM5G-85F, 512 MiB of DDR3, built with Yosys, nextpnr and Trellis",
     part="Lattice LFE5UM5G-85F-8BG554",
     memory_bytes=1 << 29,
-    parameters={"bisort": _PARAMETERS},
+    parameters={"bisort": _PARAMETERS, "splitjoin": SplitJoinParameters.preset("ecpix5")},
     platform="amaranth_boards.ecpix5:ECPIX585Platform",
     device="um5g-85k",
     package="CABGA554",

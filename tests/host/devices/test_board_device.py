@@ -9,10 +9,13 @@ from serial.tools import list_ports
 
 from host import list_devices, open_device
 from host.errors import DeviceError, LinkIdentityError, LinkPortError
+from host.selftest import selftest
 from hw.boards.registry import board
-from tests.host.link.board_model import BoardModel, TerminalBoard
+from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from tests.host.link.board_model import MEMORY_BYTES, BoardModel, TerminalBoard
 
 LINE = board("ecpix5").serial
+SPLITJOIN = board("ecpix5").parameters["splitjoin"]
 
 
 @pytest.fixture
@@ -27,8 +30,8 @@ def _port(device, usb=LINE.usb):
     return types.SimpleNamespace(device=device, vid=usb[0], pid=usb[1])
 
 
-def _listed():
-    return {info.name: info for info in list_devices()}["board:ecpix5"]
+def _listed(name="board:ecpix5"):
+    return {info.name: info for info in list_devices()}[name]
 
 
 def test_a_board_that_is_not_plugged_in(ports):
@@ -81,3 +84,49 @@ def test_keys_that_the_board_is_not_built_for():
         with pytest.raises(LinkIdentityError, match="has keys of 32 bits, and 64 are needed"):
             device.board(64)
     assert dataclasses.asdict(parameters)["key_bits"] == 32
+
+
+def _splitjoin(parameters=SPLITJOIN):
+    return BoardModel(design="splitjoin", parameters=parameters, kernel=SplitJoinKernelModel(SPLITJOIN, MEMORY_BYTES))
+
+
+def test_a_board_with_splitjoin():
+    assert "windows of at most 8,192 rows" in _listed("board:ecpix5:design=splitjoin").description
+    with TerminalBoard(_splitjoin()) as terminal:
+        name = f"board:ecpix5:{terminal.path}:design=splitjoin"
+        lines = list(selftest(name))
+        assert lines[0].startswith(f"device    {name}: ")
+        assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "join"]
+        assert "cores 4, lanes 4, rows 2048, key_bits 64" in lines[1]
+        device = open_device(name)
+        taken = device.open_board()
+        with pytest.raises(DeviceError, match="serves one join at a time"):
+            device.open_board()
+        device.release_board(taken)
+        device.open_board()
+        device.close()
+
+
+def test_a_board_that_carries_another_design():
+    with TerminalBoard(_splitjoin()) as terminal:
+        for name in (f"board:ecpix5:{terminal.path}", f"board:ecpix5:{terminal.path}:design=bisort"):
+            with pytest.raises(LinkIdentityError, match=r"'splitjoin', not 'bisort'.*:design=splitjoin"):
+                open_device(name).board(32)
+    with (
+        TerminalBoard(BoardModel()) as terminal,
+        pytest.raises(LinkIdentityError, match="the board has the design 'bisort', not 'splitjoin'"),
+    ):
+        open_device(f"board:ecpix5:design=splitjoin:{terminal.path}").open_board()
+    with (
+        TerminalBoard(_splitjoin(dataclasses.replace(SPLITJOIN, cores=2))) as terminal,
+        pytest.raises(LinkIdentityError, match="cores is 2, not 4"),
+    ):
+        open_device(f"board:ecpix5:{terminal.path}:design=splitjoin").open_board()
+
+
+def test_a_design_that_the_board_does_not_have():
+    with pytest.raises(DeviceError, match="board ecpix5 has no design 'other': there are bisort, splitjoin"):
+        open_device("board:ecpix5:/dev/none:design=other")
+    for wrong in ("design=", "design=bisort:design=splitjoin"):
+        with pytest.raises(DeviceError, match="must name one design"):
+            open_device(f"board:ecpix5:{wrong}")

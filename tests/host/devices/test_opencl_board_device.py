@@ -12,6 +12,7 @@ from host.devices.opencl_board_device import OpenClBoardDevice
 from host.devices.opencl_device import OpenClDevice
 from host.devices.opencl_model import model_program
 from host.errors import DeviceError
+from host.selftest import selftest
 from hw.boards.data.de5a import BOARD
 from hw.opencl.names import BINARY
 
@@ -95,3 +96,25 @@ def test_a_bitstream_that_was_built_otherwise_is_found_out(shell, tmp_path):
     with pytest.raises(DeviceError, match="PARAMETER_HASH"):
         device.open_store(key_bits=32, rows=100, what="left")
     device.close()
+
+
+def test_a_board_with_splitjoin(shell, tmp_path):
+    built(tmp_path / "builds" / "de5a-splitjoin-0123", "splitjoin", shell)
+    lines = list(selftest("board:de5a:design=splitjoin"))
+    assert "windows of at most 65,536 rows" in lines[0]
+    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "join"]
+    with pytest.raises(DeviceError, match=r"make bitstream BOARD=de5a DESIGN=bisort or bisort64"):
+        open_device("board:de5a")
+    folder = tmp_path / "builds" / "de5a-splitjoin-0123"
+    with pytest.raises(DeviceError, match="takes 5 arguments, not 6"):
+        open_device(f"board:de5a:{folder}").board(32)
+
+
+def test_a_design_that_cannot_be_opened(shell, tmp_path):
+    with pytest.raises(DeviceError, match="board de5a has no design 'other': there are bisort, bisort64, splitjoin"):
+        open_device("board:de5a:design=other")
+    with pytest.raises(DeviceError, match="'splitjoin-quartus' of board de5a has no OpenCL shell"):
+        open_device("board:de5a:design=splitjoin-quartus")
+    built(tmp_path / "builds" / "de5a-bisort64-0123", "bisort64", shell)
+    with pytest.raises(DeviceError, match="no kernel for keys of 32 bits"):
+        open_device("board:de5a:design=bisort64").board(32)

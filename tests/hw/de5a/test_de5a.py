@@ -44,16 +44,23 @@ def _small_files(design):
 
 _DESIGNS = {
     "bisort": _TINY,
+    "splitjoin": SplitJoinParameters.preset("tiny"),
     "bisort-quartus": _TINY,
     "splitjoin-quartus": SplitJoinParameters.preset("tiny"),
 }
 SMALL = Small(**{**_DATA, "parameters": _DESIGNS})
-SIZES = ["small", pytest.param("whole", marks=pytest.mark.full)]
+LIBRARIES = [
+    ("small", "bisort"),
+    ("small", "splitjoin"),
+    pytest.param(("whole", "bisort"), marks=pytest.mark.full),
+    pytest.param(("whole", "splitjoin"), marks=pytest.mark.full),
+]
 
 
-@pytest.fixture(scope="module", params=SIZES)
+@pytest.fixture(scope="module", params=LIBRARIES, ids=lambda param: "-".join(param))
 def library(request, tmp_path_factory):
-    return written(SMALL if request.param == "small" else BOARD, "bisort", tmp_path_factory)
+    size, design = request.param
+    return written(SMALL if size == "small" else BOARD, design, tmp_path_factory)
 
 
 PROJECTS = [
@@ -292,7 +299,8 @@ def test_clocks_are_declared(project):
 
 
 @pytest.mark.parametrize(
-    ("design", "tools"), [("bisort", "aocl, aoc"), ("bisort-quartus", "qsys-script, qsys-generate")]
+    ("design", "tools"),
+    [("bisort", "aocl, aoc"), ("splitjoin", "aocl, aoc"), ("bisort-quartus", "qsys-script, qsys-generate")],
 )
 def test_without_the_tools_everything_is_written_and_they_are_named(design, tools, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -300,6 +308,7 @@ def test_without_the_tools_everything_is_written_and_they_are_named(design, tool
         build(SMALL, design, root=tmp_path / "builds")
     (folder,) = (tmp_path / "builds").iterdir()
     assert str(folder) in str(caught.value)
+    assert (":design=splitjoin" in str(caught.value)) == (design == "splitjoin")
     assert {path.name for path in folder.iterdir()} == set(SMALL.files(design, Steps()))
     monkeypatch.setattr(build_module, "board_of", lambda name: SMALL)
     monkeypatch.setattr(build_module, "BUILD", tmp_path / "builds")

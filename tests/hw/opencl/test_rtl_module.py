@@ -14,6 +14,7 @@ from hw.memory.port_shape import PortShape
 from hw.opencl.rtl_module import RtlModule
 from hw.parameters import Parameters
 from hw.request_map import Request, request
+from hw.splitjoin.parameters import SplitJoinParameters
 from sim.block_runner import run_bench
 
 TWO_CHANNELS = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, channels=2)
@@ -26,6 +27,20 @@ def test_module_against_the_model(seed):
         "tests.hw.opencl.cocotb_rtl_module",
         seed=seed,
         parameters=dataclasses.asdict(TWO_CHANNELS),
+    )
+
+
+def test_module_with_splitjoin_against_the_model(seed):
+    # As few cores as make a tree: what is tried here is the way in and out.
+    small = dataclasses.replace(
+        SplitJoinParameters.preset("tiny"), cores=2, lanes=1, rows=4, time_bits=0, bounds=0, address_bits=18
+    )
+    run_bench(
+        RtlModule(*kernel_of("splitjoin", small), address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
+        "opencl_rtl_splitjoin",
+        "tests.hw.opencl.cocotb_rtl_splitjoin",
+        seed=seed,
+        parameters=dataclasses.asdict(small),
     )
 
 

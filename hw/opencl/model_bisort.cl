@@ -1,26 +1,4 @@
-// The kernel's model in C: what the RTL module does, call by call, without a clock. It takes the module's place where an
-// OpenCL kernel that calls it is emulated. The header, made from the tables of hw/, says what was built.
-//
-// It reports the errors that sim/models/kernel.py reports, for the same reasons and in the same order. Of the counters it
-// has commands, rows_in and rows_out; the others stay 0.
-
-#include "mullion_build.h"
-
-typedef struct {
-    __global uchar *channel[CHANNELS];
-    ulong bytes;  // of memory in each
-} Memory;
-
-typedef struct {
-    uint operation, flags, tag, length_a, length_b;
-    ulong keys_a, rows_a, keys_b, rows_b, keys_out, rows_out, index_out;
-    uint low[3], high[3];  // offsets
-} Command;
-
-typedef struct {
-    uint code;
-    ulong address;
-} Fault;
+// What the BI-Sort kernel does.
 
 // An offset of bounds: its sign, its magnitude, and whether that is 2**KEY_BITS at least.
 typedef struct {
@@ -31,51 +9,10 @@ typedef struct {
 #define TOP ((KEY)1 << (KEY_BITS - 1))
 #define KEY_MOST (~(KEY)0)
 
-static Fault fault(uint code, ulong address) {
-    Fault made = {code, address};
-    return made;
-}
-
-static __global uchar *place(const Memory *memory, ulong address) {
-    return memory->channel[CHANNELS == 1 ? 0 : address >> CHANNEL_BITS] + (address & (((ulong)1 << CHANNEL_BITS) - 1));
-}
-
-static bool in_space(ulong address, ulong length) {
-    const ulong last = address + length - 1;
-    return last >= address && address >> CHANNEL_BITS == last >> CHANNEL_BITS && last >> ADDRESS_BITS == 0;
-}
-
-static bool is_there(const Memory *memory, ulong address, ulong length) {
-    return (address & (((ulong)1 << CHANNEL_BITS) - 1)) + length <= memory->bytes;
-}
-
 // A key so that the order of all is that of unsigned numbers; and back.
 static KEY plain(KEY key, bool is_signed) { return is_signed ? key ^ TOP : key; }
 
 static uint entries(uint rows) { return (uint)(((ulong)rows + (1u << PARTITION_LOG2) - 1) >> PARTITION_LOG2); }
-
-static ulong two_words(__global const uint *word) { return word[0] | (ulong)word[1] << 32; }
-
-static Command decoded(__global const uint *word) {
-    Command c;
-    c.operation = word[WORD_OPERATION] & 0xff;
-    c.flags = word[WORD_OPERATION] & 0xff00;
-    c.tag = word[WORD_OPERATION] >> 16;
-    c.length_a = word[WORD_LENGTH_A];
-    c.length_b = word[WORD_LENGTH_B];
-    c.keys_a = two_words(word + WORD_KEYS_A);
-    c.rows_a = two_words(word + WORD_ROWS_A);
-    c.keys_b = two_words(word + WORD_KEYS_B);
-    c.rows_b = two_words(word + WORD_ROWS_B);
-    c.keys_out = two_words(word + WORD_KEYS_OUT);
-    c.rows_out = two_words(word + WORD_ROWS_OUT);
-    c.index_out = two_words(word + WORD_INDEX_OUT);
-    for (int at = 0; at < 3; ++at) {
-        c.low[at] = word[WORD_LOW_OFFSET + at];
-        c.high[at] = word[WORD_HIGH_OFFSET + at];
-    }
-    return c;
-}
 
 // The low KEY_BITS + 2 bits of three words, as a signed number.
 static Offset offset_of(const uint *word) {
@@ -93,18 +30,6 @@ static Offset offset_of(const uint *word) {
     made.huge = made.negative ? (top == 2 || low == 0) : top == 1;
 #endif
     return made;
-}
-
-// Checks
-
-typedef struct {
-    ulong address[7], length[7];
-    int count;
-} Arrays;
-
-static void add(Arrays *arrays, ulong address, ulong length) {
-    arrays->address[arrays->count] = address;
-    arrays->length[arrays->count++] = length;
 }
 
 static Arrays arrays_of(const Command *c) {
@@ -178,17 +103,7 @@ static Fault checked(__global const State *state, const Memory *memory, const Co
         return fault(ERR_BUFFER_ROWS, 0);
     if (probe && !buffer && (c->index_out >= INDEX_ROWS || c->index_out + entries(c->length_a) > INDEX_ROWS))
         return fault(ERR_BAD_INDEX, 0);
-    const Arrays arrays = arrays_of(c);
-    for (int at = 0; at < arrays.count; ++at) {
-        if (arrays.address[at] % BEAT_BYTES)
-            return fault(ERR_MISALIGNED_ADDRESS, arrays.address[at]);
-        if (!in_space(arrays.address[at], arrays.length[at]))
-            return fault(ERR_ADDRESS_RANGE, arrays.address[at]);
-    }
-    for (int at = 0; at < arrays.count; ++at)
-        if (!is_there(memory, arrays.address[at], arrays.length[at]))
-            return fault(ERR_DECODE_ERROR, arrays.address[at]);
-    return fault(ERR_NONE, 0);
+    return checked_arrays(memory, arrays_of(c));
 }
 
 // Commands
@@ -392,162 +307,4 @@ static Fault carried_out(__global State *state, const Memory *memory, const Comm
         return gather(state, memory, c);
     }
     return fault(ERR_NONE, 0);
-}
-
-// Registers
-
-static void work(__global State *state, const Memory *memory) {
-    const uint waiting = state->taken - (state->came && !state->dropping);
-    uint gone = 0;
-    while (gone < waiting && state->error_code == ERR_NONE) {
-        const Command c = decoded(state->queue + gone++ * COMMAND_WORDS);
-        const Fault found = carried_out(state, memory, &c);
-        if (found.code != ERR_NONE) {
-            state->error_code = found.code;
-            state->error_command = c.tag;
-            state->error_address = found.address;
-            break;
-        }
-        ++state->commands;
-        ++state->completed_count;
-        state->completed_tag = c.tag;
-    }
-    for (uint at = gone * COMMAND_WORDS; at < state->taken * COMMAND_WORDS; ++at)
-        state->queue[at - gone * COMMAND_WORDS] = state->queue[at];
-    state->taken -= gone;
-    state->done = 1;
-    state->interrupt_status |= state->interrupt_enable & 1;
-}
-
-static void push(__global State *state, const Memory *memory, uint word) {
-    if (!state->came) {
-        state->dropping = state->taken == QUEUE_ROWS;
-        if (state->dropping && state->error_code == ERR_NONE) {
-            state->error_code = ERR_QUEUE_OVERFLOW;
-            state->error_command = 0;
-            state->error_address = 0;
-        }
-        state->taken += !state->dropping;
-    }
-    if (!state->dropping)
-        state->queue[(state->taken - 1) * COMMAND_WORDS + state->came] = word;
-    state->came = (state->came + 1) % COMMAND_WORDS;
-    if (!state->came && !state->dropping && state->auto_restart && state->error_code == ERR_NONE)
-        work(state, memory);
-}
-
-static void write_register(__global State *state, const Memory *memory, uint offset, uint value) {
-    switch (offset) {
-    case REG_CONTROL:
-        state->auto_restart = (value & CONTROL_AUTO_RESTART) != 0;
-        if (value & CONTROL_START) {
-            state->ready = 1;
-            state->interrupt_status |= state->interrupt_enable & 2;
-            work(state, memory);
-        } else if (state->auto_restart && state->error_code == ERR_NONE && state->taken) {
-            work(state, memory);
-        }
-        break;
-    case REG_GLOBAL_INTERRUPT_ENABLE:
-        state->interrupt_gate = value;
-        break;
-    case REG_INTERRUPT_ENABLE:
-        state->interrupt_enable = value;
-        break;
-    case REG_INTERRUPT_STATUS:
-        state->interrupt_status &= ~value;
-        break;
-    case REG_ERROR_CODE:
-        state->error_code = state->error_command = 0;
-        state->error_address = 0;
-        state->taken = state->came = state->dropping = 0;
-        break;
-    case REG_QUEUE_PUSH:
-        push(state, memory, value);
-        break;
-    case REG_TIMEOUT_CYCLES:
-        state->timeout_cycles = value;
-        break;
-    case REG_COUNTER_CLEAR:
-        state->commands = state->rows_in = state->rows_out = 0;
-        break;
-    }
-}
-
-static uint counter(__global State *state, ulong value) {
-    state->high = (uint)(value >> 32);
-    return (uint)value;
-}
-
-static uint read_register(__global State *state, uint offset) {
-    uint value;
-    switch (offset) {
-    case REG_CONTROL:
-        value = CONTROL_IDLE | (state->done ? CONTROL_DONE : 0) | (state->ready ? CONTROL_READY : 0) |
-                (state->auto_restart ? CONTROL_AUTO_RESTART : 0);
-        state->done = state->ready = 0;
-        return value;
-    case REG_GLOBAL_INTERRUPT_ENABLE:
-        return state->interrupt_gate;
-    case REG_INTERRUPT_ENABLE:
-        return state->interrupt_enable;
-    case REG_INTERRUPT_STATUS:
-        return state->interrupt_status;
-    case REG_ERROR_CODE:
-        return state->error_code;
-    case REG_ERROR_COMMAND:
-        return state->error_command;
-    case REG_ERROR_ADDRESS_LOW:
-        return (uint)state->error_address;
-    case REG_ERROR_ADDRESS_HIGH:
-        return (uint)(state->error_address >> 32);
-    case REG_QUEUE_STATUS:
-        return (state->taken - (state->came && !state->dropping)) | (QUEUE_ROWS - state->taken) << 16 |
-               (state->came ? 1u << 31 : 0);
-    case REG_COMPLETED_TAG:
-        return state->completed_tag;
-    case REG_COMPLETED_COUNT:
-        return state->completed_count;
-    case REG_TIMEOUT_CYCLES:
-        return state->timeout_cycles;
-    CONSTANTS
-    case REG_COMMANDS_LOW:
-        return counter(state, state->commands);
-    case REG_ROWS_IN_LOW:
-        return counter(state, state->rows_in);
-    case REG_ROWS_OUT_LOW:
-        return counter(state, state->rows_out);
-    case REG_COMMANDS_HIGH:
-    case REG_ROWS_IN_HIGH:
-    case REG_ROWS_OUT_HIGH:
-        return state->high;
-    }
-    return 0;
-}
-
-static void reset(__global State *state) {
-    // The host's own member, the first, stays.
-    for (uint at = sizeof(ulong); at < sizeof(State); ++at)
-        ((__global uchar *)state)[at] = 0;
-}
-
-uint FUNCTION(MEMORIES, __global char *state_of, ulong request) {
-    __global char *memories[CHANNELS] = {MEMORY_LIST};
-    __global State *state = (__global State *)state_of;
-    Memory memory;
-    for (int at = 0; at < CHANNELS; ++at)
-        memory.channel[at] = (__global uchar *)memories[at];
-    memory.bytes = state->memory_bytes;
-    const uint kind = (uint)(request >> REQUEST_KIND_LSB);
-    const uint offset = (uint)(request >> REQUEST_OFFSET_LSB) & ((1u << REQUEST_OFFSET_BITS) - 1);
-    switch (kind) {
-    case REQUEST_WRITE:
-        write_register(state, &memory, offset, (uint)request);
-        return 0;
-    case REQUEST_RESET:
-        reset(state);
-        return 0;
-    }
-    // What a WAIT waits for is there, or never comes: there is no clock.
-    return read_register(state, offset);
 }

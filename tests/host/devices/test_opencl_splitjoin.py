@@ -1,0 +1,128 @@
+"""SplitJoin behind an OpenCL shell, with the model in C in place of the RTL module, against the model row by row."""
+
+import dataclasses
+import random
+from itertools import groupby
+
+import pytest
+
+from host.devices.kernel_command import KernelCommand
+from host.devices.kernel_driver import KernelDriver
+from host.devices.opencl_device import OpenClDevice
+from host.devices.opencl_model import open_opencl_model
+from host.devices.splitjoin_board import SplitJoinBoard
+from host.errors import DeviceError
+from host.selftest import selftest
+from hw.register_map import SPLITJOIN, ErrorCode, Operation
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from sim.benches.join_cases import cases
+from sim.models.combiner import combine_ordered
+from sim.models.splitjoin import SplitJoin
+from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from tests.sim.test_splitjoin_kernel_model import configure, results_of, rows_of
+
+TINY = SplitJoinParameters.preset("tiny")
+OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opencl():
+    try:
+        OpenClDevice.cl_devices()
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def between_stars(results):
+    """The same, with the pairs between two punctuations in an order of their own."""
+    made: list = []
+    for _, group in groupby(results, key=lambda item: item[1].row is None):
+        same = list(group)
+        made += same if same[0][1].row is None else sorted(same)
+    return made
+
+
+@pytest.mark.parametrize("memory", [512, 1 << 16])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"cores": 1, "lanes": 1},
+        {"key_bits": 64, "time_bits": 64, "data_bits": 512},
+        {"key_bits": 64, "time_bits": 0, "bounds": 0},
+    ],
+    ids=str,
+)
+def test_the_model_in_c_is_the_model(change, memory, seed):
+    """All orders, windows and predicates, with room for a handful of results, and for all."""
+    p = dataclasses.replace(TINY, rows=4, **change)
+    rng = random.Random(f"{seed} {change} {memory}")
+    size = {name: getattr(p, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    with open_opencl_model(p, memory) as link:
+        board = SplitJoinBoard(link, "test")
+        for case in cases(rng, **size, count=24, length=80):
+            configure(board, link, case.settings)
+            joined = board.join(rows_of(case.rows))
+            model = SplitJoin(case.settings, cores=p.cores, rows=p.rows)
+            left, right = model.take(case.rows)
+            found = results_of(joined.results)
+            if case.settings.order == Order.NONE:
+                expected = [(0, result) for result in left] + [(1, result) for result in right]
+            else:
+                expected = combine_ordered(left, right, [row.side for row in case.rows if not row.mark])
+            assert between_stars(found) == between_stars(expected), case.settings
+            assert joined.overflow == model.overflow
+            assert joined.dead_core is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"operation": Operation.MERGE},
+        {"length_b": 0},
+        {"length_b": 1},  # less than a beat of results
+        {"keys_a": 4},
+        {"keys_out": 8},
+        {"rows_out": 8},
+        {"keys_out": 1 << 12},
+        {"length_a": 1 << 20},
+        {"length_a": 0, "keys_a": 4},  # which is not looked at
+    ],
+)
+def test_errors_are_those_of_the_model(wrong):
+    command = {"operation": Operation.JOIN, "length_a": 2, "length_b": 4, "keys_a": 256, "keys_out": 512} | wrong
+    with open_opencl_model(TINY, 1 << 12) as link:
+        link.reset()
+        model = SplitJoinKernelModel(TINY, 1 << 12)
+        for board in (link, model):
+            board.push_words(OFFSETS["QUEUE_PUSH"], KernelCommand(**command).words(7))
+            board.write_register(OFFSETS["CONTROL"], 1)
+            board.wait()
+        for name in ("ERROR_CODE", "ERROR_COMMAND", "ERROR_ADDRESS_LOW", "QUEUE_STATUS", "COMPLETED_COUNT"):
+            assert link.read_register(OFFSETS[name]) == model.read_register(OFFSETS[name]), name
+        assert (link.read_register(OFFSETS["ERROR_CODE"]) == ErrorCode.NONE) == (wrong.get("length_a") == 0)
+
+
+def test_settings_are_read_back_and_reset():
+    with open_opencl_model(TINY, 1 << 12) as link:
+        link.reset()
+        for number, register in enumerate(SPLITJOIN.settings):
+            link.write_register(register.offset, 1000 + number)
+        found = [link.read_register(register.offset) for register in SPLITJOIN.settings]
+        assert found == [1000 + number for number in range(len(found))]
+        link.reset()
+        assert not any(link.read_register(register.offset) for register in SPLITJOIN.settings)
+
+
+def test_another_kernel_is_found_out():
+    with open_opencl_model(TINY, 1 << 12) as link:
+        link.reset()
+        with pytest.raises(DeviceError, match="load a BI-Sort kernel of this version onto the board"):
+            KernelDriver(link, "test")
+
+
+def test_a_selftest_of_the_simulated_board():
+    lines = list(selftest("sim:de5a:design=splitjoin"))
+    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "join"]
+    assert "windows of at most 65,536 rows" in lines[0]

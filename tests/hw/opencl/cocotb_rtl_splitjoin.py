@@ -1,0 +1,120 @@
+"""Cocotb tests of the RTL module with SplitJoin, at the ports that the OpenCL SDK gives it."""
+
+import random
+from itertools import groupby
+
+import cocotb
+
+from host.devices.join_rows import JoinRows
+from host.devices.kernel_command import KernelCommand
+from hw.register_map import SPLITJOIN, ErrorCode, Operation
+from hw.request_map import Request, request
+from hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
+from sim.benches.join_cases import cases
+from sim.models.combiner import combine_ordered
+from sim.models.join_settings import JoinResult
+from sim.models.splitjoin import SplitJoin
+from sim.stream_bench import settings
+from tests.hw.opencl.module_bench import ModuleBench
+
+PARAMETERS = SplitJoinParameters(**settings()["parameters"])
+DONE = next(register for register in SPLITJOIN.registers() if register.name == "CONTROL").field("done").mask
+DRAINED = next(field for field in SUMMARY_FIELDS[2] if field.name == "drained").mask
+ROWS_AT, RESULTS_AT = 1 << 12, 1 << 15
+
+
+class JoinBench(ModuleBench):
+    """The module, and joins that are carried out by it."""
+
+    def __init__(self, dut, share, *, by_burst):
+        super().__init__(dut, PARAMETERS, SPLITJOIN.registers(), share, by_burst=by_burst)
+        self.tag = 0
+
+    async def write(self, name, value, words=1):
+        """Writes a setting of several words."""
+        names = [name] if words == 1 else [f"{name}_{word}" for word in range(words)]
+        parts = [value >> 32 * word & 0xFFFFFFFF for word in range(words)]
+        pairs = zip(names, parts, strict=True)
+        await self.call(*(request(Request.WRITE, self.offset[full], part) for full, part in pairs))
+
+    async def configure(self, now):
+        await self.write("LEFT_ROWS", now.windows[0])
+        await self.write("RIGHT_ROWS", now.windows[1])
+        for name in ("low", "high", "time_low", "time_high"):
+            await self.write(name.upper(), getattr(now, name), 3)
+        await self.write("PREDICATE", now.complement | now.own_bounds << 1)
+        await self.write("ORDER", now.order | now.every << 8)
+        await self.write("TIMED", now.timed)
+        for side, late in zip(("LEFT", "RIGHT"), now.late, strict=True):
+            await self.write(f"{side}_LATE", late, 2)
+        await self.run(KernelCommand(operation=Operation.CLEAR))
+
+    async def run(self, command):
+        """Carries out a command without a fault."""
+        self.tag += 1
+        words = [request(Request.WRITE, self.offset["QUEUE_PUSH"], word) for word in command.words(self.tag)]
+        words += [
+            request(Request.WRITE, self.offset["CONTROL"], 1),
+            request(Request.WAIT, self.offset["CONTROL"], DONE),
+            request(Request.READ, self.offset["ERROR_CODE"]),
+        ]
+        *_, control, code = await self.call(*words)
+        assert control & DONE
+        assert code == ErrorCode.NONE
+
+    async def join(self, rows, room):
+        """Results of rows, with room for so many at a time."""
+        made = JoinRows.zeros(len(rows))
+        for name in ("side", "null", "mark", "again", "key", "lower", "upper", "time"):
+            getattr(made, name)[:] = [getattr(row, name) for row in rows]
+        made.number[:] = [row.row for row in rows]
+        words = made.words(PARAMETERS)
+        results = []
+        taken = 0
+        drained = False
+        while not drained:
+            self.memory.write(self.place(ROWS_AT), words[taken:].tobytes())
+            left = len(words) - taken
+            await self.run(
+                KernelCommand(
+                    operation=Operation.JOIN, length_a=left, length_b=room, keys_a=ROWS_AT, keys_out=RESULTS_AT
+                )
+            )
+            took, count, state = self.bytes(0, 12).view("u4").tolist()
+            raw = self.bytes(RESULTS_AT, count * RESULT_BYTES).view("u4").reshape(-1, 2)
+            for one, other in raw.tolist():
+                star = other >> 31
+                result = JoinResult(one & 0x7FFFFFFF, None if star else other, bool(star and other & 1))
+                results.append((one >> 31, result))
+            taken += took
+            drained = bool(state & DRAINED)
+        assert taken == len(words)
+        return results
+
+
+def between_stars(results):
+    """The same, with the pairs between two punctuations in an order of their own."""
+    made = []
+    for _, group in groupby(results, key=lambda item: item[1].row is None):
+        same = list(group)
+        made += same if same[0][1].row is None else sorted(same)
+    return made
+
+
+@cocotb.test()
+@cocotb.parametrize(share=[0.0, 0.4], by_burst=[False, True])
+async def joins(dut, share, by_burst):
+    bench = JoinBench(dut, share, by_burst=by_burst)
+    await bench.start()
+    assert await bench.read("BUILD_ID") == SPLITJOIN.build_id
+    p = PARAMETERS
+    size = {name: getattr(p, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    rng = random.Random(bench.random.getrandbits(32))
+    for case in cases(rng, **size, count=6, length=40, orders=(Order.OUTER, Order.INNER)):
+        await bench.configure(case.settings)
+        model = SplitJoin(case.settings, cores=p.cores, rows=p.rows)
+        expected = combine_ordered(*model.take(case.rows), [row.side for row in case.rows if not row.mark])
+        found = await bench.join(case.rows, rng.choice([8, 1024]))
+        assert between_stars(found) == between_stars(expected), case.settings
