@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import ipaddress
+from typing import TYPE_CHECKING
 
 from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from host.devices.board_link import BoardLink
@@ -13,11 +15,14 @@ from hw.boards.board import Board
 from hw.boards.registry import boards
 from hw.parameters import Parameters
 
+if TYPE_CHECKING:
+    from host.link.link_client import Port
+
 _INSTALL = "the Python package pyserial is not installed: pip install 'mullion[board]'"
 
 
 class BoardDevice(BisortDevice):
-    """A board at a serial port.
+    """A board at a serial port, or at Ethernet.
 
     It is opened, and its memory started, when the first window with keys of its width is opened.
 
@@ -26,7 +31,8 @@ class BoardDevice(BisortDevice):
     board : Board
         One with a serial line.
     path : str
-        The port; empty for the one port that looks like such a board's.
+        The serial port; empty for the one that looks like such a board's. ``"ethernet"``, or an IPv4 address and a UDP
+        port behind a colon, which may be left out, for a board with Ethernet.
     """
 
     def __init__(self, board: Board, path: str):
@@ -38,12 +44,9 @@ class BoardDevice(BisortDevice):
         # Only here, so that nobody needs pyserial who has no board.
         from host.link.link_client import LinkClient
         from host.link.serial_board import SerialBoard
-        from host.link.serial_port import SerialPort
 
-        line = self._kind.serial
-        assert line is not None
         designs = {name: of for name, of in self._kind.parameters.items() if isinstance(of, Parameters)}
-        client = LinkClient(SerialPort(self._path or _port(self._kind), line.baud))
+        client = LinkClient(self._open_port())
         try:
             link = SerialBoard(client, self._kind.name, designs)
             if link.parameters.key_bits != key_bits:
@@ -58,6 +61,16 @@ class BoardDevice(BisortDevice):
             raise
         return link
 
+    def _open_port(self) -> Port:
+        if (address := _ethernet(self._kind, self._path)) is not None:
+            from host.link.udp_port import UdpPort
+
+            return UdpPort(*address)
+        from host.link.serial_port import SerialPort
+
+        assert self._kind.serial is not None
+        return SerialPort(self._path or _port(self._kind), self._kind.serial.baud)
+
     @classmethod
     def found(cls) -> list[DeviceInfo]:
         """Every board that can be opened by name; those that this machine has not, with the reason."""
@@ -68,10 +81,12 @@ class BoardDevice(BisortDevice):
     def open(cls, which: str = "") -> Device:
         """The board ``which``, or ``which:port``; one behind an OpenCL shell is ``which:folder``.
 
+        The port is a serial one, ``ethernet``, or an IPv4 address with a UDP port behind a colon or without.
+
         Raises
         ------
         DeviceError
-            If there is no such board, no port that looks like its, or several.
+            If there is no such board, no port that looks like its, or several; or it has no Ethernet.
         """
         name, _, path = which.partition(":")
         with_shell = OpenClBoardDevice.kinds()
@@ -81,7 +96,7 @@ class BoardDevice(BisortDevice):
         if name not in with_line:
             raise DeviceError(
                 f"there is no board {name!r} that can be opened: there are {', '.join([*with_line, *with_shell])}; "
-                "write board:<name>, or board:<name>:<port>"
+                "write board:<name>, board:<name>:<port>, or board:<name>:ethernet"
             )
         info = _info(with_line[name], path)
         if not info.available:
@@ -107,9 +122,25 @@ def _port(board: Board) -> str:
     )
 
 
+def _ethernet(board: Board, path: str) -> tuple[str, int] | None:
+    """The address and UDP port that a path says; None where it says a serial port. Raises DeviceError."""
+    address, _, number = path.partition(":")
+    if address != "ethernet":
+        try:
+            ipaddress.IPv4Address(address)
+        except ValueError:
+            return None
+    if board.ethernet is None:
+        raise DeviceError(f"board {board.name} has no Ethernet: name its serial port, or none")
+    if number and not (number.isdecimal() and 0 < int(number) < 1 << 16):
+        raise DeviceError(f"behind the board's address comes the number of a UDP port, 1 to 65535, not {number!r}")
+    return board.ethernet.ip if address == "ethernet" else address, int(number or board.ethernet.port)
+
+
 def _info(board: Board, path: str) -> DeviceInfo:
     reason = ""
-    if importlib.util.find_spec("serial") is None:
+    by_serial = _ethernet(board, path) is None  # Ethernet takes but a socket, and only asking tells what is there
+    if by_serial and importlib.util.find_spec("serial") is None:
         reason = _INSTALL
     elif not path:
         try:

@@ -34,13 +34,13 @@ def _model(key_bits: int, lanes: int) -> BoardLink:
     return model(parameters, lanes * _MODEL_BYTES)
 
 
-def _linked(name: str, board: str) -> Callable[[int, int], BoardLink]:
+def _linked(name: str, board: str, *, ethernet: bool = False) -> Callable[[int, int], BoardLink]:
     def open_board(key_bits: int, lanes: int) -> BoardLink:
         if lanes != 1:
             raise ParameterError(f"lanes of {name} must be 1, as on the board, not {lanes}")
         open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
         with Compiling(f"compile {name}, once") as compiling:
-            return open_linked_board(board, key_bits, progress=compiling.tell)
+            return open_linked_board(board, key_bits, ethernet=ethernet, progress=compiling.tell)
 
     return open_board
 
@@ -72,9 +72,16 @@ _BOARDS: dict[str, SimBoard] = {
     "sim:ecpix5": SimBoard(
         "what the board ecpix5 carries on Verilator, with LiteDRAM and its model of DDR3, at a serial line",
         1 << 29,
-        ("amaranth", "litedram", "serial"),
+        ("amaranth", "litedram", "liteeth", "dpkt", "serial"),
         True,
         _linked("sim:ecpix5", "ecpix5"),
+    ),
+    "sim:ecpix5:ethernet": SimBoard(
+        "the same over its Ethernet, with LiteEth and a model of the wire",
+        1 << 29,
+        ("amaranth", "litedram", "liteeth", "dpkt", "serial"),
+        True,
+        _linked("sim:ecpix5:ethernet", "ecpix5", ethernet=True),
     ),
     "sim:bisort-model": SimBoard(
         "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model
@@ -150,6 +157,8 @@ class SimDevice(BisortDevice):
 
         Raises DeviceError if there is none, it cannot run here, or has no such number of lanes.
         """
+        if f"sim:{which.lower()}" in _BOARDS:  # a name may have a colon itself
+            return cls._opened(f"sim:{which.lower()}", 1)
         part, *options = which.lower().split(":")
         lanes = 1
         for option in options:
@@ -159,10 +168,14 @@ class SimDevice(BisortDevice):
             lanes = int(value)
         for info in cls.found():
             if part in info.name:
-                if not info.available:
-                    raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
-                return cls(info.name, lanes=lanes)
+                return cls._opened(info.name, lanes)
         raise DeviceError(f"there is no simulated device named like {part!r}: there are {', '.join(_BOARDS)}")
+
+    @classmethod
+    def _opened(cls, name: str, lanes: int) -> SimDevice:
+        if reason := _BOARDS[name].missing:
+            raise DeviceError(f"device {name} cannot run here: {reason}")
+        return cls(name, lanes=lanes)
 
 
 def _info(name: str, scratch_bytes: int) -> DeviceInfo:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from host.errors import LinkIdentityError
-from host.link.link_client import LinkClient
+from host.link.link_client import LinkClient, Port
 from host.link.serial_board import SerialBoard
 from host.link.serial_port import SerialPort
+from host.link.udp_port import UdpPort
 from hw.boards.ecp5_board import Ecp5Board
 from hw.boards.registry import board as board_of
 from sim.linked.linked_board import LinkedBoard
@@ -23,11 +24,13 @@ class OpenedBoard(SerialBoard):
     simulated : LinkedBoard
     board : Ecp5Board
         What it simulates.
+    port : Port
+        Where it is.
     """
 
-    def __init__(self, simulated: LinkedBoard, board: Ecp5Board):
+    def __init__(self, simulated: LinkedBoard, board: Ecp5Board, port: Port):
         self._simulated = simulated
-        client = LinkClient(SerialPort(simulated.path, board.serial.baud), patience=_PATIENCE)
+        client = LinkClient(port, patience=_PATIENCE)
         try:
             super().__init__(client, board.name, dict(board.parameters))
         except BaseException:
@@ -41,7 +44,9 @@ class OpenedBoard(SerialBoard):
         self._simulated.close()
 
 
-def open_linked_board(name: str, key_bits: int, *, progress: Callable[[int, int], None] | None = None) -> OpenedBoard:
+def open_linked_board(
+    name: str, key_bits: int, *, ethernet: bool = False, progress: Callable[[int, int], None] | None = None
+) -> OpenedBoard:
     """Compile, once, and open a simulated board with a link.
 
     Parameters
@@ -50,6 +55,8 @@ def open_linked_board(name: str, key_bits: int, *, progress: Callable[[int, int]
         One of `hw.boards.registry`.
     key_bits : int
         32 or 64.
+    ethernet : bool
+        Over Ethernet, not its serial line.
     progress : callable, optional
         As in `compile_board`.
 
@@ -64,5 +71,9 @@ def open_linked_board(name: str, key_bits: int, *, progress: Callable[[int, int]
     assert isinstance(board, Ecp5Board)
     for design, parameters in board.parameters.items():
         if parameters.key_bits == key_bits:
-            return OpenedBoard(LinkedBoard(board, design, progress=progress), board)
+            simulated = LinkedBoard(board, design, progress=progress)
+            if ethernet:
+                assert simulated.computer is not None
+                return OpenedBoard(simulated, board, UdpPort(*simulated.computer.address))
+            return OpenedBoard(simulated, board, SerialPort(simulated.path, board.serial.baud))
     raise LinkIdentityError(f"board {name} has no design with keys of {key_bits} bits")
