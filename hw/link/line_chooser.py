@@ -1,6 +1,6 @@
 """Lets requests of two lines be carried out one at a time."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -48,21 +48,24 @@ class LineChooser(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        serving = Signal()
+        with m.FSM():
+            with m.State("CHOOSE"):
+                m.d.sync += self.line.eq(~self.line_valid[0])
+                with m.If(self.line_valid[0] | self.line_valid[1]):
+                    m.next = "REQUEST"
+            with m.State("REQUEST"):
+                m.d.comb += self.valid.eq(1)
+                with m.If(self.done):
+                    m.next = "ANSWER"
+            with m.State("ANSWER"), m.If(~self.answer_busy):  # the line's next request waits for its turn
+                m.next = "CHOOSE"
         m.d.comb += [
-            self.valid.eq(serving & Mux(self.line, *reversed(self.line_valid))),
-            self.words.eq(Mux(self.line, *reversed(self.line_words))),
-            self.data.eq(Mux(self.line, *reversed(self.line_data))),
+            self.words.eq(Mux(self.line, self.line_words[1], self.line_words[0])),
+            self.data.eq(Mux(self.line, self.line_data[1], self.line_data[0])),
         ]
         for number in range(2):
             m.d.comb += [
                 self.line_address[number].eq(self.address),
                 self.line_done[number].eq(self.done & (self.line == number)),
             ]
-        with m.If(serving):
-            m.d.sync += serving.eq(self.valid | self.answer_busy)
-        with m.Elif(self.line_valid[0]):
-            m.d.sync += [serving.eq(1), self.line.eq(0)]
-        with m.Elif(self.line_valid[1]):
-            m.d.sync += [serving.eq(1), self.line.eq(1)]
         return m
