@@ -271,12 +271,13 @@ def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.M
         "sim:bisort",
         "sim:bisort-fast",
         "sim:ecpix5",
+        "sim:ecpix5:ethernet",
         "sim:bisort-model",
         "sim:de5a",
         "sim:splitjoin",
         "sim:splitjoin-model",
     ]
-    for name in ("sim:bisort", "sim:bisort-fast", "sim:ecpix5", "sim:de5a", "sim:splitjoin"):
+    for name in ("sim:bisort", "sim:bisort-fast", "sim:ecpix5", "sim:ecpix5:ethernet", "sim:de5a", "sim:splitjoin"):
         assert lines[name].split()[1] == "absent"
         assert "pip install" in lines[name]
     assert "model of the BI-Sort kernel" in lines["sim:bisort-model"]

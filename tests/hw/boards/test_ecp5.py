@@ -18,28 +18,35 @@ from hw.boards.ecp5_board import Ecp5Board
 from hw.boards.ecp5_constraints import ecp5_constraints
 from hw.boards.registry import board
 from hw.dram.ecp5_dram import ecp5_dram
+from hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
+from hw.link.datagram_signature import DatagramSignature
 from hw.link.link import Link
 from hw.memory.port_shape import PortShape
 from sim.linked.simulated_dram import simulated_dram
+from sim.linked.simulated_ethernet import simulated_ethernet
 
 ECPIX5 = board("ecpix5")
 
 
 def test_every_pin_is_placed_once():
-    text = ecp5_constraints(ECPIX5.platform, ECPIX5.pins, ("clk100", ECPIX5.input_hz))
+    clocks = {"clk100": 100_000_000, "eth_clk_rx": 125_000_000}
+    text = ecp5_constraints(ECPIX5.platform, ECPIX5.pins, clocks, ("uart_rx",))
     placed = re.findall(r'LOCATE COMP "(.*)" SITE "(.*)";', text)
     assert len({port for port, _ in placed}) == len({site for _, site in placed}) == len(placed)
     bits = {"a": ECPIX5.row_bits, "ba": ECPIX5.bank_bits, "dm": 2, "dq": 16, "dqs_p": 2}
-    expected = {port for port in ECPIX5.pins if port.removeprefix("ddram_") not in bits}
-    expected |= {f"ddram_{pad}[{bit}]" for pad, width in bits.items() for bit in range(width)}
+    bits = {f"ddram_{pad}": width for pad, width in bits.items()} | {"eth_rx_data": 4, "eth_tx_data": 4}
+    expected = {port for port in ECPIX5.pins if port not in bits}
+    expected |= {f"{port}[{bit}]" for port, width in bits.items() for bit in range(width)}
     assert {port for port, _ in placed} == expected
     assert 'IOBUF PORT "ddram_dqs_p[1]" IO_TYPE=SSTL15D_I SLEWRATE=FAST TERMINATION=OFF DIFFRESISTOR=100;' in text
-    assert text.endswith('FREQUENCY PORT "clk100" 100 MHZ;\n')
+    assert 'IOBUF PORT "uart_rx" IO_TYPE=LVCMOS33 PULLMODE=UP;' in text
+    assert 'IOBUF PORT "uart_tx" IO_TYPE=LVCMOS33;' in text
+    assert text.endswith('FREQUENCY PORT "clk100" 100 MHZ;\nFREQUENCY PORT "eth_clk_rx" 125 MHZ;\n')
 
 
 def test_a_resource_that_the_platform_lacks():
     with pytest.raises(KeyError, match="nothing"):
-        ecp5_constraints(ECPIX5.platform, {"clk": "nothing"}, ("clk", 1))
+        ecp5_constraints(ECPIX5.platform, {"clk": "nothing"}, {"clk": 1})
 
 
 def test_the_simulated_memory_is_started_as_the_real_one():
@@ -54,6 +61,20 @@ def test_the_simulated_memory_is_started_as_the_real_one():
     told = from_description(ECPIX5.description_of("bisort", real.start))
     assert (told["board"], told["design"], told["start"]) == ("ecpix5", "bisort", json.loads(json.dumps(real.start)))
     assert told["parameters"] == dataclasses.asdict(ECPIX5.parameters["bisort"])
+
+
+def test_the_simulated_ethernet_differs_in_its_pins_alone():
+    real, simulated = (
+        make(ECPIX5.ethernet, "ethernet", clock_hz=ECPIX5.dram.clock_hz) for make in (ecp5_ethernet, simulated_ethernet)
+    )
+    assert real == ecp5_ethernet(ECPIX5.ethernet, "ethernet", clock_hz=ECPIX5.dram.clock_hz)
+    pins = [re.findall(r"^ +(?:in|out)put +wire .*\b(\w+),?$", text, re.M) for text in (real, simulated)]
+    of_link = set(DatagramSignature().members) | {"clk", "rst"}
+    pads = {f"eth_{pad}" for pad in (*PADS_IN, *PADS_OUT)}
+    assert set(pins[0]) == of_link | pads
+    assert set(pins[1]) == of_link | {f"eth_{pin}" for pin in ("clk", "rx_valid", "rx_data", "tx_valid", "tx_data")}
+    assert pads <= set(ECPIX5.pins)
+    assert f"DEL_VALUE (7'd{ECPIX5.ethernet.transmit_delay_ps // 25})" in real
 
 
 def test_a_description_that_lacks_something():
@@ -100,7 +121,7 @@ class _SmallBoard(Ecp5Board):
         pins = {port: place for port, place in self.pins.items() if port in top.signature.members}
         return {
             "top.il": rtlil.convert(top, name="top", ports=ports, emit_src=False),
-            "top.lpf": ecp5_constraints(self.platform, pins, ("clk100", self.said_hz)),
+            "top.lpf": ecp5_constraints(self.platform, pins, {"clk100": self.said_hz}),
             "synthesize.ys": "read_rtlil top.il\nsynth_ecp5 -top top -json top.json\n",
         }
 
