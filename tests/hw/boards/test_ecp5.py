@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 from amaranth.back import rtlil
-from amaranth.hdl import ClockDomain, Module
+from amaranth.hdl import ClockDomain, Const, Instance, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -83,18 +83,25 @@ def test_a_description_that_lacks_something():
 
 
 class _LinkAlone(wiring.Component):
-    """The link, with nothing behind it."""
+    """The link at both its lines, with nothing behind it."""
 
-    clk100: In(1)
-    uart_rx: In(1)
-    uart_tx: Out(1)
-    led_n: Out(1)
+    def __init__(self):
+        pads = {f"eth_{pad}": In(bits) for pad, bits in PADS_IN.items()}
+        pads |= {f"eth_{pad}": Out(bits) for pad, bits in PADS_OUT.items()}
+        super().__init__({"clk100": In(1), "uart_rx": In(1), "uart_tx": Out(1), "led_n": Out(1), **pads})
 
     def elaborate(self, platform):
         m = Module()
         m.domains.sync = domain = ClockDomain(reset_less=True)
         shape = PortShape(address_width=16, data_width=32, burst_bytes=64, buffer_bytes=64)
-        m.submodules.link = link = Link(divisor=100, control_address_width=8, shape=shape, description=b"alone")
+        m.submodules.link = link = Link(
+            divisor=100, control_address_width=8, shape=shape, description=b"alone", ethernet=True
+        )
+        udp = link.udp.signature.members.items()
+        wires = {f"{'i' if member.flow == Out else 'o'}_{name}": getattr(link.udp, name) for name, member in udp}
+        wires |= {f"i_eth_{pad}": getattr(self, f"eth_{pad}") for pad in PADS_IN}
+        wires |= {f"o_eth_{pad}": getattr(self, f"eth_{pad}") for pad in PADS_OUT}
+        m.submodules.ethernet = Instance("ethernet", i_clk=self.clk100, i_rst=Const(0), **wires)
         m.d.comb += [
             domain.clk.eq(self.clk100),
             link.rx.eq(self.uart_rx),
@@ -121,8 +128,11 @@ class _SmallBoard(Ecp5Board):
         pins = {port: place for port, place in self.pins.items() if port in top.signature.members}
         return {
             "top.il": rtlil.convert(top, name="top", ports=ports, emit_src=False),
-            "top.lpf": ecp5_constraints(self.platform, pins, {"clk100": self.said_hz}),
-            "synthesize.ys": "read_rtlil top.il\nsynth_ecp5 -top top -json top.json\n",
+            "ethernet.v": ecp5_ethernet(self.ethernet, "ethernet", clock_hz=self.said_hz),
+            "top.lpf": ecp5_constraints(
+                self.platform, pins, {"clk100": self.said_hz, "eth_clk_rx": 125_000_000}, self.pulled_up
+            ),
+            "synthesize.ys": "read_rtlil top.il\nread_verilog ethernet.v\nsynth_ecp5 -top top -json top.json\n",
         }
 
 
@@ -135,8 +145,8 @@ def test_a_small_bitstream(tmp_path, capsys):
     folder = build(_small(seeds=(1,)), root=tmp_path)
     report = json.loads((folder / "report.json").read_text())
     assert (folder / report["bitstream"]).stat().st_size == report["bitstream_bytes"] > 10_000
-    (clock,) = report["clocks"].values()
-    assert clock["reached_mhz"] >= clock["declared_mhz"] == 50.0
+    assert sorted(clock["declared_mhz"] for clock in report["clocks"].values()) == [50.0, 125.0]
+    assert all(clock["reached_mhz"] >= clock["declared_mhz"] for clock in report["clocks"].values())
     assert report["used"]["DP16KD"][0] >= 2
     assert report["seed"] == 1
     assert "place and route, seed 1: " in capsys.readouterr().err
