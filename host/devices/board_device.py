@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,14 @@ from hw.parameters import Parameters
 from hw.splitjoin.parameters import SplitJoinParameters
 
 if TYPE_CHECKING:
+    from host.link.link_client import Port
     from host.link.serial_board import SerialBoard
 
 _INSTALL = "the Python package pyserial is not installed: pip install 'mullion[board]'"
 
 
 class BoardDevice(BisortDevice):
-    """A board at a serial port, with a BI-Sort kernel.
+    """A board at a serial port, or at Ethernet, with a BI-Sort kernel.
 
     It is opened, and its memory started, when the first window with keys of its width is opened.
 
@@ -36,7 +38,8 @@ class BoardDevice(BisortDevice):
     board : Board
         One with a serial line.
     path : str
-        The port; empty for the one port that looks like such a board's.
+        The serial port; empty for the one that looks like such a board's. ``"ethernet"``, or an IPv4 address and a UDP
+        port behind a colon, which may be left out, for a board with Ethernet.
     design : str
         What the board must carry; empty for any with a BI-Sort kernel.
     """
@@ -77,12 +80,14 @@ class BoardDevice(BisortDevice):
     def open(cls, which: str = "") -> Device:
         """The board ``which``, or ``which:port``; one behind an OpenCL shell is ``which:folder``.
 
-        With ``:design=NAME`` behind it the board must carry that design, else one of BI-Sort.
+        The port is a serial one, ``ethernet``, or an IPv4 address with a UDP port behind a colon or without. With
+        ``:design=NAME`` behind it the board must carry that design, else one of BI-Sort.
 
         Raises
         ------
         DeviceError
-            If there is no such board, it has no such design, or there is no port that looks like its, or several.
+            If there is no such board, it has no such design or no Ethernet, or there is no port that looks like its, or
+            several.
         """
         rest, design = split_design(which)
         name, _, path = rest.partition(":")
@@ -93,7 +98,7 @@ class BoardDevice(BisortDevice):
         if name not in with_line:
             raise DeviceError(
                 f"there is no board {name!r} that can be opened: there are {', '.join([*with_line, *with_shell])}; "
-                "write board:<name>, or board:<name>:<port>"
+                "write board:<name>, board:<name>:<port>, or board:<name>:ethernet"
             )
         board = with_line[name]
         try:
@@ -113,15 +118,25 @@ def _open(board: Board, path: str, designs: Mapping[str, Any]) -> SerialBoard:
     # Only here, so that nobody needs pyserial who has no board.
     from host.link.link_client import LinkClient
     from host.link.serial_board import SerialBoard
-    from host.link.serial_port import SerialPort
 
-    assert board.serial is not None
-    client = LinkClient(SerialPort(path or _port(board), board.serial.baud))
+    client = LinkClient(_line(board, path))
     try:
         return SerialBoard(client, board.name, designs)
     except BaseException:
         client.close()
         raise
+
+
+def _line(board: Board, path: str) -> Port:
+    """The serial port or the socket that a path says."""
+    if (address := _ethernet(board, path)) is not None:
+        from host.link.udp_port import UdpPort
+
+        return UdpPort(*address)
+    from host.link.serial_port import SerialPort
+
+    assert board.serial is not None
+    return SerialPort(path or _port(board), board.serial.baud)
 
 
 def _port(board: Board) -> str:
@@ -142,9 +157,25 @@ def _port(board: Board) -> str:
     )
 
 
+def _ethernet(board: Board, path: str) -> tuple[str, int] | None:
+    """The address and UDP port that a path says; None where it says a serial port. Raises DeviceError."""
+    address, _, number = path.partition(":")
+    if address != "ethernet":
+        try:
+            ipaddress.IPv4Address(address)
+        except ValueError:
+            return None
+    if board.ethernet is None:
+        raise DeviceError(f"board {board.name} has no Ethernet: name its serial port, or none")
+    if number and not (number.isdecimal() and 0 < int(number) < 1 << 16):
+        raise DeviceError(f"behind the board's address comes the number of a UDP port, 1 to 65535, not {number!r}")
+    return board.ethernet.ip if address == "ethernet" else address, int(number or board.ethernet.port)
+
+
 def _info(board: Board, path: str, design: str) -> DeviceInfo:
     reason = ""
-    if importlib.util.find_spec("serial") is None:
+    by_serial = _ethernet(board, path) is None  # Ethernet takes but a socket, and only asking tells what is there
+    if by_serial and importlib.util.find_spec("serial") is None:
         reason = _INSTALL
     elif not path:
         try:

@@ -36,7 +36,7 @@ def _model(key_bits: int, lanes: int) -> BoardLink:
     return model(parameters, lanes * _MODEL_BYTES)
 
 
-def _linked(name: str, board: str) -> Callable[[int, int], BoardLink]:
+def _linked(name: str, board: str, *, ethernet: bool = False) -> Callable[[int, int], BoardLink]:
     def open_board(key_bits: int, lanes: int) -> BoardLink:
         if lanes != 1:
             raise ParameterError(f"lanes of {name} must be 1, as on the board, not {lanes}")
@@ -45,7 +45,7 @@ def _linked(name: str, board: str) -> Callable[[int, int], BoardLink]:
             raise LinkIdentityError(f"board {board} has no design of BI-Sort with keys of {key_bits} bits")
         open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
         with Compiling(f"compile {name}, once") as compiling:
-            return open_linked_board(board, fitting[0], progress=compiling.tell)
+            return open_linked_board(board, fitting[0], ethernet=ethernet, progress=compiling.tell)
 
     return open_board
 
@@ -84,9 +84,16 @@ _BOARDS: dict[str, SimBoard] = {
     "sim:ecpix5": SimBoard(
         "what the board ecpix5 carries on Verilator, with LiteDRAM and its model of DDR3, at a serial line",
         1 << 29,
-        ("amaranth", "litedram", "serial"),
+        ("amaranth", "litedram", "liteeth", "dpkt", "serial"),
         True,
         _linked("sim:ecpix5", "ecpix5"),
+    ),
+    "sim:ecpix5:ethernet": SimBoard(
+        "the same over its Ethernet, with LiteEth and a model of the wire",
+        1 << 29,
+        ("amaranth", "litedram", "liteeth", "dpkt", "serial"),
+        True,
+        _linked("sim:ecpix5:ethernet", "ecpix5", ethernet=True),
     ),
     "sim:bisort-model": SimBoard(
         "model of the BI-Sort kernel in NumPy, without a clock", _MODEL_BYTES, (), False, _model
@@ -165,6 +172,8 @@ class SimDevice(BisortDevice):
         Raises DeviceError if there is none, it cannot run here, or has no such number of lanes, or no such design.
         """
         rest, design = split_design(which.lower())
+        if f"sim:{rest}" in _BOARDS:  # a name may have a colon itself
+            return cls._opened(f"sim:{rest}", 1, design)
         part, *options = rest.split(":")
         lanes = 1
         for option in options:
@@ -174,14 +183,18 @@ class SimDevice(BisortDevice):
             lanes = int(value)
         for info in cls.found():
             if part in info.name:
-                if not info.available:
-                    raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
-                designs = _designs(info.name.removeprefix("sim:"))
-                if design and design not in designs:
-                    there = f"there are {', '.join(designs)}" if designs else "it has but one"
-                    raise DeviceError(f"device {info.name} has no design {design!r} of BI-Sort: {there}")
-                return cls(info.name, lanes=lanes)
+                return cls._opened(info.name, lanes, design)
         raise DeviceError(f"there is no simulated device named like {part!r}: there are {', '.join(_BOARDS)}")
+
+    @classmethod
+    def _opened(cls, name: str, lanes: int, design: str) -> SimDevice:
+        if reason := _BOARDS[name].missing:
+            raise DeviceError(f"device {name} cannot run here: {reason}")
+        designs = _designs(name.removeprefix("sim:").removesuffix(":ethernet"))
+        if design and design not in designs:
+            there = f"there are {', '.join(designs)}" if designs else "it has but one"
+            raise DeviceError(f"device {name} has no design {design!r} of BI-Sort: {there}")
+        return cls(name, lanes=lanes)
 
 
 def _info(name: str, scratch_bytes: int) -> DeviceInfo:

@@ -16,13 +16,16 @@ PATIENCE = 0.5
 
 
 class Port(Protocol):
-    """What `LinkClient` needs of a port; see `SerialPort`."""
+    """What `LinkClient` needs of a port; see `SerialPort` and `UdpPort`."""
 
     @property
     def path(self) -> str: ...
 
     @property
     def baud(self) -> int: ...
+
+    @property
+    def check(self) -> str: ...
 
     def send(self, content: bytes) -> None: ...
 
@@ -157,12 +160,11 @@ class LinkClient:
         where = f"{self._port.path}: {request.name} was asked for {self._tries} times"
         if came:
             raise LinkDamagedError(
-                f"{where}, and of what came back ({came} bytes) no answer was whole: check the cable, and that the "
-                f"line's {self._port.baud} baud are what the bitstream was built for"
+                f"{where}, and of what came back ({came} bytes) no answer was whole: check the cable, and "
+                f"{self._port.check}"
             )
         raise LinkSilentError(
-            f"{where}, and nothing came back: check that a bitstream of Mullion's is loaded, that this is the board's "
-            f"port, and that the line's {self._port.baud} baud are what it was built for"
+            f"{where}, and nothing came back: check that a bitstream of Mullion's is loaded, and {self._port.check}"
         )
 
     def _checked(self, request: Request, answer: list[int], expected: int) -> list[int]:

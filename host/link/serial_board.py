@@ -1,4 +1,4 @@
-"""A board behind a serial line."""
+"""A board behind a serial line, or Ethernet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORD = 4
 
 
 class SerialBoard:
-    """A board behind a serial line; a `BoardLink`.
+    """A board behind a serial line, or Ethernet; a `BoardLink`.
 
     Its description is read and compared with what is expected, and its memory is started. What it held is lost.
 

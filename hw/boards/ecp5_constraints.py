@@ -1,14 +1,16 @@
-"""Pins and the input clock of an ECP5 board, for nextpnr."""
+"""Pins and the input clocks of an ECP5 board, for nextpnr."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from amaranth.build import DiffPairs, Subsignal
 
 
-def ecp5_constraints(platform: str, pins: Mapping[str, str], clock: tuple[str, int]) -> str:
+def ecp5_constraints(
+    platform: str, pins: Mapping[str, str], clocks: Mapping[str, int], pulled_up: Collection[str] = ()
+) -> str:
     """An LPF file.
 
     Parameters
@@ -18,8 +20,10 @@ def ecp5_constraints(platform: str, pins: Mapping[str, str], clock: tuple[str, i
     pins : mapping of str to str
         For each port of the top, a resource of that platform, and after a dot the part of it. Of a differential pair
         the port is the positive half.
-    clock : (str, int)
-        The port of the input clock, and its frequency in Hz.
+    clocks : mapping of str to int
+        The frequency in Hz of each port that is an input clock.
+    pulled_up : collection of str
+        Ports whose pins are pulled up, which the platform does not say.
 
     Raises
     ------
@@ -39,6 +43,8 @@ def ecp5_constraints(platform: str, pins: Mapping[str, str], clock: tuple[str, i
         if part:
             found = {member.name: member for member in found.ios if isinstance(member, Subsignal)}[part]
             attributes |= found.attrs
+        if port in pulled_up:
+            attributes["PULLMODE"] = "UP"
         (ends,) = found.ios
         names = (ends.p if isinstance(ends, DiffPairs) else ends).names
         settings = " ".join(f"{key}={value}" for key, value in attributes.items())
@@ -47,6 +53,5 @@ def ecp5_constraints(platform: str, pins: Mapping[str, str], clock: tuple[str, i
             lines.append(f'LOCATE COMP "{at}" SITE "{pin}";')
             if settings:
                 lines.append(f'IOBUF PORT "{at}" {settings};')
-    port, frequency = clock
-    lines.append(f'FREQUENCY PORT "{port}" {frequency / 1e6:g} MHZ;')
+    lines += [f'FREQUENCY PORT "{port}" {frequency / 1e6:g} MHZ;' for port, frequency in clocks.items()]
     return "\n".join(lines) + "\n"

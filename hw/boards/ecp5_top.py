@@ -5,12 +5,14 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.boards.linked_kernel import LinkedKernel
+from hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT
 
 
 class Ecp5Top(wiring.Component):
     """A design and its memory controller on an ECP5.
 
-    The memory controller's module, `hw.dram.ecp5_dram`, makes all clocks from the board's one, and the reset.
+    The memory controller's module, `hw.dram.ecp5_dram`, makes all clocks from the board's one, and the reset; but
+    Ethernet's, whose module is `hw.ethernet.ecp5_ethernet`, come with its wire.
 
     Parameters
     ----------
@@ -30,6 +32,8 @@ class Ecp5Top(wiring.Component):
         Lit while a request of the host's is being carried out.
     ddram_a, ddram_ba, ddram_ras_n, ... : Out
         To the DRAM.
+    eth_clk_rx, eth_rx_data, eth_tx_data, ... : In, Out
+        To the Ethernet chip; only where the design is at a UDP core.
     pads : list of IOPort
         ``ddram_dq`` and ``ddram_dqs_p``, which go both ways.
     """
@@ -48,6 +52,8 @@ class Ecp5Top(wiring.Component):
                 "uart_tx": Out(1),
                 "led_n": Out(1),
                 **{f"ddram_{name}": Out(width) for name, width in self._out.items()},
+                **{f"eth_{name}": In(width) for name, width in PADS_IN.items() if design.ethernet},
+                **{f"eth_{name}": Out(width) for name, width in PADS_OUT.items() if design.ethernet},
             }
         )
 
@@ -66,6 +72,15 @@ class Ecp5Top(wiring.Component):
             o_user_rst=ResetSignal(),
             **wired,
         )
+        if design.ethernet:
+            m.submodules.ethernet = Instance(
+                "ethernet",
+                i_clk=ClockSignal(),
+                i_rst=ResetSignal(),
+                **design.ethernet_wires(),
+                **{f"i_eth_{name}": getattr(self, f"eth_{name}") for name in PADS_IN},
+                **{f"o_eth_{name}": getattr(self, f"eth_{name}") for name in PADS_OUT},
+            )
         # Quiet on the line until the clock runs and the reset is over.
         running = Signal()
         m.d.sync += running.eq(Const(1))

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.errors import ParameterError
 from hw.link.csr_signature import CsrSignature
+from hw.link.datagram_signature import DatagramSignature
 from hw.link.link import Link
 from hw.memory.axi4_signature import Axi4Signature
 from hw.memory.port_guard import PortGuard
@@ -32,6 +33,8 @@ class LinkedKernel(wiring.Component):
     ports, stride : int
         The kernel's memory accesses are spread over so many ports of the memory controller, the next one following
         after `stride` bytes.
+    ethernet : bool
+        The link is at a UDP core, too.
 
     Attributes
     ----------
@@ -43,6 +46,8 @@ class LinkedKernel(wiring.Component):
         To the memory controller; the last one is the link's.
     csr : Out(CsrSignature)
         To the memory controller's registers.
+    udp : Out(DatagramSignature)
+        To the UDP core; only with `ethernet`.
 
     Timing
     ------
@@ -63,18 +68,21 @@ class LinkedKernel(wiring.Component):
         description: bytes,
         ports: int,
         stride: int,
+        ethernet: bool = False,
     ):
         if len(kernel.axi) != 1:
             raise ParameterError(f"the kernel must have one memory port, not {len(kernel.axi)}")
         self._kernel = kernel
         self._shape = shape
         self._ports = ports
+        self.ethernet = ethernet
         self._stride = stride
         self._link = Link(
             divisor=divisor,
             control_address_width=kernel.control.signature.address_width,
             shape=shape,
             description=description,
+            ethernet=ethernet,
         )
         axi = Axi4Signature(shape.address_width, shape.data_width, shape.id_width)
         super().__init__(
@@ -84,16 +92,18 @@ class LinkedKernel(wiring.Component):
                 "busy": Out(1),
                 "axi": Out(axi).array(ports + 1),
                 "csr": Out(CsrSignature()),
+                **({"udp": Out(DatagramSignature())} if ethernet else {}),
             }
         )
 
     def memory_wires(self) -> dict[str, ValueLike]:
         """What to wire an `Instance` of the memory controller with, but for its clocks and pads."""
-        wired = {}
-        for stem, port in [*((f"axi{number}", port) for number, port in enumerate(self.axi)), ("csr", self.csr)]:
-            for name, member in port.signature.members.items():
-                wired[f"{'i' if member.flow == Out else 'o'}_{stem}_{name}"] = getattr(port, name)
-        return wired
+        ports = [*((f"axi{number}_", port) for number, port in enumerate(self.axi)), ("csr_", self.csr)]
+        return {name: wire for stem, port in ports for name, wire in _wires(stem, port).items()}
+
+    def ethernet_wires(self) -> dict[str, ValueLike]:
+        """What to wire an `Instance` of the UDP core with, but for its clocks and pads."""
+        return _wires("", self.udp)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -103,6 +113,8 @@ class LinkedKernel(wiring.Component):
         m.submodules.guard = guard = PortGuard(self._shape)
         wiring.connect(m, link.control, kernel.control)
         wiring.connect(m, link.csr, wiring.flipped(self.csr))
+        if self.ethernet:
+            wiring.connect(m, link.udp, wiring.flipped(self.udp))
         wiring.connect(m, link.axi, wiring.flipped(self.axi[self._ports]))
         m.submodules.cut = cut = PortSlice(self._shape)
         wiring.connect(m, kernel.axi[0], guard.i)
@@ -123,3 +135,10 @@ class LinkedKernel(wiring.Component):
             link.quiet.eq(guard.quiet),
         ]
         return m
+
+
+def _wires(stem: str, port: wiring.PureInterface) -> dict[str, ValueLike]:
+    return {
+        f"{'i' if member.flow == Out else 'o'}_{stem}{name}": getattr(port, name)
+        for name, member in port.signature.members.items()
+    }

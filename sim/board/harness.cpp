@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "Vboard.h"
@@ -121,6 +123,110 @@ bool read_word(Board& board, Top& top, uint32_t address, uint32_t* word, uint64_
     return false;
 }
 
+// The far end of a board's Ethernet, whose packets go to and come from a socket that keeps them apart. Its clock is three
+// times as fast as the board's, and stands still until the first packet comes.
+template <typename Top>
+class Wire {
+public:
+    Wire(Top& top, int file) : top_(top), file_(file) {}
+
+    int file() const { return file_; }
+    bool awake() const { return awake_; }
+
+    // Whether nothing has been on the wire for long, nor in what stands behind it.
+    bool quiet() const { return !awake_ || still_ > kStill; }
+
+    // A cycle of the board.
+    void run() {
+        if (!awake_) return;
+        for (int tick = 0; tick < kTicks; ++tick) {
+            listen();
+            drive();
+            top_.eth_clk = 1;
+            top_.eval();
+            top_.eth_clk = 0;
+            top_.eval();
+        }
+        if (waiting()) ++still_; else still_ = 0;
+    }
+
+    // Passes packets on in both directions, as far as there are any.
+    void exchange() {
+        while (!from_board_.empty() && write(file_, from_board_.front().data(), from_board_.front().size()) >= 0) {
+            from_board_.pop_front();
+        }
+        for (;;) {
+            std::vector<uint8_t> packet(kRead);
+            const ssize_t got = read(file_, packet.data(), kRead);
+            if (got <= 0) return;
+            packet.resize(got);
+            to_board_.push_back(std::move(packet));
+            awake_ = true;
+            still_ = 0;
+        }
+    }
+
+private:
+    static constexpr int kTicks = 3;
+    static constexpr int kGap = 12;
+    static constexpr uint32_t kStill = 16384;  // cycles; as many as the bytes that may wait behind it take, and more
+    static constexpr size_t kRead = 4096;
+
+    bool waiting() const { return to_board_.empty() && receiving_.empty() && from_board_.empty() && !top_.busy; }
+
+    void drive() {
+        top_.eth_rx_valid = 0;
+        if (gap_ != 0) {
+            --gap_;
+        } else if (!to_board_.empty()) {
+            top_.eth_rx_valid = 1;
+            top_.eth_rx_data = to_board_.front()[next_++];
+            if (next_ == to_board_.front().size()) {
+                to_board_.pop_front();
+                next_ = 0;
+                gap_ = kGap;
+            }
+        }
+    }
+
+    void listen() {
+        if (top_.eth_tx_valid) {
+            receiving_.push_back(top_.eth_tx_data);
+        } else if (!receiving_.empty()) {
+            from_board_.push_back(std::move(receiving_));
+            receiving_.clear();
+        }
+    }
+
+    Top& top_;
+    int file_;
+    bool awake_ = false;
+    std::deque<std::vector<uint8_t>> to_board_, from_board_;
+    std::vector<uint8_t> receiving_;
+    size_t next_ = 0;
+    int gap_ = 0;
+    uint32_t still_ = 0;
+};
+
+// A board without Ethernet.
+struct NoWire {
+    template <typename Top>
+    NoWire(Top&, int) {}
+    int file() const { return -1; }
+    bool quiet() const { return true; }
+    void run() {}
+    void exchange() {}
+};
+
+template <typename Top>
+auto wire_of(Top& top, int file) {
+    if constexpr (requires { top.eth_clk; }) {
+        return Wire<Top>{top, file};
+    } else {
+        return NoWire{top, file};
+    }
+}
+
 // The far end of a board's serial line, whose bytes go to and come from a file.
 template <typename Top>
 class Line {
@@ -130,10 +236,12 @@ public:
     // Whether the board has nothing to do: no byte on its way, and no request being carried out.
     bool quiet() const { return waiting() && still_ > kStill * divisor_; }
 
-    // Lets the clock run for some cycles with the line moving.
-    void run(uint32_t cycles) {
+    // Lets the clock run for some cycles with the line, and the wire, moving.
+    template <typename Other>
+    void run(uint32_t cycles, Other& wire) {
         for (; cycles != 0; --cycles) {
             drive();
+            wire.run();
             board_.cycle();
             listen();
             if (waiting()) ++still_; else still_ = 0;
@@ -216,18 +324,20 @@ private:
 };
 
 template <typename Top>
-bool serve(Board& board, Top& top, int file, uint32_t divisor, const volatile int32_t* stop) {
+bool serve(Board& board, Top& top, int file, uint32_t divisor, int wire_file, const volatile int32_t* stop) {
     if constexpr (requires { top.rx; top.tx; top.busy; }) {
         Line<Top> line{board, top, file, divisor};
+        auto wire = wire_of(top, wire_file);
         while (*stop == 0) {
-            if (line.quiet()) {
-                pollfd asked{file, POLLIN, 0};
-                poll(&asked, 1, 20);
+            if (line.quiet() && wire.quiet()) {
+                pollfd asked[2] = {{file, POLLIN, 0}, {wire.file(), POLLIN, 0}};
+                poll(asked, 2, 20);
                 // Nobody has the other end open: that is no end, as somebody may yet.
-                if (asked.revents & POLLHUP && !(asked.revents & POLLIN)) usleep(20000);
+                if (asked[0].revents & POLLHUP && !(asked[0].revents & POLLIN) && !asked[1].revents) usleep(20000);
             } else {
-                line.run(512);
+                line.run(512, wire);
             }
+            wire.exchange();
             if (!line.exchange()) return false;
         }
         return true;
@@ -338,11 +448,12 @@ bool board_read(Board* board, uint32_t address, uint32_t* word, uint64_t limit) 
     return read_word(*board, *board->top, address, word, limit);
 }
 
-// Joins the pins `rx` and `tx` of a board, at so many cycles a bit, to a file that does not block, until `stop` is set.
-// While the board has nothing to do its clock stands still. False if the file failed, or the board has no such pins.
-bool board_serve(Board* board, int file, uint32_t divisor, const volatile int32_t* stop) {
+// Joins the pins `rx` and `tx` of a board, at so many cycles a bit, to a file that does not block, and its Ethernet, if it
+// has any, to a socket, until `stop` is set. While the board has nothing to do its clock stands still. False if the file
+// failed, or the board has no such pins.
+bool board_serve(Board* board, int file, uint32_t divisor, int wire, const volatile int32_t* stop) {
     Verilated::threadContextp(board->context.get());
-    return serve(*board, *board->top, file, divisor, stop);
+    return serve(*board, *board->top, file, divisor, wire, stop);
 }
 
 // Sums each bit of `activity` over windows of `window` cycles from now on; 0 stops.

@@ -198,17 +198,20 @@ class SimulatedBoard:
             visit(banks[bank][row, offset : offset + size], done)
             done += size
 
-    def serve(self, file: int, divisor: int, stop: ctypes.c_int32) -> bool:
-        """Join the board's serial line to an open file that does not block, until `stop` is set, by another thread.
+    def serve(self, file: int, divisor: int, wire: int, stop: ctypes.c_int32) -> bool:
+        """Join the board's lines to open files that do not block, until `stop` is set, by another thread.
 
         The clock runs while the board has something to do. Nothing else may be done with the board meanwhile.
 
         Parameters
         ----------
         file : int
-            Its descriptor.
+            Of the serial line: a descriptor.
         divisor : int
             Cycles of a bit.
+        wire : int
+            Of its Ethernet: a socket that keeps packets apart; -1 if it has none. The wire's clock is three times as
+            fast as the board's, and stands still until a packet comes.
         stop : c_int32
             0 until it is to end.
 
@@ -217,7 +220,7 @@ class SimulatedBoard:
         bool
             False if the file failed, or the board has no serial line.
         """
-        return self._library.board_serve(self._board, file, divisor, ctypes.byref(stop))
+        return self._library.board_serve(self._board, file, divisor, wire, ctypes.byref(stop))
 
     def watch(self, window: int) -> None:
         """From now on, sum what the memory ports do over windows of so many cycles; 0 stops."""
@@ -256,7 +259,11 @@ def _load(path: Path) -> ctypes.CDLL:
         ("board_run", ctypes.c_uint64, [board, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32]),
         ("board_write", ctypes.c_bool, [board, ctypes.c_uint32, words, ctypes.c_size_t, ctypes.c_uint64]),
         ("board_read", ctypes.c_bool, [board, ctypes.c_uint32, words, ctypes.c_uint64]),
-        ("board_serve", ctypes.c_bool, [board, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int32)]),
+        (
+            "board_serve",
+            ctypes.c_bool,
+            [board, ctypes.c_int, ctypes.c_uint32, ctypes.c_int, ctypes.POINTER(ctypes.c_int32)],
+        ),
         ("board_watch", None, [board, ctypes.c_uint64, ctypes.c_size_t]),
         ("board_history", words, [board, ctypes.POINTER(ctypes.c_size_t)]),
     ):

@@ -1,9 +1,10 @@
-"""A board with a link, in simulation, at a pseudo-terminal."""
+"""A board with a link, in simulation, at a pseudo-terminal and a UDP port."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import threading
 import tty
 from collections.abc import Callable
@@ -15,8 +16,10 @@ from hw.boards.kernel_of import kernel_of
 from hw.boards.linked_kernel import LinkedKernel
 from sim.board.compile_board import compile_texts, port_files
 from sim.board.simulated_board import SimulatedBoard
+from sim.linked.ethernet_computer import EthernetComputer
 from sim.linked.linked_top import LinkedTop
 from sim.linked.simulated_dram import simulated_dram
+from sim.linked.simulated_ethernet import simulated_ethernet
 
 DIVISOR = 4
 """Cycles of a bit on the line, which need not wait for a real one."""
@@ -25,8 +28,8 @@ DIVISOR = 4
 class LinkedBoard:
     """A board with a link, in simulation: what is built for the board, but its clocks, pins and physical layer.
 
-    Its serial line is a pseudo-terminal, where whoever opens it finds the board. The simulated clock runs while the
-    board has something to do.
+    Its serial line is a pseudo-terminal, where whoever opens it finds the board, and its Ethernet a UDP port of this
+    machine. The simulated clock runs while the board has something to do.
 
     Parameters
     ----------
@@ -40,6 +43,8 @@ class LinkedBoard:
     ----------
     path : str
         The pseudo-terminal.
+    computer : EthernetComputer or None
+        What its Ethernet is joined to, if it has any.
 
     Raises
     ------
@@ -60,9 +65,16 @@ class LinkedBoard:
         os.set_blocking(self._file, False)
         # The far end stays open here too: a terminal that nobody has open hangs up.
         self.path = os.ttyname(self._far_end)
+        self.computer: EthernetComputer | None = None
+        self._wire: list[socket.socket] = []
+        if board.ethernet is not None:
+            self._wire = list(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+            self._wire[0].setblocking(False)
+            self.computer = EthernetComputer(board.ethernet, self._wire[1])
+        wire = self._wire[0].fileno() if self._wire else -1
         self._stop = ctypes.c_int32(0)
         self._thread = threading.Thread(
-            target=self.board.serve, args=(self._file, DIVISOR, self._stop), name=self.path, daemon=True
+            target=self.board.serve, args=(self._file, DIVISOR, wire, self._stop), name=self.path, daemon=True
         )
         self._thread.start()
 
@@ -71,6 +83,10 @@ class LinkedBoard:
         if self._thread.is_alive():
             self._stop.value = 1
             self._thread.join()
+        if self.computer is not None:
+            self.computer.close()
+        for end in self._wire:
+            end.close()
         if self._file >= 0:
             os.close(self._file)
             os.close(self._far_end)
@@ -94,6 +110,10 @@ def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
         description=board.description_of(design, core.start),
         ports=board.dram.ports,
         stride=core.row_bytes,
+        ethernet=board.ethernet is not None,
     )
     text = verilog.convert(LinkedTop(linked), name="board", strip_internal_attrs=True, emit_src=False)
-    return {"board.v": text, "dram.v": core.verilog, **port_files(text)}
+    texts = {"board.v": text, "dram.v": core.verilog, **port_files(text)}
+    if board.ethernet is not None:
+        texts["ethernet.v"] = simulated_ethernet(board.ethernet, "ethernet", clock_hz=board.dram.clock_hz)
+    return texts

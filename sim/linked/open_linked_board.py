@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from host.link.link_client import LinkClient
+from host.link.link_client import LinkClient, Port
 from host.link.serial_board import SerialBoard
 from host.link.serial_port import SerialPort
+from host.link.udp_port import UdpPort
 from hw.boards.ecp5_board import Ecp5Board
 from hw.boards.registry import board as board_of
 from sim.linked.linked_board import LinkedBoard
@@ -23,11 +24,13 @@ class OpenedBoard(SerialBoard):
     board : Ecp5Board
     design : str
         What it simulates.
+    port : Port
+        Where it is.
     """
 
-    def __init__(self, simulated: LinkedBoard, board: Ecp5Board, design: str):
+    def __init__(self, simulated: LinkedBoard, board: Ecp5Board, design: str, port: Port):
         self._simulated = simulated
-        client = LinkClient(SerialPort(simulated.path, board.serial.baud), patience=_PATIENCE)
+        client = LinkClient(port, patience=_PATIENCE)
         try:
             super().__init__(client, board.name, {design: board.parameters[design]})
         except BaseException:
@@ -41,7 +44,9 @@ class OpenedBoard(SerialBoard):
         self._simulated.close()
 
 
-def open_linked_board(name: str, design: str, *, progress: Callable[[int, int], None] | None = None) -> OpenedBoard:
+def open_linked_board(
+    name: str, design: str, *, ethernet: bool = False, progress: Callable[[int, int], None] | None = None
+) -> OpenedBoard:
     """Compile, once, and open a simulated board with a link.
 
     Parameters
@@ -50,6 +55,8 @@ def open_linked_board(name: str, design: str, *, progress: Callable[[int, int], 
         One of `hw.boards.registry`.
     design : str
         One of the board's.
+    ethernet : bool
+        Over Ethernet, not its serial line.
     progress : callable, optional
         As in `compile_board`.
 
@@ -60,4 +67,8 @@ def open_linked_board(name: str, design: str, *, progress: Callable[[int, int], 
     """
     board = board_of(name)
     assert isinstance(board, Ecp5Board)
-    return OpenedBoard(LinkedBoard(board, design, progress=progress), board, design)
+    simulated = LinkedBoard(board, design, progress=progress)
+    if ethernet:
+        assert simulated.computer is not None
+        return OpenedBoard(simulated, board, design, UdpPort(*simulated.computer.address))
+    return OpenedBoard(simulated, board, design, SerialPort(simulated.path, board.serial.baud))

@@ -271,6 +271,7 @@ def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.M
         "sim:bisort",
         "sim:bisort-fast",
         "sim:ecpix5",
+        "sim:ecpix5:ethernet",
         "sim:bisort-model",
         "sim:de5a",
         "sim:splitjoin",

@@ -1,6 +1,10 @@
-"""LambdaConcept's ECPIX-5 with an ECP5-85. Source of pins: amaranth-boards; of the memory part: litex-boards."""
+"""LambdaConcept's ECPIX-5 with an ECP5-85.
+
+Source of pins: amaranth-boards; of the memory part, the delays and the pulled up pins of Ethernet: litex-boards.
+"""
 
 from hw.boards.ecp5_board import Ecp5Board
+from hw.boards.ethernet_line import EthernetLine
 from hw.boards.serial_line import SerialLine
 from hw.dram.dram_settings import DramSettings
 from hw.parameters import Parameters
@@ -31,7 +35,14 @@ BOARD = Ecp5Board(
         "ddram_cas_n": "ddr3.cas",
         "ddram_we_n": "ddr3.we",
         "ddram_dqs_p": "ddr3.dqs",
+        **{f"eth_{pad}": f"eth_rgmii.{pad}" for pad in ("tx_data", "rx_data")},
+        "eth_clk_tx": "eth_rgmii.tx_clk",
+        "eth_clk_rx": "eth_rgmii.rx_clk",
+        "eth_tx_ctl": "eth_rgmii.tx_ctrl",
+        "eth_rx_ctl": "eth_rgmii.rx_ctrl",
+        "eth_rst_n": "eth_rgmii.rst",
     },
+    pulled_up=("eth_rx_data",),  # which tells the chip, in its reset, to offer all rates of RGMII
     input_hz=100_000_000,
     dram=DramSettings(
         module="MT41K256M16",
@@ -50,5 +61,8 @@ BOARD = Ecp5Board(
     row_bits=15,
     bank_bits=3,
     serial=SerialLine(baud=1_000_000, usb=(0x0403, 0x6010), usb_ports=2, usb_port=1),
+    ethernet=EthernetLine(
+        ip="192.168.1.50", port=19788, mac=0x024D_4C4B_0501, transmit_delay_ps=2000, receive_delay_ps=0
+    ),
     seeds=(1, 2, 3),
 )

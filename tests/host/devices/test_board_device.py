@@ -8,11 +8,13 @@ import pytest
 from serial.tools import list_ports
 
 from host import list_devices, open_device
+from host.devices import board_device
 from host.errors import DeviceError, LinkIdentityError, LinkPortError
 from host.selftest import selftest
 from hw.boards.registry import board
 from sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.link.board_model import MEMORY_BYTES, BoardModel, TerminalBoard
+from tests.host.link.udp_board import UdpBoard
 
 LINE = board("ecpix5").serial
 SPLITJOIN = board("ecpix5").parameters["splitjoin"]
@@ -67,6 +69,42 @@ def test_without_pyserial(monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "serial" else found(name))
     assert "pip install 'mullion[board]'" in _listed().reason
+
+
+def test_a_board_at_ethernet(monkeypatch):
+    """Without pyserial: its built-in address, and one that is named."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "serial" else found(name))
+    asked = []
+    monkeypatch.setattr("host.link.udp_port.UdpPort", lambda *address: asked.append(address))
+    for path in ("ethernet", "ethernet:5000", "10.0.0.7", "10.0.0.7:5000"):
+        device = open_device(f"board:ecpix5:{path}")
+        assert device.info.name == f"board:ecpix5:{path}"
+        device._open_port()
+    ethernet = board("ecpix5").ethernet
+    assert asked == [(ethernet.ip, ethernet.port), (ethernet.ip, 5000), ("10.0.0.7", ethernet.port), ("10.0.0.7", 5000)]
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "x", "1:2"])
+def test_a_udp_port_that_is_none(port):
+    with pytest.raises(DeviceError, match="comes the number of a UDP port, 1 to 65535, not"):
+        open_device(f"board:ecpix5:ethernet:{port}")
+
+
+def test_a_board_without_ethernet(monkeypatch):
+    without = dataclasses.replace(board("ecpix5"), ethernet=None)
+    monkeypatch.setattr(board_device, "boards", lambda: {"ecpix5": without})
+    for path in ("ethernet", "10.0.0.7"):
+        with pytest.raises(DeviceError, match="board ecpix5 has no Ethernet"):
+            open_device(f"board:ecpix5:{path}")
+
+
+def test_a_board_of_another_build_at_ethernet():
+    with UdpBoard(BoardModel()) as there:
+        device = open_device("board:ecpix5:{}:{}".format(*there.address))
+        for _ in range(2):
+            with pytest.raises(LinkIdentityError, match="built with other parameters than this version's"):
+                device.board(32)
 
 
 def test_a_board_of_another_build():

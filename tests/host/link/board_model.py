@@ -178,6 +178,7 @@ class FaultyLine:
 
     path = "a faulty line"
     baud = 10_000_000
+    check = "what is faulty"
 
     def __init__(self, behind, fault=lambda direction, number, content: content):
         self._link = LinkModel(behind)

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 from amaranth.back import rtlil
-from amaranth.hdl import ClockDomain, Module
+from amaranth.hdl import ClockDomain, Const, Instance, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,28 +18,35 @@ from hw.boards.ecp5_board import Ecp5Board
 from hw.boards.ecp5_constraints import ecp5_constraints
 from hw.boards.registry import board
 from hw.dram.ecp5_dram import ecp5_dram
+from hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
+from hw.link.datagram_signature import DatagramSignature
 from hw.link.link import Link
 from hw.memory.port_shape import PortShape
 from sim.linked.simulated_dram import simulated_dram
+from sim.linked.simulated_ethernet import simulated_ethernet
 
 ECPIX5 = board("ecpix5")
 
 
 def test_every_pin_is_placed_once():
-    text = ecp5_constraints(ECPIX5.platform, ECPIX5.pins, ("clk100", ECPIX5.input_hz))
+    clocks = {"clk100": 100_000_000, "eth_clk_rx": 125_000_000}
+    text = ecp5_constraints(ECPIX5.platform, ECPIX5.pins, clocks, ("uart_rx",))
     placed = re.findall(r'LOCATE COMP "(.*)" SITE "(.*)";', text)
     assert len({port for port, _ in placed}) == len({site for _, site in placed}) == len(placed)
     bits = {"a": ECPIX5.row_bits, "ba": ECPIX5.bank_bits, "dm": 2, "dq": 16, "dqs_p": 2}
-    expected = {port for port in ECPIX5.pins if port.removeprefix("ddram_") not in bits}
-    expected |= {f"ddram_{pad}[{bit}]" for pad, width in bits.items() for bit in range(width)}
+    bits = {f"ddram_{pad}": width for pad, width in bits.items()} | {"eth_rx_data": 4, "eth_tx_data": 4}
+    expected = {port for port in ECPIX5.pins if port not in bits}
+    expected |= {f"{port}[{bit}]" for port, width in bits.items() for bit in range(width)}
     assert {port for port, _ in placed} == expected
     assert 'IOBUF PORT "ddram_dqs_p[1]" IO_TYPE=SSTL15D_I SLEWRATE=FAST TERMINATION=OFF DIFFRESISTOR=100;' in text
-    assert text.endswith('FREQUENCY PORT "clk100" 100 MHZ;\n')
+    assert 'IOBUF PORT "uart_rx" IO_TYPE=LVCMOS33 PULLMODE=UP;' in text
+    assert 'IOBUF PORT "uart_tx" IO_TYPE=LVCMOS33;' in text
+    assert text.endswith('FREQUENCY PORT "clk100" 100 MHZ;\nFREQUENCY PORT "eth_clk_rx" 125 MHZ;\n')
 
 
 def test_a_resource_that_the_platform_lacks():
     with pytest.raises(KeyError, match="nothing"):
-        ecp5_constraints(ECPIX5.platform, {"clk": "nothing"}, ("clk", 1))
+        ecp5_constraints(ECPIX5.platform, {"clk": "nothing"}, {"clk": 1})
 
 
 def test_the_simulated_memory_is_started_as_the_real_one():
@@ -56,24 +63,45 @@ def test_the_simulated_memory_is_started_as_the_real_one():
     assert told["parameters"] == dataclasses.asdict(ECPIX5.parameters["bisort"])
 
 
+def test_the_simulated_ethernet_differs_in_its_pins_alone():
+    real, simulated = (
+        make(ECPIX5.ethernet, "ethernet", clock_hz=ECPIX5.dram.clock_hz) for make in (ecp5_ethernet, simulated_ethernet)
+    )
+    assert real == ecp5_ethernet(ECPIX5.ethernet, "ethernet", clock_hz=ECPIX5.dram.clock_hz)
+    pins = [re.findall(r"^ +(?:in|out)put +wire .*\b(\w+),?$", text, re.M) for text in (real, simulated)]
+    of_link = set(DatagramSignature().members) | {"clk", "rst"}
+    pads = {f"eth_{pad}" for pad in (*PADS_IN, *PADS_OUT)}
+    assert set(pins[0]) == of_link | pads
+    assert set(pins[1]) == of_link | {f"eth_{pin}" for pin in ("clk", "rx_valid", "rx_data", "tx_valid", "tx_data")}
+    assert pads <= set(ECPIX5.pins)
+    assert f"DEL_VALUE (7'd{ECPIX5.ethernet.transmit_delay_ps // 25})" in real
+
+
 def test_a_description_that_lacks_something():
     with pytest.raises(ValueError, match="lacks board, clock_hz"):
         from_description(zlib.compress(b'{"design": 1, "memory_bytes": 2, "parameters": 3, "start": 4}'))
 
 
 class _LinkAlone(wiring.Component):
-    """The link, with nothing behind it."""
+    """The link at both its lines, with nothing behind it."""
 
-    clk100: In(1)
-    uart_rx: In(1)
-    uart_tx: Out(1)
-    led_n: Out(1)
+    def __init__(self):
+        pads = {f"eth_{pad}": In(bits) for pad, bits in PADS_IN.items()}
+        pads |= {f"eth_{pad}": Out(bits) for pad, bits in PADS_OUT.items()}
+        super().__init__({"clk100": In(1), "uart_rx": In(1), "uart_tx": Out(1), "led_n": Out(1), **pads})
 
     def elaborate(self, platform):
         m = Module()
         m.domains.sync = domain = ClockDomain(reset_less=True)
         shape = PortShape(address_width=16, data_width=32, burst_bytes=64, buffer_bytes=64)
-        m.submodules.link = link = Link(divisor=100, control_address_width=8, shape=shape, description=b"alone")
+        m.submodules.link = link = Link(
+            divisor=100, control_address_width=8, shape=shape, description=b"alone", ethernet=True
+        )
+        udp = link.udp.signature.members.items()
+        wires = {f"{'i' if member.flow == Out else 'o'}_{name}": getattr(link.udp, name) for name, member in udp}
+        wires |= {f"i_eth_{pad}": getattr(self, f"eth_{pad}") for pad in PADS_IN}
+        wires |= {f"o_eth_{pad}": getattr(self, f"eth_{pad}") for pad in PADS_OUT}
+        m.submodules.ethernet = Instance("ethernet", i_clk=self.clk100, i_rst=Const(0), **wires)
         m.d.comb += [
             domain.clk.eq(self.clk100),
             link.rx.eq(self.uart_rx),
@@ -100,8 +128,11 @@ class _SmallBoard(Ecp5Board):
         pins = {port: place for port, place in self.pins.items() if port in top.signature.members}
         return {
             "top.il": rtlil.convert(top, name="top", ports=ports, emit_src=False),
-            "top.lpf": ecp5_constraints(self.platform, pins, ("clk100", self.said_hz)),
-            "synthesize.ys": "read_rtlil top.il\nsynth_ecp5 -top top -json top.json\n",
+            "ethernet.v": ecp5_ethernet(self.ethernet, "ethernet", clock_hz=self.said_hz),
+            "top.lpf": ecp5_constraints(
+                self.platform, pins, {"clk100": self.said_hz, "eth_clk_rx": 125_000_000}, self.pulled_up
+            ),
+            "synthesize.ys": "read_rtlil top.il\nread_verilog ethernet.v\nsynth_ecp5 -top top -json top.json\n",
         }
 
 
@@ -114,14 +145,14 @@ def test_a_small_bitstream(tmp_path, capsys):
     folder = build(_small(seeds=(1,)), root=tmp_path)
     report = json.loads((folder / "report.json").read_text())
     assert (folder / report["bitstream"]).stat().st_size == report["bitstream_bytes"] > 10_000
-    (clock,) = report["clocks"].values()
-    assert clock["reached_mhz"] >= clock["declared_mhz"] == 50.0
+    assert sorted(clock["declared_mhz"] for clock in report["clocks"].values()) == [50.0, 125.0]
+    assert all(clock["reached_mhz"] >= clock["declared_mhz"] for clock in report["clocks"].values())
     assert report["used"]["DP16KD"][0] >= 2
     assert report["seed"] == 1
     assert "place and route, seed 1: " in capsys.readouterr().err
     # The same netlist at a clock that nothing reaches: the command fails with the path.
     with pytest.raises(
-        TimingError, match=r"seeds 1; the nearest: clk100\S* \d+\.\d of 500\.0 MHz; worst path of clk100"
+        TimingError, match=r"seeds 1; the nearest: .*clk100\S* \d+\.\d of 500\.0 MHz.*; worst path of clk100"
     ):
         build(_small(seeds=(1,), said_hz=500_000_000), root=tmp_path)
 

@@ -1,0 +1,1 @@
+"""Ethernet of boards: LiteEth's UDP core with a physical layer."""

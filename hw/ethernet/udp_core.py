@@ -1,0 +1,93 @@
+"""LiteEth's UDP core with one port, for any physical layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from liteeth.core import LiteEthUDPIPCore
+from litex.gen.fhdl.verilog import convert
+from migen import ClockDomain, Module, Signal
+
+from hw.boards.ethernet_line import EthernetLine
+from hw.ethernet.buffered_phy import BufferedPhy
+
+# The wire brings three bytes in a cycle of a design at 40 MHz, which takes one: so many bytes wait, more than all of a
+# frame of the link.
+_RECEIVE_BYTES = 4096
+_SEND_CROSSING = 32
+_PING_BYTES = 2048  # a longer packet than this is none
+
+
+def udp_core(
+    line: EthernetLine,
+    name: str,
+    clock_hz: int,
+    add_phy: Callable[[Module], tuple[Any, set[Signal]]],
+    overrides: dict[Any, Any] | None = None,
+) -> str:
+    """Make LiteEth's core: MAC, ARP, ping and one UDP port, over a physical layer.
+
+    Parameters
+    ----------
+    line : EthernetLine
+    name : str
+        Name of the Verilog module.
+    clock_hz : int
+        The clock it is given, which times ARP.
+    add_phy : callable
+        Given the module, adds a physical layer of 8 bits with its clocks, and gives it and the ports for them.
+    overrides : dict, optional
+        What stands for Migen's special things on that FPGA.
+
+    Returns
+    -------
+    str
+        Verilog; the module takes ``clk`` and ``rst``, and has the ports of `hw.link.datagram_signature`.
+    """
+    top = Module()
+    top.clock_domains.cd_sys = ClockDomain("sys")
+    top.cd_sys.clk.name_override, top.cd_sys.rst.name_override = "clk", "rst"
+    phy, ios = add_phy(top)
+    top.submodules.phy = phy = BufferedPhy(phy)
+    top.submodules.core = core = LiteEthUDPIPCore(
+        phy=phy,
+        mac_address=line.mac,
+        ip_address=line.ip,
+        clk_freq=clock_hz,
+        dw=8,
+        icmp_fifo_depth=_PING_BYTES,
+        with_ip_broadcast=False,
+        # Preambles and checksums in the design's clock: in the wire's, which is three times as fast, are FIFOs alone.
+        with_sys_datapath=True,
+        tx_cdc_depth=_SEND_CROSSING,
+        rx_cdc_depth=_RECEIVE_BYTES,
+    )
+    port = core.udp.crossbar.get_port(line.port, dw=8)
+    ios |= {top.cd_sys.clk, top.cd_sys.rst}
+
+    def pin(name: str, bits: int) -> Signal:
+        signal = Signal(bits, name_override=name)
+        ios.add(signal)
+        return signal
+
+    received, sent = port.source, port.sink
+    top.comb += [
+        pin("rx_valid", 1).eq(received.valid),
+        pin("rx_data", 8).eq(received.data),
+        pin("rx_ip", 32).eq(received.ip_address),
+        pin("rx_port", 16).eq(received.src_port),
+        received.ready.eq(1),
+        pin("tx_ready", 1).eq(sent.ready),
+        sent.valid.eq(pin("tx_valid", 1)),
+        sent.last.eq(pin("tx_last", 1)),
+        sent.data.eq(pin("tx_data", 8)),
+        sent.ip_address.eq(pin("tx_ip", 32)),
+        sent.dst_port.eq(pin("tx_port", 16)),
+        sent.length.eq(pin("tx_length", 16)),
+        sent.src_port.eq(line.port),
+    ]
+    # Without its comments, which tell the time: the same settings make the same Verilog.
+    text = convert(top, ios, name, special_overrides=overrides or {}).main_source
+    return re.sub(r"^\s*//.*\n", "", text, flags=re.M)
