@@ -9,7 +9,7 @@ from serial.tools import list_ports
 
 from host import list_devices, open_device
 from host.devices import board_device
-from host.errors import DeviceError, LinkIdentityError, LinkPortError
+from host.errors import DeviceError, LinkIdentityError, LinkPortError, LinkSilentError
 from host.selftest import selftest
 from hw.boards.registry import board
 from sim.models.splitjoin_kernel import SplitJoinKernelModel
@@ -76,11 +76,17 @@ def test_a_board_at_ethernet(monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "serial" else found(name))
     asked = []
-    monkeypatch.setattr("host.link.udp_port.UdpPort", lambda *address: asked.append(address))
+
+    def silent(*address):
+        asked.append(address)
+        raise LinkSilentError("nothing is there")
+
+    monkeypatch.setattr("host.link.udp_port.UdpPort", silent)
     for path in ("ethernet", "ethernet:5000", "10.0.0.7", "10.0.0.7:5000"):
         device = open_device(f"board:ecpix5:{path}")
         assert device.info.name == f"board:ecpix5:{path}"
-        device._open_port()
+        with pytest.raises(LinkSilentError):
+            device._open_link(32)
     ethernet = board("ecpix5").ethernet
     assert asked == [(ethernet.ip, ethernet.port), (ethernet.ip, 5000), ("10.0.0.7", ethernet.port), ("10.0.0.7", 5000)]
 
