@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-PATIENCE = 25
+PATIENCE = 60
 """Iterations of the router without fewer wires in conflict after which it is given up."""
 
 _ITERATION = re.compile(r"^Info:\s+iter=(\d+) wires=\d+ overused=(\d+)", re.M)
@@ -14,7 +14,7 @@ def given_up(log: str) -> str | None:
     """Why a route is to be given up.
 
     The router goes on for ever where too many wires are wanted in one place: their number then falls for some twenty
-    iterations and stands still, or grows.
+    iterations and stands still, or grows. The last few of a route that ends well may take some twenty iterations each.
 
     Parameters
     ----------
