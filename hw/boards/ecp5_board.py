@@ -26,6 +26,8 @@ _LOOK_SECONDS = 5  # between two looks at a tool's log
 # Without wide multiplexers: packing them makes places that cannot be routed. Yosys sorts a design by name as it is
 # written, and what ABC makes of a sorted one has half as many wires in conflict: else the router does not end, either.
 _SYNTHESIS = """\
+read_rtlil top.il
+read_verilog {verilog}
 synth_ecp5 -nowidelut -top top -run begin:map_ram
 write_rtlil coarse.il
 synth_ecp5 -nowidelut -top top -run map_ram:map_ffs
@@ -107,7 +109,7 @@ class Ecp5Board(Board):
             "top.il": text,
             **verilog,
             "top.lpf": ecp5_constraints(self.platform, self.pins, clocks, self.pulled_up),
-            "synthesize.ys": f"read_rtlil top.il\nread_verilog {' '.join(verilog)}\n{_SYNTHESIS}",
+            "synthesize.ys": _SYNTHESIS.format(verilog=" ".join(verilog)),
             "options.json": json.dumps({"place and route": self._nextpnr(), "seeds": self.seeds}),
         }
 
