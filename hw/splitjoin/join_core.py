@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -41,8 +41,8 @@ class JoinCore(wiring.Component):
 
     Timing
     ------
-    A row a cycle while both regions take them. Two rows wait at the input, and `result_rows` results behind
-    each region. A probe's first result comes out nine cycles after it was taken, at the earliest.
+    A row a cycle while both regions take them. Two rows wait before each region, and `result_rows` results behind
+    it. A probe's first result comes out nine cycles after it was taken, at the earliest.
 
     Source
     ------
@@ -79,16 +79,13 @@ class JoinCore(wiring.Component):
         held, clear = SettingsSignature(self.parameters).create(path=("held",)), Signal()
         m.d.sync += [clear.eq(self.clear)]
         m.d.sync += [getattr(held, name).eq(getattr(self.settings, name)) for name in held.signature.members]
-        m.submodules.input = rows = QuickFifo(width=tagged_row(self.parameters).size, depth=2)
-        m.d.comb += [rows.w_data.eq(self.i.payload), rows.w_en.eq(self.i.valid), self.i.ready.eq(rows.w_rdy)]
-        sent = Signal(2)
-        taken = Signal(2)
+        # Each region has its own copy of the rows: it takes them without a word to the other one.
+        ready = Signal(2)
         waiting = []
-        m.d.comb += rows.r_en.eq(taken.all())
-        with m.If(rows.r_rdy):
-            m.d.sync += sent.eq(taken & ~rows.r_en.replicate(2))
+        m.d.comb += self.i.ready.eq(ready.all())
         for side, region in self._regions.items():
             m.submodules[f"{side.name.lower()}_probes"] = region
+            m.submodules[f"{side.name.lower()}_rows"] = rows = QuickFifo(width=tagged_row(self.parameters).size, depth=2)
             m.submodules[f"{side.name.lower()}_results"] = results = QuickFifo(
                 width=result_layout().size, depth=self.parameters.result_rows
             )
@@ -97,8 +94,11 @@ class JoinCore(wiring.Component):
             m.d.comb += [
                 region.clear.eq(clear),
                 region.i.payload.eq(rows.r_data),
-                region.i.valid.eq(rows.r_rdy & ~sent[side]),
-                taken[side].eq(sent[side] | region.i.ready),
+                region.i.valid.eq(rows.r_rdy),
+                rows.r_en.eq(region.i.ready),
+                rows.w_data.eq(self.i.payload),
+                rows.w_en.eq(self.i.valid & self.i.ready),
+                ready[side].eq(rows.w_rdy),
                 results.w_data.eq(region.o.payload),
                 results.w_en.eq(region.o.valid),
                 region.o.ready.eq(results.w_rdy),
@@ -106,10 +106,10 @@ class JoinCore(wiring.Component):
                 port.valid.eq(results.r_rdy),
                 results.r_en.eq(port.ready),
             ]
-            waiting += [region.busy, results.r_rdy]
+            waiting += [rows.r_rdy, region.busy, results.r_rdy]
         left, right = self._regions.values()
         m.d.comb += [
-            self.busy.eq(rows.r_rdy | waiting[0] | waiting[1] | waiting[2] | waiting[3]),
+            self.busy.eq(Cat(waiting).any()),
             self.overflow.eq(left.overflow | right.overflow),
             self.compared.eq(left.compared + right.compared),
         ]
