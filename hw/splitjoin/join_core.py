@@ -84,11 +84,11 @@ class JoinCore(wiring.Component):
         waiting = []
         m.d.comb += self.i.ready.eq(ready.all())
         for side, region in self._regions.items():
-            m.submodules[f"{side.name.lower()}_probes"] = region
-            m.submodules[f"{side.name.lower()}_rows"] = rows = QuickFifo(width=tagged_row(self.parameters).size, depth=2)
-            m.submodules[f"{side.name.lower()}_results"] = results = QuickFifo(
-                width=result_layout().size, depth=self.parameters.result_rows
-            )
+            name = side.name.lower()
+            rows = QuickFifo(width=tagged_row(self.parameters).size, depth=2)
+            results = QuickFifo(width=result_layout().size, depth=self.parameters.result_rows)
+            m.submodules[f"{name}_rows"], m.submodules[f"{name}_probes"] = rows, region
+            m.submodules[f"{name}_results"] = results
             wiring.connect(m, held, region.settings)
             port = self.left if side == Side.LEFT else self.right
             m.d.comb += [
