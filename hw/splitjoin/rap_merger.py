@@ -1,6 +1,6 @@
 """Merges punctuated results into one stream with one punctuation for all."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -73,16 +73,19 @@ class RapMerger(wiring.Component):
         stars = Signal(self._inputs)  # inputs that wait at a punctuation, or are dead
         first, chosen = Signal(self._inputs), Signal(self._inputs)  # of the pairs that are here
         together = Signal()
-        free = 1  # whether no input before has something to pass
+        before = 1  # whether no input before has a pair
         for at, port in enumerate(self.i):
             pair = port.valid & ~port.p.star & ~self.dead[at]
+            others = [stars[other] for other in range(self._inputs) if other != at]
+            turn = before & (~self.in_order | stars[:at].all())
             m.d.comb += [
                 stars[at].eq((port.valid & port.p.star) | self.dead[at]),
-                first[at].eq(pair & free),
-                chosen[at].eq(first[at] & (~self.in_order | stars[:at].all())),
-                port.ready.eq(results.w_rdy & (chosen[at] | together)),
+                first[at].eq(pair & before),
+                chosen[at].eq(pair & turn),
+                # Said without a look at `valid`: the way back is long.
+                port.ready.eq(results.w_rdy & Mux(port.p.star, Cat(others).all(), turn)),
             ]
-            free = free & ~pair
+            before = before & ~pair
         m.d.comb += [
             together.eq(stars.all() & ~self.dead.all()),
             results.w_en.eq(chosen.any() | together),

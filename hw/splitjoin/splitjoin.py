@@ -120,7 +120,8 @@ class SplitJoin(wiring.Component):
         m.submodules.combiner = combiner = Combiner()
         m.submodules.watch = watch = CoreWatch(p.cores)
         wiring.connect(m, wiring.flipped(self.i), distributor.i)
-        in_order = self.settings.order == Order.INNER
+        in_order = Signal()
+        m.d.sync += in_order.eq(self.settings.order == Order.INNER)
         came, elsewhere = Signal(), Signal()
         busy = [elsewhere]  # a cycle late, all alike: the ways from the cores are long
         m.d.sync += [
