@@ -110,6 +110,7 @@ class Region(wiring.Component):
         # A row's place and whether it is this core's are ready before the row comes.
         missing = Signal(range(p.capacity + 1))  # rows, until the window is full
         full = Signal(init=1)
+        fresh = Signal(init=1)  # no row since `clear`: the window's length may change
         before = Signal(ARRIVAL_BITS)
         arrive, leave = _Turns(p, index, "arrive"), _Turns(p, index, "leave")
         mark = i.p.mark if p.time_bits else Const(0, 1)
@@ -136,15 +137,17 @@ class Region(wiring.Component):
         with m.If(i.valid & i.ready & mine & ~mark):
             m.d.sync += before.eq(before + 1)
         with m.If(arriving):
-            m.d.sync += arrive.step()
+            m.d.sync += [*arrive.step(), fresh.eq(0)]
             with m.If(full):
                 m.d.sync += leave.step()
             with m.Else():
                 m.d.sync += [missing.eq(missing - 1), full.eq(missing == 1)]
+        with m.Elif(fresh):
+            m.d.sync += [missing.eq(length), full.eq(length == 0)]
         with m.If(self.settings.order == Order.NONE):
             m.d.sync += before.eq(0)
         with m.If(self.clear):
-            m.d.sync += [missing.eq(length), full.eq(length == 0), *arrive.reset(), *leave.reset()]
+            m.d.sync += [missing.eq(length), full.eq(length == 0), fresh.eq(1), *arrive.reset(), *leave.reset()]
         return m
 
 
