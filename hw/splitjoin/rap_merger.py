@@ -1,6 +1,6 @@
 """Merges punctuated results into one stream with one punctuation for all."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -76,14 +76,13 @@ class RapMerger(wiring.Component):
         before = 1  # whether no input before has a pair
         for at, port in enumerate(self.i):
             pair = port.valid & ~port.p.star & ~self.dead[at]
-            others = [stars[other] for other in range(self._inputs) if other != at]
             turn = before & (~self.in_order | stars[:at].all())
             m.d.comb += [
                 stars[at].eq((port.valid & port.p.star) | self.dead[at]),
                 first[at].eq(pair & before),
                 chosen[at].eq(pair & turn),
                 # Said without a look at `valid`: the way back is long.
-                port.ready.eq(results.w_rdy & Mux(port.p.star, Cat(others).all(), turn)),
+                port.ready.eq(results.w_rdy & Mux(port.p.star, (stars | 1 << at).all(), turn)),
             ]
             before = before & ~pair
         m.d.comb += [
