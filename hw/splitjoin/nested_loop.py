@@ -121,12 +121,13 @@ class NestedLoop(wiring.Component):
             waited.eq(waits),
             scanned.eq(Cat(scanning, scanned)),
             room.eq((free | ~waiting) & (free_read | ~reading)),
-            arrived_first.eq(self.i.p.first),
             behind_first.eq(
                 stored - Mux(now_begin, now_first, Mux(timed, oldest, Mux(taken, taken_first, arrived_first))) + store
             ),
             behind_read.eq(stored - (was_at << lane_bits) + store),
         ]
+        with m.If(~queue.r_rdy):  # else it is that of the first probe in the queue, as long as none is taken
+            m.d.sync += arrived_first.eq(self.i.p.first)
         with m.If(store):
             m.d.sync += stored.eq(stored + 1)
         with m.If(go):
