@@ -19,6 +19,7 @@ from amaranth.lib import wiring
 from cocotb_tools.runner import get_runner
 
 from sim.board.verilator_environment import verilator_environment
+from sim.compact_verilog import compact_verilog
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "blocks"
@@ -51,7 +52,7 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
     AssertionError
         If a cocotb test failed; it names the build folder.
     """
-    text = verilog.convert(component, name="top", strip_internal_attrs=True)
+    text = compact_verilog(verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False))
     waves = os.environ.get("WAVES", "0") == "1"
     digest = hashlib.sha256(f"{waves} {text}".encode()).hexdigest()[:12]
     folder = BUILD / f"{name}-{digest}"

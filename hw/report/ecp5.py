@@ -12,6 +12,8 @@ from pathlib import Path
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
+from hw.boards.ecp5_output_registers import use_output_registers
+
 SPEEDS = (6, 7, 8)
 """Speed grades."""
 
@@ -76,6 +78,7 @@ def synthesize(component: wiring.Component, folder: Path, name: str) -> Path:
     source.write_text(verilog.convert(component, name=name, strip_internal_attrs=True))
     script = f"read_verilog {source.name}; synth_ecp5 -nowidelut -top {name} -json {netlist.name}"
     run_yosys(script, folder)
+    use_output_registers(netlist)
     return netlist
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,6 +14,9 @@ from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.side import Side
 from hw.splitjoin.tagged_row import tagged_row
+
+_INPUT_ROWS = 3
+"""Rows that a region finds room for at its input."""
 
 
 class JoinCore(wiring.Component):
@@ -41,8 +44,8 @@ class JoinCore(wiring.Component):
 
     Timing
     ------
-    A row a cycle while both regions take them. Two rows wait at the input, and `result_rows` results behind
-    each region. A probe's first result comes out nine cycles after it was taken, at the earliest.
+    A row a cycle while both regions take them. Two rows at least wait before each region, and `result_rows` results
+    behind it. A probe's first result comes out nine cycles after it was taken, at the earliest.
 
     Source
     ------
@@ -79,26 +82,28 @@ class JoinCore(wiring.Component):
         held, clear = SettingsSignature(self.parameters).create(path=("held",)), Signal()
         m.d.sync += [clear.eq(self.clear)]
         m.d.sync += [getattr(held, name).eq(getattr(self.settings, name)) for name in held.signature.members]
-        m.submodules.input = rows = QuickFifo(width=tagged_row(self.parameters).size, depth=2)
-        m.d.comb += [rows.w_data.eq(self.i.payload), rows.w_en.eq(self.i.valid), self.i.ready.eq(rows.w_rdy)]
-        sent = Signal(2)
-        taken = Signal(2)
-        waiting = []
-        m.d.comb += rows.r_en.eq(taken.all())
-        with m.If(rows.r_rdy):
-            m.d.sync += sent.eq(taken & ~rows.r_en.replicate(2))
+        # Each region has its own copy of the rows: it takes them without a word to the other one. Whether a row is
+        # taken is a register, as the way to the distributor is long: it allows for a row that came meanwhile.
+        room, waiting = Signal(2), []
+        taking = Signal(init=1)
+        m.d.sync += taking.eq(room.all())
+        m.d.comb += self.i.ready.eq(taking)
         for side, region in self._regions.items():
-            m.submodules[f"{side.name.lower()}_probes"] = region
-            m.submodules[f"{side.name.lower()}_results"] = results = QuickFifo(
-                width=result_layout().size, depth=self.parameters.result_rows
-            )
+            name = side.name.lower()
+            rows = QuickFifo(width=tagged_row(self.parameters).size, depth=_INPUT_ROWS)
+            results = QuickFifo(width=result_layout().size, depth=self.parameters.result_rows)
+            m.submodules[f"{name}_rows"], m.submodules[f"{name}_probes"] = rows, region
+            m.submodules[f"{name}_results"] = results
             wiring.connect(m, held, region.settings)
             port = self.left if side == Side.LEFT else self.right
             m.d.comb += [
                 region.clear.eq(clear),
                 region.i.payload.eq(rows.r_data),
-                region.i.valid.eq(rows.r_rdy & ~sent[side]),
-                taken[side].eq(sent[side] | region.i.ready),
+                region.i.valid.eq(rows.r_rdy),
+                rows.r_en.eq(region.i.ready),
+                rows.w_data.eq(self.i.payload),
+                rows.w_en.eq(self.i.valid & taking),
+                room[side].eq(rows.w_level <= _INPUT_ROWS - 2),
                 results.w_data.eq(region.o.payload),
                 results.w_en.eq(region.o.valid),
                 region.o.ready.eq(results.w_rdy),
@@ -106,10 +111,10 @@ class JoinCore(wiring.Component):
                 port.valid.eq(results.r_rdy),
                 results.r_en.eq(port.ready),
             ]
-            waiting += [region.busy, results.r_rdy]
+            waiting += [rows.r_rdy, region.busy, results.r_rdy]
         left, right = self._regions.values()
         m.d.comb += [
-            self.busy.eq(rows.r_rdy | waiting[0] | waiting[1] | waiting[2] | waiting[3]),
+            self.busy.eq(Cat(waiting).any()),
             self.overflow.eq(left.overflow | right.overflow),
             self.compared.eq(left.compared + right.compared),
         ]

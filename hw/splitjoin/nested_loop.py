@@ -40,7 +40,7 @@ class NestedLoop(wiring.Component):
     ------
     C comparisons a cycle, with no cycle lost between probes; a probe without rows to compare takes one
     cycle. Where scans are shorter than ten cycles, a row that is stored over the oldest one of a full ring, and
-    waits for the probe before it, may hold the next probe up for three. The first result comes out seven cycles
+    waits for the probe before it, may hold the next probe up for four. The first result comes out seven cycles
     after its probe was taken, at the earliest, and one a cycle then: rows that match and punctuation of inner
     order cost a cycle each where a word of C rows has more than one of them, and the word that ends a probe none
     for its punctuation unless a row in it matches. In inner order a time window is scanned over its whole
@@ -82,48 +82,60 @@ class NestedLoop(wiring.Component):
         oldest = place("oldest")  # in a time window: what lies before is dropped
         was_at = Signal(word_bits)  # the word that was read last; its rows leave the memory as long as `go` is not set
         one = _Word(p, "one")
+        ending = Signal(init=1)  # the word that is read is the probe's last, or none is read
         load = Signal()
         now_begin = Signal()
         now_first = place("now_first")  # of the probe whose words are read
         moving = Signal()  # probes are under way
         store = Signal()
-        room = Signal()
+        room = Signal(init=1)
         stored = place("stored")  # where the next row goes
 
         # A row is stored unless it would overwrite what a probe still has to read: the probe whose first word
         # comes next, or else the first one that waits, all from its first place on; one that is being read, all
-        # from the word that was read last. How far behind the next row these places lie is known a cycle late, and
-        # so is whether there are such probes: they may have moved on by then, but never back, and one that has
-        # just come counts at once. In a time window, rows that wait need what lies from the oldest row on; a row
-        # that does not fit is dropped once nobody needs it.
-        begin = Signal()
-        arrived_first, waits_at = place("arrived_first"), place("waits_at")
+        # from the word that was read last. How far behind the next row these places lie is known two cycles late:
+        # they may have moved on by then, but never back, as `first` never goes back at the input either. So a probe
+        # counts among those that wait for as long, and one that has just come at once; one that is being read counts
+        # once the word that was read last, as it is known, is its own. In a time window, rows that wait need what
+        # lies from the oldest row on; a row that does not fit is dropped once nobody needs it.
+        arrived_first = place("arrived_first")
         behind_first, behind_read = place("behind_first"), place("behind_read")
-        waiting, reading = Signal(), Signal()
-        free = Signal()
+        waits, waited, waiting = Signal(), Signal(), Signal()
+        scanning, scanned = Signal(), Signal(2)
+        free, free_read, reading = Signal(), Signal(), Signal()
         m.d.comb += [
-            begin.eq(active & now_begin),
-            waits_at.eq(Mux(taken, taken_first, Mux(queue.r_rdy, arrived_first, self.i.p.first))),
-            free.eq(behind_first < rows),
-            room.eq((free | ~waiting) & ((behind_read < rows) | ~reading)),
-            queue.w_data.eq(self.i.payload),
+            waits.eq(Mux(timed, moving, taken | queue.r_rdy | now_begin)),
+            waiting.eq((queue.w_en & queue.w_rdy) | waits | waited),
+            free.eq(_fits(behind_first, store, rows)),
+            scanning.eq(one.valid | active),
+            reading.eq(scanning & scanned.all()),
+            free_read.eq(_fits(behind_read, store, rows)),
+            data.View(command, queue.w_data).eq(self.i.payload),
+            data.View(command, queue.w_data).early.eq(self.i.p.early & inner),
+            data.View(command, queue.w_data).late.eq(self.i.p.late & inner),
             queue.w_en.eq(self.i.valid & self.i.p.probing),
             self.i.ready.eq(Mux(self.i.p.probing, queue.w_rdy, room)),
             store.eq(self.i.valid & ~self.i.p.probing & room),
         ]
         m.d.sync += [
-            waiting.eq((queue.w_en & queue.w_rdy) | Mux(timed, moving, taken | queue.r_rdy | begin)),
-            reading.eq(one.valid | active),
-            arrived_first.eq(self.i.p.first),
-            behind_first.eq(stored - Mux(begin, now_first, Mux(timed, oldest, waits_at)) + store),
+            waited.eq(waits),
+            scanned.eq(Cat(scanning, scanned)),
+            room.eq((free | ~waiting) & (free_read | ~reading)),
+            behind_first.eq(
+                stored - Mux(now_begin, now_first, Mux(timed, oldest, Mux(taken, taken_first, arrived_first))) + store
+            ),
             behind_read.eq(stored - (was_at << lane_bits) + store),
         ]
+        with m.If(~queue.r_rdy):  # else it is that of the first probe in the queue, as long as none is taken
+            m.d.sync += arrived_first.eq(self.i.p.first)
         with m.If(store):
             m.d.sync += stored.eq(stored + 1)
         with m.If(go):
             m.d.sync += was_at.eq(at)
+        drops = Signal()  # the next row takes the place of the oldest one
+        m.d.sync += drops.eq(timed & ~free)
         with m.If(self.clear):
-            m.d.sync += [stored.eq(0), behind_first.eq(0)]
+            m.d.sync += [stored.eq(0), behind_first.eq(0), room.eq(1), drops.eq(0)]
 
         # A row as it is stored, by lanes. The memories are read in every cycle and may give anything for what is
         # written just then, as no probe needs it: logic would have to make up for the rest.
@@ -152,19 +164,19 @@ class NestedLoop(wiring.Component):
         # bound, what is stored on the left with the right row minus a bound.
         probe = Signal(command)
         key = BandSums(p.key_bits, "key")
-        m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(~taken | load)]
+        m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(go & (~taken | ending))]
         if p.time_bits:
             time, horizon = BandSums(p.time_bits, "time"), BandSums(p.time_bits, "horizon")
             late = self.settings.left_late if self.side == Side.RIGHT else self.settings.right_late
         # What the probe scans: in inner order all blocks that any core has a row in.
         base, end, last = place("base"), place("end"), place("last")
-        with m.If(~taken | load):
+        with m.If(queue.r_en):
             m.d.sync += [
                 taken.eq(queue.r_rdy),
                 probe.eq(head),
-                base.eq(head.first - (head.early & inner)),
-                end.eq(head.stop + (head.late & inner)),
-                last.eq(head.stop + (head.late & inner) - 1),
+                base.eq(head.first - head.early),
+                end.eq(head.stop + head.late),
+                last.eq(head.stop - ~head.late),
             ]
             m.d.sync += key.make(head.key, self.settings.low, self.settings.high, self.side)
             if p.bounds:
@@ -186,14 +198,13 @@ class NestedLoop(wiring.Component):
         first_word, last_word = Signal(word_bits), Signal(word_bits)
         mark = probe.mark if p.time_bits else Const(0, 1)
         skip = Signal()
-        ending = Signal()  # the word that is read is the probe's last
         m.d.comb += [
             lower.eq(Mux(timed, oldest, probe.first)),
             start.eq(Mux(timed & ~inner, oldest, base)),
             first_word.eq(start >> lane_bits),
             last_word.eq(last >> lane_bits),
             skip.eq((start == end) | ((probe.null | mark) & ~timed)),
-            load.eq(taken & (~active | (go & ending))),
+            load.eq(taken & go & ending),
         ]
         now = _Probe(p, "now")
         now_skip, now_mark = Signal(), Signal()
@@ -207,7 +218,7 @@ class NestedLoop(wiring.Component):
                 active.eq(active & ~ending),
                 at.eq(at + 1),
                 words.eq(words - 1),
-                ending.eq(words == 1),
+                ending.eq(ending | (words == 1)),
                 now_begin.eq(0),
                 *(since.eq(since + lanes) for since in (*behind_lower, *behind_base)),
             ]
@@ -275,7 +286,9 @@ class NestedLoop(wiring.Component):
         with m.If(go):
             m.d.sync += [*two.eq(one), *three.eq(two)]
             for lane in range(lanes):
-                item = {name: Signal(width, name=f"read_{name}_{lane}") for name, width in fields.items()}
+                item = {
+                    name: Signal(width, name=f"read_{name}_{lane}", reset_less=True) for name, width in fields.items()
+                }
                 m.d.sync += [item[name].eq(read[name][lane]) for name in fields]
                 at_least, at_most = Signal(name=f"at_least_{lane}"), Signal(name=f"at_most_{lane}")
                 null = Signal(name=f"null_{lane}")
@@ -315,7 +328,7 @@ class NestedLoop(wiring.Component):
                 m.d.sync += leading.eq((leading | three.begin) & whole)
                 with m.If(timed & (leading | three.begin) & ~(passed - oldest)[place_bits - 1]):
                     m.d.sync += oldest.eq(passed)
-            with m.If(store & timed & ~free):  # nothing is under way
+            with m.If(store & drops):  # nothing is under way
                 m.d.sync += [oldest.eq(stored - (rows - 1)), self.overflow.eq(1)]
             with m.If(self.clear):
                 m.d.sync += [oldest.eq(0), self.overflow.eq(0)]
@@ -353,6 +366,11 @@ class NestedLoop(wiring.Component):
             self.busy.eq(moving | self.i.valid | some),
         ]
         return m
+
+
+def _fits(behind: Value, store: Value, rows: int) -> Value:
+    """Whether a place is less than all rows behind the next row, once `store` is done."""
+    return (behind < rows) & ~(store & (behind == rows - 1))
 
 
 def _less_one(bits: Value) -> Value:

@@ -1,6 +1,6 @@
 """Merges punctuated results into one stream with one punctuation for all."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -71,28 +71,31 @@ class RapMerger(wiring.Component):
         m = Module()
         m.submodules.results = results = QuickFifo(width=result_layout().size, depth=self._rows)
         stars = Signal(self._inputs)  # inputs that wait at a punctuation, or are dead
-        chosen = Signal(self._inputs)
+        first, chosen = Signal(self._inputs), Signal(self._inputs)  # of the pairs that are here
         together = Signal()
-        free = 1  # whether no input before has something to pass
+        before = 1  # whether no input before has a pair
         for at, port in enumerate(self.i):
             pair = port.valid & ~port.p.star & ~self.dead[at]
+            turn = before & (~self.in_order | stars[:at].all())
             m.d.comb += [
                 stars[at].eq((port.valid & port.p.star) | self.dead[at]),
-                chosen[at].eq(pair & free & (~self.in_order | stars[:at].all())),
-                port.ready.eq(results.w_rdy & (chosen[at] | together)),
+                first[at].eq(pair & before),
+                chosen[at].eq(pair & turn),
+                # Said without a look at `valid`: the way back is long.
+                port.ready.eq(results.w_rdy & Mux(port.p.star, (stars | 1 << at).all(), turn)),
             ]
-            free = free & ~pair
+            before = before & ~pair
         m.d.comb += [
             together.eq(stars.all() & ~self.dead.all()),
             results.w_en.eq(chosen.any() | together),
             results.w_data.eq(self.i[0].payload),
         ]
-        # A punctuation is that of the first input that lives.
+        # A punctuation is that of the first input that lives. What is not taken may be anything.
         for at, port in list(enumerate(self.i))[1:]:
             with m.If(self.dead[:at].all() & ~self.dead[at]):
                 m.d.comb += results.w_data.eq(port.payload)
         for at, port in enumerate(self.i):
-            with m.If(chosen[at]):
+            with m.If(first[at]):
                 m.d.comb += results.w_data.eq(port.payload)
         m.d.comb += [
             self.o.payload.eq(results.r_data),

@@ -108,8 +108,9 @@ class Region(wiring.Component):
         if p.time_bits:
             length = Mux(self.settings.timed, p.capacity, length)
         # A row's place and whether it is this core's are ready before the row comes.
-        filled, more = Signal(range(p.capacity + 1)), Signal(range(p.capacity + 2), init=1)  # rows, and one more
-        full = Signal()
+        missing = Signal(range(p.capacity + 1))  # rows, until the window is full
+        full = Signal(init=1)
+        fresh = Signal(init=1)  # no row since `clear`: the window's length may change
         before = Signal(ARRIVAL_BITS)
         arrive, leave = _Turns(p, index, "arrive"), _Turns(p, index, "leave")
         mark = i.p.mark if p.time_bits else Const(0, 1)
@@ -133,19 +134,20 @@ class Region(wiring.Component):
         names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
         names += ("lower", "upper") if p.bounds else ()
         m.d.comb += [getattr(sub.i.p, name).eq(getattr(i.p, name)) for name in names]
-        m.d.sync += full.eq(Mux(arriving & ~full, more == length, filled == length))
         with m.If(i.valid & i.ready & mine & ~mark):
             m.d.sync += before.eq(before + 1)
         with m.If(arriving):
-            m.d.sync += arrive.step()
+            m.d.sync += [*arrive.step(), fresh.eq(0)]
             with m.If(full):
                 m.d.sync += leave.step()
             with m.Else():
-                m.d.sync += [filled.eq(more), more.eq(more + 1)]
+                m.d.sync += [missing.eq(missing - 1), full.eq(missing == 1)]
+        with m.Elif(fresh):
+            m.d.sync += [missing.eq(length), full.eq(length == 0)]
         with m.If(self.settings.order == Order.NONE):
             m.d.sync += before.eq(0)
         with m.If(self.clear):
-            m.d.sync += [filled.eq(0), more.eq(1), full.eq(length == 0), *arrive.reset(), *leave.reset()]
+            m.d.sync += [missing.eq(length), full.eq(length == 0), fresh.eq(1), *arrive.reset(), *leave.reset()]
         return m
 
 

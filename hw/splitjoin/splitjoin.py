@@ -72,7 +72,7 @@ class SplitJoin(wiring.Component):
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
     merged in a cycle a level: from row to first result ``levels + merger_levels + 10`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
-    as both regions compare at once. `idle` and `overflow` are a cycle late, `compared` three. A core that stands
+    as both regions compare at once. `overflow` is a cycle late, `idle` two, `compared` three. A core that stands
     still is passed by after twice `core_timeout` cycles and three at most.
 
     Source
@@ -120,8 +120,14 @@ class SplitJoin(wiring.Component):
         m.submodules.combiner = combiner = Combiner()
         m.submodules.watch = watch = CoreWatch(p.cores)
         wiring.connect(m, wiring.flipped(self.i), distributor.i)
-        in_order = self.settings.order == Order.INNER
-        busy = [self.i.valid, distributor.busy, left.busy, right.busy, combiner.busy]
+        in_order = Signal()
+        m.d.sync += in_order.eq(self.settings.order == Order.INNER)
+        came, elsewhere = Signal(), Signal()
+        busy = [elsewhere]  # a cycle late, all alike: the ways from the cores are long
+        m.d.sync += [
+            came.eq(self.i.valid),
+            elsewhere.eq(self.i.valid | distributor.busy | left.busy | right.busy | combiner.busy),
+        ]
         overflow, compared = [], []
         for index in range(p.cores):
             core = JoinCore(p, index=index, sub_window=self._sub_window)
@@ -148,7 +154,9 @@ class SplitJoin(wiring.Component):
                 ]
                 stirs = stirs | to.valid  # given, or held up
             m.d.comb += watch.stirs[index].eq(stirs | ((core.compared != 0) & ~frozen) | (~core.busy & ~row.valid))
-            busy.append(core.busy & ~dead)
+            stands = Signal(name=f"busy_{index}")
+            m.d.sync += stands.eq(core.busy & ~dead)
+            busy.append(stands)
             overflow.append(core.overflow)
             counted = Signal(core.compared.shape(), name=f"compared_{index}")
             m.d.sync += counted.eq(Mux(answers, core.compared, 0))
@@ -166,7 +174,7 @@ class SplitJoin(wiring.Component):
             self.compared.eq(_total(compared)),
         ]
         m.d.comb += [
-            self.idle.eq(quiet & ~self.i.valid),
+            self.idle.eq(quiet & ~self.i.valid & ~came),
             watch.timeout.eq(self.core_timeout),
             self.dead.eq(watch.dead),
             self.first_dead.eq(watch.first),

@@ -15,7 +15,7 @@ from sim.meters.splitjoin_meter import SplitJoinMeter
 
 Ki = 1 << 10
 WINDOW = 64 * Ki
-CORES = (1, 2, 4, 8, 16, 64)
+CORES = (1, 2, 4, 8, 16, 32, 64)
 DETAILED = (16, 64)
 """Cores whose orders, result path and shorter windows are measured, too."""
 BUFFER_ROWS = 32

@@ -24,6 +24,7 @@ from sim.board.board import Board
 from sim.board.board_errors import BoardBuildError
 from sim.board.memory_settings import MemorySettings
 from sim.board.verilator_environment import verilator_environment
+from sim.compact_verilog import compact_verilog
 
 BUILD = Path(__file__).parents[2] / "build" / "boards"
 _HARNESS = Path(__file__).with_name("harness.cpp")
@@ -145,9 +146,8 @@ def _texts(engine: wiring.Component, channels: Sequence[MemorySettings], shape: 
     """The files of a board that has an engine and its memory."""
     cores = [settings.build(f"channel_{number}") for number, settings in enumerate(channels)]
     texts = {f"channel_{number}.v": core.verilog for number, core in enumerate(cores)}
-    texts["board.v"] = verilog.convert(
-        Board(engine, cores, shape), name="board", strip_internal_attrs=True, emit_src=False
-    )
+    board = Board(engine, cores, shape)
+    texts["board.v"] = compact_verilog(verilog.convert(board, name="board", strip_internal_attrs=True, emit_src=False))
     texts["public.vlt"] = "`verilator_config\n" + "".join(
         f'public_flat_rw -module "channel_{number}" -var "{array}"\n'
         for number, core in enumerate(cores)
