@@ -40,7 +40,7 @@ def _linked(name: str, board: str, *, ethernet: bool = False) -> Callable[[int, 
     def open_board(key_bits: int, lanes: int) -> BoardLink:
         if lanes != 1:
             raise ParameterError(f"lanes of {name} must be 1, as on the board, not {lanes}")
-        fitting = [design for design, of in _designs(board).items() if of.key_bits == key_bits]
+        fitting = [design for design, of in _designs(board, ethernet=ethernet).items() if of.key_bits == key_bits]
         if not fitting:
             raise LinkIdentityError(f"board {board} has no design of BI-Sort with keys of {key_bits} bits")
         open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
@@ -59,11 +59,16 @@ def _opencl_model(key_bits: int, lanes: int) -> BoardLink:
     return open_opencl_model(next(of for of in designs if of.key_bits == key_bits), _MODEL_BYTES)
 
 
-def _designs(board: str) -> dict[str, Parameters]:
-    """The designs of a board that have a BI-Sort kernel; none where there is no such board."""
-    kinds = boards()
-    designs = kinds[board].parameters if board in kinds else {}
-    return {name: of for name, of in designs.items() if isinstance(of, Parameters)}
+def _designs(board: str, *, ethernet: bool = False) -> dict[str, Parameters]:
+    """The designs of a board that have a BI-Sort kernel, and Ethernet or not; none where there is no such board."""
+    if board not in boards():
+        return {}
+    kind = boards()[board]
+    return {
+        name: of
+        for name, of in kind.parameters.items()
+        if isinstance(of, Parameters) and (kind.ethernet_of(name) is not None) == ethernet
+    }
 
 
 _BOARDS: dict[str, SimBoard] = {
@@ -190,7 +195,8 @@ class SimDevice(BisortDevice):
     def _opened(cls, name: str, lanes: int, design: str) -> SimDevice:
         if reason := _BOARDS[name].missing:
             raise DeviceError(f"device {name} cannot run here: {reason}")
-        designs = _designs(name.removeprefix("sim:").removesuffix(":ethernet"))
+        board, _, line = name.removeprefix("sim:").partition(":")
+        designs = _designs(board, ethernet=line == "ethernet")
         if design and design not in designs:
             there = f"there are {', '.join(designs)}" if designs else "it has but one"
             raise DeviceError(f"device {name} has no design {design!r} of BI-Sort: {there}")

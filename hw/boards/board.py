@@ -36,6 +36,8 @@ class Board(abc.ABC):
         Where the host reaches it.
     ethernet : EthernetLine, optional
         Where the host reaches it, too.
+    serial_only : tuple of str
+        Designs that leave out Ethernet.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Board(abc.ABC):
     parameters: Mapping[str, Any]
     serial: SerialLine | None = None
     ethernet: EthernetLine | None = None
+    serial_only: tuple[str, ...] = ()
 
     @property
     def designs(self) -> tuple[str, ...]:
@@ -64,6 +67,10 @@ class Board(abc.ABC):
         if name not in self.designs:
             raise UnknownBoardError(f"board {self.name} has no design {name!r}: there are {', '.join(self.designs)}")
         return name
+
+    def ethernet_of(self, design: str) -> EthernetLine | None:
+        """Where the host reaches that design over Ethernet; None where it does not."""
+        return None if design in self.serial_only else self.ethernet
 
     @abc.abstractmethod
     def files(self, design: str, steps: Steps) -> dict[str, str]:

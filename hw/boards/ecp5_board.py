@@ -86,10 +86,11 @@ class Ecp5Board(Board):
         with steps.step("memory controller to Verilog"):
             core = ecp5_dram(self.dram, "dram", input_hz=self.input_hz, row_bits=self.row_bits)
         verilog["dram.v"] = core.verilog
-        if self.ethernet is not None:
+        if (ethernet := self.ethernet_of(design)) is not None:
             with steps.step("UDP core to Verilog"):
-                verilog["ethernet.v"] = ecp5_ethernet(self.ethernet, "ethernet", clock_hz=self.dram.clock_hz)
+                verilog["ethernet.v"] = ecp5_ethernet(ethernet, "ethernet", clock_hz=self.dram.clock_hz)
             clocks["eth_clk_rx"] = _ETHERNET_HZ
+        pins = {port: at for port, at in self.pins.items() if ethernet is not None or not port.startswith("eth_")}
         assert self.serial is not None
         kernel, shape = kernel_of(design, self.parameters[design])
         linked = LinkedKernel(
@@ -99,7 +100,7 @@ class Ecp5Board(Board):
             description=self.description_of(design, core.start),
             ports=self.dram.ports,
             stride=core.row_bytes,
-            ethernet=self.ethernet is not None,
+            ethernet=ethernet is not None,
         )
         top = Ecp5Top(linked, chip_bits=self.dram.chip_bits, row_bits=self.row_bits, bank_bits=self.bank_bits)
         with steps.step("design to RTLIL, the form that Yosys reads fastest"):
@@ -108,7 +109,7 @@ class Ecp5Board(Board):
         return {
             "top.il": text,
             **verilog,
-            "top.lpf": ecp5_constraints(self.platform, self.pins, clocks, self.pulled_up),
+            "top.lpf": ecp5_constraints(self.platform, pins, clocks, self.pulled_up),
             "synthesize.ys": _SYNTHESIS.format(verilog=" ".join(verilog)),
             "options.json": json.dumps({"place and route": self._nextpnr(), "seeds": self.seeds}),
         }

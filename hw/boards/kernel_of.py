@@ -18,7 +18,8 @@ def kernel_of(design: str, parameters: Any) -> tuple[wiring.Component, PortShape
     Parameters
     ----------
     design : str
-        ``"bisort"``, ``"splitjoin"``, or one of these with digits behind it, where a board has several of it.
+        ``"bisort"``, ``"splitjoin"``, or one of these with digits, or a hyphen and a word, behind it, where a board
+        has several of it.
     parameters : dataclass
         What it is built with.
 
@@ -27,7 +28,7 @@ def kernel_of(design: str, parameters: Any) -> tuple[wiring.Component, PortShape
     ParameterError
         If no kernel is known for that design.
     """
-    kind = design.rstrip("0123456789")
+    kind = design.partition("-")[0].rstrip("0123456789")
     if kind not in _KERNELS:
         raise ParameterError(f"design must be one of {', '.join(_KERNELS)}, not {design!r}")
     kernel = _KERNELS[kind](parameters)

@@ -67,10 +67,10 @@ class LinkedBoard:
         self.path = os.ttyname(self._far_end)
         self.computer: EthernetComputer | None = None
         self._wire: list[socket.socket] = []
-        if board.ethernet is not None:
+        if (ethernet := board.ethernet_of(chosen)) is not None:
             self._wire = list(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
             self._wire[0].setblocking(False)
-            self.computer = EthernetComputer(board.ethernet, self._wire[1])
+            self.computer = EthernetComputer(ethernet, self._wire[1])
         wire = self._wire[0].fileno() if self._wire else -1
         self._stop = ctypes.c_int32(0)
         self._thread = threading.Thread(
@@ -110,10 +110,10 @@ def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
         description=board.description_of(design, core.start),
         ports=board.dram.ports,
         stride=core.row_bytes,
-        ethernet=board.ethernet is not None,
+        ethernet=(ethernet := board.ethernet_of(design)) is not None,
     )
     text = verilog.convert(LinkedTop(linked), name="board", strip_internal_attrs=True, emit_src=False)
     texts = {"board.v": text, "dram.v": core.verilog, **port_files(text)}
-    if board.ethernet is not None:
-        texts["ethernet.v"] = simulated_ethernet(board.ethernet, "ethernet", clock_hz=board.dram.clock_hz)
+    if ethernet is not None:
+        texts["ethernet.v"] = simulated_ethernet(ethernet, "ethernet", clock_hz=board.dram.clock_hz)
     return texts

@@ -17,7 +17,12 @@ BOARD = Ecp5Board(
     description="LambdaConcept ECPIX-5: Lattice LFE5UM5G-85F, 512 MiB of DDR3, built with Yosys, nextpnr and Trellis",
     part="Lattice LFE5UM5G-85F-8BG554",
     memory_bytes=1 << 29,
-    parameters={"bisort": _PARAMETERS, "splitjoin": SplitJoinParameters.preset("ecpix5")},
+    parameters={
+        "bisort": _PARAMETERS,
+        "bisort-ethernet": _PARAMETERS,
+        "splitjoin": SplitJoinParameters.preset("ecpix5"),
+    },
+    serial_only=("bisort", "splitjoin"),
     platform="amaranth_boards.ecpix5:ECPIX585Platform",
     device="um5g-85k",
     package="CABGA554",

@@ -169,7 +169,9 @@ def test_a_board_that_carries_another_design():
 
 
 def test_a_design_that_the_board_does_not_have():
-    with pytest.raises(DeviceError, match="board ecpix5 has no design 'other': there are bisort, splitjoin"):
+    with pytest.raises(
+        DeviceError, match="board ecpix5 has no design 'other': there are bisort, bisort-ethernet, splitjoin"
+    ):
         open_device("board:ecpix5:/dev/none:design=other")
     for wrong in ("design=", "design=bisort:design=splitjoin"):
         with pytest.raises(DeviceError, match="must name one design"):
