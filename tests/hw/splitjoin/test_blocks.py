@@ -115,5 +115,5 @@ def test_parameters_that_do_not_fit(change, message):
 
 
 def test_unknown_preset():
-    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, operator, not 'huge'"):
+    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, operator, ecpix5, not 'huge'"):
         SplitJoinParameters.preset("huge")
