@@ -24,7 +24,7 @@ _TOOLS = ("amaranth", "amaranth-boards", "litedram", "liteeth", "litex", "migen"
 _ETHERNET_HZ = 125_000_000  # of RGMII at 1 Gbit/s
 _LOOK_SECONDS = 5  # between two looks at a tool's log
 # Without wide multiplexers: packing them makes places that cannot be routed. Yosys sorts a design by name as it is
-# written, and what ABC makes of a sorted one has half as many wires in conflict: else the router does not end, either.
+# written; of a sorted one ABC made netlists that routed, of the same unsorted ones that did not.
 _SYNTHESIS = """\
 read_rtlil top.il
 read_verilog {verilog}
