@@ -84,6 +84,6 @@ def _enable(flip_flop: dict[str, Any], clock: list, rising: bool) -> Any:
     pins, parameters = flip_flop["connections"], flip_flop["parameters"]
     if pins["CLK"] != clock or (parameters["CLKMUX"] == "CLK") != rising or parameters["REGSET"] != "RESET":
         return None
-    if pins.get("LSR", ["0"]) not in ([], ["0"]) or parameters["CEMUX"] not in ("CE", "1"):
+    if pins.get("LSR", ["0"]) not in ([], ["0"]) or parameters["CEMUX"].strip() not in ("CE", "1"):
         return None
-    return "1" if parameters["CEMUX"] == "1" else pins["CE"][0]
+    return "1" if parameters["CEMUX"].strip() == "1" else pins["CE"][0]

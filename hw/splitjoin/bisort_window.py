@@ -14,6 +14,7 @@ from hw.splitjoin.nested_loop import NO_COLLISION
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.quick_fifo import QuickFifo
+from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.side import Side
 from hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
@@ -80,6 +81,8 @@ class BisortWindow(wiring.Component):
         entry = data.StructLayout({"key": p.key_bits, "place": place_bits, "null": 1})
 
         m.submodules.queue = queue = QuickFifo(width=command.size, depth=p.probe_rows)
+        m.submodules.results = results = QuickFifo(width=result_layout().size, depth=p.result_rows)
+        result = data.View(result_layout(), results.w_data)
         m.submodules.buffer = ResetInserter(self.clear)(
             buffer := InsertionBuffer(key_bits=p.key_bits, width=1, rows=self.buffer_rows)
         )
@@ -160,12 +163,15 @@ class BisortWindow(wiring.Component):
             with m.If(three & ~at_most & ~settings.complement):
                 m.d.sync += ended.eq(1)
         m.d.comb += [
-            self.o.valid.eq(out | final),
-            self.o.p.star.eq(final),
-            self.o.p.last.eq(final),
-            self.o.p.probe.eq(now.row),
-            self.o.p.row.eq(number_read),
-            self.o.p.before.eq(now.before),
+            results.w_en.eq(out | final),
+            result.star.eq(final),
+            result.last.eq(final),
+            result.probe.eq(now.row),
+            result.row.eq(number_read),
+            result.before.eq(now.before),
+            self.o.valid.eq(results.r_rdy),
+            self.o.payload.eq(results.r_data),
+            results.r_en.eq(self.o.ready),
             buffer.probe.p.below.eq(wanted.lower),
             buffer.read.payload.eq(buffer_at),
             buffer.position.ready.eq(1),
@@ -235,7 +241,7 @@ class BisortWindow(wiring.Component):
             with m.State("scan"):
                 m.d.comb += [
                     from_main.eq(1),
-                    go.eq(~out | self.o.ready),
+                    go.eq(~out | results.w_rdy),
                     reading.eq((at < count) & ~ended),
                     read_at.eq(at),
                 ]
@@ -247,7 +253,7 @@ class BisortWindow(wiring.Component):
             with m.State("scan_buffer"):
                 m.d.comb += [
                     from_buffer.eq(1),
-                    go.eq(~out | self.o.ready),
+                    go.eq(~out | results.w_rdy),
                     reading.eq((buffer_at < buffer.count) & ~ended),
                     buffer.read.valid.eq(reading),
                     buffer.row.ready.eq(go),
@@ -257,12 +263,12 @@ class BisortWindow(wiring.Component):
                 with m.If(~(reading | buffer.row.valid | two | three)):
                     m.next = "finish"
             with m.State("finish"):
-                m.d.comb += [final.eq(~out & (settings.order != Order.NONE)), go.eq(~(out | final) | self.o.ready)]
-                with m.If(~out & (~final | self.o.ready)):
+                m.d.comb += [final.eq(~out & (settings.order != Order.NONE)), go.eq(~(out | final) | results.w_rdy)]
+                with m.If(~out & (~final | results.w_rdy)):
                     m.next = "idle"
         with m.If(self.clear):
             m.d.sync += [count.eq(0), buffered.eq(0)]
-        m.d.comb += self.busy.eq(self.i.valid | queue.r_rdy | ~machine.ongoing("idle"))
+        m.d.comb += self.busy.eq(self.i.valid | queue.r_rdy | ~machine.ongoing("idle") | results.r_rdy)
         return m
 
     def _merge(self, m, merger, now, read, entry, second, count, read_at, merged, at, go, write) -> None:

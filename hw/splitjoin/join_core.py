@@ -17,6 +17,8 @@ from hw.splitjoin.tagged_row import tagged_row
 
 _INPUT_ROWS = 3
 """Rows that a region finds room for at its input."""
+_OUTPUT_RESULTS = 2
+"""Results behind a region, apart from those that wait in its sub-window."""
 
 
 class JoinCore(wiring.Component):
@@ -44,8 +46,8 @@ class JoinCore(wiring.Component):
 
     Timing
     ------
-    A row a cycle while both regions take them. Two rows at least wait before each region, and `result_rows` results
-    behind it. A probe's first result comes out nine cycles after it was taken, at the earliest.
+    A row a cycle while both regions take them. Two rows at least wait before each region, and two results behind it,
+    after those in its sub-window. A probe's first result comes out eleven cycles after it was taken, at the earliest.
 
     Source
     ------
@@ -91,7 +93,7 @@ class JoinCore(wiring.Component):
         for side, region in self._regions.items():
             name = side.name.lower()
             rows = QuickFifo(width=tagged_row(self.parameters).size, depth=_INPUT_ROWS)
-            results = QuickFifo(width=result_layout().size, depth=self.parameters.result_rows)
+            results = QuickFifo(width=result_layout().size, depth=_OUTPUT_RESULTS)
             m.submodules[f"{name}_rows"], m.submodules[f"{name}_probes"] = rows, region
             m.submodules[f"{name}_results"] = results
             wiring.connect(m, held, region.settings)

@@ -14,6 +14,10 @@ from hw.splitjoin.side import Side
 from hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
 NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write
+_UNDER_WAY = 6
+"""Words that may come to be among those that wait after it was looked how many do."""
+_LEAST_WAITING = 2 * _UNDER_WAY
+"""Words that there is room for, at least: as many come before the next ones as are under way."""
 
 
 class NestedLoop(wiring.Component):
@@ -40,11 +44,12 @@ class NestedLoop(wiring.Component):
     ------
     C comparisons a cycle, with no cycle lost between probes; a probe without rows to compare takes one
     cycle. Where scans are shorter than ten cycles, a row that is stored over the oldest one of a full ring, and
-    waits for the probe before it, may hold the next probe up for four. The first result comes out seven cycles
+    waits for the probe before it, may hold the next probe up for four. The first result comes out nine cycles
     after its probe was taken, at the earliest, and one a cycle then: rows that match and punctuation of inner
     order cost a cycle each where a word of C rows has more than one of them, and the word that ends a probe none
-    for its punctuation unless a row in it matches. In inner order a time window is scanned over its whole
-    capacity, so that all cores put out the same punctuation.
+    for its punctuation unless a row in it matches. Words that have results wait, `result_rows` or twelve, and no
+    further one is read while there might be no room for it: what was read is never held up. In inner order a time
+    window is scanned over its whole capacity, so that all cores put out the same punctuation.
 
     Source
     ------
@@ -71,16 +76,16 @@ class NestedLoop(wiring.Component):
         def place(name: str) -> Signal:
             return Signal(place_bits, name=name)
 
-        # Storage. Probes wait in a queue; `go` moves everything behind it.
+        # Storage. Probes wait in a queue; `go` lets the next word be read, and moves everything before it.
         m.submodules.queue = queue = QuickFifo(width=command.size, depth=p.probe_rows)
         head = data.View(command, queue.r_data)
-        go = Signal()
+        go = Signal(init=1)
         taken = Signal()  # the probe behind the queue, with its sums made
         taken_first = place("taken_first")
         active = Signal()
         at = Signal(word_bits)  # the word to be read next
         oldest = place("oldest")  # in a time window: what lies before is dropped
-        was_at = Signal(word_bits)  # the word that was read last; its rows leave the memory as long as `go` is not set
+        was_at = Signal(word_bits)  # the word that was read last
         one = _Word(p, "one")
         ending = Signal(init=1)  # the word that is read is the probe's last, or none is read
         load = Signal()
@@ -156,7 +161,7 @@ class NestedLoop(wiring.Component):
                     writer.addr.eq(stored >> lane_bits),
                     writer.data.eq(item[name]),
                     writer.en.eq(store & here),
-                    reader.addr.eq(Mux(go, at, was_at)),
+                    reader.addr.eq(at),
                 ]
                 read[name].append(reader.data)
 
@@ -252,29 +257,27 @@ class NestedLoop(wiring.Component):
         boundary = Signal(place_bits)  # the bits of a place that are 1 where a punctuation belongs behind it
         m.d.sync += boundary.eq((1 << self.settings.every) - 1)
         in_range = Signal(lanes)
-        with m.If(go):
-            m.d.sync += [
-                one.valid.eq(active),
-                one.begin.eq(now_begin),
-                one.final.eq(ending & ~now_mark & (self.settings.order != Order.NONE)),
-                one.mask.eq(in_range),
-                one.scan.eq(~now_skip),
-                one.place.eq(at << lane_bits),
-                *one.probe.eq(now),
-            ]
+        m.d.sync += [
+            one.valid.eq(active & go),
+            one.begin.eq(now_begin),
+            one.final.eq(ending & ~now_mark & (self.settings.order != Order.NONE)),
+            one.mask.eq(in_range),
+            one.scan.eq(~now_skip),
+            one.place.eq(at << lane_bits),
+            *one.probe.eq(now),
+        ]
         for lane in range(lanes):
             here = Signal(place_bits, name=f"place_{lane}")
             m.d.comb += [
                 here.eq((at << lane_bits) | lane),
                 in_range[lane].eq(~now_skip & (behind_lower[lane] < now_rows)),
             ]
-            with m.If(go):
-                m.d.sync += [
-                    one.star[lane].eq(
-                        inner & ~now.quiet & ~now_skip & (behind_base[lane] < now_inside) & (here | ~boundary).all()
-                    ),
-                    one.beyond[lane].eq(~(here - now_stop)[place_bits - 1]),
-                ]
+            m.d.sync += [
+                one.star[lane].eq(
+                    inner & ~now.quiet & ~now_skip & (behind_base[lane] < now_inside) & (here | ~boundary).all()
+                ),
+                one.beyond[lane].eq(~(here - now_stop)[place_bits - 1]),
+            ]
         with m.If(go & active):
             m.d.sync += self.compared.eq(sum(in_range))
         with m.Else():
@@ -283,37 +286,36 @@ class NestedLoop(wiring.Component):
         # The memory's own registers are slow: its words stand a cycle in others before they are compared.
         two, three = _Word(p, "two"), _Word(p, "three")
         hits, fresh = Signal(lanes), Signal(lanes)
-        with m.If(go):
-            m.d.sync += [*two.eq(one), *three.eq(two)]
-            for lane in range(lanes):
-                item = {
-                    name: Signal(width, name=f"read_{name}_{lane}", reset_less=True) for name, width in fields.items()
-                }
-                m.d.sync += [item[name].eq(read[name][lane]) for name in fields]
-                at_least, at_most = Signal(name=f"at_least_{lane}"), Signal(name=f"at_most_{lane}")
-                null = Signal(name=f"null_{lane}")
+        m.d.sync += [*two.eq(one), *three.eq(two)]
+        for lane in range(lanes):
+            item = {
+                name: Signal(width, name=f"read_{name}_{lane}", reset_less=True) for name, width in fields.items()
+            }
+            m.d.sync += [item[name].eq(read[name][lane]) for name in fields]
+            at_least, at_most = Signal(name=f"at_least_{lane}"), Signal(name=f"at_most_{lane}")
+            null = Signal(name=f"null_{lane}")
+            m.d.sync += [
+                Cat(three.rows[lane], null).eq(item["row"]),
+                at_least.eq(~(item["key"] < two.probe.key.lower)),
+                at_most.eq(~(two.probe.key.upper < item["key"])),
+            ]
+            on_time = 1
+            if p.time_bits:
+                not_early, not_late = Signal(name=f"not_early_{lane}"), Signal(name=f"not_late_{lane}")
                 m.d.sync += [
-                    Cat(three.rows[lane], null).eq(item["row"]),
-                    at_least.eq(~(item["key"] < two.probe.key.lower)),
-                    at_most.eq(~(two.probe.key.upper < item["key"])),
+                    not_early.eq(~(item["time"] < two.probe.time.lower)),
+                    not_late.eq(~(two.probe.time.upper < item["time"])),
+                    fresh[lane].eq(~(item["time"] < two.probe.horizon)),
                 ]
-                on_time = 1
-                if p.time_bits:
-                    not_early, not_late = Signal(name=f"not_early_{lane}"), Signal(name=f"not_late_{lane}")
-                    m.d.sync += [
-                        not_early.eq(~(item["time"] < two.probe.time.lower)),
-                        not_late.eq(~(two.probe.time.upper < item["time"])),
-                        fresh[lane].eq(~(item["time"] < two.probe.horizon)),
-                    ]
-                    on_time = ~timed | (not_early & not_late)
-                m.d.comb += hits[lane].eq(
-                    three.valid
-                    & three.mask[lane]
-                    & ~three.probe.quiet
-                    & ~null
-                    & ((at_least & at_most) ^ self.settings.complement)
-                    & on_time
-                )
+                on_time = ~timed | (not_early & not_late)
+            m.d.comb += hits[lane].eq(
+                three.valid
+                & three.mask[lane]
+                & ~three.probe.quiet
+                & ~null
+                & ((at_least & at_most) ^ self.settings.complement)
+                & on_time
+            )
 
         # Drop what no later row can match: the oldest rows, up to the first that one can.
         if p.time_bits:
@@ -324,7 +326,7 @@ class NestedLoop(wiring.Component):
             for lane in reversed(range(lanes)):
                 with m.If((three.mask[lane] & fresh[lane]) | three.beyond[lane]):
                     m.d.comb += [passed.eq(three.place + lane), whole.eq(0)]
-            with m.If(go & three.valid & three.scan):
+            with m.If(three.valid & three.scan):
                 m.d.sync += leading.eq((leading | three.begin) & whole)
                 with m.If(timed & (leading | three.begin) & ~(passed - oldest)[place_bits - 1]):
                     m.d.sync += oldest.eq(passed)
@@ -333,25 +335,54 @@ class NestedLoop(wiring.Component):
             with m.If(self.clear):
                 m.d.sync += [oldest.eq(0), self.overflow.eq(0)]
 
-        # One result a cycle: each lane's pair and the punctuation behind it, then the one that ends the probe.
+        # Words that have results wait here: each lane's pair and the punctuation behind it, then what ends the probe.
         slots = 2 * lanes + 1
-        pending = Signal(slots)
-        some, many = Signal(), Signal()  # results pending, one and two at least
-        rest, new = Signal(slots), Signal(slots)
-        pending_rows = [Signal(ROW_BITS, name=f"pending_row_{lane}") for lane in range(lanes)]
+        found = Signal(
+            data.StructLayout(
+                {"slots": slots, "rows": data.ArrayLayout(ROW_BITS, lanes), "probe": ROW_BITS, "before": ARRIVAL_BITS}
+            )
+        )
+        finds = Signal()
+        waiting_rows = max(p.result_rows, _LEAST_WAITING)
+        m.submodules.found = found_words = QuickFifo(width=found.shape().size, depth=waiting_rows)
+        next_found = data.View(found.shape(), found_words.r_data)
+        new = Signal(slots)
         m.d.comb += [
-            rest.eq(_less_one(pending)),
             new.eq(
                 Cat(*(Cat(hits[lane], three.star[lane]) for lane in range(lanes)), three.final)
                 & three.valid.replicate(slots)
             ),
-            go.eq(~many & (~some | self.o.ready)),
+            found_words.w_data.eq(found),
+            found_words.w_en.eq(finds),
+        ]
+        m.d.sync += [
+            finds.eq(new.any()),
+            found.slots.eq(new),
+            found.probe.eq(three.probe.row),
+            found.before.eq(three.probe.before),
+            *(found.rows[lane].eq(row) for lane, row in enumerate(three.rows)),
+            go.eq(found_words.w_level <= waiting_rows - _UNDER_WAY),
+        ]
+
+        # One result a cycle.
+        pending = Signal(slots)
+        some, many = Signal(), Signal()  # results pending, one and two at least
+        rest = Signal(slots)
+        pending_rows = [Signal(ROW_BITS, name=f"pending_row_{lane}") for lane in range(lanes)]
+        m.d.comb += [
+            rest.eq(_less_one(pending)),
+            found_words.r_en.eq(~many & (~some | self.o.ready)),
             self.o.valid.eq(some),
         ]
-        with m.If(go):
-            m.d.sync += [pending.eq(new), some.eq(new.any()), many.eq(_less_one(new).any())]
-            m.d.sync += [self.o.p.probe.eq(three.probe.row), self.o.p.before.eq(three.probe.before)]
-            m.d.sync += [row.eq(value) for row, value in zip(pending_rows, three.rows, strict=True)]
+        with m.If(found_words.r_en):
+            m.d.sync += [
+                pending.eq(next_found.slots),
+                some.eq(found_words.r_rdy),
+                many.eq(found_words.r_rdy & _less_one(next_found.slots).any()),
+                self.o.p.probe.eq(next_found.probe),
+                self.o.p.before.eq(next_found.before),
+                *(row.eq(next_found.rows[lane]) for lane, row in enumerate(pending_rows)),
+            ]
         with m.Elif(self.o.ready):
             m.d.sync += [pending.eq(rest), many.eq(_less_one(rest).any())]
         m.d.comb += [self.o.p.star.eq(1), self.o.p.last.eq(~pending[:-1].any())]
@@ -363,7 +394,7 @@ class NestedLoop(wiring.Component):
 
         m.d.comb += [
             moving.eq(queue.r_rdy | taken | active | one.valid | two.valid | three.valid),
-            self.busy.eq(moving | self.i.valid | some),
+            self.busy.eq(moving | self.i.valid | finds | found_words.r_rdy | some),
         ]
         return m
 

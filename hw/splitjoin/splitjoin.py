@@ -70,7 +70,7 @@ class SplitJoin(wiring.Component):
     Timing
     ------
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
-    merged in a cycle a level: from row to first result ``levels + merger_levels + 10`` cycles at the
+    merged in a cycle a level: from row to first result ``levels + merger_levels + 12`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
     as both regions compare at once. `overflow` is a cycle late, `idle` two, `compared` three. A core that stands
     still is passed by after twice `core_timeout` cycles and three at most.
