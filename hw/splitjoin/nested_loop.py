@@ -288,9 +288,7 @@ class NestedLoop(wiring.Component):
         hits, fresh = Signal(lanes), Signal(lanes)
         m.d.sync += [*two.eq(one), *three.eq(two)]
         for lane in range(lanes):
-            item = {
-                name: Signal(width, name=f"read_{name}_{lane}", reset_less=True) for name, width in fields.items()
-            }
+            item = {name: Signal(width, name=f"read_{name}_{lane}", reset_less=True) for name, width in fields.items()}
             m.d.sync += [item[name].eq(read[name][lane]) for name in fields]
             at_least, at_most = Signal(name=f"at_least_{lane}"), Signal(name=f"at_most_{lane}")
             null = Signal(name=f"null_{lane}")
