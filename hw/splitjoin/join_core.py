@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,7 +15,9 @@ from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.side import Side
 from hw.splitjoin.tagged_row import tagged_row
 
-_INPUT_ROWS = 3
+_ON_THE_WAY = 4
+"""Rows that may come to be among those that wait after it was looked how many do."""
+_INPUT_ROWS = 2 * _ON_THE_WAY
 """Rows that a region finds room for at its input."""
 _OUTPUT_RESULTS = 2
 """Results behind a region, apart from those that wait in its sub-window."""
@@ -46,8 +48,9 @@ class JoinCore(wiring.Component):
 
     Timing
     ------
-    A row a cycle while both regions take them. Two rows at least wait before each region, and two results behind it,
-    after those in its sub-window. A probe's first result comes out eleven cycles after it was taken, at the earliest.
+    A row a cycle while both regions take them. Four rows at least wait before each region, and two results behind it,
+    after those in its sub-window. A probe's first result comes out twelve cycles after it was taken, at the earliest.
+    Between this core's logic and the distributor's there are registers each way: the ways are long.
 
     Source
     ------
@@ -84,12 +87,14 @@ class JoinCore(wiring.Component):
         held, clear = SettingsSignature(self.parameters).create(path=("held",)), Signal()
         m.d.sync += [clear.eq(self.clear)]
         m.d.sync += [getattr(held, name).eq(getattr(self.settings, name)) for name in held.signature.members]
-        # Each region has its own copy of the rows: it takes them without a word to the other one. Whether a row is
-        # taken is a register, as the way to the distributor is long: it allows for a row that came meanwhile.
-        room, waiting = Signal(2), []
-        taking = Signal(init=1)
-        m.d.sync += taking.eq(room.all())
-        m.d.comb += self.i.ready.eq(taking)
+        # Each region has its own copy of the rows: it takes them without a word to the other one. A row is looked at a
+        # cycle after it was taken, and room is told two cycles late: one register at each end of the way.
+        room, came = Signal(2), Signal()
+        taking, told = Signal(init=1), Signal(init=1)
+        row = Signal(tagged_row(self.parameters), reset_less=True)
+        waiting: list[Value] = [came]
+        m.d.sync += [taking.eq(room.all()), told.eq(taking), came.eq(self.i.valid & told), row.eq(self.i.payload)]
+        m.d.comb += self.i.ready.eq(told)
         for side, region in self._regions.items():
             name = side.name.lower()
             rows = QuickFifo(width=tagged_row(self.parameters).size, depth=_INPUT_ROWS)
@@ -103,9 +108,9 @@ class JoinCore(wiring.Component):
                 region.i.payload.eq(rows.r_data),
                 region.i.valid.eq(rows.r_rdy),
                 rows.r_en.eq(region.i.ready),
-                rows.w_data.eq(self.i.payload),
-                rows.w_en.eq(self.i.valid & taking),
-                room[side].eq(rows.w_level <= _INPUT_ROWS - 2),
+                rows.w_data.eq(row),
+                rows.w_en.eq(came),
+                room[side].eq(rows.w_level <= _INPUT_ROWS - _ON_THE_WAY),
                 results.w_data.eq(region.o.payload),
                 results.w_en.eq(region.o.valid),
                 region.o.ready.eq(results.w_rdy),

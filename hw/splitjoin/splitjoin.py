@@ -14,6 +14,7 @@ from hw.splitjoin.merger_tree import MergerTree
 from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.tagged_row import tagged_row
@@ -70,7 +71,7 @@ class SplitJoin(wiring.Component):
     Timing
     ------
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
-    merged in a cycle a level: from row to first result ``levels + merger_levels + 12`` cycles at the
+    merged in a cycle a level: from row to first result ``levels + merger_levels + 14`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
     as both regions compare at once. `overflow` is a cycle late, `idle` two, `compared` three. A core that stands
     still is passed by after twice `core_timeout` cycles and three at most.
@@ -144,18 +145,25 @@ class SplitJoin(wiring.Component):
                 core.i.valid.eq(row.valid & answers),
                 row.ready.eq((core.i.ready & answers) | dead),
             ]
-            for tree, port in ((left, core.left), (right, core.right)):
-                to = tree.i[index]
+            arrived: list[Value] = []
+            for name, tree, port in (("left", left, core.left), ("right", right, core.right)):
+                # The way is long: what a core gives waits at either end of it.
+                to = QuickFifo(width=result_layout().size, depth=2)
+                m.submodules[f"{name}_from_{index}"] = to
                 m.d.comb += [
                     tree.dead[index].eq(dead),
-                    to.payload.eq(port.payload),
-                    to.valid.eq(port.valid & answers),
-                    port.ready.eq(to.ready & answers),
+                    to.w_data.eq(port.payload),
+                    to.w_en.eq(port.valid & answers),
+                    port.ready.eq(to.w_rdy & answers),
+                    tree.i[index].payload.eq(to.r_data),
+                    tree.i[index].valid.eq(to.r_rdy),
+                    to.r_en.eq(tree.i[index].ready),
                 ]
-                stirs = stirs | to.valid  # given, or held up
+                stirs = stirs | to.w_en  # given, or held up
+                arrived.append(to.r_rdy & ~dead)
             m.d.comb += watch.stirs[index].eq(stirs | ((core.compared != 0) & ~frozen) | (~core.busy & ~row.valid))
             stands = Signal(name=f"busy_{index}")
-            m.d.sync += stands.eq(core.busy & ~dead)
+            m.d.sync += stands.eq((core.busy & ~dead) | Cat(arrived).any())
             busy.append(stands)
             overflow.append(core.overflow)
             counted = Signal(core.compared.shape(), name=f"compared_{index}")
