@@ -19,6 +19,7 @@ from amaranth.lib import wiring
 from cocotb_tools.runner import get_runner
 
 from sim.board.verilator_environment import verilator_environment
+from sim.colliding_reads import colliding_reads
 from sim.compact_verilog import compact_verilog
 
 ROOT = Path(__file__).parents[1]
@@ -27,6 +28,8 @@ BUILD = ROOT / "build" / "blocks"
 
 def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, **settings: Any) -> Path:
     """Runs the cocotb tests of a bench on a block; the block is compiled once for each content.
+
+    Memories are as of `colliding_reads`: what a read gives that meets a write is wrong.
 
     With ``WAVES=1`` in the environment the waveforms are written next to the build, as ``dump.vcd``.
 
@@ -52,7 +55,8 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
     AssertionError
         If a cocotb test failed; it names the build folder.
     """
-    text = compact_verilog(verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False))
+    text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
+    text = colliding_reads(compact_verilog(text))
     waves = os.environ.get("WAVES", "0") == "1"
     digest = hashlib.sha256(f"{waves} {text}".encode()).hexdigest()[:12]
     folder = BUILD / f"{name}-{digest}"

@@ -37,7 +37,7 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
     name = "".join(letter if letter.isalnum() else "_" for letter in f"{design.name}_{part}").lower()
     mhz: dict[str, float] = {}
     if part == ECP5:
-        area = ecp5.area(ecp5.synthesize(design.make(), folder, name))
+        area = ecp5.area(ecp5.synthesize(design.make(), folder, name, apart=design.apart))
         size = {
             "logic": area.luts,
             "flip_flops": area.flip_flops,
@@ -45,9 +45,10 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
             "dsp": area.dsp,
         }
         if seeds:
-            ring = ecp5.synthesize(Ring(design.make()), folder, f"{name}_ring")
+            ring = ecp5.synthesize(Ring(design.make()), folder, f"{name}_ring", apart=design.apart)
             for seed in seeds:
-                mhz[str(seed)] = round(ecp5.place_and_route(ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ).mhz, 1)
+                now = ecp5.place_and_route(ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ, router=design.router)
+                mhz[str(seed)] = round(now.mhz, 1)
     else:
         estimate = arria10.estimate(design.make(), folder, name)
         size = {

@@ -17,6 +17,8 @@ from hw.splitjoin.splitjoin import SplitJoin
 
 ECP5, ARRIA_10 = "ECP5-85", "Arria 10"
 PARTS = (ECP5, ARRIA_10)
+CORES = ("*.core_?", "*.core_??")
+"""The join cores among the modules of a SplitJoin."""
 _ROW_BYTES = 16  # that a merge moves for each row: key and row number, in and out
 
 
@@ -37,6 +39,10 @@ class Design:
         What these rows are.
     quick : bool
         Whether it is done unless others are asked for.
+    apart : tuple of str
+        As of `hw.report.ecp5.synthesize`.
+    router : str
+        As of `hw.report.ecp5.place_and_route`.
     """
 
     name: str
@@ -45,6 +51,8 @@ class Design:
     rows_per_cycle: float
     what: str
     quick: bool = False
+    apart: tuple[str, ...] = ()
+    router: str = "router1"
 
 
 def merged_per_cycle(parameters: Parameters) -> float:
@@ -83,6 +91,8 @@ def _splitjoin(preset: str) -> list[Design]:
             (ECP5,),
             rate,
             what.format(p.rows * p.cores),
+            apart=CORES,
+            router="router2",
         ),
     ]
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +54,7 @@ DEVICE = Area(lut4=83640, carry_lut=0, ram_lut=0, flip_flops=83640, block_ram=20
 """What an LFE5UM5G-85F has (Lattice, ECP5 family data sheet, table 1.1); look-up tables of any use are of one kind."""
 
 
-def synthesize(component: wiring.Component, folder: Path, name: str) -> Path:
+def synthesize(component: wiring.Component, folder: Path, name: str, *, apart: Sequence[str] = ()) -> Path:
     """Turn a component into a netlist of ECP5 cells.
 
     Parameters
@@ -63,11 +64,14 @@ def synthesize(component: wiring.Component, folder: Path, name: str) -> Path:
         Where Verilog and netlist go.
     name : str
         Of the top module and the files.
+    apart : sequence of str
+        Patterns of modules' names, as Yosys takes them: each such module is synthesized by itself, so that copies of a
+        register that stand in several of them, to be near, do not become one.
 
     Returns
     -------
     Path
-        The netlist, as JSON.
+        The netlist, flat, as JSON.
 
     Raises
     ------
@@ -76,8 +80,12 @@ def synthesize(component: wiring.Component, folder: Path, name: str) -> Path:
     """
     source, netlist = folder / f"{name}.v", folder / f"{name}.json"
     source.write_text(verilog.convert(component, name=name, strip_internal_attrs=True))
-    script = f"read_verilog {source.name}; synth_ecp5 -nowidelut -top {name} -json {netlist.name}"
-    run_yosys(script, folder)
+    whole = f"synth_ecp5 -nowidelut -top {name}"
+    steps = [f"read_verilog {source.name}", f"hierarchy -top {name}"]
+    steps += [f"setattr -mod -set keep_hierarchy 1 {pattern}" for pattern in apart]
+    steps += [f"{whole} -run begin:check", "setattr -mod -unset keep_hierarchy *", "flatten", "opt_clean"]
+    steps += ["blackbox =A:whitebox", f"write_json {netlist.name}"]
+    run_yosys("; ".join(steps if apart else [steps[0], f"{whole} -json {netlist.name}"]), folder)
     use_output_registers(netlist)
     return netlist
 
@@ -126,7 +134,7 @@ class Routed:
         return min(self.fmax_mhz.values())
 
 
-def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int) -> Routed:
+def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, router: str = "router1") -> Routed:
     """Place and route a netlist that `synthesize` made.
 
     Parameters
@@ -139,6 +147,9 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int) -> R
         One of `SPEEDS`.
     goal_mhz : int
         Clock that place and route aims at.
+    router : str
+        Of nextpnr's. "router1" finds shorter ways, of enables above all; it takes hours for some ten thousand cells,
+        where "router2" takes minutes.
 
     Raises
     ------
@@ -151,7 +162,7 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int) -> R
         *("--85k", "--speed", str(speed), "--package", "CABGA756"),
         *("--freq", str(goal_mhz), "--seed", str(seed), "--timing-allow-fail"),
         *("--placer-heap-alpha", "0.03"),  # a finer step of the placer: some 15 MHz more than at 0.1, the default
-        *("--json", netlist.name, "--report", report.name, "--quiet"),
+        *("--json", netlist.name, "--report", report.name, "--router", router, "--quiet"),
     ]
     subprocess.run(command, cwd=netlist.parent, check=True, stderr=subprocess.DEVNULL)
     found = json.loads(report.read_text())

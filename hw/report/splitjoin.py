@@ -8,6 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
+from hw.report.designs import CORES
 from hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
 from hw.report.ring import Ring
 from hw.splitjoin.join_core import JoinCore
@@ -45,14 +46,16 @@ def main() -> None:
         folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in designs.items():
-            sizes[name] = area(synthesize(make(), folder, f"splitjoin_{name}"))
+            apart = CORES if name == "whole" else ()
+            router = "router2" if name == "whole" else "router1"
+            sizes[name] = area(synthesize(make(), folder, f"splitjoin_{name}", apart=apart))
             print(f"{name}: {sizes[name]}", flush=True)
             routed[name] = []
             if not arguments.seeds:
                 continue
-            ring = synthesize(Ring(make()), folder, f"splitjoin_{name}_ring")
+            ring = synthesize(Ring(make()), folder, f"splitjoin_{name}_ring", apart=apart)
             for seed in range(1, arguments.seeds + 1):
-                now = place_and_route(ring, seed=seed, speed=arguments.speed, goal_mhz=arguments.goal)
+                now = place_and_route(ring, seed=seed, speed=arguments.speed, goal_mhz=arguments.goal, router=router)
                 routed[name].append(now)
                 print(f"{name}, ECP5-85 -{arguments.speed}, seed {seed}: {now.mhz:.1f} MHz", flush=True)
                 if arguments.paths:

@@ -24,6 +24,7 @@ from sim.board.board import Board
 from sim.board.board_errors import BoardBuildError
 from sim.board.memory_settings import MemorySettings
 from sim.board.verilator_environment import verilator_environment
+from sim.colliding_reads import colliding_reads
 from sim.compact_verilog import compact_verilog
 
 BUILD = Path(__file__).parents[2] / "build" / "boards"
@@ -147,7 +148,8 @@ def _texts(engine: wiring.Component, channels: Sequence[MemorySettings], shape: 
     cores = [settings.build(f"channel_{number}") for number, settings in enumerate(channels)]
     texts = {f"channel_{number}.v": core.verilog for number, core in enumerate(cores)}
     board = Board(engine, cores, shape)
-    texts["board.v"] = compact_verilog(verilog.convert(board, name="board", strip_internal_attrs=True, emit_src=False))
+    text = verilog.convert(board, name="board", strip_internal_attrs=True, emit_src=False)
+    texts["board.v"] = colliding_reads(compact_verilog(text))
     texts["public.vlt"] = "`verilator_config\n" + "".join(
         f'public_flat_rw -module "channel_{number}" -var "{array}"\n'
         for number, core in enumerate(cores)

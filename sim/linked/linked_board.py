@@ -16,6 +16,8 @@ from hw.boards.kernel_of import kernel_of
 from hw.boards.linked_kernel import LinkedKernel
 from sim.board.compile_board import compile_texts, port_files
 from sim.board.simulated_board import SimulatedBoard
+from sim.colliding_reads import colliding_reads
+from sim.compact_verilog import compact_verilog
 from sim.linked.ethernet_computer import EthernetComputer
 from sim.linked.linked_top import LinkedTop
 from sim.linked.simulated_dram import simulated_dram
@@ -113,6 +115,7 @@ def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
         ethernet=(ethernet := board.ethernet_of(design)) is not None,
     )
     text = verilog.convert(LinkedTop(linked), name="board", strip_internal_attrs=True, emit_src=False)
+    text = colliding_reads(compact_verilog(text))
     texts = {"board.v": text, "dram.v": core.verilog, **port_files(text)}
     if ethernet is not None:
         texts["ethernet.v"] = simulated_ethernet(ethernet, "ethernet", clock_hz=board.dram.clock_hz)
