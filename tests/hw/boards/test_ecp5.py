@@ -142,14 +142,16 @@ def _small(**change):
 
 
 def test_a_small_bitstream(tmp_path, capsys):
-    folder = build(_small(seeds=(1,)), root=tmp_path)
+    folder = build(_small(seeds=(1,), output_registers=("bisort",)), root=tmp_path)
     report = json.loads((folder / "report.json").read_text())
     assert (folder / report["bitstream"]).stat().st_size == report["bitstream_bytes"] > 10_000
     assert sorted(clock["declared_mhz"] for clock in report["clocks"].values()) == [50.0, 125.0]
     assert all(clock["reached_mhz"] >= clock["declared_mhz"] for clock in report["clocks"].values())
     assert report["used"]["DP16KD"][0] >= 2
     assert report["seed"] == 1
-    assert "place and route, seed 1: " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "place and route, seed 1: " in said
+    assert re.search(r"registers behind \d+ ports of block RAM are in it", said)
     # The same netlist at a clock that nothing reaches: the command fails with the path.
     with pytest.raises(
         TimingError, match=r"seeds 1; the nearest: .*clk100\S* \d+\.\d of 500\.0 MHz.*; worst path of clk100"
