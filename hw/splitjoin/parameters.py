@@ -255,14 +255,14 @@ PRESETS: dict[str, SplitJoinParameters] = {
     # many comparisons as can be routed: 8 K rows a window. The memory port as of BI-Sort's build for that board.
     "ecpix5": SplitJoinParameters(
         cores=2,
-        lanes=4,
+        lanes=2,
         rows=4096,
         key_bits=64,
         time_bits=64,
         fan_out=4,
         depth=0,
         fan_in=2,
-        probe_rows=4,
+        probe_rows=2,
         result_rows=16,
         bounds=1,
         queue_rows=16,
