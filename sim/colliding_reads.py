@@ -52,6 +52,8 @@ def _module(text: str) -> str:
         if not place or place[1] not in memories:
             return found[0]
         name = place[1]
+        if not re.search(rf"^ +{re.escape(name)} ?\[.* <= ", text, re.M):
+            return found[0]  # it is never written
         if len(writes.get(name, [])) != 1:
             raise ValueError(f"memory {name} is written at {len(writes.get(name, []))} places, not at one")
         clock, enable, address = writes[name][0]

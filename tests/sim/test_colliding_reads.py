@@ -102,3 +102,15 @@ endmodule
 """
     with pytest.raises(ValueError, match="memory both is written at 2 places, not at one"):
         colliding_reads(text)
+
+
+def test_a_memory_that_is_never_written_stays():
+    text = """\
+module top(clk);
+  reg [7:0] table [7:0];
+  always @(posedge clk) begin
+    g <= table[h];
+  end
+endmodule
+"""
+    assert colliding_reads(text) == text
