@@ -251,8 +251,9 @@ PRESETS: dict[str, SplitJoinParameters] = {
         alternate_bytes=2048,
         clock_hz=100_000_000,
     ),
-    # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave, and with as
-    # many comparisons as can be routed: 8 K rows a window. The memory port as of BI-Sort's build for that board.
+    # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave: 8 K rows a
+    # window. Few comparisons a cycle, as larger builds leave more wires in conflict. The memory port as of BI-Sort's
+    # build for that board.
     "ecpix5": SplitJoinParameters(
         cores=2,
         lanes=2,
