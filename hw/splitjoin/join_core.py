@@ -2,25 +2,22 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Const, EnableInserter, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from hw.splitjoin.distributor import rows_way
 from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.region import Region
 from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.side import Side
 from hw.splitjoin.tagged_row import tagged_row
 
-_ON_THE_WAY = 4
-"""Rows that may come to be among those that wait after it was looked how many do."""
-_INPUT_ROWS = 2 * _ON_THE_WAY
-"""Rows that a region finds room for at its input."""
-_OUTPUT_RESULTS = 2
-"""Results behind a region, apart from those that wait in its sub-window."""
+RESULTS_WAY = 2
+"""Cycles in which a result may still come out, from the one on in which there is no room first."""
 
 
 class JoinCore(wiring.Component):
@@ -33,24 +30,35 @@ class JoinCore(wiring.Component):
         The core, from 0.
     sub_window : callable
         Makes the sub-window of a region, see `Region`.
+    faults : bool
+        True to build `fault`, for simulation.
 
     Attributes
     ----------
     settings : In(SettingsSignature)
     clear : In(1)
-    i : In(stream of tagged_row)
-    left, right : Out(stream of result_layout)
+    i : In(stream of tagged_row, always ready)
+        Rows beyond the room that was said are lost.
+    room : Out(1)
+        Set while there is room for the rows of `rows_way` cycles.
+    left, right : Out(stream of result_layout, always ready)
         The results of probing rows of the left stream, and of the right one.
+    left_room, right_room : In(1)
+        Set while there is room for the results of `RESULTS_WAY` cycles, this one included.
     busy, overflow
         Set where they are in a region.
     compared : Out(range(2 * lanes + 1))
         Rows compared in a cycle.
+    stirs : Out(1)
+        As of `CoreWatch`.
+    fault : In(1)
+        While 1, both regions are frozen: they neither take nor give anything. There with `faults` only.
 
     Timing
     ------
-    A row a cycle while both regions take them. Four rows at least wait before each region, and two results behind it,
-    after those in its sub-window. A probe's first result comes out twelve cycles after it was taken, at the earliest.
-    Between this core's logic and the distributor's there are registers each way: the ways are long.
+    A row a cycle while both regions take them, and rows wait before each region without regard to the other one. A
+    probe's first result comes out eleven cycles after it came, at the earliest. Between this core's logic and the
+    distributor's and mergers' there are registers each way: the ways are long.
 
     Source
     ------
@@ -63,66 +71,76 @@ class JoinCore(wiring.Component):
         *,
         index: int,
         sub_window: Callable[..., wiring.Component] = NestedLoop,
+        faults: bool = False,
     ):
         self.parameters = parameters
         # The region that stores the right stream has the results of the left one.
         self._regions = {side: Region(parameters, index=index, side=side.other, sub_window=sub_window) for side in Side}
-        result = stream.Signature(result_layout())
+        self._faults = faults
+        result = stream.Signature(result_layout(), always_ready=True)
         super().__init__(
             {
                 "settings": In(SettingsSignature(parameters)),
                 "clear": In(1),
-                "i": In(stream.Signature(tagged_row(parameters))),
+                "i": In(stream.Signature(tagged_row(parameters), always_ready=True)),
+                "room": Out(1),
                 "left": Out(result),
                 "right": Out(result),
+                "left_room": In(1),
+                "right_room": In(1),
                 "busy": Out(1),
                 "overflow": Out(1),
                 "compared": Out(range(2 * parameters.lanes + 1)),
+                "stirs": Out(1),
             }
+            | ({"fault": In(1)} if faults else {})
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        layout = tagged_row(self.parameters)
         # A copy of its own: the settings' registers may be far away.
         held, clear = SettingsSignature(self.parameters).create(path=("held",)), Signal()
         m.d.sync += [clear.eq(self.clear)]
         m.d.sync += [getattr(held, name).eq(getattr(self.settings, name)) for name in held.signature.members]
-        # Each region has its own copy of the rows: it takes them without a word to the other one. A row is looked at a
-        # cycle after it was taken, and room is told two cycles late: one register at each end of the way.
-        room, came = Signal(2), Signal()
-        taking, told = Signal(init=1), Signal(init=1)
-        row = Signal(tagged_row(self.parameters), reset_less=True)
+        # Each region has its own copy of the rows: it takes them without a word to the other one.
+        came, row = Signal(), Signal(layout, reset_less=True)
+        m.d.sync += [came.eq(self.i.valid), row.eq(self.i.payload)]
+        runs = ~self.fault if self._faults else Const(1, 1)
+        room: list[Value] = []
         waiting: list[Value] = [came]
-        m.d.sync += [taking.eq(room.all()), told.eq(taking), came.eq(self.i.valid & told), row.eq(self.i.payload)]
-        m.d.comb += self.i.ready.eq(told)
+        stirs: list[Value] = []
         for side, region in self._regions.items():
             name = side.name.lower()
-            rows = QuickFifo(width=tagged_row(self.parameters).size, depth=_INPUT_ROWS)
-            results = QuickFifo(width=result_layout().size, depth=_OUTPUT_RESULTS)
-            m.submodules[f"{name}_rows"], m.submodules[f"{name}_probes"] = rows, region
-            m.submodules[f"{name}_results"] = results
+            rows = AlmostFullFifo(layout, way=rows_way(self.parameters) + 1)
+            m.submodules[f"{name}_rows"] = rows
+            m.submodules[f"{name}_probes"] = EnableInserter(runs)(region) if self._faults else region
             wiring.connect(m, held, region.settings)
             port = self.left if side == Side.LEFT else self.right
+            goes = Signal(name=f"{name}_goes")
             m.d.comb += [
                 region.clear.eq(clear),
-                region.i.payload.eq(rows.r_data),
-                region.i.valid.eq(rows.r_rdy),
-                rows.r_en.eq(region.i.ready),
-                rows.w_data.eq(row),
-                rows.w_en.eq(came),
-                room[side].eq(rows.w_level <= _INPUT_ROWS - _ON_THE_WAY),
-                results.w_data.eq(region.o.payload),
-                results.w_en.eq(region.o.valid),
-                region.o.ready.eq(results.w_rdy),
-                port.payload.eq(results.r_data),
-                port.valid.eq(results.r_rdy),
-                results.r_en.eq(port.ready),
+                rows.i.payload.eq(row),
+                rows.i.valid.eq(came),
+                region.i.payload.eq(rows.o.payload),
+                region.i.valid.eq(rows.o.valid & runs),
+                rows.o.ready.eq(region.i.ready & runs),
+                region.o.ready.eq(goes & runs),
             ]
-            waiting += [rows.r_rdy, region.busy, results.r_rdy]
+            m.d.sync += [
+                goes.eq(self.left_room if side == Side.LEFT else self.right_room),
+                port.valid.eq(region.o.valid & goes & runs),
+                port.payload.eq(region.o.payload),
+            ]
+            room.append(rows.room)
+            waiting += [rows.o.valid, region.busy, port.valid]
+            stirs += [rows.o.valid & rows.o.ready, region.o.valid & runs]
         left, right = self._regions.values()
         m.d.comb += [
+            self.room.eq(Cat(room).all()),
             self.busy.eq(Cat(waiting).any()),
             self.overflow.eq(left.overflow | right.overflow),
-            self.compared.eq(left.compared + right.compared),
+            self.compared.eq(Mux(runs, left.compared + right.compared, 0)),
+            self.stirs.eq(Cat(stirs).any() | (self.compared != 0) | ~self.busy),
         ]
         return m

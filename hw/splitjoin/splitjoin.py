@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Cat, Const, EnableInserter, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from hw.splitjoin.combiner import Combiner
 from hw.splitjoin.core_watch import CORE_BITS, CoreWatch
 from hw.splitjoin.distributor import Distributor
-from hw.splitjoin.join_core import JoinCore
+from hw.splitjoin.join_core import RESULTS_WAY, JoinCore
 from hw.splitjoin.merger_tree import MergerTree
 from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.tagged_row import tagged_row
@@ -131,43 +131,35 @@ class SplitJoin(wiring.Component):
         ]
         overflow, compared = [], []
         for index in range(p.cores):
-            core = JoinCore(p, index=index, sub_window=self._sub_window)
-            frozen = self.fault[index] if self._faults else Const(0, 1)
-            m.submodules[f"core_{index}"] = EnableInserter(~frozen)(core) if self._faults else core
+            core = JoinCore(p, index=index, sub_window=self._sub_window, faults=self._faults)
+            m.submodules[f"core_{index}"] = core
             wiring.connect(m, wiring.flipped(self.settings), core.settings)
-            m.d.comb += core.clear.eq(self.clear)
-            # What a dead core is sent counts as taken; what it offers is not looked at.
-            dead, answers = watch.dead[index], ~watch.dead[index] & ~frozen
-            row = distributor.o[index]
-            stirs = row.valid & row.ready
+            wiring.connect(m, distributor.o[index], core.i)
+            dead = watch.dead[index]
             m.d.comb += [
-                core.i.payload.eq(row.payload),
-                core.i.valid.eq(row.valid & answers),
-                row.ready.eq((core.i.ready & answers) | dead),
+                core.clear.eq(self.clear),
+                # What a dead core is sent is lost; what it offers is not looked at.
+                distributor.room[index].eq(core.room | dead),
+                watch.stirs[index].eq(core.stirs),
             ]
+            if self._faults:
+                m.d.comb += core.fault.eq(self.fault[index])
             arrived: list[Value] = []
-            for name, tree, port in (("left", left, core.left), ("right", right, core.right)):
-                # The way is long: what a core gives waits at either end of it.
-                to = QuickFifo(width=result_layout().size, depth=2)
-                m.submodules[f"{name}_from_{index}"] = to
-                m.d.comb += [
-                    tree.dead[index].eq(dead),
-                    to.w_data.eq(port.payload),
-                    to.w_en.eq(port.valid & answers),
-                    port.ready.eq(to.w_rdy & answers),
-                    tree.i[index].payload.eq(to.r_data),
-                    tree.i[index].valid.eq(to.r_rdy),
-                    to.r_en.eq(tree.i[index].ready),
-                ]
-                stirs = stirs | to.w_en  # given, or held up
-                arrived.append(to.r_rdy & ~dead)
-            m.d.comb += watch.stirs[index].eq(stirs | ((core.compared != 0) & ~frozen) | (~core.busy & ~row.valid))
+            for name, tree, port, room in (
+                ("left", left, core.left, core.left_room),
+                ("right", right, core.right, core.right_room),
+            ):
+                m.submodules[f"{name}_from_{index}"] = results = AlmostFullFifo(result_layout(), way=RESULTS_WAY)
+                wiring.connect(m, port, results.i)
+                wiring.connect(m, results.o, tree.i[index])
+                m.d.comb += [room.eq(results.room), tree.dead[index].eq(dead)]
+                arrived.append(results.o.valid & ~dead)
             stands = Signal(name=f"busy_{index}")
             m.d.sync += stands.eq((core.busy & ~dead) | Cat(arrived).any())
             busy.append(stands)
             overflow.append(core.overflow)
             counted = Signal(core.compared.shape(), name=f"compared_{index}")
-            m.d.sync += counted.eq(Mux(answers, core.compared, 0))
+            m.d.sync += counted.eq(Mux(dead, 0, core.compared))
             compared.append(counted)
         wiring.connect(m, left.o, combiner.i_left)
         wiring.connect(m, right.o, combiner.i_right)

@@ -7,7 +7,6 @@ import pytest
 from hw.errors import ParameterError
 from hw.splitjoin.bisort_window import BisortWindow
 from hw.splitjoin.combiner import Combiner
-from hw.splitjoin.distributor import Distributor
 from hw.splitjoin.join_core import JoinCore
 from hw.splitjoin.parameters import PRESETS, SplitJoinParameters
 from hw.splitjoin.rap_merger import RapMerger
@@ -16,6 +15,7 @@ from hw.splitjoin.row_cutter import RowCutter
 from hw.splitjoin.side import Side
 from sim.block_runner import run_bench
 from sim.bundle import Bundle
+from tests.hw.splitjoin.streamed import StreamedCore, StreamedDistributor
 
 TINY = SplitJoinParameters.preset("tiny")
 TREES = {
@@ -41,13 +41,13 @@ SORTED, SORTED_BUFFER = dataclasses.replace(TINY, lanes=1, rows=32, time_bits=0)
 )
 def test_against_the_model(block, seed):
     bundle = Bundle(
-        {name: Distributor(tree) for name, tree in TREES.items()}
+        {name: StreamedDistributor(tree) for name, tree in TREES.items()}
         | {name: RowCutter(cut) for name, cut in CUTS.items()}
         | {name: ResultPacker(bits) for name, bits in PACKERS.items()}
         | {
             "rap_merger": RapMerger(inputs=INPUTS, rows=2),
             "combiner": Combiner(),
-            "join_core": JoinCore(CORE, index=INDEX),
+            "join_core": StreamedCore(CORE, index=INDEX),
             "bisort_window": BisortWindow(SORTED, side=Side.RIGHT, buffer_rows=SORTED_BUFFER),
         }
     )

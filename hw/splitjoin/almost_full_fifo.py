@@ -1,0 +1,62 @@
+"""The end of a way on which nothing can be held up."""
+
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.data import StructLayout
+from amaranth.lib.wiring import In, Out
+
+from hw.splitjoin.quick_fifo import QuickFifo
+
+
+class AlmostFullFifo(wiring.Component):
+    """Says early that it fills up, so that what is on the way by then still finds room.
+
+    Parameters
+    ----------
+    shape : StructLayout
+        Of an item.
+    way : int
+        Cycles in which an item may still come, from the one on in which `room` is 0 first. When it is 1 again, there
+        are items for as many cycles here: none is missing until the next ones come.
+
+    Attributes
+    ----------
+    i : In(stream, always ready)
+        Items beyond the room that was said are lost.
+    o : Out(stream)
+    room : Out(1)
+        Set while all that may come finds room.
+
+    Timing
+    ------
+    An item a cycle, one cycle later. `room` is what was true in the cycle before.
+    """
+
+    def __init__(self, shape: StructLayout, *, way: int):
+        self._shape = shape
+        self._slack = way + 2  # what comes before `room` tells of it counts as well
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape, always_ready=True)),
+                "o": Out(stream.Signature(shape)),
+                "room": Out(1, init=1),
+            }
+        )
+
+    @property
+    def depth(self) -> int:
+        """Items that there is room for."""
+        return 2 * self._slack
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.items = items = QuickFifo(width=self._shape.size, depth=self.depth)
+        m.d.comb += [
+            items.w_data.eq(self.i.payload),
+            items.w_en.eq(self.i.valid),
+            self.o.payload.eq(items.r_data),
+            self.o.valid.eq(items.r_rdy),
+            items.r_en.eq(self.o.ready),
+        ]
+        m.d.sync += self.room.eq(items.w_level <= self.depth - self._slack)
+        return m

@@ -1,0 +1,79 @@
+"""Blocks whose ports are never held up, behind streams that are, as benches want them."""
+
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from hw.splitjoin.distributor import Distributor, rows_way
+from hw.splitjoin.join_core import RESULTS_WAY, JoinCore
+from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.result_layout import result_layout
+from hw.splitjoin.settings_signature import SettingsSignature
+from hw.splitjoin.tagged_row import tagged_row
+
+
+class StreamedDistributor(wiring.Component):
+    """The distributor, with a FIFO for each core that is as deep as it must be."""
+
+    def __init__(self, parameters: SplitJoinParameters):
+        self.parameters = parameters
+        row = stream.Signature(tagged_row(parameters))
+        super().__init__({"i": In(row), "o": Out(row).array(parameters.cores), "busy": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.tree = tree = Distributor(self.parameters)
+        wiring.connect(m, wiring.flipped(self.i), tree.i)
+        for core in range(self.parameters.cores):
+            rows = AlmostFullFifo(tagged_row(self.parameters), way=rows_way(self.parameters))
+            m.submodules[f"rows_{core}"] = rows
+            wiring.connect(m, tree.o[core], rows.i)
+            wiring.connect(m, rows.o, wiring.flipped(self.o[core]))
+            m.d.comb += tree.room[core].eq(rows.room)
+        m.d.comb += self.busy.eq(tree.busy)
+        return m
+
+
+class StreamedCore(wiring.Component):
+    """A join core, with the FIFOs of its results that are at the merger trees."""
+
+    def __init__(self, parameters: SplitJoinParameters, *, index: int):
+        self.parameters = parameters
+        self._core = JoinCore(parameters, index=index)
+        result = stream.Signature(result_layout())
+        super().__init__(
+            {
+                "settings": In(SettingsSignature(parameters)),
+                "clear": In(1),
+                "i": In(stream.Signature(tagged_row(parameters))),
+                "left": Out(result),
+                "right": Out(result),
+                "busy": Out(1),
+                "overflow": Out(1),
+                "compared": Out(range(2 * parameters.lanes + 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.core = core = self._core
+        m.submodules.left = left = AlmostFullFifo(result_layout(), way=RESULTS_WAY)
+        m.submodules.right = right = AlmostFullFifo(result_layout(), way=RESULTS_WAY)
+        wiring.connect(m, wiring.flipped(self.settings), core.settings)
+        wiring.connect(m, core.left, left.i)
+        wiring.connect(m, core.right, right.i)
+        wiring.connect(m, left.o, wiring.flipped(self.left))
+        wiring.connect(m, right.o, wiring.flipped(self.right))
+        m.d.comb += [
+            core.clear.eq(self.clear),
+            core.i.payload.eq(self.i.payload),
+            core.i.valid.eq(self.i.valid & core.room),
+            self.i.ready.eq(core.room),
+            core.left_room.eq(left.room),
+            core.right_room.eq(right.room),
+            self.busy.eq(core.busy | left.o.valid | right.o.valid),
+            self.overflow.eq(core.overflow),
+            self.compared.eq(core.compared),
+        ]
+        return m
