@@ -42,8 +42,7 @@ class NestedLoop(wiring.Component):
 
     Timing
     ------
-    C comparisons a cycle, with no cycle lost between probes; a probe without rows to compare takes one
-    cycle. Where scans are shorter than ten cycles, a row that is stored over the oldest one of a full ring, and
+    C comparisons a cycle, with no cycle lost between probes; but a probe takes three cycles at least. Where scans are shorter than ten cycles, a row that is stored over the oldest one of a full ring, and
     waits for the probe before it, may hold the next probe up for four. The first result comes out nine cycles
     after its probe was taken, at the earliest, and one a cycle then: rows that match and punctuation of inner
     order cost a cycle each where a word of C rows has more than one of them, and the word that ends a probe none
@@ -81,6 +80,7 @@ class NestedLoop(wiring.Component):
         head = data.View(command, queue.r_data)
         go = Signal(init=1)
         taken = Signal()  # the probe behind the queue, with its sums made
+        wants = Signal(init=1)  # the next one may be taken from the queue
         taken_first = place("taken_first")
         active = Signal()
         at = Signal(word_bits)  # the word to be read next
@@ -169,15 +169,16 @@ class NestedLoop(wiring.Component):
         # bound, what is stored on the left with the right row minus a bound.
         probe = Signal(command)
         key = BandSums(p.key_bits, "key")
-        m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(go & (~taken | ending))]
+        m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(wants)]
         if p.time_bits:
             time, horizon = BandSums(p.time_bits, "time"), BandSums(p.time_bits, "horizon")
             late = self.settings.left_late if self.side == Side.RIGHT else self.settings.right_late
         # What the probe scans: in inner order all blocks that any core has a row in.
         base, end, last = place("base"), place("end"), place("last")
-        with m.If(queue.r_en):
+        with m.If(wants & queue.r_rdy):
+            m.d.sync += [taken.eq(1), wants.eq(0)]
+        with m.If(wants):
             m.d.sync += [
-                taken.eq(queue.r_rdy),
                 probe.eq(head),
                 base.eq(head.first - head.early),
                 end.eq(head.stop + head.late),
@@ -198,7 +199,8 @@ class NestedLoop(wiring.Component):
                 m.d.sync += time.make(head.time, self.settings.time_low, self.settings.time_high, self.side)
                 m.d.sync += horizon.make(since, self.settings.time_low, self.settings.time_high, self.side)
 
-        # The probe that is compared.
+        # The probe that is compared. Its words are read at once; what they are compared with follows as they get there.
+        # It is all that a register as wide as this waits for, and until then the next probe stays in the queue.
         start, lower = place("start"), place("lower")
         first_word, last_word = Signal(word_bits), Signal(word_bits)
         mark = probe.mark if p.time_bits else Const(0, 1)
@@ -212,7 +214,8 @@ class NestedLoop(wiring.Component):
             load.eq(taken & go & ending),
         ]
         now = _Probe(p, "now")
-        now_skip, now_mark = Signal(), Signal()
+        now_skip, now_mark, now_quiet = Signal(), Signal(), Signal()
+        loaded, compares = Signal(), Signal()  # one and two cycles after `load`
         words = Signal(word_bits)  # still to be read behind this one
         now_rows, now_inside, now_stop = place("now_rows"), place("now_inside"), place("now_stop")
         # Of each lane: how far its place lies behind the window's first row, and behind the first block.
@@ -239,17 +242,25 @@ class NestedLoop(wiring.Component):
                 now_rows.eq(probe.stop - lower),
                 now_inside.eq(last - base),
                 now_stop.eq(probe.stop),
-                now.row.eq(probe.row),
-                now.before.eq(probe.before),
-                now.quiet.eq(mark | probe.null),
+                now_quiet.eq(mark | probe.null),
                 now_mark.eq(mark),
-                *now.key.clamp(key),
+                taken.eq(0),
             ]
             for lane in range(lanes):
                 m.d.sync += [
                     behind_lower[lane].eq(((first_word << lane_bits) | lane) - lower),
                     behind_base[lane].eq(((first_word << lane_bits) | lane) - base),
                 ]
+        m.d.sync += [loaded.eq(load), compares.eq(loaded)]
+        with m.If(loaded):
+            m.d.sync += wants.eq(1)
+        with m.If(compares):
+            m.d.sync += [
+                now.row.eq(probe.row),
+                now.before.eq(probe.before),
+                now.quiet.eq(mark | probe.null),
+                *now.key.clamp(key),
+            ]
             if p.time_bits:
                 m.d.sync += [*now.time.clamp(time), now.horizon.eq(horizon.lower_wide)]
 
@@ -264,7 +275,6 @@ class NestedLoop(wiring.Component):
             one.mask.eq(in_range),
             one.scan.eq(~now_skip),
             one.place.eq(at << lane_bits),
-            *one.probe.eq(now),
         ]
         for lane in range(lanes):
             here = Signal(place_bits, name=f"place_{lane}")
@@ -274,7 +284,7 @@ class NestedLoop(wiring.Component):
             ]
             m.d.sync += [
                 one.star[lane].eq(
-                    inner & ~now.quiet & ~now_skip & (behind_base[lane] < now_inside) & (here | ~boundary).all()
+                    inner & ~now_quiet & ~now_skip & (behind_base[lane] < now_inside) & (here | ~boundary).all()
                 ),
                 one.beyond[lane].eq(~(here - now_stop)[place_bits - 1]),
             ]
@@ -286,7 +296,14 @@ class NestedLoop(wiring.Component):
         # The memory's own registers are slow: its words stand a cycle in others before they are compared.
         two, three = _Word(p, "two"), _Word(p, "three")
         hits, fresh = Signal(lanes), Signal(lanes)
-        m.d.sync += [*two.eq(one), *three.eq(two)]
+        probing = Signal(data.StructLayout({"row": ROW_BITS, "before": ARRIVAL_BITS, "quiet": 1}))  # with `three`
+        m.d.sync += [
+            *two.eq(one),
+            *three.eq(two),
+            probing.row.eq(now.row),
+            probing.before.eq(now.before),
+            probing.quiet.eq(now.quiet),
+        ]
         for lane in range(lanes):
             item = {name: Signal(width, name=f"read_{name}_{lane}", reset_less=True) for name, width in fields.items()}
             m.d.sync += [item[name].eq(read[name][lane]) for name in fields]
@@ -294,22 +311,22 @@ class NestedLoop(wiring.Component):
             null = Signal(name=f"null_{lane}")
             m.d.sync += [
                 Cat(three.rows[lane], null).eq(item["row"]),
-                at_least.eq(~(item["key"] < two.probe.key.lower)),
-                at_most.eq(~(two.probe.key.upper < item["key"])),
+                at_least.eq(~(item["key"] < now.key.lower)),
+                at_most.eq(~(now.key.upper < item["key"])),
             ]
             on_time = 1
             if p.time_bits:
                 not_early, not_late = Signal(name=f"not_early_{lane}"), Signal(name=f"not_late_{lane}")
                 m.d.sync += [
-                    not_early.eq(~(item["time"] < two.probe.time.lower)),
-                    not_late.eq(~(two.probe.time.upper < item["time"])),
-                    fresh[lane].eq(~(item["time"] < two.probe.horizon)),
+                    not_early.eq(~(item["time"] < now.time.lower)),
+                    not_late.eq(~(now.time.upper < item["time"])),
+                    fresh[lane].eq(~(item["time"] < now.horizon)),
                 ]
                 on_time = ~timed | (not_early & not_late)
             m.d.comb += hits[lane].eq(
                 three.valid
                 & three.mask[lane]
-                & ~three.probe.quiet
+                & ~probing.quiet
                 & ~null
                 & ((at_least & at_most) ^ self.settings.complement)
                 & on_time
@@ -356,8 +373,8 @@ class NestedLoop(wiring.Component):
         m.d.sync += [
             finds.eq(new.any()),
             found.slots.eq(new),
-            found.probe.eq(three.probe.row),
-            found.before.eq(three.probe.before),
+            found.probe.eq(probing.row),
+            found.before.eq(probing.before),
             *(found.rows[lane].eq(row) for lane, row in enumerate(three.rows)),
             go.eq(found_words.w_level <= waiting_rows - _UNDER_WAY),
         ]
@@ -420,17 +437,6 @@ class _Probe:
             self.time = ClosedRange(parameters.time_bits, f"{name}_time")
             self.horizon = Signal(parameters.time_bits + 1, name=f"{name}_horizon")
 
-    def eq(self, other: "_Probe") -> list:
-        made = [
-            self.row.eq(other.row),
-            self.before.eq(other.before),
-            self.quiet.eq(other.quiet),
-            *self.key.eq(other.key),
-        ]
-        if self.time:
-            made += [*self.time.eq(other.time), self.horizon.eq(other.horizon)]
-        return made
-
 
 class _Word:
     """A word on its way through the comparison."""
@@ -445,9 +451,8 @@ class _Word:
         self.star = Signal(lanes, name=f"{name}_star")
         self.beyond = Signal(lanes, name=f"{name}_beyond")
         self.place = Signal(parameters.place_bits, name=f"{name}_place")
-        self.probe = _Probe(parameters, f"{name}_probe")
         self.rows = [Signal(ROW_BITS, name=f"{name}_row_{lane}") for lane in range(lanes)]
 
     def eq(self, other: "_Word") -> list:
         names = ("valid", "begin", "scan", "final", "mask", "star", "beyond", "place")
-        return [*(getattr(self, name).eq(getattr(other, name)) for name in names), *self.probe.eq(other.probe)]
+        return [getattr(self, name).eq(getattr(other, name)) for name in names]
