@@ -96,8 +96,8 @@ async def join_core_is_never_idle_between_probes(dut):
 
 @cocotb.test()
 async def join_core_stores_while_it_compares(dut):
-    """Rows to store are taken a cycle each while a probe scans, where they overwrite nothing it needs: as many as can wait
-    before the other region, which probes with them and takes three cycles for each."""
+    """Rows to store are taken a cycle each while a probe scans, where they overwrite nothing it needs. They are as many
+    as can wait before the other region, which probes with them and takes three cycles for each."""
     bench = await _make(dut)
     half = CORES * ROWS // 2
     await _clear(bench, JoinSettings(windows=(half, half), low=1, high=0))
