@@ -63,21 +63,26 @@ class Combiner(wiring.Component):
         side = Signal()
         turn = [Signal(name=f"turn_{name}") for name in ("left", "right")]  # of the probing row whose results come
         ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in ("left", "right")]  # probing rows
+        # Said without a look at the side's own `valid`: the way back is long. No two sides with a result may pass.
         left, right = Signal(), Signal()
         m.d.comb += [
-            left.eq(self.i_left.valid & (~self.ordered | turn[0])),
-            right.eq(self.i_right.valid & (~self.ordered | turn[1])),
-            side.eq(Mux(favoured, right, ~left)),
+            left.eq(Mux(self.ordered, turn[0], ~favoured | ~self.i_right.valid)),
+            right.eq(Mux(self.ordered, turn[1], favoured | ~self.i_left.valid)),
+            side.eq(right & self.i_right.valid),
         ]
         with m.If(results.w_en & results.w_rdy):
             m.d.sync += favoured.eq(~side)
-        for number, (port, out) in enumerate(((self.i_left, self.left), (self.i_right, self.right))):
+        next_up = [Signal(name=f"next_up_{name}") for name in ("left", "right")]
+        for number, (port, out, may) in enumerate(
+            ((self.i_left, self.left, left), (self.i_right, self.right, right)),
+        ):
             m.d.comb += [
-                port.ready.eq(Mux(self.apart, out.ready, results.w_rdy & (side == number) & (left | right))),
+                port.ready.eq(Mux(self.apart, out.ready, results.w_rdy & may)),
                 out.payload.eq(port.payload),
                 out.valid.eq(port.valid & self.apart),
+                next_up[number].eq(port.valid & (port.p.before == ended[1 - number])),
             ]
-            with m.If(port.valid & (port.p.before == ended[1 - number])):
+            with m.If(next_up[number] & ~turn[1 - number] & ~(next_up[0] if number else 0)):
                 m.d.sync += turn[number].eq(1)
             with m.If(port.valid & port.ready & port.p.star & port.p.last):
                 m.d.sync += [ended[number].eq(ended[number] + 1), turn[number].eq(0)]
@@ -85,7 +90,7 @@ class Combiner(wiring.Component):
                 m.d.sync += [ended[number].eq(0), turn[number].eq(0)]
         into = data.View(result_layout(tagged=True), results.w_data)
         m.d.comb += [
-            results.w_en.eq(~self.apart & (left | right)),
+            results.w_en.eq(~self.apart & ((left & self.i_left.valid) | side)),
             into.side.eq(side),
             *(
                 into[name].eq(Mux(side, self.i_right.payload[name], self.i_left.payload[name]))
