@@ -10,8 +10,8 @@ class BandSums:
 
     def __init__(self, bits: int, name: str):
         self.bits = bits
-        self.lower = Signal(signed(bits + 2), name=f"{name}_lower_sum")
-        self.upper = Signal(signed(bits + 2), name=f"{name}_upper_sum")
+        self.lower = Signal(signed(bits + 2), name=f"{name}_lower_sum", reset_less=True)
+        self.upper = Signal(signed(bits + 2), name=f"{name}_upper_sum", reset_less=True)
 
     def make(self, number: Value, low: Value, high: Value, side: Side) -> list:
         if side == Side.RIGHT:

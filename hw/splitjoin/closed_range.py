@@ -9,8 +9,8 @@ class ClosedRange:
     """The numbers between two bounds, both inclusive."""
 
     def __init__(self, bits: int, name: str):
-        self.lower = Signal(bits, name=f"{name}_lower")
-        self.upper = Signal(bits, name=f"{name}_upper")
+        self.lower = Signal(bits, name=f"{name}_lower", reset_less=True)
+        self.upper = Signal(bits, name=f"{name}_upper", reset_less=True)
 
     def clamp(self, sums: BandSums) -> list:
         """From sums: what lies beyond the numbers there are is cut off; a range of none is one that is

@@ -101,8 +101,12 @@ class JoinCore(wiring.Component):
         layout = tagged_row(self.parameters)
         # A copy of its own: the settings' registers may be far away.
         held, clear = SettingsSignature(self.parameters).create(path=("held",)), Signal()
-        m.d.sync += [clear.eq(self.clear)]
-        m.d.sync += [getattr(held, name).eq(getattr(self.settings, name)) for name in held.signature.members]
+        m.d.sync += clear.eq(self.clear)
+        for name in held.signature.members:
+            setting = getattr(self.settings, name)
+            copy = Signal(setting.shape(), name=f"copy_{name}", reset_less=True)
+            m.d.sync += copy.eq(setting)
+            m.d.comb += getattr(held, name).eq(copy)
         # Each region has its own copy of the rows: it takes them without a word to the other one.
         came, row = Signal(), Signal(layout, reset_less=True)
         m.d.sync += [came.eq(self.i.valid), row.eq(self.i.payload)]
@@ -118,6 +122,7 @@ class JoinCore(wiring.Component):
             wiring.connect(m, held, region.settings)
             port = self.left if side == Side.LEFT else self.right
             goes = Signal(name=f"{name}_goes")
+            result = Signal(result_layout(), name=f"{name}_result", reset_less=True)
             m.d.comb += [
                 region.clear.eq(clear),
                 rows.i.payload.eq(row),
@@ -126,11 +131,12 @@ class JoinCore(wiring.Component):
                 region.i.valid.eq(rows.o.valid & runs),
                 rows.o.ready.eq(region.i.ready & runs),
                 region.o.ready.eq(goes & runs),
+                port.payload.eq(result),
             ]
             m.d.sync += [
                 goes.eq(self.left_room if side == Side.LEFT else self.right_room),
                 port.valid.eq(region.o.valid & goes & runs),
-                port.payload.eq(region.o.payload),
+                result.eq(region.o.payload),
             ]
             room.append(rows.room)
             waiting += [rows.o.valid, region.busy, port.valid]

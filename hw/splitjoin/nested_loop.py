@@ -73,8 +73,8 @@ class NestedLoop(wiring.Component):
         m.d.sync += inner.eq(self.settings.order == Order.INNER)
         command = command_layout(p)
 
-        def place(name: str) -> Signal:
-            return Signal(place_bits, name=name)
+        def place(name: str, *, reset_less: bool = False) -> Signal:
+            return Signal(place_bits, name=name, reset_less=reset_less)
 
         # Storage. Probes wait in a queue; `go` lets the next word be read, and moves everything before it.
         m.submodules.queue = queue = QuickFifo(width=command.size, depth=p.probe_rows)
@@ -91,7 +91,7 @@ class NestedLoop(wiring.Component):
         ending = Signal(init=1)  # the word that is read is the probe's last, or none is read
         load = Signal()
         now_begin = Signal()
-        now_first = place("now_first")  # of the probe whose words are read
+        now_first = place("now_first", reset_less=True)  # of the probe whose words are read
         moving = Signal()  # probes are under way
         store = Signal()
         room = Signal(init=1)
@@ -168,14 +168,14 @@ class NestedLoop(wiring.Component):
 
         # The sums that bounds are made of: what is stored on the right is compared with the left row plus a
         # bound, what is stored on the left with the right row minus a bound.
-        probe = Signal(command)
+        probe = Signal(command, reset_less=True)
         key = BandSums(p.key_bits, "key")
         m.d.comb += [taken_first.eq(probe.first), queue.r_en.eq(wants)]
         if p.time_bits:
             time, horizon = BandSums(p.time_bits, "time"), BandSums(p.time_bits, "horizon")
             late = self.settings.left_late if self.side == Side.RIGHT else self.settings.right_late
         # What the probe scans: in inner order all blocks that any core has a row in.
-        base, end, last = place("base"), place("end"), place("last")
+        base, end, last = (place(name, reset_less=True) for name in ("base", "end", "last"))
         with m.If(wants & queue.r_rdy):
             m.d.sync += [taken.eq(1), wants.eq(0)]
         with m.If(wants):
@@ -218,10 +218,10 @@ class NestedLoop(wiring.Component):
         now_skip, now_mark, now_quiet = Signal(), Signal(), Signal()
         loaded, compares = Signal(), Signal()  # one and two cycles after `load`
         words = Signal(word_bits)  # still to be read behind this one
-        now_rows, now_inside, now_stop = place("now_rows"), place("now_inside"), place("now_stop")
+        now_rows, now_inside, now_stop = (place(f"now_{name}", reset_less=True) for name in ("rows", "inside", "stop"))
         # Of each lane: how far its place lies behind the window's first row, and behind the first block.
-        behind_lower = [place(f"behind_lower_{lane}") for lane in range(lanes)]
-        behind_base = [place(f"behind_base_{lane}") for lane in range(lanes)]
+        behind_lower = [place(f"behind_lower_{lane}", reset_less=True) for lane in range(lanes)]
+        behind_base = [place(f"behind_base_{lane}", reset_less=True) for lane in range(lanes)]
         with m.If(go):
             m.d.sync += [
                 active.eq(active & ~ending),
@@ -297,7 +297,9 @@ class NestedLoop(wiring.Component):
         # The memory's own registers are slow: its words stand a cycle in others before they are compared.
         two, three = _Word(p, "two"), _Word(p, "three")
         hits, fresh = Signal(lanes), Signal(lanes)
-        probing = Signal(data.StructLayout({"row": ROW_BITS, "before": ARRIVAL_BITS, "quiet": 1}))  # with `three`
+        probing = Signal(
+            data.StructLayout({"row": ROW_BITS, "before": ARRIVAL_BITS, "quiet": 1}), reset_less=True
+        )  # with `three`
         m.d.sync += [
             *two.eq(one),
             *three.eq(two),
@@ -356,7 +358,8 @@ class NestedLoop(wiring.Component):
         found = Signal(
             data.StructLayout(
                 {"slots": slots, "rows": data.ArrayLayout(ROW_BITS, lanes), "probe": ROW_BITS, "before": ARRIVAL_BITS}
-            )
+            ),
+            reset_less=True,
         )
         finds = Signal()
         waiting_rows = max(p.result_rows, _LEAST_WAITING)
@@ -382,21 +385,25 @@ class NestedLoop(wiring.Component):
 
         # One result a cycle.
         pending = Signal(slots)
+        pending_probe = Signal(ROW_BITS, reset_less=True)
+        pending_before = Signal(ARRIVAL_BITS, reset_less=True)
         some, many = Signal(), Signal()  # results pending, one and two at least
         rest = Signal(slots)
-        pending_rows = [Signal(ROW_BITS, name=f"pending_row_{lane}") for lane in range(lanes)]
+        pending_rows = [Signal(ROW_BITS, name=f"pending_row_{lane}", reset_less=True) for lane in range(lanes)]
         m.d.comb += [
             rest.eq(_less_one(pending)),
             found_words.r_en.eq(~many & (~some | self.o.ready)),
             self.o.valid.eq(some),
+            self.o.p.probe.eq(pending_probe),
+            self.o.p.before.eq(pending_before),
         ]
         with m.If(found_words.r_en):
             m.d.sync += [
                 pending.eq(next_found.slots),
                 some.eq(found_words.r_rdy),
                 many.eq(found_words.r_rdy & _less_one(next_found.slots).any()),
-                self.o.p.probe.eq(next_found.probe),
-                self.o.p.before.eq(next_found.before),
+                pending_probe.eq(next_found.probe),
+                pending_before.eq(next_found.before),
                 *(row.eq(next_found.rows[lane]) for lane, row in enumerate(pending_rows)),
             ]
         with m.Elif(self.o.ready):
@@ -429,14 +436,16 @@ class _Probe:
     """What words are compared with."""
 
     def __init__(self, parameters: SplitJoinParameters, name: str):
-        self.row = Signal(ROW_BITS, name=f"{name}_row")
-        self.before = Signal(ARRIVAL_BITS, name=f"{name}_before")
-        self.quiet = Signal(name=f"{name}_quiet")  # matches nothing: no pairs, and no punctuation between
+        self.row = Signal(ROW_BITS, name=f"{name}_row", reset_less=True)
+        self.before = Signal(ARRIVAL_BITS, name=f"{name}_before", reset_less=True)
+        self.quiet = Signal(
+            name=f"{name}_quiet", reset_less=True
+        )  # matches nothing: no pairs, and no punctuation between
         self.key = ClosedRange(parameters.key_bits, f"{name}_key")
         self.time = None
         if parameters.time_bits:
             self.time = ClosedRange(parameters.time_bits, f"{name}_time")
-            self.horizon = Signal(parameters.time_bits + 1, name=f"{name}_horizon")
+            self.horizon = Signal(parameters.time_bits + 1, name=f"{name}_horizon", reset_less=True)
 
 
 class _Word:
@@ -445,14 +454,14 @@ class _Word:
     def __init__(self, parameters: SplitJoinParameters, name: str):
         lanes = parameters.lanes
         self.valid = Signal(name=f"{name}_valid")
-        self.begin = Signal(name=f"{name}_begin")  # the first of a scan
-        self.scan = Signal(name=f"{name}_scan")  # it was read at all
-        self.final = Signal(name=f"{name}_final")  # a punctuation ends the probe
-        self.mask = Signal(lanes, name=f"{name}_mask")
-        self.star = Signal(lanes, name=f"{name}_star")
-        self.beyond = Signal(lanes, name=f"{name}_beyond")
-        self.place = Signal(parameters.place_bits, name=f"{name}_place")
-        self.rows = [Signal(ROW_BITS, name=f"{name}_row_{lane}") for lane in range(lanes)]
+        self.begin = Signal(name=f"{name}_begin", reset_less=True)  # the first of a scan
+        self.scan = Signal(name=f"{name}_scan", reset_less=True)  # it was read at all
+        self.final = Signal(name=f"{name}_final", reset_less=True)  # a punctuation ends the probe
+        self.mask = Signal(lanes, name=f"{name}_mask", reset_less=True)
+        self.star = Signal(lanes, name=f"{name}_star", reset_less=True)
+        self.beyond = Signal(lanes, name=f"{name}_beyond", reset_less=True)
+        self.place = Signal(parameters.place_bits, name=f"{name}_place", reset_less=True)
+        self.rows = [Signal(ROW_BITS, name=f"{name}_row_{lane}", reset_less=True) for lane in range(lanes)]
 
     def eq(self, other: "_Word") -> list:
         names = ("valid", "begin", "scan", "final", "mask", "star", "beyond", "place")
