@@ -1,6 +1,6 @@
 """Makes one stream of the results of both sides."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -82,7 +82,7 @@ class Combiner(wiring.Component):
                 out.valid.eq(port.valid & self.apart),
                 next_up[number].eq(port.valid & (port.p.before == ended[1 - number])),
             ]
-            with m.If(next_up[number] & ~turn[1 - number] & ~(next_up[0] if number else 0)):
+            with m.If(next_up[number] & ~Cat(turn[1 - number], *next_up[:number]).any()):
                 m.d.sync += turn[number].eq(1)
             with m.If(port.valid & port.ready & port.p.star & port.p.last):
                 m.d.sync += [ended[number].eq(ended[number] + 1), turn[number].eq(0)]
