@@ -15,6 +15,7 @@ from typing import Any
 
 from hw.boards.board import Board
 from hw.boards.build_errors import BuildError, RoutingError, TimingError
+from hw.boards.ecp5_free_rows import keep_rows_free
 from hw.boards.ecp5_output_registers import use_output_registers
 from hw.boards.route_report import RouteReport
 from hw.boards.route_watch import given_up
@@ -56,6 +57,8 @@ class Ecp5Board(Board):
         Ports whose pins are pulled up.
     output_registers : tuple of str
         Designs whose block RAMs take the registers behind them in (`use_output_registers`).
+    free_rows : tuple of str
+        Designs that find no ways unless some rows of tiles are kept free for wires (`keep_rows_free`).
     input_hz : int
         The board's clock.
     dram : DramSettings
@@ -78,6 +81,7 @@ class Ecp5Board(Board):
     seeds: tuple[int, ...]
     pulled_up: tuple[str, ...] = ()
     output_registers: tuple[str, ...] = ()
+    free_rows: tuple[str, ...] = ()
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
@@ -121,6 +125,7 @@ class Ecp5Board(Board):
             "options.json": json.dumps(
                 {"place and route": self._nextpnr(), "seeds": self.seeds}
                 | ({"output registers": True} if design in self.output_registers else {})
+                | ({"free rows": True} if design in self.free_rows else {})
             ),
         }
 
@@ -160,6 +165,11 @@ class Ecp5Board(Board):
             with steps.step("registers into block RAM"):
                 moved = use_output_registers(folder / "top.json")
             steps.tell(f"registers behind {moved} ports of block RAM are in it")
+        in_the_way = 0
+        if design in self.free_rows:
+            with steps.step("rows of tiles kept free"):
+                in_the_way = keep_rows_free(folder / "top.json", self.device)
+            steps.tell(f"{in_the_way} look-up tables are kept free for wires")
         tried: dict[int, RouteReport] = {}
         unrouted: list[str] = []
         for seed in self.seeds:
@@ -173,7 +183,9 @@ class Ecp5Board(Board):
                 unrouted.append(f"seed {seed}: {error}")
                 steps.tell(unrouted[-1])
                 continue
-            tried[seed] = routed = RouteReport(json.loads((folder / f"route-{seed}.json").read_text()))
+            tried[seed] = routed = RouteReport(
+                json.loads((folder / f"route-{seed}.json").read_text()), in_the_way=in_the_way
+            )
             steps.tell(f"seed {seed}: {routed}")
             if routed.met:
                 break

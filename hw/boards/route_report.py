@@ -14,6 +14,8 @@ class RouteReport:
     ----------
     report : mapping
         Its report, from JSON.
+    in_the_way : int
+        Look-up tables that do nothing, as of `keep_rows_free`.
 
     Attributes
     ----------
@@ -25,13 +27,15 @@ class RouteReport:
         Whether every clock reaches what was declared for it.
     """
 
-    def __init__(self, report: Mapping[str, Any]):
+    def __init__(self, report: Mapping[str, Any], *, in_the_way: int = 0):
         self._report = report
         self.clocks = {
             _clock(net): {"declared_mhz": of["constraint"], "reached_mhz": of["achieved"]}
             for net, of in report["fmax"].items()
         }
         self.used = {cell: [of["used"], of["available"]] for cell, of in report["utilization"].items() if of["used"]}
+        if in_the_way:
+            self.used["TRELLIS_COMB"][0] -= in_the_way
         self.met = self.slack() >= 1
 
     def __str__(self) -> str:

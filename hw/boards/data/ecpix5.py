@@ -64,6 +64,7 @@ BOARD = Ecp5Board(
         refresh_postponing=8,
     ),
     output_registers=("splitjoin",),
+    free_rows=("splitjoin",),
     row_bits=15,
     bank_bits=3,
     serial=SerialLine(baud=1_000_000, usb=(0x0403, 0x6010), usb_ports=2, usb_port=1),

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import zlib
+from collections import Counter
 
 import pytest
 from amaranth.back import rtlil
@@ -16,6 +17,7 @@ from hw.boards.build_errors import BuildError, TimingError
 from hw.boards.description import from_description
 from hw.boards.ecp5_board import Ecp5Board
 from hw.boards.ecp5_constraints import ecp5_constraints
+from hw.boards.ecp5_free_rows import keep_rows_free
 from hw.boards.registry import board
 from hw.dram.ecp5_dram import ecp5_dram
 from hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
@@ -142,16 +144,27 @@ def _small(**change):
 
 
 def test_a_small_bitstream(tmp_path, capsys):
-    folder = build(_small(seeds=(1,), output_registers=("bisort",)), root=tmp_path)
+    folder = build(_small(seeds=(1,), output_registers=("bisort",), free_rows=("bisort",)), root=tmp_path)
     report = json.loads((folder / "report.json").read_text())
     assert (folder / report["bitstream"]).stat().st_size == report["bitstream_bytes"] > 10_000
     assert sorted(clock["declared_mhz"] for clock in report["clocks"].values()) == [50.0, 125.0]
     assert all(clock["reached_mhz"] >= clock["declared_mhz"] for clock in report["clocks"].values())
     assert report["used"]["DP16KD"][0] >= 2
+    assert 100 < report["used"]["TRELLIS_COMB"][0] < 20_000  # without those that keep rows free
     assert report["seed"] == 1
     said = capsys.readouterr().err
     assert "place and route, seed 1: " in said
     assert re.search(r"registers behind \d+ ports of block RAM are in it", said)
+    assert "22632 look-up tables are kept free for wires" in said
+    tables = re.findall(
+        r"^word: SLICE.\.K.\.INIT (\d+)$|^\.tile R(\d+)C\d+:PLC2$", (folder / "top-1.config").read_text(), re.M
+    )
+    row, used = 0, Counter()
+    for content, tile in tables:
+        row = int(tile or row)
+        used[row] += "1" in content  # a table that does something
+    assert sum(used.values()) > 100
+    assert not any(count for row, count in used.items() if row % 3 == 1)
     # The same netlist at a clock that nothing reaches: the command fails with the path.
     with pytest.raises(
         TimingError, match=r"seeds 1; the nearest: .*clk100\S* \d+\.\d of 500\.0 MHz.*; worst path of clk100"
@@ -163,3 +176,10 @@ def test_a_tool_that_refuses(tmp_path):
     refused = dataclasses.replace(_small(seeds=(1,)), device="um5g-999k")
     with pytest.raises(BuildError, match=r"run_nextpnr_ecp5 failed; all of it is in .*route-1\.log"):
         build(refused, root=tmp_path)
+
+
+def test_rows_of_an_unknown_device_are_not_kept_free(tmp_path):
+    with pytest.raises(
+        BuildError, match="rows can be kept free on um5g-85k, um-85k, not on 'um5g-25k': leave free_rows"
+    ):
+        keep_rows_free(tmp_path / "top.json", "um5g-25k")
