@@ -30,20 +30,25 @@ def splitjoin_latency(cores: int, fan_out: int) -> tuple[int, int]:
     join = SplitJoin(parameters)
     cycles = []
 
+    async def send(ctx, row: dict[str, int]) -> None:
+        ctx.set(join.i.payload, row)
+        ctx.set(join.i.valid, 1)
+        while not ctx.get(join.i.ready):
+            await ctx.tick()
+        await ctx.tick()
+        ctx.set(join.i.valid, 0)
+
     async def bench(ctx) -> None:
         settings = join.settings
         ctx.set(settings.left_rows, cores)
         ctx.set(settings.right_rows, cores)
         ctx.set(join.o.ready, 1)
         await ctx.tick()  # for the cores' copies of the settings
-        ctx.set(join.i.valid, 1)
         for number in range(cores):
-            ctx.set(join.i.payload, {"side": 0, "row": number})
-            await ctx.tick()
-        ctx.set(join.i.payload, {"side": 1, "row": 77})
+            await send(ctx, {"side": 0, "row": number})
+        await ctx.tick().until(join.idle)
         assert ctx.get(join.i.ready)
-        await ctx.tick()
-        ctx.set(join.i.valid, 0)
+        await send(ctx, {"side": 1, "row": 77})
         for cycle in range(1, 60):
             if ctx.get(join.o.valid):
                 cycles.append(cycle)
