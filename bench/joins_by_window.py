@@ -94,7 +94,6 @@ def main(splitjoin: Path, bisorts: tuple[Path, ...], out: Path) -> None:
     left.plot(far, PUBLISHED_CORES / far, "--", color="#999999", label="bound of 512 cores, one side at a time")
     left.plot(PUBLISHED_WINDOW, PUBLISHED_CORES / PUBLISHED_WINDOW, "k*", markersize=10, label="published: $2^{18}$")
     left.set_title("rows a cycle over the window (dotted: 2 J C / window)", fontsize=9)
-    left.set_ylim(top=5)  # room for the legend
     for name, points in parts.items():
         windows, rates = zip(*sorted(points.items()), strict=True)
         middle.plot(windows, rates, "o-", label=f"4 cores, sub-windows: {name}")
@@ -104,6 +103,7 @@ def main(splitjoin: Path, bisorts: tuple[Path, ...], out: Path) -> None:
         axis.set_yscale("log")
         axis.set_xlabel("rows a side in the window")
         axis.set_ylabel("rows a cycle, both sides together")
+    left.set_ylim(1e-5, 10)  # room for the legend
     latencies: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for entry in figures:
         if entry["what"] == "latency":

@@ -252,8 +252,8 @@ PRESETS: dict[str, SplitJoinParameters] = {
         clock_hz=100_000_000,
     ),
     # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave: 8 K rows a
-    # window. Few comparisons a cycle, as larger builds leave more wires in conflict. The memory port as of BI-Sort's
-    # build for that board.
+    # window. Few comparisons a cycle and few rows that wait, as larger builds left more wires in conflict. The memory
+    # port as of BI-Sort's build for that board.
     "ecpix5": SplitJoinParameters(
         cores=2,
         lanes=2,
@@ -263,7 +263,7 @@ PRESETS: dict[str, SplitJoinParameters] = {
         fan_out=4,
         depth=0,
         fan_in=2,
-        probe_rows=2,
+        probe_rows=1,
         result_rows=16,
         bounds=1,
         queue_rows=16,
