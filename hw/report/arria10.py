@@ -12,6 +12,7 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from hw.report.ecp5 import run_yosys
+from hw.report.ports import ports
 
 FAMILY = "cyclonev"
 """What `synth_intel_alm` is asked for: the only family it has. Its ALM is that of an Arria 10: one function of six
@@ -58,7 +59,7 @@ def estimate(component: wiring.Component, folder: Path, name: str) -> Estimate:
     subprocess.CalledProcessError
         If Yosys fails.
     """
-    text = verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False)
+    text = verilog.convert(component, name=name, ports=ports(component), strip_internal_attrs=True, emit_src=False)
     # The memories are FIFOs and the like: none relies on its first content, and to read it takes Yosys minutes.
     (folder / f"{name}.v").write_text(re.sub(r"^ +\S+\[\d+\] = \d+'\w+;\n", "", text, flags=re.M))
     options = f"-family {FAMILY} -noiopad -noclkbuf -top {name}"

@@ -14,6 +14,7 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from hw.boards.ecp5_output_registers import use_output_registers
+from hw.report.ports import ports
 
 SPEEDS = (6, 7, 8)
 """Speed grades."""
@@ -79,7 +80,7 @@ def synthesize(component: wiring.Component, folder: Path, name: str, *, apart: S
         If Yosys fails.
     """
     source, netlist = folder / f"{name}.v", folder / f"{name}.json"
-    source.write_text(verilog.convert(component, name=name, strip_internal_attrs=True))
+    source.write_text(verilog.convert(component, name=name, ports=ports(component), strip_internal_attrs=True))
     whole = f"synth_ecp5 -nowidelut -top {name}"
     steps = [f"read_verilog {source.name}", f"hierarchy -top {name}"]
     steps += [f"setattr -mod -set keep_hierarchy 1 {pattern}" for pattern in apart]

@@ -2,7 +2,7 @@
 
 import itertools
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -40,7 +40,7 @@ class Ring(wiring.Component):
         ):
             name = "_".join(map(str, path[:-1] or path))
             value = Value.cast(port)
-            if not len(value):
+            if not len(value) or isinstance(value, Const):  # the ready of a stream that is always ready is a constant
                 continue
             if member.flow is In:
                 chain = Signal(len(value), name=f"chain_{name}_{len(seen)}_{len(value)}")
