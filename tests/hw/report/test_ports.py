@@ -1,0 +1,28 @@
+"""Components whose streams are always ready, as reports export them."""
+
+import pytest
+
+pytest.importorskip("amaranth")
+
+from amaranth.back import rtlil
+
+from hw.report.ports import ports
+from hw.report.ring import Ring
+from hw.splitjoin.join_core import JoinCore
+from hw.splitjoin.parameters import SplitJoinParameters
+
+
+def _core():
+    return JoinCore(SplitJoinParameters.preset("tiny"), index=0)
+
+
+def test_constants_are_no_ports():
+    core = _core()
+    names = {port.name for port in ports(core)}
+    assert {"i__payload", "i__valid", "room", "left__valid", "left_room", "settings__low"} <= names
+    assert "i__ready" not in names
+    assert "module \\core" in rtlil.convert(core, name="core", ports=ports(core), emit_src=False)
+
+
+def test_a_ring_goes_round_them():
+    assert "module \\ring" in rtlil.convert(Ring(_core()), name="ring", emit_src=False)
