@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from hw.parameters import Parameters
 from hw.report.designs import ECP5, merged_per_cycle
+from hw.splitjoin.parameters import SplitJoinParameters
 
 _CELLS = {"logic": "TRELLIS_COMB", "flip_flops": "TRELLIS_FF", "block_ram": "DP16KD", "dsp": "MULT18X18D"}
 
@@ -44,12 +46,21 @@ def _line(report: Mapping[str, Any]) -> dict[str, Any]:
         "commit": report["commit"],
         "tools": report["tools"],
     }
-    try:
-        parameters = Parameters(**report["parameters"])
-    except TypeError:  # those of another kernel
+    own = report["parameters"]
+    if set(own) == {field.name for field in dataclasses.fields(Parameters)}:
+        parameters = Parameters(**own)
+        rate, what = merged_per_cycle(parameters), "rows merged; as its memory port allows"
+    elif set(own) == {field.name for field in dataclasses.fields(SplitJoinParameters)}:
+        parameters = SplitJoinParameters(**own)
+        rate = parameters.lanes / parameters.rows
+        what = (
+            f"rows joined, with full windows of {parameters.capacity} rows a side; {parameters.lanes} comparisons a "
+            "cycle and core"
+        )
+    else:  # those of another version's kernel
         return line
     return line | {
-        "rows_per_cycle": merged_per_cycle(parameters),
+        "rows_per_cycle": rate,
         "clock_mhz": parameters.clock_hz / 1e6,
-        "what": "rows merged; as its memory port allows, at the clock it is built for",
+        "what": f"{what}, at the clock it is built for",
     }

@@ -17,6 +17,7 @@ from hw.report.boards import board_lines
 from hw.report.comparison import joined, losses
 from hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
 from hw.report.paper import PAPER_ALMS, paper_text
+from hw.splitjoin.parameters import SplitJoinParameters
 
 LINE = {
     "design": "a",
@@ -155,6 +156,26 @@ def test_boards_that_were_built_are_in_it(tmp_path):
     text = report.table([line])
     assert "| board x, bisort, whole | ECP5-85, placed and routed with its pins | 30,000 LUT |" in text
     assert "| sys 61.0 of 60 | 1 | 100 |" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "rate", "what"),
+    [
+        ({}, 2 / 4096, "windows of 8192 rows a side; 2 comparisons a cycle and core, at the clock it is built for"),
+        ({"of_another_version": 1}, 0, ""),
+    ],
+)
+def test_a_board_with_splitjoin(tmp_path, change, rate, what):
+    parameters = dataclasses.replace(SplitJoinParameters.preset("ecpix5"), cores=2, lanes=2, rows=4096)
+    built = {"board": "x", "design": "splitjoin", "date": "2026-01-01", "commit": "c", "tools": {}}
+    built |= {"clocks": {"clk": {"declared_mhz": 40.0, "reached_mhz": 62.0}}, "used": {"TRELLIS_COMB": [1, 2]}}
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "report.json").write_text(
+        json.dumps(built | {"parameters": dataclasses.asdict(parameters) | change})
+    )
+    (line,) = board_lines(tmp_path)
+    assert line["rows_per_cycle"] == rate
+    assert line["what"].endswith(what)
 
 
 def test_a_design_that_there_is_not(capsys):
