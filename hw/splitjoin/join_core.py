@@ -57,7 +57,7 @@ class JoinCore(wiring.Component):
     Timing
     ------
     A row a cycle while both regions take them, and rows wait before each region without regard to the other one. A
-    probe's first result comes out eleven cycles after it came, at the earliest. Between this core's logic and the
+    probe's first result comes out twelve cycles after it came, at the earliest. Between this core's logic and the
     distributor's and mergers' there are registers each way: the ways are long.
 
     Source
