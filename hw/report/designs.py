@@ -72,29 +72,33 @@ def _kernel(preset: str, part: str) -> Design:
     )
 
 
-def _splitjoin(preset: str) -> list[Design]:
+def _core(preset: str, part: str, *, quick: bool = False) -> Design:
     p = SplitJoinParameters.preset(preset)
-    what = f"rows joined, with full windows of {{}} rows a side; {p.lanes} comparisons a cycle and core"
-    rate = p.lanes / p.rows
-    return [
-        Design(
-            f"SplitJoin core, preset {preset}",
-            lambda: JoinCore(p, index=0),
-            (ECP5,),
-            rate,
-            what.format(p.rows),
-            quick=True,
-        ),
-        Design(
-            f"SplitJoin of {p.cores} cores, preset {preset}",
-            lambda: SplitJoin(p),
-            (ECP5,),
-            rate,
-            what.format(p.rows * p.cores),
-            apart=CORES,
-            router="router2",
-        ),
-    ]
+    return Design(
+        f"SplitJoin core, preset {preset}",
+        lambda: JoinCore(p, index=0),
+        (part,),
+        p.lanes / p.rows,
+        _joined(p, p.rows),
+        quick,
+    )
+
+
+def _splitjoin(preset: str, part: str) -> Design:
+    p = SplitJoinParameters.preset(preset)
+    return Design(
+        f"SplitJoin of {p.cores} cores, preset {preset}",
+        lambda: SplitJoin(p),
+        (part,),
+        p.lanes / p.rows,
+        _joined(p, p.capacity),
+        apart=CORES,
+        router="router2",
+    )
+
+
+def _joined(parameters: SplitJoinParameters, window: int) -> str:
+    return f"rows joined, with full windows of {window} rows a side; {parameters.lanes} comparisons a cycle and core"
 
 
 def _merger(width: int, parts: tuple[str, ...]) -> Design:
@@ -121,6 +125,8 @@ DESIGNS: tuple[Design, ...] = (
     _probe_path("de5a", ARRIA_10),
     _kernel("ecp5", ECP5),
     _kernel("de5a", ARRIA_10),
-    *_splitjoin("ecp5"),
+    _core("ecp5", ECP5, quick=True),
+    _splitjoin("ecp5", ECP5),
+    _core("operator", ARRIA_10),
 )
-"""A further design is a line more. All have keys of 32 bits."""
+"""A further design is a line more. All have keys of 32 bits, but for those of preset operator: 64, and times."""
