@@ -47,7 +47,7 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
         if seeds:
             ring = ecp5.synthesize(Ring(design.make()), folder, f"{name}_ring", apart=design.apart)
             for seed in seeds:
-                now = ecp5.place_and_route(ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ, router=design.router)
+                now = ecp5.place_and_route(ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ, placer=design.placer)
                 mhz[str(seed)] = round(now.mhz, 1)
     else:
         estimate = arria10.estimate(design.make(), folder, name)

@@ -41,7 +41,7 @@ class Design:
         Whether it is done unless others are asked for.
     apart : tuple of str
         As of `hw.report.ecp5.synthesize`.
-    router : str
+    placer : str
         As of `hw.report.ecp5.place_and_route`.
     """
 
@@ -52,7 +52,7 @@ class Design:
     what: str
     quick: bool = False
     apart: tuple[str, ...] = ()
-    router: str = "router1"
+    placer: str = "heap"
 
 
 def merged_per_cycle(parameters: Parameters) -> float:
@@ -93,7 +93,7 @@ def _splitjoin(preset: str, part: str) -> Design:
         p.lanes / p.rows,
         _joined(p, p.capacity),
         apart=CORES,
-        router="router2",
+        placer="static",
     )
 
 

@@ -135,7 +135,7 @@ class Routed:
         return min(self.fmax_mhz.values())
 
 
-def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, router: str = "router1") -> Routed:
+def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, placer: str = "heap") -> Routed:
     """Place and route a netlist that `synthesize` made.
 
     Parameters
@@ -148,9 +148,8 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, rout
         One of `SPEEDS`.
     goal_mhz : int
         Clock that place and route aims at.
-    router : str
-        Of nextpnr's. "router1" finds shorter ways, of enables above all; it had not ended after 15 minutes
-        for eight join cores, so "router2" is for large designs.
+    placer : str
+        Of nextpnr's: "heap", or "static" for large designs, whose ways it makes much shorter.
 
     Raises
     ------
@@ -163,7 +162,8 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, rout
         *("--85k", "--speed", str(speed), "--package", "CABGA756"),
         *("--freq", str(goal_mhz), "--seed", str(seed), "--timing-allow-fail"),
         *("--placer-heap-alpha", "0.03"),  # a finer step of the placer: some 15 MHz more than at 0.1, the default
-        *("--json", netlist.name, "--report", report.name, "--router", router, "--quiet"),
+        *("--json", netlist.name, "--report", report.name, "--quiet"),
+        *("--placer", placer, "--router", "router1"),  # router2 takes long ways to wide enables
     ]
     subprocess.run(command, cwd=netlist.parent, check=True, stderr=subprocess.DEVNULL)
     found = json.loads(report.read_text())

@@ -47,7 +47,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in designs.items():
             apart = CORES if name == "whole" else ()
-            router = "router2" if name == "whole" else "router1"
+            placer = "static" if name == "whole" else "heap"
             sizes[name] = area(synthesize(make(), folder, f"splitjoin_{name}", apart=apart))
             print(f"{name}: {sizes[name]}", flush=True)
             routed[name] = []
@@ -55,7 +55,7 @@ def main() -> None:
                 continue
             ring = synthesize(Ring(make()), folder, f"splitjoin_{name}_ring", apart=apart)
             for seed in range(1, arguments.seeds + 1):
-                now = place_and_route(ring, seed=seed, speed=arguments.speed, goal_mhz=arguments.goal, router=router)
+                now = place_and_route(ring, seed=seed, speed=arguments.speed, goal_mhz=arguments.goal, placer=placer)
                 routed[name].append(now)
                 print(f"{name}, ECP5-85 -{arguments.speed}, seed {seed}: {now.mhz:.1f} MHz", flush=True)
                 if arguments.paths:

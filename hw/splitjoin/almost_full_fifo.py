@@ -18,9 +18,13 @@ class AlmostFullFifo(wiring.Component):
     way : int
         Cycles in which an item may still come, from the one on in which `room` is 0 first. When it is 1 again, there
         are items for as many cycles here: none is missing until the next ones come.
+    last : tuple of str
+        Fields of one bit; not empty to build `end`: those that are 1 in the item that then stands first for good.
 
     Attributes
     ----------
+    end : In(1)
+        As of `QuickFifo`. There with `last` only.
     i : In(stream, always ready)
         Items beyond the room that was said are lost.
     o : Out(stream)
@@ -32,8 +36,9 @@ class AlmostFullFifo(wiring.Component):
     An item a cycle, one cycle later. `room` is what was true in the cycle before.
     """
 
-    def __init__(self, shape: StructLayout, *, way: int):
+    def __init__(self, shape: StructLayout, *, way: int, last: tuple[str, ...] = ()):
         self._shape = shape
+        self._last = sum(1 << shape[name].offset for name in last)
         self._slack = way + 2  # what comes before `room` tells of it counts as well
         super().__init__(
             {
@@ -41,6 +46,7 @@ class AlmostFullFifo(wiring.Component):
                 "o": Out(stream.Signature(shape)),
                 "room": Out(1, init=1),
             }
+            | ({"end": In(1)} if last else {})
         )
 
     @property
@@ -50,7 +56,7 @@ class AlmostFullFifo(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.items = items = QuickFifo(width=self._shape.size, depth=self.depth)
+        m.submodules.items = items = QuickFifo(width=self._shape.size, depth=self.depth, last=self._last)
         m.d.comb += [
             items.w_data.eq(self.i.payload),
             items.w_en.eq(self.i.valid),
@@ -58,5 +64,7 @@ class AlmostFullFifo(wiring.Component):
             self.o.valid.eq(items.r_rdy),
             items.r_en.eq(self.o.ready),
         ]
+        if self._last:
+            m.d.comb += items.end.eq(self.end)
         m.d.sync += self.room.eq(items.w_level <= self.depth - self._slack)
         return m

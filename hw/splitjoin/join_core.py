@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Cat, Const, EnableInserter, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.almost_full_fifo import AlmostFullFifo
-from hw.splitjoin.distributor import rows_way
 from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.region import Region
@@ -21,7 +19,7 @@ RESULTS_WAY = 2
 
 
 class JoinCore(wiring.Component):
-    """Hands every row to both its regions, each when that one is ready: one stores where the other compares.
+    """Hands every row to both its regions: one stores where the other compares.
 
     Parameters
     ----------
@@ -46,17 +44,17 @@ class JoinCore(wiring.Component):
     left_room, right_room : In(1)
         Set while there is room for the results of `RESULTS_WAY` cycles, this one included.
     busy, overflow
-        Set where they are in a region.
+        Set where they are in a region, a cycle late.
     compared : Out(range(2 * lanes + 1))
         Rows compared in a cycle.
     stirs : Out(1)
-        As of `CoreWatch`.
+        As of `CoreWatch`, a cycle late.
     fault : In(1)
-        While 1, both regions are frozen: they neither take nor give anything. There with `faults` only.
+        While 1, both sub-windows are frozen: they neither take nor give anything. There with `faults` only.
 
     Timing
     ------
-    A row a cycle while both regions take them, and rows wait before each region without regard to the other one. A
+    A row a cycle while both sub-windows take them, and rows wait before each without regard to the other one. A
     probe's first result comes out twelve cycles after it came, at the earliest. Between this core's logic and the
     distributor's and mergers' there are registers each way: the ways are long.
 
@@ -75,7 +73,10 @@ class JoinCore(wiring.Component):
     ):
         self.parameters = parameters
         # The region that stores the right stream has the results of the left one.
-        self._regions = {side: Region(parameters, index=index, side=side.other, sub_window=sub_window) for side in Side}
+        self._regions = {
+            side: Region(parameters, index=index, side=side.other, sub_window=sub_window, faults=faults)
+            for side in Side
+        }
         self._faults = faults
         result = stream.Signature(result_layout(), always_ready=True)
         super().__init__(
@@ -107,46 +108,42 @@ class JoinCore(wiring.Component):
             copy = Signal(setting.shape(), name=f"copy_{name}", reset_less=True)
             m.d.sync += copy.eq(setting)
             m.d.comb += getattr(held, name).eq(copy)
-        # Each region has its own copy of the rows: it takes them without a word to the other one.
+        # Both regions take the rows without a word to each other.
         came, row = Signal(), Signal(layout, reset_less=True)
         m.d.sync += [came.eq(self.i.valid), row.eq(self.i.payload)]
-        runs = ~self.fault if self._faults else Const(1, 1)
         room: list[Value] = []
         waiting: list[Value] = [came]
         stirs: list[Value] = []
         for side, region in self._regions.items():
             name = side.name.lower()
-            rows = AlmostFullFifo(layout, way=rows_way(self.parameters) + 1)
-            m.submodules[f"{name}_rows"] = rows
-            m.submodules[f"{name}_probes"] = EnableInserter(runs)(region) if self._faults else region
+            m.submodules[f"{name}_probes"] = region
             wiring.connect(m, held, region.settings)
             port = self.left if side == Side.LEFT else self.right
             goes = Signal(name=f"{name}_goes")
             result = Signal(result_layout(), name=f"{name}_result", reset_less=True)
             m.d.comb += [
                 region.clear.eq(clear),
-                rows.i.payload.eq(row),
-                rows.i.valid.eq(came),
-                region.i.payload.eq(rows.o.payload),
-                region.i.valid.eq(rows.o.valid & runs),
-                rows.o.ready.eq(region.i.ready & runs),
-                region.o.ready.eq(goes & runs),
+                region.i.payload.eq(row),
+                region.i.valid.eq(came),
+                region.o.ready.eq(goes),
                 port.payload.eq(result),
             ]
+            if self._faults:
+                m.d.comb += region.fault.eq(self.fault)
             m.d.sync += [
                 goes.eq(self.left_room if side == Side.LEFT else self.right_room),
-                port.valid.eq(region.o.valid & goes & runs),
+                port.valid.eq(region.o.valid & goes),
                 result.eq(region.o.payload),
             ]
-            room.append(rows.room)
-            waiting += [rows.o.valid, region.busy, port.valid]
-            stirs += [rows.o.valid & rows.o.ready, region.o.valid & runs]
+            room.append(region.room)
+            waiting += [region.busy, port.valid]
+            stirs.append(region.stirs)
         left, right = self._regions.values()
-        m.d.comb += [
-            self.room.eq(Cat(room).all()),
-            self.busy.eq(Cat(waiting).any()),
+        busy = Cat(waiting).any()
+        m.d.comb += [self.room.eq(Cat(room).all()), self.compared.eq(left.compared + right.compared)]
+        m.d.sync += [
+            self.busy.eq(busy),
             self.overflow.eq(left.overflow | right.overflow),
-            self.compared.eq(Mux(runs, left.compared + right.compared, 0)),
-            self.stirs.eq(Cat(stirs).any() | (self.compared != 0) | ~self.busy),
+            self.stirs.eq(Cat(stirs).any() | (self.compared != 0) | ~busy),
         ]
         return m

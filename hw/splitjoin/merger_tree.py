@@ -1,6 +1,6 @@
 """Merges the results of all join cores."""
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,12 +20,11 @@ class MergerTree(wiring.Component):
     Attributes
     ----------
     in_order : In(1)
-        As of `RapMerger`.
-    dead : In(cores)
-        Cores for which nobody waits any more.
+        As of `RapMerger`; it takes a cycle a level, too.
     i : In(array of streams of result_layout)
         One for each core.
     o : Out(stream of result_layout)
+        Nothing any more where all cores are gone.
     busy : Out(1)
 
     Timing
@@ -43,7 +42,6 @@ class MergerTree(wiring.Component):
         super().__init__(
             {
                 "in_order": In(1),
-                "dead": In(parameters.cores),
                 "i": In(result).array(parameters.cores),
                 "o": Out(result),
                 "busy": Out(1),
@@ -54,21 +52,26 @@ class MergerTree(wiring.Component):
         m = Module()
         p = self.parameters
         branches = [wiring.flipped(port) for port in self.i]
-        dead = list(self.dead)
         waiting = []
+        # A copy for each level, as the ways are long.
+        in_order = Signal(p.merger_levels)
+        m.d.sync += in_order.eq(Cat(in_order, self.in_order) >> 1)
         for level in range(p.merger_levels):
-            below, gone = [], []
+            below = []
             for at in range(0, len(branches), p.fan_in):
                 group = branches[at : at + p.fan_in]
                 node = RapMerger(inputs=len(group), rows=p.result_rows)
                 m.submodules[f"node_{level}_{at // p.fan_in}"] = node
-                m.d.comb += [node.in_order.eq(self.in_order), node.dead.eq(Cat(dead[at : at + p.fan_in]))]
+                m.d.comb += node.in_order.eq(in_order[level])
                 for port, to in zip(group, node.i, strict=True):
                     wiring.connect(m, port, to)
                 below.append(node.o)
-                gone.append(node.gone)
                 waiting.append(node.busy)
-            branches, dead = below, gone
-        wiring.connect(m, branches[0], wiring.flipped(self.o))
-        m.d.comb += self.busy.eq(Cat(waiting).any())
+            branches = below
+        m.d.comb += [
+            self.o.payload.eq(branches[0].payload),
+            self.o.valid.eq(branches[0].valid & ~branches[0].p.gone),
+            branches[0].ready.eq(self.o.ready),
+            self.busy.eq(Cat(waiting).any()),
+        ]
         return m

@@ -85,10 +85,11 @@ class NestedLoop(wiring.Component):
         taken_first = place("taken_first")
         active = Signal()
         at = Signal(word_bits)  # the word to be read next
+        left = Signal(word_bits, init=-1)  # words behind this one, less one: at most as many as the memory has
         oldest = place("oldest")  # in a time window: what lies before is dropped
         was_at = Signal(word_bits)  # the word that was read last
         one = _Word(p, "one")
-        ending = Signal(init=1)  # the word that is read is the probe's last, or none is read
+        ending = left[-1]  # the word that is read is the probe's last, or none is read
         load = Signal()
         now_begin = Signal()
         now_first = place("now_first", reset_less=True)  # of the probe whose words are read
@@ -99,19 +100,19 @@ class NestedLoop(wiring.Component):
 
         # A row is stored unless it would overwrite what a probe still has to read: the probe whose first word
         # comes next, or else the first one that waits, all from its first place on; one that is being read, all
-        # from the word that was read last. How far behind the next row these places lie is known two cycles late:
+        # from the word that was read last. How far behind the next row these places lie is known some cycles late:
         # they may have moved on by then, but never back, as `first` never goes back at the input either. So a probe
         # counts among those that wait for as long, and one that has just come at once; one that is being read counts
         # once the word that was read last, as it is known, is its own. In a time window, rows that wait need what
         # lies from the oldest row on; a row that does not fit is dropped once nobody needs it.
-        arrived_first = place("arrived_first")
+        arrived_first, waiting_first = place("arrived_first"), place("waiting_first")
         behind_first, behind_read = place("behind_first"), place("behind_read")
-        waits, waited, waiting = Signal(), Signal(), Signal()
+        waits, waited, waiting = Signal(), Signal(2), Signal()
         scanning, scanned = Signal(), Signal(2)
         free, free_read, reading = Signal(), Signal(), Signal()
         m.d.comb += [
             waits.eq(Mux(timed, moving, taken | queue.r_rdy | now_begin)),
-            waiting.eq((queue.w_en & queue.w_rdy) | waits | waited),
+            waiting.eq((queue.w_en & queue.w_rdy) | waits | waited.any()),
             free.eq(_fits(behind_first, store, rows)),
             scanning.eq(one.valid | active),
             reading.eq(scanning & scanned.all()),
@@ -124,12 +125,11 @@ class NestedLoop(wiring.Component):
             store.eq(self.i.valid & ~self.i.p.probing & room),
         ]
         m.d.sync += [
-            waited.eq(waits),
+            waited.eq(Cat(waits, waited)),
             scanned.eq(Cat(scanning, scanned)),
             room.eq((free | ~waiting) & (free_read | ~reading)),
-            behind_first.eq(
-                stored - Mux(now_begin, now_first, Mux(timed, oldest, Mux(taken, taken_first, arrived_first))) + store
-            ),
+            waiting_first.eq(Mux(now_begin, now_first, Mux(timed, oldest, Mux(taken, taken_first, arrived_first)))),
+            behind_first.eq(stored - waiting_first + store),
             behind_read.eq(stored - (was_at << lane_bits) + store),
         ]
         with m.If(~queue.r_rdy):  # else it is that of the first probe in the queue, as long as none is taken
@@ -141,7 +141,7 @@ class NestedLoop(wiring.Component):
         drops = Signal()  # the next row takes the place of the oldest one
         m.d.sync += drops.eq(timed & ~free)
         with m.If(self.clear):
-            m.d.sync += [stored.eq(0), behind_first.eq(0), room.eq(1), drops.eq(0)]
+            m.d.sync += [stored.eq(0), waiting_first.eq(0), behind_first.eq(0), room.eq(1), drops.eq(0)]
 
         # A row as it is stored, by lanes. The memories are read in every cycle and may give anything for what is
         # written just then, as no probe needs it: logic would have to make up for the rest.
@@ -176,12 +176,14 @@ class NestedLoop(wiring.Component):
             late = self.settings.left_late if self.side == Side.RIGHT else self.settings.right_late
         # What the probe scans: in inner order all blocks that any core has a row in.
         base, end, last = (place(name, reset_less=True) for name in ("base", "end", "last"))
+        nothing = Signal(reset_less=True)  # they have none
         with m.If(wants & queue.r_rdy):
             m.d.sync += [taken.eq(1), wants.eq(0)]
         with m.If(wants):
             m.d.sync += [
                 probe.eq(head),
                 base.eq(head.first - head.early),
+                nothing.eq(head.empty & ~head.early & ~head.late),
                 end.eq(head.stop + head.late),
                 last.eq(head.stop - ~head.late),
             ]
@@ -211,13 +213,12 @@ class NestedLoop(wiring.Component):
             start.eq(Mux(timed & ~inner, oldest, base)),
             first_word.eq(start >> lane_bits),
             last_word.eq(last >> lane_bits),
-            skip.eq((start == end) | ((probe.null | mark) & ~timed)),
+            skip.eq(Mux(timed & ~inner, oldest == end, nothing) | ((probe.null | mark) & ~timed)),
             load.eq(taken & go & ending),
         ]
         now = _Probe(p, "now")
         now_skip, now_mark, now_quiet = Signal(), Signal(), Signal()
         loaded, compares = Signal(), Signal()  # one and two cycles after `load`
-        words = Signal(word_bits)  # still to be read behind this one
         now_rows, now_inside, now_stop = (place(f"now_{name}", reset_less=True) for name in ("rows", "inside", "stop"))
         # Of each lane: how far its place lies behind the window's first row, and behind the first block.
         behind_lower = [place(f"behind_lower_{lane}", reset_less=True) for lane in range(lanes)]
@@ -226,17 +227,16 @@ class NestedLoop(wiring.Component):
             m.d.sync += [
                 active.eq(active & ~ending),
                 at.eq(at + 1),
-                words.eq(words - 1),
-                ending.eq(ending | (words == 1)),
                 now_begin.eq(0),
                 *(since.eq(since + lanes) for since in (*behind_lower, *behind_base)),
             ]
+            with m.If(~ending):
+                m.d.sync += left.eq(left - 1)
         with m.If(load):
             m.d.sync += [
                 active.eq(1),
                 at.eq(first_word),
-                words.eq(last_word - first_word),
-                ending.eq(skip | (first_word == last_word)),
+                left.eq(Mux(skip, -1, last_word + ~first_word)),
                 now_skip.eq(skip),
                 now_begin.eq(1),
                 now_first.eq(lower),

@@ -12,9 +12,14 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
     ----------
     width, depth : int
         Bits of an item, and items, at least 1.
+    last : int
+        Not 0 to build `end`: bits that are 1 in the item that then stands first for good.
 
     Attributes
     ----------
+    end : In(1)
+        From the cycle after it is 1 on, as long as it is, there is a first item whatever is taken; of its bits those of
+        `last` are 1, the others may be anything. There with `last` only.
     w_data, w_en, w_rdy, w_level, r_data, r_en, r_rdy, r_level
         As of the library's FIFOs.
 
@@ -24,8 +29,11 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
     in distributed RAM.
     """
 
-    def __init__(self, *, width: int, depth: int):
+    def __init__(self, *, width: int, depth: int, last: int = 0):
         super().__init__(width=width, depth=depth)
+        self._last = last
+        if last:
+            self.end = Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -71,4 +79,7 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
             waiting = Mux(more, reader.data, self.w_data)
         with m.If(got | ~some):
             m.d.sync += first.eq(waiting)
+        if self._last:
+            with m.If(self.end):
+                m.d.sync += [some.eq(1), *(bit.eq(1) for at, bit in enumerate(first) if self._last >> at & 1)]
         return m

@@ -23,16 +23,12 @@ class RapMerger(wiring.Component):
     in_order : In(1)
         1 to take all pairs of an input, up to its punctuation, before those of the next one; 0 to take
         whatever is here, the first input first.
-    dead : In(inputs)
-        Inputs that have nothing any more, and for whose punctuation nobody waits; they stay so.
     i : In(array of streams of result_layout)
-        All have the same punctuation, up to where one goes dead.
+        All have the same punctuation, up to where one has a punctuation that is `gone`, and that one for good.
     o : Out(stream of result_layout)
-        Pairs between two punctuations are those between the same two of each input.
-    gone : Out(1)
-        All inputs are dead, and nothing waits here.
+        Pairs between two punctuations are those between the same two of each input. Where all inputs are gone, it is.
     busy : Out(1)
-        Set while a result waits here.
+        Set while a result waits here that is not `gone`.
 
     Raises
     ------
@@ -59,10 +55,8 @@ class RapMerger(wiring.Component):
         super().__init__(
             {
                 "in_order": In(1),
-                "dead": In(inputs),
                 "i": In(result).array(inputs),
                 "o": Out(result),
-                "gone": Out(1),
                 "busy": Out(1),
             }
         )
@@ -70,38 +64,31 @@ class RapMerger(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.results = results = QuickFifo(width=result_layout().size, depth=self._rows)
-        stars = Signal(self._inputs)  # inputs that wait at a punctuation, or are dead
-        first, chosen = Signal(self._inputs), Signal(self._inputs)  # of the pairs that are here
-        together = Signal()
-        before = 1  # whether no input before has a pair
+        stars, pairs = Signal(self._inputs), Signal(self._inputs)  # inputs that wait at a punctuation, at a pair
+        chosen = Signal(self._inputs)
         for at, port in enumerate(self.i):
-            pair = port.valid & ~port.p.star & ~self.dead[at]
-            turn = before & (~self.in_order | stars[:at].all())
+            turn = ~pairs[:at].any() & (~self.in_order | stars[:at].all())
             m.d.comb += [
-                stars[at].eq((port.valid & port.p.star) | self.dead[at]),
-                first[at].eq(pair & before),
-                chosen[at].eq(pair & turn),
+                stars[at].eq(port.valid & port.p.star),
+                pairs[at].eq(port.valid & ~port.p.star),
+                chosen[at].eq(pairs[at] & turn),
                 # Said without a look at `valid`: the way back is long.
                 port.ready.eq(results.w_rdy & Mux(port.p.star, (stars | 1 << at).all(), turn)),
             ]
-            before = before & ~pair
         m.d.comb += [
-            together.eq(stars.all() & ~self.dead.all()),
-            results.w_en.eq(chosen.any() | together),
-            results.w_data.eq(self.i[0].payload),
+            results.w_en.eq(chosen.any() | stars.all()),
+            results.w_data.eq(self.i[-1].payload),
         ]
-        # A punctuation is that of the first input that lives. What is not taken may be anything.
-        for at, port in list(enumerate(self.i))[1:]:
-            with m.If(self.dead[:at].all() & ~self.dead[at]):
-                m.d.comb += results.w_data.eq(port.payload)
-        for at, port in enumerate(self.i):
-            with m.If(first[at]):
+        # A pair is the first one that is here, a punctuation that of the first input that lives. Where nothing is
+        # taken it may be anything, so the last input, where it is looked at, need not be valid.
+        for at, port in reversed(list(enumerate(self.i[:-1]))):
+            later = ~self.i[-1].p.star | pairs[at + 1 : -1].any()
+            with m.If(pairs[at] | (port.valid & ~port.p.gone & ~later)):
                 m.d.comb += results.w_data.eq(port.payload)
         m.d.comb += [
             self.o.payload.eq(results.r_data),
             self.o.valid.eq(results.r_rdy),
             results.r_en.eq(self.o.ready),
-            self.busy.eq(results.r_rdy),
-            self.gone.eq(self.dead.all() & ~results.r_rdy),
+            self.busy.eq(self.o.valid & ~self.o.p.gone),
         ]
         return m

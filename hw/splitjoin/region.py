@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Const, EnableInserter, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.errors import ParameterError
+from hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from hw.splitjoin.distributor import rows_way
 from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.side import Side
+from hw.splitjoin.sub_window import command_layout
 from hw.splitjoin.tagged_row import tagged_row
 
 
@@ -27,6 +30,9 @@ class Region(wiring.Component):
     A time window has the counts of one that is as long as the cores have room for. A row that comes `again`
     is counted only among those that probe the other region, for the order over both streams.
 
+    Rows are counted as they come, and those that ask something of the sub-window wait for it with what their counts
+    say: what counts never waits.
+
     Parameters
     ----------
     parameters : SplitJoinParameters
@@ -36,18 +42,28 @@ class Region(wiring.Component):
         The stream whose rows are stored.
     sub_window : callable
         Makes a component with `SubWindowSignature` out of `parameters` and `side`.
+    faults : bool
+        True to build `fault`, for simulation.
 
     Attributes
     ----------
     settings : In(SettingsSignature)
     clear : In(1)
         Empties the window; the region is not busy.
-    i : In(stream of tagged_row)
-        Both streams.
+    i : In(stream of tagged_row, always ready)
+        Both streams. Rows beyond the room that was said are lost.
+    room : Out(1)
+        Set while there is room for the rows of one cycle more than `rows_way`.
     o : Out(stream of result_layout)
         The results of each probing row, in order.
-    busy, overflow, compared
+    busy : Out(1)
+        Set while a row waits or the sub-window is busy.
+    overflow, compared
         Of the sub-window.
+    stirs : Out(1)
+        Set while the sub-window takes a row or has a result.
+    fault : In(1)
+        While 1, the sub-window is frozen: it neither takes nor gives anything. There with `faults` only.
 
     Raises
     ------
@@ -56,8 +72,8 @@ class Region(wiring.Component):
 
     Timing
     ------
-    A row a cycle while the sub-window takes them; a row that is another core's to store always takes one.
-    Nothing is held here.
+    A row a cycle while the sub-window takes them; a row that is another core's to store takes nothing. A row comes to
+    the sub-window a cycle later, at the earliest.
 
     Source
     ------
@@ -72,6 +88,7 @@ class Region(wiring.Component):
         index: int,
         side: Side,
         sub_window: Callable[..., wiring.Component] = NestedLoop,
+        faults: bool = False,
     ):
         if not 0 <= index < parameters.cores:
             raise ParameterError(f"index must lie in 0..{parameters.cores - 1}, not {index!r}")
@@ -79,29 +96,43 @@ class Region(wiring.Component):
         self.index = index
         self.side = side
         self._sub_window = sub_window
+        self._faults = faults
         super().__init__(
             {
                 "settings": In(SettingsSignature(parameters)),
                 "clear": In(1),
-                "i": In(stream.Signature(tagged_row(parameters))),
+                "i": In(stream.Signature(tagged_row(parameters), always_ready=True)),
+                "room": Out(1),
                 "o": Out(stream.Signature(result_layout())),
                 "busy": Out(1),
                 "overflow": Out(1),
                 "compared": Out(range(parameters.lanes + 1)),
+                "stirs": Out(1),
             }
+            | ({"fault": In(1)} if faults else {})
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p, i, index = self.parameters, self.i, self.index
-        m.submodules.sub_window = sub = self._sub_window(p, side=self.side)
+        sub = self._sub_window(p, side=self.side)
+        runs = ~self.fault if self._faults else Const(1, 1)
+        m.submodules.sub_window = EnableInserter(runs)(sub) if self._faults else sub
+        m.submodules.rows = rows = AlmostFullFifo(command_layout(p), way=rows_way(p) + 1)
         wiring.connect(m, wiring.flipped(self.settings), sub.settings)
-        wiring.connect(m, sub.o, wiring.flipped(self.o))
         m.d.comb += [
             sub.clear.eq(self.clear),
-            self.busy.eq(sub.busy),
+            sub.i.payload.eq(rows.o.payload),
+            sub.i.valid.eq(rows.o.valid & runs),
+            rows.o.ready.eq(sub.i.ready & runs),
+            self.o.payload.eq(sub.o.payload),
+            self.o.valid.eq(sub.o.valid & runs),
+            sub.o.ready.eq(self.o.ready & runs),
+            self.room.eq(rows.room),
+            self.busy.eq(rows.o.valid | sub.busy),
             self.overflow.eq(sub.overflow),
-            self.compared.eq(sub.compared),
+            self.compared.eq(Mux(runs, sub.compared, 0)),
+            self.stirs.eq((rows.o.valid & rows.o.ready) | self.o.valid),
         ]
 
         length = self.settings.left_rows if self.side == Side.LEFT else self.settings.right_rows
@@ -113,6 +144,8 @@ class Region(wiring.Component):
         fresh = Signal(init=1)  # no row since `clear`: the window's length may change
         before = Signal(ARRIVAL_BITS)
         arrive, leave = _Turns(p, index, "arrive"), _Turns(p, index, "leave")
+        share = Signal(range(p.rows + 1))  # rows of the window that are this core's
+        empty = Signal(init=1)
         mark = i.p.mark if p.time_bits else Const(0, 1)
         again = i.p.again if p.bounds else Const(0, 1)
         mine = Signal()  # of the stream that is stored
@@ -121,20 +154,20 @@ class Region(wiring.Component):
         m.d.comb += [
             mine.eq(i.p.side == self.side),
             needed.eq(Mux(mine, arrive.now & ~mark & ~again, 1)),
-            arriving.eq(i.valid & i.ready & mine & ~mark & ~again),
-            sub.i.valid.eq(i.valid & needed),
-            i.ready.eq(~needed | sub.i.ready),
-            sub.i.p.probing.eq(~mine),
-            sub.i.p.first.eq(leave.place),
-            sub.i.p.stop.eq(arrive.place),
-            sub.i.p.before.eq(before),
-            sub.i.p.early.eq(leave.passed),
-            sub.i.p.late.eq((arrive.turn != 0) & ~arrive.passed),
+            arriving.eq(i.valid & mine & ~mark & ~again),
+            rows.i.valid.eq(i.valid & needed),
+            rows.i.p.probing.eq(~mine),
+            rows.i.p.first.eq(leave.place),
+            rows.i.p.stop.eq(arrive.place),
+            rows.i.p.before.eq(before),
+            rows.i.p.empty.eq(empty),
+            rows.i.p.early.eq(leave.passed),
+            rows.i.p.late.eq((arrive.turn != 0) & ~arrive.passed),
         ]
         names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
         names += ("lower", "upper") if p.bounds else ()
-        m.d.comb += [getattr(sub.i.p, name).eq(getattr(i.p, name)) for name in names]
-        with m.If(i.valid & i.ready & mine & ~mark):
+        m.d.comb += [getattr(rows.i.p, name).eq(getattr(i.p, name)) for name in names]
+        with m.If(i.valid & mine & ~mark):
             m.d.sync += before.eq(before + 1)
         with m.If(arriving):
             m.d.sync += [*arrive.step(), fresh.eq(0)]
@@ -142,12 +175,17 @@ class Region(wiring.Component):
                 m.d.sync += leave.step()
             with m.Else():
                 m.d.sync += [missing.eq(missing - 1), full.eq(missing == 1)]
+            with m.If(arrive.now & ~(full & leave.now)):
+                m.d.sync += [share.eq(share + 1), empty.eq(0)]
+            with m.Elif(~arrive.now & full & leave.now):
+                m.d.sync += [share.eq(share - 1), empty.eq(share == 1)]
         with m.Elif(fresh):
             m.d.sync += [missing.eq(length), full.eq(length == 0)]
         with m.If(self.settings.order == Order.NONE):
             m.d.sync += before.eq(0)
         with m.If(self.clear):
             m.d.sync += [missing.eq(length), full.eq(length == 0), fresh.eq(1), *arrive.reset(), *leave.reset()]
+            m.d.sync += [share.eq(0), empty.eq(1)]
         return m
 
 

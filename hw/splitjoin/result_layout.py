@@ -22,7 +22,9 @@ def result_layout(*, tagged: bool = False) -> data.StructLayout:
         ``star``, set in a punctuation; ``last``, set in a punctuation that ends the results of a probing row;
         ``probe``, the number of the probing row; ``row``, that of the stored row, in a pair; ``side``, the
         stream of the probing row, where `tagged`; ``before``, the probing rows of the other stream
-        that arrived before this one since order was asked for, modulo ``2**ARRIVAL_BITS``, where not `tagged`.
+        that arrived before this one since order was asked for, modulo ``2**ARRIVAL_BITS``, where not `tagged`;
+        ``gone``, where not `tagged`, set in what stands for all punctuation that dead cores do not put out any more:
+        its other fields may be anything, but for `star`, and nobody but a merger takes it.
     """
     fields = {"star": 1, "last": 1, "probe": ROW_BITS, "row": ROW_BITS}
-    return data.StructLayout(fields | ({"side": 1} if tagged else {"before": ARRIVAL_BITS}))
+    return data.StructLayout(fields | ({"side": 1} if tagged else {"before": ARRIVAL_BITS, "gone": 1}))

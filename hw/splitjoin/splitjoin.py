@@ -42,7 +42,7 @@ class SplitJoin(wiring.Component):
     Attributes
     ----------
     settings : In(SettingsSignature)
-        Changed only while `idle`, and a cycle before the next row: cores keep copies.
+        Changed only while `idle`, and two cycles before the next row: they are copied on the way to the cores.
     apart : In(1)
         As of `Combiner`; changed only while `idle`.
     clear : In(1)
@@ -73,7 +73,7 @@ class SplitJoin(wiring.Component):
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
     merged in a cycle a level: from row to first result ``levels + merger_levels + 14`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
-    as both regions compare at once. `overflow` is a cycle late, `idle` two, `compared` three. A core that stands
+    as both regions compare at once. `overflow` is two cycles late, `idle` and `compared` three. A core that stands
     still is passed by after twice `core_timeout` cycles and three at most.
 
     Source
@@ -121,41 +121,40 @@ class SplitJoin(wiring.Component):
         m.submodules.combiner = combiner = Combiner()
         m.submodules.watch = watch = CoreWatch(p.cores)
         wiring.connect(m, wiring.flipped(self.i), distributor.i)
-        in_order = Signal()
-        m.d.sync += in_order.eq(self.settings.order == Order.INNER)
-        came, elsewhere = Signal(), Signal()
-        busy = [elsewhere]  # a cycle late, all alike: the ways from the cores are long
-        m.d.sync += [
-            came.eq(self.i.valid),
-            elsewhere.eq(self.i.valid | distributor.busy | left.busy | right.busy | combiner.busy),
-        ]
+        settings, clear = self._on_the_way(m)
+        in_order, ordered = Signal(), Signal()
+        m.d.sync += [in_order.eq(settings.order == Order.INNER), ordered.eq(settings.order != Order.NONE)]
+        came, around, elsewhere = Signal(2), Signal(), Signal()
+        near = [distributor.busy, left.busy, right.busy, combiner.busy]
+        busy = [elsewhere]  # all two cycles late: from one to the next, no row is missed
         overflow, compared = [], []
         for index in range(p.cores):
             core = JoinCore(p, index=index, sub_window=self._sub_window, faults=self._faults)
             m.submodules[f"core_{index}"] = core
-            wiring.connect(m, wiring.flipped(self.settings), core.settings)
+            wiring.connect(m, settings, core.settings)
             wiring.connect(m, distributor.o[index], core.i)
             dead = watch.dead[index]
             m.d.comb += [
-                core.clear.eq(self.clear),
+                core.clear.eq(clear),
                 # What a dead core is sent is lost; what it offers is not looked at.
                 distributor.room[index].eq(core.room | dead),
                 watch.stirs[index].eq(core.stirs),
             ]
             if self._faults:
                 m.d.comb += core.fault.eq(self.fault[index])
-            arrived: list[Value] = []
             for name, tree, port, room in (
                 ("left", left, core.left, core.left_room),
                 ("right", right, core.right, core.right_room),
             ):
-                m.submodules[f"{name}_from_{index}"] = results = AlmostFullFifo(result_layout(), way=RESULTS_WAY)
+                m.submodules[f"{name}_from_{index}"] = results = AlmostFullFifo(
+                    result_layout(), way=RESULTS_WAY, last=("star", "gone")
+                )
                 wiring.connect(m, port, results.i)
                 wiring.connect(m, results.o, tree.i[index])
-                m.d.comb += [room.eq(results.room), tree.dead[index].eq(dead)]
-                arrived.append(results.o.valid & ~dead)
+                m.d.comb += [room.eq(results.room), results.end.eq(dead)]
+                near.append(results.o.valid & ~results.o.p.gone)
             stands = Signal(name=f"busy_{index}")
-            m.d.sync += stands.eq((core.busy & ~dead) | Cat(arrived).any())
+            m.d.sync += stands.eq(core.busy & ~dead)
             busy.append(stands)
             overflow.append(core.overflow)
             counted = Signal(core.compared.shape(), name=f"compared_{index}")
@@ -166,20 +165,37 @@ class SplitJoin(wiring.Component):
         for name in ("o", "left", "right"):
             wiring.connect(m, getattr(combiner, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [left.in_order.eq(in_order), right.in_order.eq(in_order), combiner.apart.eq(self.apart)]
-        m.d.comb += combiner.ordered.eq(self.settings.order != Order.NONE)
+        m.d.comb += combiner.ordered.eq(ordered)
         quiet = Signal()
         m.d.sync += [
+            came.eq(Cat(self.i.valid, came)),
+            around.eq(Cat(near).any()),
+            elsewhere.eq(came[0] | around),
             quiet.eq(~Cat(busy).any()),
             self.overflow.eq(Cat(overflow).any()),
             self.compared.eq(_total(compared)),
         ]
         m.d.comb += [
-            self.idle.eq(quiet & ~self.i.valid & ~came),
+            self.idle.eq(quiet & ~self.i.valid & ~came.any()),
             watch.timeout.eq(self.core_timeout),
             self.dead.eq(watch.dead),
             self.first_dead.eq(watch.first),
         ]
         return m
+
+    def _on_the_way(self, m: Module) -> tuple[wiring.PureInterface, Signal]:
+        """A copy of settings and `clear` on the way to the cores, which keep their own, where the way is long."""
+        if not self.parameters.levels:
+            return wiring.flipped(self.settings), self.clear
+        settings = SettingsSignature(self.parameters).create(path=("copy",))
+        clear = Signal(name="copy_clear")
+        m.d.sync += clear.eq(self.clear)
+        for name in settings.signature.members:
+            setting = getattr(self.settings, name)
+            copy = Signal(setting.shape(), name=f"copy_{name}", reset_less=True)
+            m.d.sync += copy.eq(setting)
+            m.d.comb += getattr(settings, name).eq(copy)
+        return settings, clear
 
 
 def _total(values: list[Value]) -> Value:

@@ -20,9 +20,9 @@ def command_layout(parameters: SplitJoinParameters) -> data.StructLayout:
     StructLayout
         ``probing``; ``null``, ``mark``, ``key``, ``time``, ``lower``, ``upper`` and ``row`` as in `tagged_row`;
         ``stop``, the place at which the row is stored, or behind the youngest that it is compared with;
-        ``first``, the place of the oldest row of the window, as it is before the row that is stored; ``early``,
-        set where the window has a row in the block before `first` in another core; ``late``, set where it has
-        one in the block at `stop`; ``before``, as in `result_layout`.
+        ``first``, the place of the oldest row of the window, as it is before the row that is stored; ``empty``,
+        set where both are the same; ``early``, set where the window has a row in the block before `first` in
+        another core; ``late``, set where it has one in the block at `stop`; ``before``, as in `result_layout`.
     """
     fields = {"probing": 1, "null": 1, "key": parameters.key_bits, "row": ROW_BITS}
     if parameters.time_bits:
@@ -30,7 +30,9 @@ def command_layout(parameters: SplitJoinParameters) -> data.StructLayout:
     if parameters.bounds:
         fields |= {"lower": parameters.key_bits, "upper": parameters.key_bits}
     place = parameters.place_bits
-    return data.StructLayout(fields | {"first": place, "stop": place, "early": 1, "late": 1, "before": ARRIVAL_BITS})
+    return data.StructLayout(
+        fields | {"first": place, "stop": place, "empty": 1, "early": 1, "late": 1, "before": ARRIVAL_BITS}
+    )
 
 
 class SubWindowSignature(wiring.Signature):

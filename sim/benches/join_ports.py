@@ -34,6 +34,7 @@ def pack_result(result: JoinResult, before: int = 0) -> dict[str, int]:
         "probe": result.probe,
         "row": 0 if star else result.row,
         "before": before,
+        "gone": 0,
     }
 
 

@@ -1,6 +1,6 @@
 """Blocks whose ports are never held up, behind streams that are, as benches want them."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -65,6 +65,8 @@ class StreamedCore(wiring.Component):
         wiring.connect(m, core.right, right.i)
         wiring.connect(m, left.o, wiring.flipped(self.left))
         wiring.connect(m, right.o, wiring.flipped(self.right))
+        coming = Signal()  # the core's busy is a cycle late
+        m.d.sync += coming.eq(core.i.valid)
         m.d.comb += [
             core.clear.eq(self.clear),
             core.i.payload.eq(self.i.payload),
@@ -72,7 +74,7 @@ class StreamedCore(wiring.Component):
             self.i.ready.eq(core.room),
             core.left_room.eq(left.room),
             core.right_room.eq(right.room),
-            self.busy.eq(core.busy | left.o.valid | right.o.valid),
+            self.busy.eq(coming | core.busy | left.o.valid | right.o.valid),
             self.overflow.eq(core.overflow),
             self.compared.eq(core.compared),
         ]
