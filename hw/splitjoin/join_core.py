@@ -7,6 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.splitjoin.nested_loop import NestedLoop
+from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.region import Region
 from hw.splitjoin.result_layout import result_layout
@@ -134,6 +135,7 @@ class JoinCore(wiring.Component):
                 goes.eq(self.left_room if side == Side.LEFT else self.right_room),
                 port.valid.eq(region.o.valid & goes),
                 result.eq(region.o.payload),
+                result.in_order.eq(held.order == Order.INNER),
             ]
             room.append(region.room)
             waiting += [region.busy, port.valid]

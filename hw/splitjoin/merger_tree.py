@@ -1,6 +1,6 @@
 """Merges the results of all join cores."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -19,8 +19,6 @@ class MergerTree(wiring.Component):
 
     Attributes
     ----------
-    in_order : In(1)
-        As of `RapMerger`; it takes a cycle a level, too.
     i : In(array of streams of result_layout)
         One for each core.
     o : Out(stream of result_layout)
@@ -41,7 +39,6 @@ class MergerTree(wiring.Component):
         result = stream.Signature(result_layout())
         super().__init__(
             {
-                "in_order": In(1),
                 "i": In(result).array(parameters.cores),
                 "o": Out(result),
                 "busy": Out(1),
@@ -53,16 +50,12 @@ class MergerTree(wiring.Component):
         p = self.parameters
         branches = [wiring.flipped(port) for port in self.i]
         waiting = []
-        # A copy for each level, as the ways are long.
-        in_order = Signal(p.merger_levels)
-        m.d.sync += in_order.eq(Cat(in_order, self.in_order) >> 1)
         for level in range(p.merger_levels):
             below = []
             for at in range(0, len(branches), p.fan_in):
                 group = branches[at : at + p.fan_in]
                 node = RapMerger(inputs=len(group), rows=p.result_rows)
                 m.submodules[f"node_{level}_{at // p.fan_in}"] = node
-                m.d.comb += node.in_order.eq(in_order[level])
                 for port, to in zip(group, node.i, strict=True):
                     wiring.connect(m, port, to)
                 below.append(node.o)

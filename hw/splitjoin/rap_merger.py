@@ -1,6 +1,6 @@
 """Merges punctuated results into one stream with one punctuation for all."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,11 +20,10 @@ class RapMerger(wiring.Component):
 
     Attributes
     ----------
-    in_order : In(1)
-        1 to take all pairs of an input, up to its punctuation, before those of the next one; 0 to take
-        whatever is here, the first input first.
     i : In(array of streams of result_layout)
-        All have the same punctuation, up to where one has a punctuation that is `gone`, and that one for good.
+        Where `in_order` is 1, all pairs of an input, up to its punctuation, are taken before those of the next one;
+        where it is 0, whatever is here, the first input first. All have the same punctuation, up to where one has a
+        punctuation that is `gone`, and that one for good.
     o : Out(stream of result_layout)
         Pairs between two punctuations are those between the same two of each input. Where all inputs are gone, it is.
     busy : Out(1)
@@ -54,7 +53,6 @@ class RapMerger(wiring.Component):
         result = stream.Signature(result_layout())
         super().__init__(
             {
-                "in_order": In(1),
                 "i": In(result).array(inputs),
                 "o": Out(result),
                 "busy": Out(1),
@@ -67,7 +65,8 @@ class RapMerger(wiring.Component):
         stars, pairs = Signal(self._inputs), Signal(self._inputs)  # inputs that wait at a punctuation, at a pair
         chosen = Signal(self._inputs)
         for at, port in enumerate(self.i):
-            turn = ~pairs[:at].any() & (~self.in_order | stars[:at].all())
+            over = Cat(stars[before] | ~self.i[before].p.in_order for before in range(at))
+            turn = ~pairs[:at].any() & over.all()
             m.d.comb += [
                 stars[at].eq(port.valid & port.p.star),
                 pairs[at].eq(port.valid & ~port.p.star),

@@ -122,8 +122,8 @@ class SplitJoin(wiring.Component):
         m.submodules.watch = watch = CoreWatch(p.cores)
         wiring.connect(m, wiring.flipped(self.i), distributor.i)
         settings, clear = self._on_the_way(m)
-        in_order, ordered = Signal(), Signal()
-        m.d.sync += [in_order.eq(settings.order == Order.INNER), ordered.eq(settings.order != Order.NONE)]
+        ordered = Signal()
+        m.d.sync += ordered.eq(settings.order != Order.NONE)
         came, around, elsewhere = Signal(2), Signal(), Signal()
         near = [distributor.busy, left.busy, right.busy, combiner.busy]
         busy = [elsewhere]  # all two cycles late: from one to the next, no row is missed
@@ -164,8 +164,7 @@ class SplitJoin(wiring.Component):
         wiring.connect(m, right.o, combiner.i_right)
         for name in ("o", "left", "right"):
             wiring.connect(m, getattr(combiner, name), wiring.flipped(getattr(self, name)))
-        m.d.comb += [left.in_order.eq(in_order), right.in_order.eq(in_order), combiner.apart.eq(self.apart)]
-        m.d.comb += combiner.ordered.eq(ordered)
+        m.d.comb += [combiner.apart.eq(self.apart), combiner.ordered.eq(ordered)]
         quiet = Signal()
         m.d.sync += [
             came.eq(Cat(self.i.valid, came)),

@@ -35,6 +35,7 @@ def pack_result(result: JoinResult, before: int = 0) -> dict[str, int]:
         "row": 0 if star else result.row,
         "before": before,
         "gone": 0,
+        "in_order": 0,
     }
 
 

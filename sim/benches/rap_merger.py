@@ -88,7 +88,7 @@ async def rap_merger_timing(dut):
     assert sink.cycles == list(range(start + 1, start + 20 * INPUTS + 2)), "a pair a cycle"
 
 
-GONE = {"star": 1, "last": 1, "probe": 0xDEAD, "row": 0xDEAD, "before": 0xDEAD, "gone": 1}
+GONE = {"star": 1, "last": 1, "probe": 0xDEAD, "row": 0xDEAD, "before": 0xDEAD, "gone": 1, "in_order": 0}
 
 
 @cocotb.test()

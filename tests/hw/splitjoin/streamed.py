@@ -8,6 +8,7 @@ from hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from hw.splitjoin.distributor import Distributor, rows_way
 from hw.splitjoin.join_core import RESULTS_WAY, JoinCore
 from hw.splitjoin.parameters import SplitJoinParameters
+from hw.splitjoin.rap_merger import RapMerger
 from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.tagged_row import tagged_row
@@ -32,6 +33,29 @@ class StreamedDistributor(wiring.Component):
             wiring.connect(m, rows.o, wiring.flipped(self.o[core]))
             m.d.comb += tree.room[core].eq(rows.room)
         m.d.comb += self.busy.eq(tree.busy)
+        return m
+
+
+class OrderedMerger(wiring.Component):
+    """A merger whose inputs are in order or not, also while they offer nothing."""
+
+    def __init__(self, *, inputs: int, rows: int):
+        self._merger = RapMerger(inputs=inputs, rows=rows)
+        result = stream.Signature(result_layout())
+        super().__init__({"in_order": In(1), "i": In(result).array(inputs), "o": Out(result), "busy": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.merger = merger = self._merger
+        for outer, inner in zip(self.i, merger.i, strict=True):
+            m.d.comb += [
+                inner.valid.eq(outer.valid),
+                inner.payload.eq(outer.payload),
+                inner.p.in_order.eq(self.in_order),
+                outer.ready.eq(inner.ready),
+            ]
+        wiring.connect(m, merger.o, wiring.flipped(self.o))
+        m.d.comb += self.busy.eq(merger.busy)
         return m
 
 

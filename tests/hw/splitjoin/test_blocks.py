@@ -15,7 +15,7 @@ from hw.splitjoin.row_cutter import RowCutter
 from hw.splitjoin.side import Side
 from sim.block_runner import run_bench
 from sim.bundle import Bundle
-from tests.hw.splitjoin.streamed import StreamedCore, StreamedDistributor
+from tests.hw.splitjoin.streamed import OrderedMerger, StreamedCore, StreamedDistributor
 
 TINY = SplitJoinParameters.preset("tiny")
 TREES = {
@@ -45,7 +45,7 @@ def test_against_the_model(block, seed):
         | {name: RowCutter(cut) for name, cut in CUTS.items()}
         | {name: ResultPacker(bits) for name, bits in PACKERS.items()}
         | {
-            "rap_merger": RapMerger(inputs=INPUTS, rows=2),
+            "rap_merger": OrderedMerger(inputs=INPUTS, rows=2),
             "combiner": Combiner(),
             "join_core": StreamedCore(CORE, index=INDEX),
             "bisort_window": BisortWindow(SORTED, side=Side.RIGHT, buffer_rows=SORTED_BUFFER),
