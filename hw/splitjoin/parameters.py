@@ -252,11 +252,11 @@ PRESETS: dict[str, SplitJoinParameters] = {
         clock_hz=100_000_000,
     ),
     # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave: 8 K rows a
-    # window. Few comparisons a cycle and few rows that wait, as larger builds left more wires in conflict. The memory
-    # port as of BI-Sort's build for that board.
+    # window. Few rows that wait, as larger builds left more wires in conflict. The memory port as of BI-Sort's build
+    # for that board.
     "ecpix5": SplitJoinParameters(
         cores=2,
-        lanes=2,
+        lanes=4,
         rows=4096,
         key_bits=64,
         time_bits=64,

@@ -1,0 +1,166 @@
+"""A floor plan for join cores: one is placed by itself, and all others' registers stand to each other as its do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hw.errors import ParameterError
+
+SLOTS = tuple((right + far, down) for right in (0, 65) for down in (0, 48) for far in (0, 27))
+"""How far right and down of the first core each one stands, in tiles: neighbours in the trees beside each other.
+
+Columns of block RAM are 9 tiles apart in either half of an ECP5-85, rows of it 24.
+"""
+WIDTH = 27
+"""Tiles from a core to the next one."""
+_FIRST_COLUMN, _MEMORY_ROW = 2, 22
+_BELS = re.compile(r"X(\d+)/Y(\d+)/(.+)")
+_PORTS_OF_A_GROUP = 4  # block RAMs side by side, two tiles each
+
+
+def gather_memory(netlist: Path) -> None:
+    """Give the block RAMs of one core, in a ring alone, places side by side: one region's, then the other's.
+
+    Parameters
+    ----------
+    netlist : Path
+        As `hw.report.ecp5.synthesize` wrote it; written anew.
+
+    Raises
+    ------
+    ParameterError
+        If a region has more block RAMs than stand side by side.
+    """
+    content = json.loads(netlist.read_text())
+    count: defaultdict[str, int] = defaultdict(int)
+    for name, cell in sorted(_module(content)["cells"].items()):
+        if cell["type"] != "DP16KD":
+            continue
+        side = "left" if ".left_probes." in f".{name}" else "right"
+        at = count[side]
+        count[side] += 1
+        if at >= _PORTS_OF_A_GROUP:
+            raise ParameterError(f"a region's rows must fit {_PORTS_OF_A_GROUP} block RAMs, for a floor plan of cores")
+        column = 4 + (9 if side == "right" else 0) + 2 * at
+        _fix(cell, f"X{column}/Y{_MEMORY_ROW}/EBR{at}")
+    netlist.write_text(json.dumps(content))
+
+
+def places(netlist: Path, placed: Path) -> dict[str, str]:
+    """Where a core's registers and block RAMs stand.
+
+    Parameters
+    ----------
+    netlist, placed : Path
+        The core alone in a ring, as `hw.report.ecp5.synthesize` and as nextpnr wrote it.
+
+    Returns
+    -------
+    dict of str to str
+        By the register's name and bit, or the block RAM's, without the ring's own: nextpnr's name of the place. Only
+        registers that no look-up table or adder stands right before, as it and those are placed together.
+    """
+    before, after = _module(json.loads(netlist.read_text())), _module(json.loads(placed.read_text()))
+    names = _names(before)
+    found: dict[str, str] = {}
+    for name, cell in before["cells"].items():
+        if cell["type"] == "DP16KD":
+            keys = [name]
+        elif cell["type"] == "TRELLIS_FF" and after["cells"][name]["connections"].get("M"):
+            keys = names[cell["connections"]["Q"][0]]
+        else:
+            continue
+        for key in keys:
+            if key.startswith("block."):
+                found[key.removeprefix("block.")] = after["cells"][name]["attributes"]["NEXTPNR_BEL"]
+    return found
+
+
+def plan(netlist: Path, first: Mapping[str, str]) -> int:
+    """Give the cores of a SplitJoin places as those of one core by itself.
+
+    Parameters
+    ----------
+    netlist : Path
+        SplitJoin in a ring, its cores synthesized apart, as `hw.report.ecp5.synthesize` wrote it; written anew.
+    first : mapping of str to str
+        As of `places`.
+
+    Returns
+    -------
+    int
+        Registers and block RAMs that have places now. Those that do not fit into a core's `WIDTH`, or are not alike in
+        all cores, have none.
+
+    Raises
+    ------
+    ParameterError
+        If there are more cores than `SLOTS`.
+    """
+    content = json.loads(netlist.read_text())
+    module = _module(content)
+    names = _names(module)
+    shared: dict[str, tuple] = {}  # by slice: what its registers have in common
+    taken: set[str] = set()
+    for name, cell in module["cells"].items():
+        where = re.search(r"block\.core_(\d+)\.", name)
+        if where is None or cell["type"] not in ("DP16KD", "TRELLIS_FF"):
+            continue
+        core, prefix = int(where[1]), where[0]
+        if core >= len(SLOTS):
+            raise ParameterError(f"a floor plan has {len(SLOTS)} cores at most, not {core + 1}")
+        keys = [name] if cell["type"] == "DP16KD" else names[cell["connections"]["Q"][0]]
+        place = next(_found(keys, prefix, first), None)
+        if place is None:
+            continue
+        column, row, rest = place
+        if cell["type"] == "TRELLIS_FF" and column >= _FIRST_COLUMN + WIDTH:
+            continue
+        right, down = SLOTS[core]
+        bel = f"X{column + right}/Y{row + down}/{rest}"
+        if cell["type"] == "TRELLIS_FF":
+            control = tuple(cell["connections"].get(port, [None])[0] for port in ("CLK", "CE", "LSR"))
+            control += tuple(cell["parameters"].get(name) for name in ("CEMUX", "LSRMUX", "SRMODE"))
+            if shared.setdefault(bel.rpartition(".")[0], control) != control:
+                continue
+        if bel not in taken:
+            taken.add(bel)
+            _fix(cell, bel)
+    netlist.write_text(json.dumps(content))
+    return len(taken)
+
+
+def _found(keys: list[str], prefix: str, first: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+    for key in keys:
+        place = first.get(key.removeprefix(prefix)) if key.startswith(prefix) else None
+        parts = _BELS.fullmatch(place or "")
+        if parts is not None:
+            yield int(parts[1]), int(parts[2]), parts[3]
+
+
+def _fix(cell: dict[str, Any], bel: str) -> None:
+    cell.setdefault("attributes", {})["BEL"] = bel
+
+
+def _module(content: dict[str, Any]) -> dict[str, Any]:
+    """The top one; others are of cells."""
+    return next(
+        module
+        for module in content["modules"].values()
+        if "top" in module["attributes"] and int(module["attributes"]["top"], 2)
+    )
+
+
+def _names(module: dict[str, Any]) -> defaultdict[Any, list[str]]:
+    """Of each bit, those out of the source."""
+    names: defaultdict[Any, list[str]] = defaultdict(list)
+    for name, net in module["netnames"].items():
+        if not name.startswith("$"):
+            for at, bit in enumerate(net["bits"]):
+                names[bit].append(f"{name}#{at}")
+    return names
