@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hw.boards.build import BUILD as BUILDS
-from hw.report import arria10, ecp5
+from hw.report import arria10, ecp5, floor_plan
 from hw.report.boards import board_lines
 from hw.report.comparison import joined, losses
 from hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
@@ -46,8 +46,10 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
         }
         if seeds:
             ring = ecp5.synthesize(Ring(design.make()), folder, f"{name}_ring", apart=design.apart)
+            if design.core is not None:
+                floor_plan.plan(ring, floor_plan.core_places(design.core(), folder, f"{name}_core", speed=_SPEED))
             for seed in seeds:
-                now = ecp5.place_and_route(ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ, placer=design.placer)
+                now = ecp5.place_and_route(ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ)
                 mhz[str(seed)] = round(now.mhz, 1)
     else:
         estimate = arria10.estimate(design.make(), folder, name)

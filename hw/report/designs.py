@@ -41,8 +41,8 @@ class Design:
         Whether it is done unless others are asked for.
     apart : tuple of str
         As of `hw.report.ecp5.synthesize`.
-    placer : str
-        As of `hw.report.ecp5.place_and_route`.
+    core : callable or None
+        Gives one of the cores that are placed as one of them by itself, see `hw.report.floor_plan`.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Design:
     what: str
     quick: bool = False
     apart: tuple[str, ...] = ()
-    placer: str = "heap"
+    core: Callable[[], wiring.Component] | None = None
 
 
 def merged_per_cycle(parameters: Parameters) -> float:
@@ -93,7 +93,7 @@ def _splitjoin(preset: str, part: str) -> Design:
         p.lanes / p.rows,
         _joined(p, p.capacity),
         apart=CORES,
-        placer="static",
+        core=lambda: JoinCore(p, index=0),
     )
 
 

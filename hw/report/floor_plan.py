@@ -9,7 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from amaranth.lib import wiring
+
 from hw.errors import ParameterError
+from hw.report.ecp5 import place_and_route, synthesize
+from hw.report.ring import Ring
 
 SLOTS = tuple((right + far, down) for right in (0, 65) for down in (0, 48) for far in (0, 27))
 """How far right and down of the first core each one stands, in tiles: neighbours in the trees beside each other.
@@ -19,8 +23,39 @@ Columns of block RAM are 9 tiles apart in either half of an ECP5-85, rows of it 
 WIDTH = 27
 """Tiles from a core to the next one."""
 _FIRST_COLUMN, _MEMORY_ROW = 2, 22
+_SEEDS = (1, 2, 3, 4)
+_GOAL_MHZ = 250
 _BELS = re.compile(r"X(\d+)/Y(\d+)/(.+)")
 _PORTS_OF_A_GROUP = 4  # block RAMs side by side, two tiles each
+
+
+def core_places(core: wiring.Component, folder: Path, name: str, *, speed: int) -> dict[str, str]:
+    """Place and route a core by itself with some seeds, its memory gathered.
+
+    Parameters
+    ----------
+    core : Component
+    folder : Path
+        Where netlists and reports go.
+    name : str
+        Of the files.
+    speed : int
+        One of `hw.report.ecp5.SPEEDS`.
+
+    Returns
+    -------
+    dict of str to str
+        As of `places`, with the seed that gives the highest clock rate.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If a tool fails.
+    """
+    ring = synthesize(Ring(core), folder, name)
+    gather_memory(ring)
+    routed = [place_and_route(ring, seed=seed, speed=speed, goal_mhz=_GOAL_MHZ) for seed in _SEEDS]
+    return places(ring, max(routed, key=lambda one: one.mhz).placed)
 
 
 def gather_memory(netlist: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hw.report.designs import CORES
 from hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
+from hw.report.floor_plan import core_places, plan
 from hw.report.ring import Ring
 from hw.splitjoin.join_core import JoinCore
 from hw.splitjoin.parameters import SplitJoinParameters
@@ -47,15 +48,19 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in designs.items():
             apart = CORES if name == "whole" else ()
-            placer = "static" if name == "whole" else "heap"
             sizes[name] = area(synthesize(make(), folder, f"splitjoin_{name}", apart=apart))
             print(f"{name}: {sizes[name]}", flush=True)
             routed[name] = []
             if not arguments.seeds:
                 continue
             ring = synthesize(Ring(make()), folder, f"splitjoin_{name}_ring", apart=apart)
+            if name == "whole":
+                places = core_places(
+                    JoinCore(parameters, index=0), folder, "splitjoin_placed_core", speed=arguments.speed
+                )
+                print(f"{plan(ring, places)} registers and block RAMs stand as in a core by itself", flush=True)
             for seed in range(1, arguments.seeds + 1):
-                now = place_and_route(ring, seed=seed, speed=arguments.speed, goal_mhz=arguments.goal, placer=placer)
+                now = place_and_route(ring, seed=seed, speed=arguments.speed, goal_mhz=arguments.goal)
                 routed[name].append(now)
                 print(f"{name}, ECP5-85 -{arguments.speed}, seed {seed}: {now.mhz:.1f} MHz", flush=True)
                 if arguments.paths:
