@@ -43,8 +43,8 @@ class NestedLoop(wiring.Component):
     Timing
     ------
     C comparisons a cycle, with no cycle lost between probes; but a probe takes three cycles at least, also one that has
-    nothing to compare. Where scans are shorter than ten cycles, a row that is stored over the oldest one of a full
-    ring, and waits for the probe before it, may hold the next probe up for four. The first result comes out nine cycles
+    nothing to compare. Where scans are shorter than eleven cycles, a row that is stored over the oldest one of a full
+    ring, and waits for the probe before it, may hold the next probe up for five. The first result comes out nine cycles
     after its probe was taken, at the earliest, and one a cycle then: rows that match and punctuation of inner
     order cost a cycle each where a word of C rows has more than one of them, and the word that ends a probe none
     for its punctuation unless a row in it matches. Words that have results wait, `result_rows` or twelve, and no
