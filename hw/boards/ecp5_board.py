@@ -67,6 +67,8 @@ class Ecp5Board(Board):
         Lines of the memory's address.
     seeds : tuple of int
         Of place and route, tried in turn until one meets the timing.
+    seeds_of : dict of str to tuple of int
+        Other ones, of designs for which one that is known to do is to be tried first.
     """
 
     platform: str
@@ -82,6 +84,7 @@ class Ecp5Board(Board):
     pulled_up: tuple[str, ...] = ()
     output_registers: tuple[str, ...] = ()
     free_rows: tuple[str, ...] = ()
+    seeds_of: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
@@ -123,7 +126,7 @@ class Ecp5Board(Board):
             "top.lpf": ecp5_constraints(self.platform, pins, clocks, self.pulled_up),
             "synthesize.ys": _SYNTHESIS.format(verilog=" ".join(verilog)),
             "options.json": json.dumps(
-                {"place and route": self._nextpnr(), "seeds": self.seeds}
+                {"place and route": self._nextpnr(), "seeds": self.seeds_of.get(design, self.seeds)}
                 | ({"output registers": True} if design in self.output_registers else {})
                 | ({"free rows": True} if design in self.free_rows else {})
             ),
@@ -172,7 +175,7 @@ class Ecp5Board(Board):
             steps.tell(f"{in_the_way} look-up tables are kept free for wires")
         tried: dict[int, RouteReport] = {}
         unrouted: list[str] = []
-        for seed in self.seeds:
+        for seed in self.seeds_of.get(design, self.seeds):
             log = f"route-{seed}.log"
             options = [*self._nextpnr(), "--seed", str(seed), "--textcfg", f"top-{seed}.config"]
             options += ["--report", f"route-{seed}.json", "--log", log, "--quiet"]
