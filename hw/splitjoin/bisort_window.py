@@ -14,7 +14,7 @@ from hw.splitjoin.nested_loop import NO_COLLISION
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.quick_fifo import QuickFifo
-from hw.splitjoin.result_layout import result_layout
+from hw.splitjoin.result_layout import result_layout, result_of
 from hw.splitjoin.side import Side
 from hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
@@ -82,7 +82,6 @@ class BisortWindow(wiring.Component):
 
         m.submodules.queue = queue = QuickFifo(width=command.size, depth=p.probe_rows)
         m.submodules.results = results = QuickFifo(width=result_layout().size, depth=p.result_rows)
-        result = data.View(result_layout(), results.w_data)
         m.submodules.buffer = ResetInserter(self.clear)(
             buffer := InsertionBuffer(key_bits=p.key_bits, width=1, rows=self.buffer_rows)
         )
@@ -164,11 +163,7 @@ class BisortWindow(wiring.Component):
                 m.d.sync += ended.eq(1)
         m.d.comb += [
             results.w_en.eq(out | final),
-            result.star.eq(final),
-            result.last.eq(final),
-            result.probe.eq(now.row),
-            result.row.eq(number_read),
-            result.before.eq(now.before),
+            results.w_data.eq(result_of(star=final, last=final, probe=now.row, row=number_read, before=now.before)),
             self.o.valid.eq(results.r_rdy),
             self.o.payload.eq(results.r_data),
             results.r_en.eq(self.o.ready),

@@ -9,7 +9,7 @@ from hw.splitjoin.closed_range import ClosedRange
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.quick_fifo import QuickFifo
-from hw.splitjoin.result_layout import ARRIVAL_BITS
+from hw.splitjoin.result_layout import ARRIVAL_BITS, result_of
 from hw.splitjoin.side import Side
 from hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
@@ -394,8 +394,6 @@ class NestedLoop(wiring.Component):
             rest.eq(_less_one(pending)),
             found_words.r_en.eq(~many & (~some | self.o.ready)),
             self.o.valid.eq(some),
-            self.o.p.probe.eq(pending_probe),
-            self.o.p.before.eq(pending_before),
         ]
         with m.If(found_words.r_en):
             m.d.sync += [
@@ -408,12 +406,17 @@ class NestedLoop(wiring.Component):
             ]
         with m.Elif(self.o.ready):
             m.d.sync += [pending.eq(rest), many.eq(_less_one(rest).any())]
-        m.d.comb += [self.o.p.star.eq(1), self.o.p.last.eq(~pending[:-1].any())]
+        star, row = Signal(), Signal(ROW_BITS)
+        m.d.comb += star.eq(1)
         for lane in reversed(range(lanes)):
             with m.If(pending[2 * lane + 1]):
-                m.d.comb += self.o.p.star.eq(1)
+                m.d.comb += star.eq(1)
             with m.If(pending[2 * lane]):
-                m.d.comb += [self.o.p.star.eq(0), self.o.p.row.eq(pending_rows[lane])]
+                m.d.comb += [star.eq(0), row.eq(pending_rows[lane])]
+        last = ~pending[:-1].any()
+        m.d.comb += self.o.payload.eq(
+            result_of(star=star, last=last, probe=pending_probe, row=row, before=pending_before)
+        )
 
         m.d.comb += [
             moving.eq(queue.r_rdy | taken | active | one.valid | two.valid | three.valid),

@@ -1,5 +1,6 @@
 """A result of a join core: a pair, or a punctuation."""
 
+from amaranth.hdl import Cat, Const, Value
 from amaranth.lib import data
 
 from hw.parameters import ROW_BITS
@@ -30,3 +31,12 @@ def result_layout(*, tagged: bool = False) -> data.StructLayout:
     """
     fields = {"star": 1, "last": 1, "probe": ROW_BITS, "row": ROW_BITS}
     return data.StructLayout(fields | ({"side": 1} if tagged else {"before": ARRIVAL_BITS, "gone": 1, "in_order": 1}))
+
+
+def result_of(*, star: Value, last: Value, probe: Value, row: Value, before: Value) -> Value:
+    """The bits of a result as a sub-window puts it out: `gone` and `in_order` are 0.
+
+    All at once, as bits of their own that nothing but a constant drives become a Verilog process that never runs.
+    """
+    fields = {"star": star, "last": last, "probe": probe, "row": row, "before": before}
+    return Cat(fields.get(name, Const(0, 1)) for name in result_layout().members)

@@ -56,7 +56,7 @@ def test_a_selftest_passes(device):
 def test_a_selftest_passes_with_splitjoin():
     lines = list(selftest(simulated("sim:ecpix5:design=splitjoin", 64)))
     assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "join"]
-    assert "cores 2, lanes 2, rows 4096, key_bits 64, time_bits 64" in lines[1]
+    assert "cores 2, lanes 4, rows 4096, key_bits 64, time_bits 64" in lines[1]
 
 
 def test_a_reset_leaves_the_memory(device, seed):
