@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hw.report.designs import CORES
 from hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
-from hw.report.floor_plan import core_places, plan
+from hw.report.floor_plan import SLOTS, core_places, plan
 from hw.report.ring import Ring
 from hw.splitjoin.join_core import JoinCore
 from hw.splitjoin.parameters import SplitJoinParameters
@@ -54,7 +54,9 @@ def main() -> None:
             if not arguments.seeds:
                 continue
             ring = synthesize(Ring(make()), folder, f"splitjoin_{name}_ring", apart=apart)
-            if name == "whole":
+            if name == "whole" and parameters.cores > len(SLOTS):
+                print(f"without a floor plan, which has places for {len(SLOTS)} cores", flush=True)
+            elif name == "whole":
                 places = core_places(
                     JoinCore(parameters, index=0), folder, "splitjoin_placed_core", speed=arguments.speed
                 )

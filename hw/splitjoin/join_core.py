@@ -11,7 +11,7 @@ from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.region import Region
 from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.settings_signature import SettingsSignature
+from hw.splitjoin.settings_signature import SettingsSignature, copy_settings
 from hw.splitjoin.side import Side
 from hw.splitjoin.tagged_row import tagged_row
 
@@ -102,13 +102,9 @@ class JoinCore(wiring.Component):
         m = Module()
         layout = tagged_row(self.parameters)
         # A copy of its own: the settings' registers may be far away.
-        held, clear = SettingsSignature(self.parameters).create(path=("held",)), Signal()
+        clear = Signal()
         m.d.sync += clear.eq(self.clear)
-        for name in held.signature.members:
-            setting = getattr(self.settings, name)
-            copy = Signal(setting.shape(), name=f"copy_{name}", reset_less=True)
-            m.d.sync += copy.eq(setting)
-            m.d.comb += getattr(held, name).eq(copy)
+        held = copy_settings(m, self.settings, "held", parameters=self.parameters)
         # Both regions take the rows without a word to each other.
         came, row = Signal(), Signal(layout, reset_less=True)
         m.d.sync += [came.eq(self.i.valid), row.eq(self.i.payload)]

@@ -1,6 +1,6 @@
 """What is chosen at run time."""
 
-from amaranth.hdl import signed
+from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
@@ -63,3 +63,26 @@ class SettingsSignature(wiring.Signature):
                 "right_late": Out(parameters.time_bits),
             }
         super().__init__(members)
+
+
+def copy_settings(
+    m: Module, settings: wiring.PureInterface, name: str, *, parameters: SplitJoinParameters
+) -> wiring.PureInterface:
+    """Registers that follow the settings a cycle later, for logic that may be far away from theirs.
+
+    Parameters
+    ----------
+    m : Module
+        Where the registers go.
+    settings : interface of SettingsSignature
+    name : str
+        Of the copy.
+    parameters : SplitJoinParameters
+    """
+    copies = SettingsSignature(parameters).create(path=(name,))
+    for member in copies.signature.members:
+        setting = getattr(settings, member)
+        copy = Signal(setting.shape(), name=f"copy_{member}", reset_less=True)
+        m.d.sync += copy.eq(setting)
+        m.d.comb += getattr(copies, member).eq(copy)
+    return copies

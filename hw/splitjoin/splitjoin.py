@@ -16,7 +16,7 @@ from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.settings_signature import SettingsSignature
+from hw.splitjoin.settings_signature import SettingsSignature, copy_settings
 from hw.splitjoin.tagged_row import tagged_row
 
 
@@ -186,15 +186,9 @@ class SplitJoin(wiring.Component):
         """A copy of settings and `clear` on the way to the cores, which keep their own, where the way is long."""
         if not self.parameters.levels:
             return wiring.flipped(self.settings), self.clear
-        settings = SettingsSignature(self.parameters).create(path=("copy",))
         clear = Signal(name="copy_clear")
         m.d.sync += clear.eq(self.clear)
-        for name in settings.signature.members:
-            setting = getattr(self.settings, name)
-            copy = Signal(setting.shape(), name=f"copy_{name}", reset_less=True)
-            m.d.sync += copy.eq(setting)
-            m.d.comb += getattr(settings, name).eq(copy)
-        return settings, clear
+        return copy_settings(m, self.settings, "copy", parameters=self.parameters), clear
 
 
 def _total(values: list[Value]) -> Value:
