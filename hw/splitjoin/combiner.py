@@ -1,11 +1,15 @@
 """Makes one stream of the results of both sides."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.quick_fifo import QuickFifo
+from hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from hw.splitjoin.result_fifo import ResultFifo, ResultFlow
 from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
+from hw.splitjoin.side import Side
+
+SIDES = tuple(side.name.lower() for side in Side)
 
 
 class Combiner(wiring.Component):
@@ -22,8 +26,12 @@ class Combiner(wiring.Component):
     ordered : In(1)
         1 where results are punctuated, by probing row at least; stands still like `apart`. While it is 0,
         rows are not counted, here as in the regions.
-    i_left, i_right : In(stream of result_layout)
-        The results of probing rows of the left stream, and of the right one.
+    i_left, i_right : In(ResultFlow)
+        The results of probing rows of the left stream, and of the right one; from one that is gone on, none.
+    left_room, right_room : Out(1)
+        Set while there is room for all that may come.
+    left_end, right_end : In(1)
+        Set where a side is gone, whatever comes.
     o : Out(stream of result_layout, tagged)
         Results of both: in order of arrival where `ordered`, else in turn where both are here.
     left, right : Out(stream of result_layout)
@@ -33,7 +41,7 @@ class Combiner(wiring.Component):
 
     Timing
     ------
-    A result a cycle, one cycle later; apart none. Where `ordered`, the first result of a probing row waits a cycle
+    A result a cycle, two cycles later; apart one. Where `ordered`, the first result of a probing row waits a cycle
     more, unless results of the other side pass meanwhile.
 
     Source
@@ -41,14 +49,19 @@ class Combiner(wiring.Component):
     SplitJoin, section 4 (combiner), which orders each side by itself. The order over both is ours.
     """
 
-    def __init__(self):
+    def __init__(self, *, way: int, rows: int):
+        self._way, self._rows = way, rows
         result = stream.Signature(result_layout())
         super().__init__(
             {
                 "apart": In(1),
                 "ordered": In(1),
-                "i_left": In(result),
-                "i_right": In(result),
+                "i_left": In(ResultFlow()),
+                "i_right": In(ResultFlow()),
+                "left_room": Out(1, init=1),
+                "right_room": Out(1, init=1),
+                "left_end": In(1),
+                "right_end": In(1),
                 "o": Out(stream.Signature(result_layout(tagged=True))),
                 "left": Out(result),
                 "right": Out(result),
@@ -58,47 +71,60 @@ class Combiner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.results = results = QuickFifo(width=result_layout(tagged=True).size, depth=2)
-        favoured = Signal()
-        side = Signal()
-        turn = [Signal(name=f"turn_{name}") for name in ("left", "right")]  # of the probing row whose results come
-        ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in ("left", "right")]  # probing rows
-        # Said without a look at the side's own `valid`: the way back is long. No two sides with a result may pass.
-        left, right = Signal(), Signal()
-        m.d.comb += [
-            left.eq(Mux(self.ordered, turn[0], ~favoured | ~self.i_right.valid)),
-            right.eq(Mux(self.ordered, turn[1], favoured | ~self.i_left.valid)),
-            side.eq(right & self.i_right.valid),
-        ]
-        with m.If(results.w_en & results.w_rdy):
-            m.d.sync += favoured.eq(~side)
-        next_up = [Signal(name=f"next_up_{name}") for name in ("left", "right")]
-        for number, (port, out, may) in enumerate(
-            ((self.i_left, self.left, left), (self.i_right, self.right, right)),
-        ):
+        m.submodules.results = results = AlmostFullFifo(result_layout(tagged=True), way=1)
+        waiting = [ResultFifo(way=self._way, rows=self._rows) for _ in SIDES]
+        here = [own.here for own in waiting]
+        # Whose results may pass, and whose do where both may. Where ordered, both stand for the probing row whose
+        # results come. Apart, the sides do not meet.
+        turn = [Signal(name=f"turn_{name}") for name in SIDES]
+        favoured = [Signal(name=f"favoured_{name}") for name in SIDES]
+        goes = [Signal(name=f"goes_{name}") for name in SIDES]
+        ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in SIDES]  # probing rows
+        takes_turns, by_turns = self.ordered & ~self.apart, Signal()
+        m.d.sync += by_turns.eq(takes_turns)
+        side = Signal()  # of what passes; anything where nothing does
+        rights_turn = Signal()  # without order: the right side's, after one of the left side's
+        m.d.comb += [side.eq(here[1] & (favoured[1] | ~here[0])), rights_turn.eq(here[0] & ~side)]
+        next_up = [Signal(name=f"next_up_{name}") for name in SIDES]
+        next_turn = [Signal(name=f"next_turn_{name}") for name in SIDES]
+        for at, name in enumerate(SIDES):
+            own, other = waiting[at], 1 - at
+            out = getattr(self, name)
+            m.submodules[f"waiting_{name}"] = own
+            wiring.connect(m, wiring.flipped(getattr(self, f"i_{name}")), own.i)
             m.d.comb += [
-                port.ready.eq(Mux(self.apart, out.ready, results.w_rdy & may)),
-                out.payload.eq(port.payload),
-                out.valid.eq(port.valid & self.apart),
-                next_up[number].eq(port.valid & (port.p.before == ended[1 - number])),
+                getattr(self, f"{name}_room").eq(own.room),
+                own.end.eq(getattr(self, f"{name}_end")),
+                own.ahead.eq(self.apart | results.room),
+                goes[at].eq(here[at] & turn[at] & (favoured[at] | ~here[other])),
+                own.take.eq(goes[at] & (~self.apart | out.ready)),
+                out.payload.eq(own.payload),
+                out.valid.eq(here[at] & self.apart),
+                # No row of the other side that arrived later has ended: what is not less is equal.
+                next_up[at].eq(own.busy & ~(ended[other] - own.payload.before)[ARRIVAL_BITS - 1]),
+                next_turn[at].eq(turn[at] | (next_up[at] & ~Cat(turn[other], *next_up[:at]).any())),
             ]
-            with m.If(next_up[number] & ~Cat(turn[1 - number], *next_up[:number]).any()):
-                m.d.sync += turn[number].eq(1)
-            with m.If(port.valid & port.ready & port.p.star & port.p.last):
-                m.d.sync += [ended[number].eq(ended[number] + 1), turn[number].eq(0)]
+            ends = own.payload.star & own.payload.last
             with m.If(~self.ordered):
-                m.d.sync += [ended[number].eq(0), turn[number].eq(0)]
-        into = data.View(result_layout(tagged=True), results.w_data)
+                m.d.sync += ended[at].eq(0)
+            with m.Elif(own.take & ends):
+                m.d.sync += ended[at].eq(ended[at] + 1)
+            with m.If(~by_turns):
+                mine = rights_turn if name == SIDES[1] else ~rights_turn
+                m.d.sync += [turn[at].eq(~takes_turns), favoured[at].eq(~takes_turns & (self.apart | mine))]
+            with m.Elif(goes[at] & ends):
+                m.d.sync += [turn[at].eq(0), favoured[at].eq(0)]
+            with m.Else():
+                m.d.sync += [turn[at].eq(next_turn[at]), favoured[at].eq(next_turn[at])]
+        left, right = waiting
         m.d.comb += [
-            results.w_en.eq(~self.apart & ((left & self.i_left.valid) | side)),
-            into.side.eq(side),
+            results.i.valid.eq(~self.apart & ((here[0] & turn[0]) | (here[1] & turn[1]))),
+            results.i.p.side.eq(side),
             *(
-                into[name].eq(Mux(side, self.i_right.payload[name], self.i_left.payload[name]))
+                results.i.p[name].eq(Mux(side, right.payload[name], left.payload[name]))
                 for name in ("star", "last", "probe", "row")
             ),
-            self.o.payload.eq(results.r_data),
-            self.o.valid.eq(results.r_rdy),
-            results.r_en.eq(self.o.ready),
-            self.busy.eq(results.r_rdy),
+            self.busy.eq(results.o.valid | left.busy | right.busy),
         ]
+        wiring.connect(m, results.o, wiring.flipped(self.o))
         return m

@@ -10,6 +10,7 @@ from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.region import Region
+from hw.splitjoin.result_fifo import ResultFlow
 from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.settings_signature import SettingsSignature, copy_settings
 from hw.splitjoin.side import Side
@@ -40,7 +41,7 @@ class JoinCore(wiring.Component):
         Rows beyond the room that was said are lost.
     room : Out(1)
         Set while there is room for the rows of `rows_way` cycles.
-    left, right : Out(stream of result_layout, always ready)
+    left, right : Out(ResultFlow)
         The results of probing rows of the left stream, and of the right one.
     left_room, right_room : In(1)
         Set while there is room for the results of `RESULTS_WAY` cycles, this one included.
@@ -79,15 +80,14 @@ class JoinCore(wiring.Component):
             for side in Side
         }
         self._faults = faults
-        result = stream.Signature(result_layout(), always_ready=True)
         super().__init__(
             {
                 "settings": In(SettingsSignature(parameters)),
                 "clear": In(1),
                 "i": In(stream.Signature(tagged_row(parameters), always_ready=True)),
                 "room": Out(1),
-                "left": Out(result),
-                "right": Out(result),
+                "left": Out(ResultFlow()),
+                "right": Out(ResultFlow()),
                 "left_room": In(1),
                 "right_room": In(1),
                 "busy": Out(1),
@@ -129,12 +129,13 @@ class JoinCore(wiring.Component):
                 m.d.comb += region.fault.eq(self.fault)
             m.d.sync += [
                 goes.eq(self.left_room if side == Side.LEFT else self.right_room),
-                port.valid.eq(region.o.valid & goes),
+                port.pair.eq(region.o.valid & goes & ~region.o.p.star),
+                port.star.eq(region.o.valid & goes & region.o.p.star),
                 result.eq(region.o.payload),
                 result.in_order.eq(held.order == Order.INNER),
             ]
             room.append(region.room)
-            waiting += [region.busy, port.valid]
+            waiting += [region.busy, port.pair, port.star]
             stirs.append(region.stirs)
         left, right = self._regions.values()
         busy = Cat(waiting).any()

@@ -35,7 +35,7 @@ class SplitJoinParameters:
         Probing rows that may wait in a region while later rows are stored, at most 1024.
     result_rows : int
         Results, or words of `lanes` rows that have some, that may wait in a sub-window (twelve at least in nested
-        loops), and results behind a node of the merger trees; 2 to 1024.
+        loops), and results at each input of a node of the merger trees; 2 to 1024.
     queue_rows : int
         Commands that may wait.
     data_bits : int

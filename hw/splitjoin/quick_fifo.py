@@ -12,14 +12,13 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
     ----------
     width, depth : int
         Bits of an item, and items, at least 1.
-    last : int
-        Not 0 to build `end`: bits that are 1 in the item that then stands first for good.
+    sure : bool
+        True where nothing is written unless there is room, so that nobody need look.
 
     Attributes
     ----------
-    end : In(1)
-        From the cycle after it is 1 on, as long as it is, there is a first item whatever is taken; of its bits those of
-        `last` are 1, the others may be anything. There with `last` only.
+    behind_rdy, behind_data : Out(1), Out(width)
+        There is an item behind the first one, and which.
     w_data, w_en, w_rdy, w_level, r_data, r_en, r_rdy, r_level
         As of the library's FIFOs.
 
@@ -29,18 +28,19 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
     in distributed RAM.
     """
 
-    def __init__(self, *, width: int, depth: int, last: int = 0):
+    def __init__(self, *, width: int, depth: int, sure: bool = False):
         super().__init__(width=width, depth=depth)
-        self._last = last
-        if last:
-            self.end = Signal()
+        self._sure = sure
+        self.behind_rdy = Signal()
+        self.behind_data = Signal(width)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         depth = self.depth
         first = Signal(self.width, reset_less=True)
         level = Signal(range(depth + 1))
-        full, some, more = Signal(), Signal(), Signal()  # `more`: there are others behind the first item
+        # `more` and `most`: there are one and two others at least behind the first item.
+        full, some, more, most = Signal(), Signal(), Signal(), Signal()
         put, got = Signal(), Signal()
         m.d.comb += [
             self.w_rdy.eq(~full),
@@ -48,19 +48,18 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
             self.w_level.eq(level),
             self.r_level.eq(level),
             self.r_data.eq(first),
-            put.eq(self.w_en & ~full),
+            put.eq(self.w_en if self._sure else self.w_en & ~full),
             got.eq(self.r_en & some),
         ]
         with m.If(put & ~got):
-            m.d.sync += [level.eq(level + 1), full.eq(level == depth - 1), some.eq(1), more.eq(some)]
+            m.d.sync += [level.eq(level + 1), full.eq(level == depth - 1), more.eq(some), most.eq(more)]
         with m.Elif(got & ~put):
-            m.d.sync += [level.eq(level - 1), full.eq(0), some.eq(more), more.eq(level > 2)]
-        waiting = self.w_data
+            m.d.sync += [level.eq(level - 1), full.eq(0), more.eq(most), most.eq(level > 3)]
         if depth == 2:
             behind = Signal(self.width, reset_less=True)
             with m.If(put):
                 m.d.sync += behind.eq(self.w_data)
-            waiting = Mux(more, behind, self.w_data)
+            m.d.comb += self.behind_data.eq(behind)
         elif depth > 2:
             m.submodules.items = items = memory.Memory(shape=self.width, depth=depth - 1, init=[])
             writer, reader = items.write_port(), items.read_port(domain="comb")
@@ -76,10 +75,9 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
                 m.d.sync += write_at.eq(Mux(write_at == depth - 2, 0, write_at + 1))
             with m.If((put & ~some) | (got & (more | put))):
                 m.d.sync += read_at.eq(Mux(read_at == depth - 2, 0, read_at + 1))
-            waiting = Mux(more, reader.data, self.w_data)
+            m.d.comb += self.behind_data.eq(reader.data)
+        m.d.comb += self.behind_rdy.eq(more)
+        m.d.sync += some.eq(put | Mux(got, more, some))
         with m.If(got | ~some):
-            m.d.sync += first.eq(waiting)
-        if self._last:
-            with m.If(self.end):
-                m.d.sync += [some.eq(1), *(bit.eq(1) for at, bit in enumerate(first) if self._last >> at & 1)]
+            m.d.sync += first.eq(Mux(more, self.behind_data, self.w_data) if depth > 1 else self.w_data)
         return m

@@ -1,12 +1,14 @@
 """Merges punctuated results into one stream with one punctuation for all."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.errors import ParameterError
-from hw.splitjoin.quick_fifo import QuickFifo
-from hw.splitjoin.result_layout import result_layout
+from hw.splitjoin.result_fifo import ResultFifo, ResultFlow
+
+MERGER_WAY = 1
+"""Cycles in which a merger may still put a result out, from the one on in which there is no room first."""
 
 
 class RapMerger(wiring.Component):
@@ -15,17 +17,25 @@ class RapMerger(wiring.Component):
     Parameters
     ----------
     inputs : int
+    way : int
+        Cycles in which a result may still come to an input, from the one on in which its room is 0 first.
     rows : int
-        Results that may wait behind it, at least 2.
+        Results that may wait at each input, at least 2.
 
     Attributes
     ----------
-    i : In(array of streams of result_layout)
+    i : In(array of ResultFlow)
         Where `in_order` is 1, all pairs of an input, up to its punctuation, are taken before those of the next one;
-        where it is 0, whatever is here, the first input first. All have the same punctuation, up to where one has a
-        punctuation that is `gone`, and that one for good.
-    o : Out(stream of result_layout)
+        where it is 0, whatever is here, the first input first. It is there two cycles before the first result. All
+        have the same punctuation, up to where one has a punctuation that is `gone`, and that one for good.
+    room : Out(inputs)
+        For each input: there is room for all that may come.
+    end : In(inputs)
+        For each input: it is gone, whatever comes there.
+    o : Out(ResultFlow)
         Pairs between two punctuations are those between the same two of each input. Where all inputs are gone, it is.
+    o_room : In(1)
+        Set while there is room for the results of `MERGER_WAY` cycles, this one included.
     busy : Out(1)
         Set while a result waits here that is not `gone`.
 
@@ -37,7 +47,7 @@ class RapMerger(wiring.Component):
     Timing
     ------
     A result a cycle, one cycle later. All punctuations that make one are taken at once, so inputs with
-    nothing else cost nothing.
+    nothing else cost nothing. What is put out is decided by registers that say what stands first at each input.
 
     Source
     ------
@@ -45,49 +55,51 @@ class RapMerger(wiring.Component):
     together.
     """
 
-    def __init__(self, *, inputs: int, rows: int):
+    def __init__(self, *, inputs: int, way: int, rows: int):
         if type(inputs) is not int or inputs < 1:
             raise ParameterError(f"inputs must be a positive integer, not {inputs!r}")
         self._inputs = inputs
+        self._way = way
         self._rows = rows
-        result = stream.Signature(result_layout())
         super().__init__(
             {
-                "i": In(result).array(inputs),
-                "o": Out(result),
+                "i": In(ResultFlow()).array(inputs),
+                "room": Out(inputs, init=(1 << inputs) - 1),
+                "end": In(inputs),
+                "o": Out(ResultFlow()),
+                "o_room": In(1),
                 "busy": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.results = results = QuickFifo(width=result_layout().size, depth=self._rows)
-        stars, pairs = Signal(self._inputs), Signal(self._inputs)  # inputs that wait at a punctuation, at a pair
-        chosen = Signal(self._inputs)
+        waiting: list[ResultFifo] = []
         for at, port in enumerate(self.i):
-            over = Cat(stars[before] | ~self.i[before].p.in_order for before in range(at))
-            turn = ~pairs[:at].any() & over.all()
+            m.submodules[f"waiting_{at}"] = results = ResultFifo(way=self._way, rows=self._rows)
+            wiring.connect(m, wiring.flipped(port), results.i)
             m.d.comb += [
-                stars[at].eq(port.valid & port.p.star),
-                pairs[at].eq(port.valid & ~port.p.star),
-                chosen[at].eq(pairs[at] & turn),
-                # Said without a look at `valid`: the way back is long.
-                port.ready.eq(results.w_rdy & Mux(port.p.star, (stars | 1 << at).all(), turn)),
+                self.room[at].eq(results.room),
+                results.end.eq(self.end[at]),
+                results.ahead.eq(self.o_room),
             ]
-        m.d.comb += [
-            results.w_en.eq(chosen.any() | stars.all()),
-            results.w_data.eq(self.i[-1].payload),
+            waiting.append(results)
+        together = Cat(results.star for results in waiting).all()
+        chosen = [
+            results.pair & Cat(before.passes for before in waiting[:at]).all() for at, results in enumerate(waiting)
         ]
-        # A pair is the first one that is here, a punctuation that of the first input that lives. Where nothing is
-        # taken it may be anything, so the last input, where it is looked at, need not be valid.
-        for at, port in reversed(list(enumerate(self.i[:-1]))):
-            later = ~self.i[-1].p.star | pairs[at + 1 : -1].any()
-            with m.If(pairs[at] | (port.valid & ~port.p.gone & ~later)):
-                m.d.comb += results.w_data.eq(port.payload)
+        for results, goes in zip(waiting, chosen, strict=True):
+            m.d.comb += results.take.eq(goes | together)
         m.d.comb += [
-            self.o.payload.eq(results.r_data),
-            self.o.valid.eq(results.r_rdy),
-            results.r_en.eq(self.o.ready),
-            self.busy.eq(self.o.valid & ~self.o.p.gone),
+            self.o.pair.eq(Cat(chosen).any()),
+            self.o.star.eq(together),
+            self.o.payload.eq(waiting[-1].payload),
+            self.busy.eq(Cat(results.busy for results in waiting).any()),
         ]
+        # A pair is the first one that is here, a punctuation that of the last input that lives. Where nothing is
+        # put out it may be anything.
+        for at, results in reversed(list(enumerate(waiting[:-1]))):
+            with m.If(results.pair | Cat(later.payload.gone for later in waiting[at + 1 :]).all()):
+                m.d.comb += self.o.payload.eq(results.payload)
+        m.d.comb += self.o.payload.star.eq(together)
         return m

@@ -6,7 +6,6 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from hw.splitjoin.combiner import Combiner
 from hw.splitjoin.core_watch import CORE_BITS, CoreWatch
 from hw.splitjoin.distributor import Distributor
@@ -116,9 +115,9 @@ class SplitJoin(wiring.Component):
         m = Module()
         p = self.parameters
         m.submodules.distributor = distributor = Distributor(p)
-        m.submodules.left_merger = left = MergerTree(p)
-        m.submodules.right_merger = right = MergerTree(p)
-        m.submodules.combiner = combiner = Combiner()
+        m.submodules.left_merger = left = MergerTree(p, way=RESULTS_WAY)
+        m.submodules.right_merger = right = MergerTree(p, way=RESULTS_WAY)
+        m.submodules.combiner = combiner = Combiner(way=left.o_way, rows=p.result_rows)
         m.submodules.watch = watch = CoreWatch(p.cores)
         wiring.connect(m, wiring.flipped(self.i), distributor.i)
         settings, clear = self._on_the_way(m)
@@ -142,17 +141,9 @@ class SplitJoin(wiring.Component):
             ]
             if self._faults:
                 m.d.comb += core.fault.eq(self.fault[index])
-            for name, tree, port, room in (
-                ("left", left, core.left, core.left_room),
-                ("right", right, core.right, core.right_room),
-            ):
-                m.submodules[f"{name}_from_{index}"] = results = AlmostFullFifo(
-                    result_layout(), way=RESULTS_WAY, last=("star", "gone")
-                )
-                wiring.connect(m, port, results.i)
-                wiring.connect(m, results.o, tree.i[index])
-                m.d.comb += [room.eq(results.room), results.end.eq(dead)]
-                near.append(results.o.valid & ~results.o.p.gone)
+            for tree, port, room in ((left, core.left, core.left_room), (right, core.right, core.right_room)):
+                wiring.connect(m, port, tree.i[index])
+                m.d.comb += [room.eq(tree.room[index]), tree.end[index].eq(dead)]
             stands = Signal(name=f"busy_{index}")
             m.d.sync += stands.eq(core.busy & ~dead)
             busy.append(stands)
@@ -162,6 +153,12 @@ class SplitJoin(wiring.Component):
             compared.append(counted)
         wiring.connect(m, left.o, combiner.i_left)
         wiring.connect(m, right.o, combiner.i_right)
+        m.d.comb += [
+            left.o_room.eq(combiner.left_room),
+            right.o_room.eq(combiner.right_room),
+            combiner.left_end.eq(left.o_end),
+            combiner.right_end.eq(right.o_end),
+        ]
         for name in ("o", "left", "right"):
             wiring.connect(m, getattr(combiner, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [combiner.apart.eq(self.apart), combiner.ordered.eq(ordered)]

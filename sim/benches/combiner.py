@@ -54,7 +54,7 @@ async def combiner_streams(dut, stalls, apart):
     assert [[result for side, result in got if side == number] for number in (0, 1)] == streams
     if stalls == "none":
         assert got == combine(*streams)
-        assert both.cycles == list(range(1, 191)), "a result a cycle, a cycle later"
+        assert both.cycles == list(range(2, 192)), "a result a cycle, two cycles later"
 
 
 @cocotb.test()

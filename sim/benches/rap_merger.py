@@ -15,6 +15,7 @@ from sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 INPUTS, SEED = SETTINGS["inputs"], SETTINGS["seed"]
+IN_ORDER_CYCLES = 2  # that `in_order` is there before the first result
 
 
 def _bench(dut, stalls: str = "none", only: tuple[str, ...] = ()) -> StreamBench:
@@ -45,6 +46,7 @@ async def rap_merger_streams(dut, stalls, in_order, stalled):
     bench = _bench(dut, stalls, only)
     dut.rap_merger__in_order.value = in_order
     await bench.reset()
+    await bench.idle(IN_ORDER_CYCLES)
     streams = _streams(random.Random(SEED), 30, 5)
     for source, stream in zip(bench.sources.values(), streams, strict=True):
         source.queue += [pack_result(result) for result in stream]
@@ -74,18 +76,21 @@ async def rap_merger_timing(dut):
     bench = _bench(dut)
     dut.rap_merger__in_order.value = 1
     await bench.reset()
+    await bench.idle(IN_ORDER_CYCLES)
     sink = bench.sinks["rap_merger__o"]
     for source in bench.sources.values():  # nothing but punctuation: one of them each a cycle
         source.queue += [pack_result(JoinResult(group, last=True)) for group in range(20)]
     await bench.run(lambda: len(sink.received) == 20)
-    assert sink.cycles == list(range(1, 21)), "a punctuation a cycle, a cycle later"
+    assert sink.cycles == list(range(IN_ORDER_CYCLES + 2, IN_ORDER_CYCLES + 22)), (
+        "a punctuation a cycle, a cycle later, and another behind it"
+    )
     start = bench.cycle
     sink.cycles.clear()
     for source in bench.sources.values():
         source.queue += [pack_result(JoinResult(0, number)) for number in range(20)]
         source.queue.append(pack_result(JoinResult(0)))
     await bench.run(lambda: len(sink.cycles) == 20 * INPUTS + 1)
-    assert sink.cycles == list(range(start + 1, start + 20 * INPUTS + 2)), "a pair a cycle"
+    assert sink.cycles == list(range(start + 2, start + 20 * INPUTS + 3)), "a pair a cycle"
 
 
 GONE = {"star": 1, "last": 1, "probe": 0xDEAD, "row": 0xDEAD, "before": 0xDEAD, "gone": 1, "in_order": 0}
@@ -98,6 +103,7 @@ async def rap_merger_without_one(dut, stalls, in_order, dead):
     bench = _bench(dut, stalls)
     dut.rap_merger__in_order.value = in_order
     await bench.reset()
+    await bench.idle(IN_ORDER_CYCLES)
     streams = _streams(random.Random(f"{SEED} {dead}"), 30, 5)
     for source, stream in zip(bench.sources.values(), streams, strict=True):
         source.queue += [pack_result(result) for result in stream]
@@ -106,14 +112,14 @@ async def rap_merger_without_one(dut, stalls, in_order, dead):
     kept = [result for result in streams[dead][: len(lost.taken) + 1] if result.row is not None]
     del lost.queue[1:]  # what is offered stays so
     lost.queue += [GONE] * 100
-    await bench.run(lambda: not any(source.queue for source in bench.sources.values() if source is not lost))
-    for _ in range(20):
-        await bench.step()
-    payloads = bench.sinks["rap_merger__o"].received
-    assert not any(payload["gone"] for payload in payloads), "the punctuation of those that live"
-    got = [unpack_result(payload) for payload in payloads]
     stars = [result for result in streams[0] if result.row is None]
     lives = [result for at, stream in enumerate(streams) if at != dead for result in stream if result.row is not None]
+    sink = bench.sinks["rap_merger__o"]
+    await bench.run(lambda: len(sink.received) == len(stars) + len(lives) + len(kept))
+    for _ in range(20):
+        await bench.step()
+    assert not any(payload["gone"] for payload in sink.received), "the punctuation of those that live"
+    got = [unpack_result(payload) for payload in sink.received]
     assert [result for result in got if result.row is None] == stars
     assert Counter(result for result in got if result.row is not None) == Counter(lives + kept)
     group = 0
@@ -124,8 +130,37 @@ async def rap_merger_without_one(dut, stalls, in_order, dead):
     # All gone: so is what comes out, and nothing is under way.
     for source in bench.sources.values():
         source.queue += [GONE] * 10
-    sink = bench.sinks["rap_merger__o"]
     sink.received.clear()
     await bench.run(lambda: len(sink.received) > 5)
     assert all(payload["star"] and payload["gone"] for payload in sink.received)
     assert not dut.rap_merger__busy.value
+
+
+@cocotb.test()
+@cocotb.parametrize(in_order=[0, 1], dead=list(range(INPUTS)))
+async def rap_merger_after_an_end(dut, in_order, dead):
+    """What an input holds and gets is lost once it is said to be gone; it holds nothing up."""
+    bench = _bench(dut, "some")
+    dut.rap_merger__in_order.value = in_order
+    await bench.reset()
+    await bench.idle(IN_ORDER_CYCLES)
+    streams = _streams(random.Random(f"{SEED} {dead}"), 30, 5)
+    for source, stream in zip(bench.sources.values(), streams, strict=True):
+        source.queue += [pack_result(result) for result in stream]
+    sink = bench.sinks["rap_merger__o"]
+    await bench.run(lambda: len(sink.received) > 40)
+    dut.rap_merger__end.value = 1 << dead
+    living = [source for at, source in enumerate(bench.sources.values()) if at != dead]
+    await bench.run(lambda: not any(source.queue for source in living))
+    for _ in range(100):
+        await bench.step()
+    assert not any(payload["gone"] for payload in sink.received)
+    got = [unpack_result(payload) for payload in sink.received]
+    assert [result for result in got if result.row is None] == [result for result in streams[0] if result.row is None]
+    pairs = Counter(result for result in got if result.row is not None)
+    lost = Counter(result for result in streams[dead] if result.row is not None)
+    lives = [result for at, stream in enumerate(streams) if at != dead for result in stream if result.row is not None]
+    assert pairs - lost == Counter(lives), "all of the others"
+    assert pairs <= lost + Counter(lives), "none twice"
+    assert not dut.rap_merger__busy.value
+    dut.rap_merger__end.value = 0

@@ -5,10 +5,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from hw.splitjoin.combiner import Combiner
 from hw.splitjoin.distributor import Distributor, rows_way
 from hw.splitjoin.join_core import RESULTS_WAY, JoinCore
 from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.rap_merger import RapMerger
+from hw.splitjoin.rap_merger import MERGER_WAY, RapMerger
 from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.tagged_row import tagged_row
@@ -39,23 +40,81 @@ class StreamedDistributor(wiring.Component):
 class OrderedMerger(wiring.Component):
     """A merger whose inputs are in order or not, also while they offer nothing."""
 
-    def __init__(self, *, inputs: int, rows: int):
-        self._merger = RapMerger(inputs=inputs, rows=rows)
+    def __init__(self, *, inputs: int, way: int, rows: int):
+        self._merger = RapMerger(inputs=inputs, way=way, rows=rows)
         result = stream.Signature(result_layout())
-        super().__init__({"in_order": In(1), "i": In(result).array(inputs), "o": Out(result), "busy": Out(1)})
+        super().__init__(
+            {
+                "in_order": In(1),
+                "end": In(inputs),
+                "i": In(result).array(inputs),
+                "o": Out(result),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.merger = merger = self._merger
-        for outer, inner in zip(self.i, merger.i, strict=True):
+        m.submodules.results = results = AlmostFullFifo(result_layout(), way=MERGER_WAY)
+        for outer, inner, room in zip(self.i, merger.i, merger.room, strict=True):
             m.d.comb += [
-                inner.valid.eq(outer.valid),
+                inner.pair.eq(outer.valid & room & ~outer.p.star),
+                inner.star.eq(outer.valid & room & outer.p.star),
                 inner.payload.eq(outer.payload),
-                inner.p.in_order.eq(self.in_order),
-                outer.ready.eq(inner.ready),
+                inner.payload.in_order.eq(self.in_order),
+                outer.ready.eq(room),
             ]
-        wiring.connect(m, merger.o, wiring.flipped(self.o))
-        m.d.comb += self.busy.eq(merger.busy)
+        m.d.comb += [results.i.payload.eq(merger.o.payload), results.i.valid.eq(merger.o.pair | merger.o.star)]
+        wiring.connect(m, results.o, wiring.flipped(self.o))
+        m.d.comb += [
+            merger.end.eq(self.end),
+            merger.o_room.eq(results.room),
+            self.busy.eq(merger.busy | (results.o.valid & ~results.o.p.gone)),
+        ]
+        return m
+
+
+class StreamedCombiner(wiring.Component):
+    """The combiner, behind streams that can be held up."""
+
+    def __init__(self, *, way: int, rows: int):
+        self._combiner = Combiner(way=way, rows=rows)
+        result = stream.Signature(result_layout())
+        super().__init__(
+            {
+                "apart": In(1),
+                "ordered": In(1),
+                "i_left": In(result),
+                "i_right": In(result),
+                "o": Out(stream.Signature(result_layout(tagged=True))),
+                "left": Out(result),
+                "right": Out(result),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.combiner = combiner = self._combiner
+        for outer, inner, room in (
+            (self.i_left, combiner.i_left, combiner.left_room),
+            (self.i_right, combiner.i_right, combiner.right_room),
+        ):
+            m.d.comb += [
+                inner.payload.eq(outer.payload),
+                inner.payload.in_order.eq(0),
+                inner.pair.eq(outer.valid & room & ~outer.p.star),
+                inner.star.eq(outer.valid & room & outer.p.star),
+                outer.ready.eq(room),
+            ]
+        for name in ("o", "left", "right"):
+            wiring.connect(m, getattr(combiner, name), wiring.flipped(getattr(self, name)))
+        m.d.comb += [
+            combiner.apart.eq(self.apart),
+            combiner.ordered.eq(self.ordered),
+            self.busy.eq(combiner.busy),
+        ]
         return m
 
 
@@ -85,8 +144,8 @@ class StreamedCore(wiring.Component):
         m.submodules.left = left = AlmostFullFifo(result_layout(), way=RESULTS_WAY)
         m.submodules.right = right = AlmostFullFifo(result_layout(), way=RESULTS_WAY)
         wiring.connect(m, wiring.flipped(self.settings), core.settings)
-        wiring.connect(m, core.left, left.i)
-        wiring.connect(m, core.right, right.i)
+        for flow, results in ((core.left, left), (core.right, right)):
+            m.d.comb += [results.i.payload.eq(flow.payload), results.i.valid.eq(flow.pair | flow.star)]
         wiring.connect(m, left.o, wiring.flipped(self.left))
         wiring.connect(m, right.o, wiring.flipped(self.right))
         coming = Signal()  # the core's busy is a cycle late

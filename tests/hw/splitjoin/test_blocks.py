@@ -6,7 +6,6 @@ import pytest
 
 from hw.errors import ParameterError
 from hw.splitjoin.bisort_window import BisortWindow
-from hw.splitjoin.combiner import Combiner
 from hw.splitjoin.join_core import JoinCore
 from hw.splitjoin.parameters import PRESETS, SplitJoinParameters
 from hw.splitjoin.rap_merger import RapMerger
@@ -15,7 +14,7 @@ from hw.splitjoin.row_cutter import RowCutter
 from hw.splitjoin.side import Side
 from sim.block_runner import run_bench
 from sim.bundle import Bundle
-from tests.hw.splitjoin.streamed import OrderedMerger, StreamedCore, StreamedDistributor
+from tests.hw.splitjoin.streamed import OrderedMerger, StreamedCombiner, StreamedCore, StreamedDistributor
 
 TINY = SplitJoinParameters.preset("tiny")
 TREES = {
@@ -45,8 +44,8 @@ def test_against_the_model(block, seed):
         | {name: RowCutter(cut) for name, cut in CUTS.items()}
         | {name: ResultPacker(bits) for name, bits in PACKERS.items()}
         | {
-            "rap_merger": OrderedMerger(inputs=INPUTS, rows=2),
-            "combiner": Combiner(),
+            "rap_merger": OrderedMerger(inputs=INPUTS, way=2, rows=2),
+            "combiner": StreamedCombiner(way=1, rows=2),
             "join_core": StreamedCore(CORE, index=INDEX),
             "bisort_window": BisortWindow(SORTED, side=Side.RIGHT, buffer_rows=SORTED_BUFFER),
         }
@@ -71,7 +70,7 @@ def test_against_the_model(block, seed):
     ("make", "message"),
     [
         (lambda: JoinCore(TINY, index=3), "index must lie in 0..2, not 3"),
-        (lambda: RapMerger(inputs=0, rows=2), "inputs must be a positive integer, not 0"),
+        (lambda: RapMerger(inputs=0, way=1, rows=2), "inputs must be a positive integer, not 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, message):
