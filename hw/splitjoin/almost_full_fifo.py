@@ -69,5 +69,5 @@ class AlmostFullFifo(wiring.Component):
             self.o.valid.eq(items.r_rdy),
             items.r_en.eq(self.o.ready),
         ]
-        m.d.sync += self.room.eq(items.w_level <= self.depth - slack(self._way))
+        m.d.sync += self.room.eq(~items.filled[self.depth - slack(self._way)])
         return m

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -48,7 +48,7 @@ class JoinCore(wiring.Component):
     busy, overflow
         Set where they are in a region, a cycle late.
     compared : Out(range(2 * lanes + 1))
-        Rows compared in a cycle.
+        Rows compared in a cycle, a cycle late.
     stirs : Out(1)
         As of `CoreWatch`, a cycle late.
     fault : In(1)
@@ -108,6 +108,8 @@ class JoinCore(wiring.Component):
         # Both regions take the rows without a word to each other.
         came, row = Signal(), Signal(layout, reset_less=True)
         m.d.sync += [came.eq(self.i.valid), row.eq(self.i.payload)]
+        mark = self.i.p.mark if self.parameters.time_bits else Const(0, 1)
+        again = self.i.p.again if self.parameters.bounds else Const(0, 1)
         room: list[Value] = []
         waiting: list[Value] = [came]
         stirs: list[Value] = []
@@ -120,14 +122,17 @@ class JoinCore(wiring.Component):
             result = Signal(result_layout(), name=f"{name}_result", reset_less=True)
             m.d.comb += [
                 region.clear.eq(clear),
-                region.i.payload.eq(row),
-                region.i.valid.eq(came),
+                region.i.eq(row),
                 region.o.ready.eq(goes),
                 port.payload.eq(result),
             ]
             if self._faults:
                 m.d.comb += region.fault.eq(self.fault)
+            stored = self.i.valid & (self.i.p.side == region.side) & ~mark
             m.d.sync += [
+                region.probes.eq(self.i.valid & (self.i.p.side != region.side)),
+                region.counts.eq(stored),
+                region.arrives.eq(stored & ~again),
                 goes.eq(self.left_room if side == Side.LEFT else self.right_room),
                 port.pair.eq(region.o.valid & goes & ~region.o.p.star),
                 port.star.eq(region.o.valid & goes & region.o.p.star),
@@ -139,10 +144,11 @@ class JoinCore(wiring.Component):
             stirs.append(region.stirs)
         left, right = self._regions.values()
         busy = Cat(waiting).any()
-        m.d.comb += [self.room.eq(Cat(room).all()), self.compared.eq(left.compared + right.compared)]
+        m.d.comb += self.room.eq(Cat(room).all())
         m.d.sync += [
+            self.compared.eq(left.compared + right.compared),
             self.busy.eq(busy),
             self.overflow.eq(left.overflow | right.overflow),
-            self.stirs.eq(Cat(stirs).any() | (self.compared != 0) | ~busy),
+            self.stirs.eq(Cat(*stirs, left.compared, right.compared).any() | ~busy),
         ]
         return m

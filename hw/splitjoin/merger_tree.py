@@ -1,6 +1,6 @@
 """Merges the results of all join cores."""
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -32,6 +32,7 @@ class MergerTree(wiring.Component):
     o_room, o_end : In(1), Out(1)
         `o_room` as of `RapMerger`, and as of a core where there is but one. `o_end` is set where that one is gone.
     busy : Out(1)
+        Set while a result waited here that is not `gone`, a cycle late.
 
     Timing
     ------
@@ -81,7 +82,9 @@ class MergerTree(wiring.Component):
                     m.d.comb += node.end.eq(Cat(ends[at : at + p.fan_in]))
                 above.append(node.o)
                 above_rooms.append(node.o_room)
-                waiting.append(node.busy)
+                busy = Signal(name=f"busy_{level}_{at // p.fan_in}")
+                m.d.sync += busy.eq(node.busy)
+                waiting.append(busy)
             branches, rooms = above, above_rooms
         wiring.connect(m, branches[0], wiring.flipped(self.o))
         m.d.comb += [

@@ -380,7 +380,7 @@ class NestedLoop(wiring.Component):
             found.probe.eq(probing.row),
             found.before.eq(probing.before),
             *(found.rows[lane].eq(row) for lane, row in enumerate(three.rows)),
-            go.eq(found_words.w_level <= waiting_rows - _UNDER_WAY),
+            go.eq(~found_words.filled[waiting_rows - _UNDER_WAY]),
         ]
 
         # One result a cycle.

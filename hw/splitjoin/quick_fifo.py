@@ -1,6 +1,6 @@
 """A FIFO that answers out of registers."""
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.lib import fifo, memory
 
 
@@ -17,67 +17,67 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
 
     Attributes
     ----------
-    behind_rdy, behind_data : Out(1), Out(width)
-        There is an item behind the first one, and which.
+    filled : Out(depth)
+        Bit n is set while there are more than n items: the level, with nothing to decode.
+    behind : Out(width)
+        The item behind the first one, where there is one.
     w_data, w_en, w_rdy, w_level, r_data, r_en, r_rdy, r_level
         As of the library's FIFOs.
 
     Timing
     ------
-    An item a cycle, one cycle later. `w_rdy`, `r_rdy` and `r_data` are registers; what waits behind the first item is
-    in distributed RAM.
+    An item a cycle, one cycle later. `w_rdy`, `r_rdy`, `r_data` and `filled` are registers; what waits behind the first
+    item is in distributed RAM.
     """
 
     def __init__(self, *, width: int, depth: int, sure: bool = False):
         super().__init__(width=width, depth=depth)
         self._sure = sure
-        self.behind_rdy = Signal()
-        self.behind_data = Signal(width)
+        self.filled = Signal(depth)
+        self.behind = Signal(width)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        depth = self.depth
+        depth, filled = self.depth, self.filled
         first = Signal(self.width, reset_less=True)
-        level = Signal(range(depth + 1))
-        # `more` and `most`: there are one and two others at least behind the first item.
-        full, some, more, most = Signal(), Signal(), Signal(), Signal()
+        some, more = filled[0], filled[1] if depth > 1 else Const(0)
         put, got = Signal(), Signal()
         m.d.comb += [
-            self.w_rdy.eq(~full),
+            self.w_rdy.eq(~filled[-1]),
             self.r_rdy.eq(some),
-            self.w_level.eq(level),
-            self.r_level.eq(level),
             self.r_data.eq(first),
-            put.eq(self.w_en if self._sure else self.w_en & ~full),
+            self.r_level.eq(self.w_level),
+            put.eq(self.w_en if self._sure else self.w_en & ~filled[-1]),
             got.eq(self.r_en & some),
         ]
-        with m.If(put & ~got):
-            m.d.sync += [level.eq(level + 1), full.eq(level == depth - 1), more.eq(some), most.eq(more)]
-        with m.Elif(got & ~put):
-            m.d.sync += [level.eq(level - 1), full.eq(0), more.eq(most), most.eq(level > 3)]
+        with m.If(put ^ got):
+            m.d.sync += filled.eq(Mux(put, Cat(1, filled[:-1]), Cat(filled[1:], 0)))
+        for at in range(depth):
+            with m.If(filled[at]):
+                m.d.comb += self.w_level.eq(at + 1)
         if depth == 2:
             behind = Signal(self.width, reset_less=True)
             with m.If(put):
                 m.d.sync += behind.eq(self.w_data)
-            m.d.comb += self.behind_data.eq(behind)
+            m.d.comb += self.behind.eq(behind)
         elif depth > 2:
-            m.submodules.items = items = memory.Memory(shape=self.width, depth=depth - 1, init=[])
+            # Where writes are sure, the place that is next is written all the time: one more, and no wide enable.
+            places = depth if self._sure else depth - 1
+            m.submodules.items = items = memory.Memory(shape=self.width, depth=places, init=[])
             writer, reader = items.write_port(), items.read_port(domain="comb")
-            write_at, read_at = Signal(range(depth - 1)), Signal(range(depth - 1))
+            write_at, read_at = Signal(range(places)), Signal(range(places))
             # An item that goes to the front at once is written, too, and read past.
             m.d.comb += [
                 writer.addr.eq(write_at),
                 writer.data.eq(self.w_data),
-                writer.en.eq(put),
+                writer.en.eq(1 if self._sure else put),
                 reader.addr.eq(read_at),
+                self.behind.eq(reader.data),
             ]
             with m.If(put):
-                m.d.sync += write_at.eq(Mux(write_at == depth - 2, 0, write_at + 1))
+                m.d.sync += write_at.eq(Mux(write_at == places - 1, 0, write_at + 1))
             with m.If((put & ~some) | (got & (more | put))):
-                m.d.sync += read_at.eq(Mux(read_at == depth - 2, 0, read_at + 1))
-            m.d.comb += self.behind_data.eq(reader.data)
-        m.d.comb += self.behind_rdy.eq(more)
-        m.d.sync += some.eq(put | Mux(got, more, some))
+                m.d.sync += read_at.eq(Mux(read_at == places - 1, 0, read_at + 1))
         with m.If(got | ~some):
-            m.d.sync += first.eq(Mux(more, self.behind_data, self.w_data) if depth > 1 else self.w_data)
+            m.d.sync += first.eq(Mux(more, self.behind, self.w_data))
         return m

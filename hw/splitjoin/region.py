@@ -50,8 +50,11 @@ class Region(wiring.Component):
     settings : In(SettingsSignature)
     clear : In(1)
         Empties the window; the region is not busy.
-    i : In(stream of tagged_row, always ready)
-        Both streams. Rows beyond the room that was said are lost.
+    i : In(tagged_row)
+        A row of either stream.
+    probes, counts, arrives : In(1)
+        It is there: a row of the other stream, one of this stream that is no `mark`, and one of those that does not
+        come `again`. Rows beyond the room that was said are lost.
     room : Out(1)
         Set while there is room for the rows of one cycle more than `rows_way`.
     o : Out(stream of result_layout)
@@ -101,7 +104,10 @@ class Region(wiring.Component):
             {
                 "settings": In(SettingsSignature(parameters)),
                 "clear": In(1),
-                "i": In(stream.Signature(tagged_row(parameters), always_ready=True)),
+                "i": In(tagged_row(parameters)),
+                "probes": In(1),
+                "counts": In(1),
+                "arrives": In(1),
                 "room": Out(1),
                 "o": Out(stream.Signature(result_layout())),
                 "busy": Out(1),
@@ -146,17 +152,9 @@ class Region(wiring.Component):
         arrive, leave = _Turns(p, index, "arrive"), _Turns(p, index, "leave")
         share = Signal(range(p.rows + 1))  # rows of the window that are this core's
         empty = Signal(init=1)
-        mark = i.p.mark if p.time_bits else Const(0, 1)
-        again = i.p.again if p.bounds else Const(0, 1)
-        mine = Signal()  # of the stream that is stored
-        needed = Signal()
-        arriving = Signal()
         m.d.comb += [
-            mine.eq(i.p.side == self.side),
-            needed.eq(Mux(mine, arrive.now & ~mark & ~again, 1)),
-            arriving.eq(i.valid & mine & ~mark & ~again),
-            rows.i.valid.eq(i.valid & needed),
-            rows.i.p.probing.eq(~mine),
+            rows.i.valid.eq(self.probes | (self.arrives & arrive.now)),
+            rows.i.p.probing.eq(self.probes),
             rows.i.p.first.eq(leave.place),
             rows.i.p.stop.eq(arrive.place),
             rows.i.p.before.eq(before),
@@ -166,10 +164,10 @@ class Region(wiring.Component):
         ]
         names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
         names += ("lower", "upper") if p.bounds else ()
-        m.d.comb += [getattr(rows.i.p, name).eq(getattr(i.p, name)) for name in names]
-        with m.If(i.valid & mine & ~mark):
+        m.d.comb += [getattr(rows.i.p, name).eq(getattr(i, name)) for name in names]
+        with m.If(self.counts):
             m.d.sync += before.eq(before + 1)
-        with m.If(arriving):
+        with m.If(self.arrives):
             m.d.sync += [*arrive.step(), fresh.eq(0)]
             with m.If(full):
                 m.d.sync += leave.step()

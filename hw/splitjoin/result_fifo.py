@@ -85,16 +85,16 @@ class ResultFifo(wiring.Component):
         m = Module()
         layout = result_layout()
         m.submodules.items = items = QuickFifo(width=layout.size, depth=self._depth, sure=True)
-        first, behind = data.View(layout, items.r_data), data.View(layout, items.behind_data)
+        first, behind = data.View(layout, items.r_data), data.View(layout, items.behind)
         come, comes = self.i, self.i.pair | self.i.star
         some, star, gone = Signal(), Signal(), Signal()  # of the first result, whether there is room or not
         in_order = Signal()
 
         def following(stands: Value, stood_behind: Value, came: Value) -> Value:
             """What is true for the result that is first in the next cycle."""
-            return Mux(self.take, Mux(items.behind_rdy, stood_behind, came), Mux(some, stands, came))
+            return Mux(self.take, Mux(items.filled[1], stood_behind, came), Mux(some, stands, came))
 
-        next_pair, next_star, next_gone = Signal(), Signal(), Signal()
+        next_pair, next_star, next_gone, next_busy = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             items.w_data.eq(come.payload),
             items.w_en.eq(comes),
@@ -110,17 +110,18 @@ class ResultFifo(wiring.Component):
             self.payload.star.eq(star),
             self.payload.gone.eq(gone),
             self.payload.in_order.eq(in_order),
-            self.busy.eq(some & ~gone),
+            next_busy.eq(next_pair | (next_star & ~next_gone)),
         ]
         m.d.sync += [
-            self.room.eq(items.w_level <= self._depth - slack(self._way)),
+            self.room.eq(~items.filled[self._depth - slack(self._way)]),
             in_order.eq(come.payload.in_order),
             some.eq(next_pair | next_star),
             star.eq(next_star),
             gone.eq(next_gone),
             self.pair.eq(next_pair & self.ahead),
             self.star.eq(next_star & self.ahead),
-            self.here.eq((next_pair | (next_star & ~next_gone)) & self.ahead),
+            self.here.eq(next_busy & self.ahead),
+            self.busy.eq(next_busy),
             self.passes.eq(next_star | ~(next_pair | in_order)),
         ]
         return m

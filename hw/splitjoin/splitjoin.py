@@ -72,7 +72,7 @@ class SplitJoin(wiring.Component):
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
     merged in a cycle a level: from row to first result ``levels + merger_levels + 14`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
-    as both regions compare at once. `overflow` is two cycles late, `idle` and `compared` three. A core that stands
+    as both regions compare at once. `overflow` is two cycles late, `idle` and `compared` four. A core that stands
     still is passed by after twice `core_timeout` cycles and three at most.
 
     Source
@@ -123,9 +123,9 @@ class SplitJoin(wiring.Component):
         settings, clear = self._on_the_way(m)
         ordered = Signal()
         m.d.sync += ordered.eq(settings.order != Order.NONE)
-        came, around, elsewhere = Signal(2), Signal(), Signal()
-        near = [distributor.busy, left.busy, right.busy, combiner.busy]
-        busy = [elsewhere]  # all two cycles late: from one to the next, no row is missed
+        came, around, elsewhere = Signal(3), Signal(), Signal()
+        near = Signal(2)  # the merger trees are a cycle late themselves
+        busy = [elsewhere]  # all three cycles late: from one to the next, no row is missed
         overflow, compared = [], []
         for index in range(p.cores):
             core = JoinCore(p, index=index, sub_window=self._sub_window, faults=self._faults)
@@ -144,9 +144,9 @@ class SplitJoin(wiring.Component):
             for tree, port, room in ((left, core.left, core.left_room), (right, core.right, core.right_room)):
                 wiring.connect(m, port, tree.i[index])
                 m.d.comb += [room.eq(tree.room[index]), tree.end[index].eq(dead)]
-            stands = Signal(name=f"busy_{index}")
-            m.d.sync += stands.eq(core.busy & ~dead)
-            busy.append(stands)
+            stood = Signal(2, name=f"busy_{index}")
+            m.d.sync += stood.eq(Cat(core.busy & ~dead, stood))
+            busy.append(stood[-1])
             overflow.append(core.overflow)
             counted = Signal(core.compared.shape(), name=f"compared_{index}")
             m.d.sync += counted.eq(Mux(dead, 0, core.compared))
@@ -165,8 +165,9 @@ class SplitJoin(wiring.Component):
         quiet = Signal()
         m.d.sync += [
             came.eq(Cat(self.i.valid, came)),
-            around.eq(Cat(near).any()),
-            elsewhere.eq(came[0] | around),
+            near.eq(Cat(distributor.busy, combiner.busy)),
+            around.eq(Cat(near, left.busy, right.busy).any()),
+            elsewhere.eq(came[1] | around),
             quiet.eq(~Cat(busy).any()),
             self.overflow.eq(Cat(overflow).any()),
             self.compared.eq(_total(compared)),
