@@ -15,8 +15,11 @@ from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.settings_signature import SettingsSignature, copy_settings
+from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.tagged_row import tagged_row
+
+_WAY = RESULTS_WAY + 2
+"""With the registers between cores and trees."""
 
 
 class SplitJoin(wiring.Component):
@@ -41,7 +44,7 @@ class SplitJoin(wiring.Component):
     Attributes
     ----------
     settings : In(SettingsSignature)
-        Changed only while `idle`, and two cycles before the next row: they are copied on the way to the cores.
+        Changed only while `idle`, and two cycles before the next row.
     apart : In(1)
         As of `Combiner`; changed only while `idle`.
     clear : In(1)
@@ -70,7 +73,7 @@ class SplitJoin(wiring.Component):
     Timing
     ------
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
-    merged in a cycle a level: from row to first result ``levels + merger_levels + 14`` cycles at the
+    merged in a cycle a level: from row to first result ``levels + merger_levels + 15`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
     as both regions compare at once. `overflow` is two cycles late, `idle` and `compared` four. A core that stands
     still is passed by after twice `core_timeout` cycles and three at most.
@@ -115,14 +118,14 @@ class SplitJoin(wiring.Component):
         m = Module()
         p = self.parameters
         m.submodules.distributor = distributor = Distributor(p)
-        m.submodules.left_merger = left = MergerTree(p, way=RESULTS_WAY)
-        m.submodules.right_merger = right = MergerTree(p, way=RESULTS_WAY)
+        m.submodules.left_merger = left = MergerTree(p, way=_WAY)
+        m.submodules.right_merger = right = MergerTree(p, way=_WAY)
         m.submodules.combiner = combiner = Combiner(way=left.o_way, rows=p.result_rows)
         m.submodules.watch = watch = CoreWatch(p.cores)
         wiring.connect(m, wiring.flipped(self.i), distributor.i)
-        settings, clear = self._on_the_way(m)
+        wiring.connect(m, wiring.flipped(self.settings), distributor.settings)
         ordered = Signal()
-        m.d.sync += ordered.eq(settings.order != Order.NONE)
+        m.d.sync += ordered.eq(self.settings.order != Order.NONE)
         came, around, elsewhere = Signal(3), Signal(), Signal()
         near = Signal(2)  # the merger trees are a cycle late themselves
         busy = [elsewhere]  # all three cycles late: from one to the next, no row is missed
@@ -130,23 +133,33 @@ class SplitJoin(wiring.Component):
         for index in range(p.cores):
             core = JoinCore(p, index=index, sub_window=self._sub_window, faults=self._faults)
             m.submodules[f"core_{index}"] = core
-            wiring.connect(m, settings, core.settings)
+            wiring.connect(m, distributor.o_settings[index], core.settings)
             wiring.connect(m, distributor.o[index], core.i)
             dead = watch.dead[index]
             m.d.comb += [
-                core.clear.eq(clear),
+                core.clear.eq(distributor.o_clear[index]),
                 # What a dead core is sent is lost; what it offers is not looked at.
                 distributor.room[index].eq(core.room | dead),
                 watch.stirs[index].eq(core.stirs),
             ]
             if self._faults:
                 m.d.comb += core.fault.eq(self.fault[index])
-            for tree, port, room in ((left, core.left, core.left_room), (right, core.right, core.right_room)):
-                wiring.connect(m, port, tree.i[index])
-                m.d.comb += [room.eq(tree.room[index]), tree.end[index].eq(dead)]
-            stood = Signal(2, name=f"busy_{index}")
+            for name, tree, port, room in (
+                ("left", left, core.left, core.left_room),
+                ("right", right, core.right, core.right_room),
+            ):
+                # Registers that may stand anywhere on the way.
+                result = Signal(result_layout(), name=f"{name}_result_{index}", reset_less=True)
+                some = Signal(2, name=f"{name}_some_{index}")
+                m.d.sync += [result.eq(port.payload), some.eq(Cat(port.pair, port.star)), room.eq(tree.room[index])]
+                m.d.comb += [
+                    tree.i[index].payload.eq(result),
+                    Cat(tree.i[index].pair, tree.i[index].star).eq(some),
+                    tree.end[index].eq(dead),
+                ]
+            stood = Signal(3, name=f"busy_{index}")
             m.d.sync += stood.eq(Cat(core.busy & ~dead, stood))
-            busy.append(stood[-1])
+            busy.append(stood[1:].any())  # with the registers behind the core
             overflow.append(core.overflow)
             counted = Signal(core.compared.shape(), name=f"compared_{index}")
             m.d.sync += counted.eq(Mux(dead, 0, core.compared))
@@ -154,6 +167,7 @@ class SplitJoin(wiring.Component):
         wiring.connect(m, left.o, combiner.i_left)
         wiring.connect(m, right.o, combiner.i_right)
         m.d.comb += [
+            distributor.clear.eq(self.clear),
             left.o_room.eq(combiner.left_room),
             right.o_room.eq(combiner.right_room),
             combiner.left_end.eq(left.o_end),
@@ -179,14 +193,6 @@ class SplitJoin(wiring.Component):
             self.first_dead.eq(watch.first),
         ]
         return m
-
-    def _on_the_way(self, m: Module) -> tuple[wiring.PureInterface, Signal]:
-        """A copy of settings and `clear` on the way to the cores, which keep their own, where the way is long."""
-        if not self.parameters.levels:
-            return wiring.flipped(self.settings), self.clear
-        clear = Signal(name="copy_clear")
-        m.d.sync += clear.eq(self.clear)
-        return copy_settings(m, self.settings, "copy", parameters=self.parameters), clear
 
 
 def _total(values: list[Value]) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from amaranth.hdl import Assert, Elaboratable, Module, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -10,9 +12,12 @@ from tests.hw.formal.stream_law import law_domain, stream_law
 
 
 class LibraryFifo(wiring.Component):
-    """A FIFO of Amaranth's library between two streams of one bit, which stands for all bits of its width."""
+    """A FIFO of Amaranth's library between two streams of one bit, which stands for all bits of its width.
 
-    def __init__(self, kind: type[fifo.FIFOInterface], *, depth: int):
+    It is written only while it is ready.
+    """
+
+    def __init__(self, kind: Callable[..., fifo.FIFOInterface], *, depth: int):
         self._kind = kind
         self.depth = depth
         super().__init__({"i": In(stream.Signature(1)), "o": Out(stream.Signature(1))})
@@ -20,7 +25,11 @@ class LibraryFifo(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.fifo = queue = self._kind(width=1, depth=self.depth)
-        wiring.connect(m, wiring.flipped(self.i), queue.w_stream)
+        m.d.comb += [
+            queue.w_data.eq(self.i.payload),
+            queue.w_en.eq(self.i.valid & queue.w_rdy),
+            self.i.ready.eq(queue.w_rdy),
+        ]
         wiring.connect(m, queue.r_stream, wiring.flipped(self.o))
         return m
 

@@ -17,6 +17,7 @@ from amaranth.lib import fifo
 from hw.bisort import merger
 from hw.memory import burst_splitter
 from hw.memory.port_shape import PortShape
+from hw.splitjoin import quick_fifo
 from hw.splitjoin.quick_fifo import QuickFifo
 from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
 from tests.hw.formal.merger_output_proof import MergerOutputProof
@@ -83,6 +84,10 @@ def test_splitter_fault(fault, right, wrong, limits):
     assert failure.value.trace.exists()
 
 
+def _sure_fifo(**size: int) -> QuickFifo:
+    return QuickFifo(sure=True, **size)
+
+
 @pytest.mark.parametrize(
     ("kind", "depth"),
     [
@@ -90,7 +95,9 @@ def test_splitter_fault(fault, right, wrong, limits):
         (QuickFifo, 1),
         (QuickFifo, 2),
         (QuickFifo, 3),
+        (_sure_fifo, 3),
         pytest.param(QuickFifo, 4, marks=FULL),
+        pytest.param(_sure_fifo, 4, marks=FULL),
         (fifo.SyncFIFO, 4),
         (fifo.SyncFIFOBuffered, 4),
         pytest.param(fifo.SyncFIFOBuffered, 8, marks=FULL),
@@ -104,6 +111,23 @@ def test_library_fifo_fault(fault):
     fault(fifo.SyncFIFO, "self.w_rdy.eq(self.level != self.depth)", "self.w_rdy.eq(1)")
     with pytest.raises(ProofError, match="Assertion violated"):
         run_proof(FifoProof(LibraryFifo(fifo.SyncFIFO, depth=2)), "fifo")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("put & ~some) | (got & (more | put))", "put & ~some) | (got & more)"),
+        ("Cat(filled[1:], 0)", "Cat(filled[1:], 1)"),
+        ("with m.If(put ^ got):", "with m.If(put | got):"),
+        ("depth if self._sure else depth - 1", "depth - 1"),
+        ("with m.If(got | ~some):", "with m.If(1):"),
+    ],
+)
+def test_quick_fifo_fault(fault, right, wrong):
+    fault(quick_fifo.QuickFifo, right, wrong)
+    # A trace with what the memory held at first cannot always be written; the verdict stands before it.
+    with pytest.raises(ProofError, match=r"Assertion violated|\(abc pdr\) returned FAIL"):
+        run_proof(FifoProof(LibraryFifo(_sure_fifo, depth=3)), "fifo")
 
 
 @pytest.mark.parametrize("width", [2, 4, *(pytest.param(width, marks=FULL) for width in (1, 8, 16))])

@@ -48,4 +48,4 @@ def test_rates_at_a_window_of_64_k(cores, lanes, seed):
 )
 def test_latency_is_logarithmic(cores, fan_out):
     levels = next(levels for levels in range(20) if fan_out**levels >= cores)
-    assert splitjoin_latency(cores, fan_out) == (2 * levels + 14, levels)
+    assert splitjoin_latency(cores, fan_out) == (2 * levels + 15, levels)
