@@ -17,8 +17,12 @@ from hw.splitjoin.splitjoin import SplitJoin
 
 ECP5, ARRIA_10 = "ECP5-85", "Arria 10"
 PARTS = (ECP5, ARRIA_10)
-CORES = ("*.core_?", "*.core_??")
-"""The join cores among the modules of a SplitJoin."""
+SPLITJOIN_PARTS = ("*.core_?", "*.core_??", "*_merger.node_*", "*.distributor.node_*")
+"""The modules of a SplitJoin that stand apart: join cores, and the nodes of its trees.
+
+Yosys would make one register of the copies that a row has in the nodes of one level; and what it finds for a node by
+itself has fewer look-up tables in a row than where longer ways in other modules leave it time.
+"""
 _ROW_BYTES = 16  # that a merge moves for each row: key and row number, in and out
 
 
@@ -92,7 +96,7 @@ def _splitjoin(preset: str, part: str) -> Design:
         (part,),
         p.lanes / p.rows,
         _joined(p, p.capacity),
-        apart=CORES,
+        apart=SPLITJOIN_PARTS,
         core=lambda: JoinCore(p, index=0),
     )
 

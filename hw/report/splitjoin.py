@@ -8,7 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from hw.report.designs import CORES
+from hw.report.designs import SPLITJOIN_PARTS
 from hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
 from hw.report.floor_plan import SLOTS, core_places, plan
 from hw.report.ring import Ring
@@ -47,7 +47,7 @@ def main() -> None:
         folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in designs.items():
-            apart = CORES if name == "whole" else ()
+            apart = SPLITJOIN_PARTS if name == "whole" else ()
             sizes[name] = area(synthesize(make(), folder, f"splitjoin_{name}", apart=apart))
             print(f"{name}: {sizes[name]}", flush=True)
             routed[name] = []
