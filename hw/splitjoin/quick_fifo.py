@@ -1,6 +1,6 @@
 """A FIFO that answers out of registers."""
 
-from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import fifo, memory
 
 
@@ -14,6 +14,8 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
         Bits of an item, and items, at least 1.
     sure : bool
         True where nothing is written unless there is room, so that nobody need look.
+    quick : int
+        Bits that are 1 stand in a register in `behind`, too.
 
     Attributes
     ----------
@@ -30,9 +32,10 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
     item is in distributed RAM.
     """
 
-    def __init__(self, *, width: int, depth: int, sure: bool = False):
+    def __init__(self, *, width: int, depth: int, sure: bool = False, quick: int = 0):
         super().__init__(width=width, depth=depth)
         self._sure = sure
+        self._quick = [at for at in range(width) if quick >> at & 1]
         self.filled = Signal(depth)
         self.behind = Signal(width)
 
@@ -74,10 +77,32 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
                 reader.addr.eq(read_at),
                 self.behind.eq(reader.data),
             ]
+
+            def after(place: Value) -> Value:
+                return Mux(place == places - 1, 0, place + 1)
+
+            moves = (put & ~some) | (got & (more | put))
             with m.If(put):
-                m.d.sync += write_at.eq(Mux(write_at == places - 1, 0, write_at + 1))
-            with m.If((put & ~some) | (got & (more | put))):
-                m.d.sync += read_at.eq(Mux(read_at == places - 1, 0, read_at + 1))
+                m.d.sync += write_at.eq(after(write_at))
+            with m.If(moves):
+                m.d.sync += read_at.eq(after(read_at))
+            if self._quick:
+                m.submodules.quick = quick = memory.Memory(shape=len(self._quick), depth=places, init=[])
+                writer, reader = quick.write_port(), quick.read_port(domain="comb")
+                third_at = Signal(range(places), init=1)
+                second = Signal(len(self._quick), reset_less=True)
+                new = Cat(self.w_data[at] for at in self._quick)
+                m.d.comb += [
+                    writer.addr.eq(write_at),
+                    writer.data.eq(new),
+                    writer.en.eq(1 if self._sure else put),
+                    reader.addr.eq(third_at),
+                    *(self.behind[at].eq(bit) for at, bit in zip(self._quick, second, strict=True)),
+                ]
+                with m.If(moves):
+                    m.d.sync += third_at.eq(after(third_at))
+                with m.If(got | ~more):
+                    m.d.sync += second.eq(Mux(filled[2], reader.data, new))
         with m.If(got | ~some):
             m.d.sync += first.eq(Mux(more, self.behind, self.w_data))
         return m

@@ -84,7 +84,8 @@ class ResultFifo(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         layout = result_layout()
-        m.submodules.items = items = QuickFifo(width=layout.size, depth=self._depth, sure=True)
+        kinds = sum(1 << layout[name].offset for name in ("star", "gone"))
+        m.submodules.items = items = QuickFifo(width=layout.size, depth=self._depth, sure=True, quick=kinds)
         first, behind = data.View(layout, items.r_data), data.View(layout, items.behind)
         come, comes = self.i, self.i.pair | self.i.star
         some, star, gone = Signal(), Signal(), Signal()  # of the first result, whether there is room or not

@@ -88,6 +88,10 @@ def _sure_fifo(**size: int) -> QuickFifo:
     return QuickFifo(sure=True, **size)
 
 
+def _sure_quick_fifo(**size: int) -> QuickFifo:
+    return QuickFifo(sure=True, quick=1, **size)
+
+
 @pytest.mark.parametrize(
     ("kind", "depth"),
     [
@@ -96,6 +100,8 @@ def _sure_fifo(**size: int) -> QuickFifo:
         (QuickFifo, 2),
         (QuickFifo, 3),
         (_sure_fifo, 3),
+        (_sure_quick_fifo, 3),
+        (_sure_quick_fifo, 4),
         pytest.param(QuickFifo, 4, marks=FULL),
         pytest.param(_sure_fifo, 4, marks=FULL),
         (fifo.SyncFIFO, 4),
@@ -114,20 +120,23 @@ def test_library_fifo_fault(fault):
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("kind", "right", "wrong"),
     [
-        ("put & ~some) | (got & (more | put))", "put & ~some) | (got & more)"),
-        ("Cat(filled[1:], 0)", "Cat(filled[1:], 1)"),
-        ("with m.If(put ^ got):", "with m.If(put | got):"),
-        ("depth if self._sure else depth - 1", "depth - 1"),
-        ("with m.If(got | ~some):", "with m.If(1):"),
+        (_sure_fifo, "(put & ~some) | (got & (more | put))", "(put & ~some) | (got & more)"),
+        (_sure_fifo, "Cat(filled[1:], 0)", "Cat(filled[1:], 1)"),
+        (_sure_fifo, "with m.If(put ^ got):", "with m.If(put | got):"),
+        (_sure_fifo, "depth if self._sure else depth - 1", "depth - 1"),
+        (_sure_fifo, "with m.If(got | ~some):", "with m.If(1):"),
+        (_sure_quick_fifo, "with m.If(got | ~more):", "with m.If(got):"),
+        (_sure_quick_fifo, "second.eq(Mux(filled[2]", "second.eq(Mux(more"),
+        (_sure_quick_fifo, "Signal(range(places), init=1)", "Signal(range(places))"),
     ],
 )
-def test_quick_fifo_fault(fault, right, wrong):
+def test_quick_fifo_fault(fault, kind, right, wrong):
     fault(quick_fifo.QuickFifo, right, wrong)
     # A trace with what the memory held at first cannot always be written; the verdict stands before it.
     with pytest.raises(ProofError, match=r"Assertion violated|\(abc pdr\) returned FAIL"):
-        run_proof(FifoProof(LibraryFifo(_sure_fifo, depth=3)), "fifo")
+        run_proof(FifoProof(LibraryFifo(kind, depth=4)), "fifo")
 
 
 @pytest.mark.parametrize("width", [2, 4, *(pytest.param(width, marks=FULL) for width in (1, 8, 16))])
