@@ -51,6 +51,7 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
             for seed in seeds:
                 now = ecp5.place_and_route(ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ)
                 mhz[str(seed)] = round(now.mhz, 1)
+                print(f"{design.name}, {part}, seed {seed}: {now.mhz:.1f} MHz", file=sys.stderr, flush=True)
     else:
         estimate = arria10.estimate(design.make(), folder, name)
         size = {

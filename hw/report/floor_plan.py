@@ -23,7 +23,7 @@ Columns of block RAM are 9 tiles apart in either half of an ECP5-85, rows of it 
 WIDTH = 27
 """Tiles from a core to the next one."""
 _FIRST_COLUMN, _MEMORY_ROW = 2, 22
-_SEEDS = (1, 2, 3, 4)
+_SEEDS = range(1, 9)
 _GOAL_MHZ = 250
 _BELS = re.compile(r"X(\d+)/Y(\d+)/(.+)")
 _PORTS_OF_A_GROUP = 4  # block RAMs side by side, two tiles each
