@@ -19,7 +19,7 @@ def _core():
 def test_constants_are_no_ports():
     core = _core()
     names = {port.name for port in ports(core)}
-    assert {"i__payload", "i__valid", "room", "left__valid", "left_room", "settings__low"} <= names
+    assert {"i__payload", "i__valid", "room", "left__pair", "left_room", "settings__low"} <= names
     assert "i__ready" not in names
     assert "module \\core" in rtlil.convert(core, name="core", ports=ports(core), emit_src=False)
 
