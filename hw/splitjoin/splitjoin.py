@@ -75,8 +75,8 @@ class SplitJoin(wiring.Component):
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
     merged in a cycle a level: from row to first result ``levels + merger_levels + 15`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
-    as both regions compare at once. `overflow` is two cycles late, `idle` and `compared` four. A core that stands
-    still is passed by after twice `core_timeout` cycles and three at most.
+    as both regions compare at once. `overflow` is two cycles late, `idle` four, `compared` three and one for each
+    doubling of J. A core that stands still is passed by after twice `core_timeout` cycles and three at most.
 
     Source
     ------
@@ -129,7 +129,8 @@ class SplitJoin(wiring.Component):
         came, around, elsewhere = Signal(3), Signal(), Signal()
         near = Signal(2)  # the merger trees are a cycle late themselves
         busy = [elsewhere]  # all three cycles late: from one to the next, no row is missed
-        overflow, compared = [], []
+        overflow: list[Value] = []
+        compared: list[Value] = []
         for index in range(p.cores):
             core = JoinCore(p, index=index, sub_window=self._sub_window, faults=self._faults)
             m.submodules[f"core_{index}"] = core
@@ -184,19 +185,19 @@ class SplitJoin(wiring.Component):
             elsewhere.eq(came[1] | around),
             quiet.eq(~Cat(busy).any()),
             self.overflow.eq(Cat(overflow).any()),
-            self.compared.eq(_total(compared)),
         ]
+        while len(compared) > 1:  # a register for each level of the sum
+            sums = []
+            for at in range(0, len(compared), 2):
+                part = sum(compared[at : at + 2])
+                sums.append(Signal(part.shape(), name=f"compared_{len(compared)}_{at}"))
+                m.d.sync += sums[-1].eq(part)
+            compared = sums
         m.d.comb += [
+            self.compared.eq(compared[0]),
             self.idle.eq(quiet & ~self.i.valid & ~came.any()),
             watch.timeout.eq(self.core_timeout),
             self.dead.eq(watch.dead),
             self.first_dead.eq(watch.first),
         ]
         return m
-
-
-def _total(values: list[Value]) -> Value:
-    """The sum, as a tree: a chain of many cores' would be too deep for hardware and for those who read it."""
-    while len(values) > 1:
-        values = [sum(values[at : at + 2]) for at in range(0, len(values), 2)]
-    return values[0]
