@@ -84,7 +84,11 @@ class Combiner(wiring.Component):
         m.d.sync += by_turns.eq(takes_turns)
         side = Signal()  # of what passes; anything where nothing does
         rights_turn = Signal()  # without order: the right side's, after one of the left side's
-        m.d.comb += [side.eq(here[1] & (favoured[1] | ~here[0])), rights_turn.eq(here[0] & ~side)]
+        m.d.comb += [
+            side.eq(here[1] & (favoured[1] | ~here[0])),
+            rights_turn.eq(Mux(Cat(here).any(), here[0] & ~side, favoured[1])),
+        ]
+        reached = [Signal(name=f"reached_{name}") for name in SIDES]
         next_up = [Signal(name=f"next_up_{name}") for name in SIDES]
         next_turn = [Signal(name=f"next_turn_{name}") for name in SIDES]
         for at, name in enumerate(SIDES):
@@ -100,8 +104,10 @@ class Combiner(wiring.Component):
                 own.take.eq(goes[at] & (~self.apart | out.ready)),
                 out.payload.eq(own.payload),
                 out.valid.eq(here[at] & self.apart),
-                # No row of the other side that arrived later has ended: what is not less is equal.
-                next_up[at].eq(own.busy & ~(ended[other] - own.payload.before)[ARRIVAL_BITS - 1]),
+                # No row of the other side that arrived later has ended: what is not less is equal. Where the other
+                # side is gone, nobody is to be waited for.
+                reached[at].eq(~(ended[other] - own.payload.before)[ARRIVAL_BITS - 1]),
+                next_up[at].eq(own.busy & (reached[at] | waiting[other].over)),
                 next_turn[at].eq(turn[at] | (next_up[at] & ~Cat(turn[other], *next_up[:at]).any())),
             ]
             ends = own.payload.star & own.payload.last
@@ -112,7 +118,7 @@ class Combiner(wiring.Component):
             with m.If(~by_turns):
                 mine = rights_turn if name == SIDES[1] else ~rights_turn
                 m.d.sync += [turn[at].eq(~takes_turns), favoured[at].eq(~takes_turns & (self.apart | mine))]
-            with m.Elif(goes[at] & ends):
+            with m.Elif((goes[at] & ends) | own.over):  # of a row that is gone, no end comes
                 m.d.sync += [turn[at].eq(0), favoured[at].eq(0)]
             with m.Else():
                 m.d.sync += [turn[at].eq(next_turn[at]), favoured[at].eq(next_turn[at])]

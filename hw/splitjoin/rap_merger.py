@@ -20,7 +20,7 @@ class RapMerger(wiring.Component):
     way : int
         Cycles in which a result may still come to an input, from the one on in which its room is 0 first.
     rows : int
-        Results that may wait at each input, at least 2.
+        Results that may wait at each input; as of `ResultFifo`.
 
     Attributes
     ----------

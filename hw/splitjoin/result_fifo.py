@@ -32,7 +32,7 @@ class ResultFifo(wiring.Component):
     way : int
         As of `AlmostFullFifo`.
     rows : int
-        Results that may wait here, at least; as many as the way needs in any case.
+        Results that may wait here; as many as the way needs where that is more, `least_depth`.
 
     Attributes
     ----------
@@ -56,6 +56,8 @@ class ResultFifo(wiring.Component):
         Takes it; not while `pair` and `star` are 0.
     busy : Out(1)
         Set while a result waits here that is not `gone`.
+    over : Out(1)
+        Set while a punctuation that is `gone` stands first.
 
     Timing
     ------
@@ -78,6 +80,7 @@ class ResultFifo(wiring.Component):
                 "payload": Out(result_layout()),
                 "take": In(1),
                 "busy": Out(1),
+                "over": Out(1),
             }
         )
 
@@ -123,6 +126,7 @@ class ResultFifo(wiring.Component):
             self.star.eq(next_star & self.ahead),
             self.here.eq(next_busy & self.ahead),
             self.busy.eq(next_busy),
+            self.over.eq(next_star & next_gone),
             self.passes.eq(next_star | ~(next_pair | in_order)),
         ]
         return m

@@ -19,7 +19,7 @@ from hw.splitjoin.settings_signature import SettingsSignature
 from hw.splitjoin.tagged_row import tagged_row
 
 _WAY = RESULTS_WAY + 2
-"""With the registers between cores and trees."""
+"""With a register each way between cores and trees."""
 
 
 class SplitJoin(wiring.Component):
@@ -75,8 +75,8 @@ class SplitJoin(wiring.Component):
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
     merged in a cycle a level: from row to first result ``levels + merger_levels + 15`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
-    as both regions compare at once. `overflow` is two cycles late, `idle` four, `compared` three and one for each
-    doubling of J. A core that stands still is passed by after twice `core_timeout` cycles and three at most.
+    as both regions compare at once. `overflow` is two cycles late, `idle` four, `compared` three and
+    ``ceil(log4(J))``. A core that stands still is passed by after twice `core_timeout` cycles and three at most.
 
     Source
     ------
@@ -186,10 +186,10 @@ class SplitJoin(wiring.Component):
             quiet.eq(~Cat(busy).any()),
             self.overflow.eq(Cat(overflow).any()),
         ]
-        while len(compared) > 1:  # a register for each level of the sum
+        while len(compared) > 1:  # a register for each level of the sum; all are in before `idle` is
             sums = []
-            for at in range(0, len(compared), 2):
-                part = sum(compared[at : at + 2])
+            for at in range(0, len(compared), 4):
+                part = sum(compared[at : at + 4])
                 sums.append(Signal(part.shape(), name=f"compared_{len(compared)}_{at}"))
                 m.d.sync += sums[-1].eq(part)
             compared = sums

@@ -269,6 +269,39 @@ def test_cores_that_stop_one_after_the_other(board, seed):
     check_incomplete(case, found, board.parameters.cores, {1, 2}, complete=False)
 
 
+def test_all_cores_stop_at_once(board, seed):
+    """What came out by then stays right, and nothing waits for the rest: one side may be behind the other."""
+    cores = board.parameters.cores
+    for case in dead_cases(board.parameters, seed, 0)[:3]:
+        rows = records(case.rows, board.parameters)
+        board.board.poke("fault", 0)
+        begin(board, case.settings)
+        command = put(board, rows, ROOM)
+        start = board.board.cycles
+        assert work(board, command) == ErrorCode.NONE
+        whole = board.board.cycles - start
+        for moment in range(12):
+            board.board.poke("fault", 0)
+            begin(board, case.settings)
+            board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
+            push(board, command)
+            board.board.run(whole * moment // 12 + 1)
+            board.board.poke("fault", (1 << cores) - 1)
+            board.board.run_until("irq", 1, 2 * whole + 2 * cores * CORE_TIMEOUT + 200)
+            board.wait()
+            code = ErrorCode(board.read_register(OFFSETS["ERROR_CODE"]))
+            board.write_register(OFFSETS["ERROR_CODE"], 0)
+            summary, found = outcome(board)
+            assert (summary.drained, summary.rows) == (True, len(rows))
+            assert summary.incomplete == (code == ErrorCode.CORE_STUCK)
+            if case.settings.order != Order.NONE:  # rows may be missing, but those that are there come in order
+                place = {(row.side, row.row): at for at, row in enumerate(case.rows) if not row.again}
+                came = [place[side, result.probe] for side, result in found]
+                assert came == sorted(came)
+            if not summary.overflow:
+                check_incomplete(case, found, cores, set(range(cores)), complete=code == ErrorCode.NONE)
+
+
 def test_a_core_that_is_slow_is_not_dead(board, seed):
     """Room that is full, and a memory that stalls, hold the cores up for longer than the timeout."""
     board.board.poke("channel_0_stall", 200)
