@@ -9,7 +9,7 @@ from hw.splitjoin.result_fifo import ResultFifo, ResultFlow
 from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 from hw.splitjoin.side import Side
 
-SIDES = tuple(side.name.lower() for side in Side)
+_SIDES = tuple(side.name.lower() for side in Side)
 
 
 class Combiner(wiring.Component):
@@ -17,7 +17,14 @@ class Combiner(wiring.Component):
 
     Ordered results say how many rows of the other stream arrived before their probing row. As many of the
     other side's probing rows must have ended before they pass, so that probing rows of both sides come out
-    in the order in which they arrived.
+    in the order in which they arrived. Where a side is gone, the other one waits for nothing.
+
+    Parameters
+    ----------
+    way : int
+        Cycles in which a result may still come, from the one on in which there is no room first.
+    rows : int
+        Results of each side that may wait here; as of `ResultFifo`.
 
     Attributes
     ----------
@@ -72,14 +79,14 @@ class Combiner(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.results = results = AlmostFullFifo(result_layout(tagged=True), way=1)
-        waiting = [ResultFifo(way=self._way, rows=self._rows) for _ in SIDES]
+        waiting = [ResultFifo(way=self._way, rows=self._rows) for _ in _SIDES]
         here = [own.here for own in waiting]
         # Whose results may pass, and whose do where both may. Where ordered, both stand for the probing row whose
         # results come. Apart, the sides do not meet.
-        turn = [Signal(name=f"turn_{name}") for name in SIDES]
-        favoured = [Signal(name=f"favoured_{name}") for name in SIDES]
-        goes = [Signal(name=f"goes_{name}") for name in SIDES]
-        ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in SIDES]  # probing rows
+        turn = [Signal(name=f"turn_{name}") for name in _SIDES]
+        favoured = [Signal(name=f"favoured_{name}") for name in _SIDES]
+        goes = [Signal(name=f"goes_{name}") for name in _SIDES]
+        ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in _SIDES]  # probing rows
         takes_turns, by_turns = self.ordered & ~self.apart, Signal()
         m.d.sync += by_turns.eq(takes_turns)
         side = Signal()  # of what passes; anything where nothing does
@@ -88,10 +95,10 @@ class Combiner(wiring.Component):
             side.eq(here[1] & (favoured[1] | ~here[0])),
             rights_turn.eq(Mux(Cat(here).any(), here[0] & ~side, favoured[1])),
         ]
-        reached = [Signal(name=f"reached_{name}") for name in SIDES]
-        next_up = [Signal(name=f"next_up_{name}") for name in SIDES]
-        next_turn = [Signal(name=f"next_turn_{name}") for name in SIDES]
-        for at, name in enumerate(SIDES):
+        reached = [Signal(name=f"reached_{name}") for name in _SIDES]
+        next_up = [Signal(name=f"next_up_{name}") for name in _SIDES]
+        next_turn = [Signal(name=f"next_turn_{name}") for name in _SIDES]
+        for at, name in enumerate(_SIDES):
             own, other = waiting[at], 1 - at
             out = getattr(self, name)
             m.submodules[f"waiting_{name}"] = own
@@ -116,7 +123,7 @@ class Combiner(wiring.Component):
             with m.Elif(own.take & ends):
                 m.d.sync += ended[at].eq(ended[at] + 1)
             with m.If(~by_turns):
-                mine = rights_turn if name == SIDES[1] else ~rights_turn
+                mine = rights_turn if name == _SIDES[1] else ~rights_turn
                 m.d.sync += [turn[at].eq(~takes_turns), favoured[at].eq(~takes_turns & (self.apart | mine))]
             with m.Elif((goes[at] & ends) | own.over):  # of a row that is gone, no end comes
                 m.d.sync += [turn[at].eq(0), favoured[at].eq(0)]

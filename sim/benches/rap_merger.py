@@ -24,6 +24,15 @@ def _bench(dut, stalls: str = "none", only: tuple[str, ...] = ()) -> StreamBench
     return StreamBench(dut, sources, {"rap_merger__o": layout}, stalls=stalls, seed=SEED, only=only)
 
 
+async def _started(dut, stalls: str = "none", only: tuple[str, ...] = (), *, in_order: int) -> StreamBench:
+    """A bench whose merger knows whether its inputs are in order."""
+    bench = _bench(dut, stalls, only)
+    dut.rap_merger__in_order.value = in_order
+    await bench.reset()
+    await bench.idle(IN_ORDER_CYCLES)
+    return bench
+
+
 def _streams(rng: random.Random, groups: int, most: int) -> list[list[JoinResult]]:
     streams: list[list[JoinResult]] = [[] for _ in range(INPUTS)]
     for group in range(groups):
@@ -43,10 +52,7 @@ async def rap_merger_streams(dut, stalls, in_order, stalled):
         "last": (f"rap_merger__i__{INPUTS - 1}",),
         "output": ("rap_merger__o",),
     }[stalled]
-    bench = _bench(dut, stalls, only)
-    dut.rap_merger__in_order.value = in_order
-    await bench.reset()
-    await bench.idle(IN_ORDER_CYCLES)
+    bench = await _started(dut, stalls, only, in_order=in_order)
     streams = _streams(random.Random(SEED), 30, 5)
     for source, stream in zip(bench.sources.values(), streams, strict=True):
         source.queue += [pack_result(result) for result in stream]
@@ -73,10 +79,7 @@ async def rap_merger_streams(dut, stalls, in_order, stalled):
 
 @cocotb.test()
 async def rap_merger_timing(dut):
-    bench = _bench(dut)
-    dut.rap_merger__in_order.value = 1
-    await bench.reset()
-    await bench.idle(IN_ORDER_CYCLES)
+    bench = await _started(dut, in_order=1)
     sink = bench.sinks["rap_merger__o"]
     for source in bench.sources.values():  # nothing but punctuation: one of them each a cycle
         source.queue += [pack_result(JoinResult(group, last=True)) for group in range(20)]
@@ -100,10 +103,7 @@ GONE = {"star": 1, "last": 1, "probe": 0xDEAD, "row": 0xDEAD, "before": 0xDEAD, 
 @cocotb.parametrize(stalls=list(STALLS), in_order=[0, 1], dead=list(range(INPUTS)))
 async def rap_merger_without_one(dut, stalls, in_order, dead):
     """An input that is gone holds nothing up, and takes nothing with it."""
-    bench = _bench(dut, stalls)
-    dut.rap_merger__in_order.value = in_order
-    await bench.reset()
-    await bench.idle(IN_ORDER_CYCLES)
+    bench = await _started(dut, stalls, in_order=in_order)
     streams = _streams(random.Random(f"{SEED} {dead}"), 30, 5)
     for source, stream in zip(bench.sources.values(), streams, strict=True):
         source.queue += [pack_result(result) for result in stream]
@@ -140,10 +140,7 @@ async def rap_merger_without_one(dut, stalls, in_order, dead):
 @cocotb.parametrize(in_order=[0, 1], dead=list(range(INPUTS)))
 async def rap_merger_after_an_end(dut, in_order, dead):
     """What an input holds and gets is lost once it is said to be gone; it holds nothing up."""
-    bench = _bench(dut, "some")
-    dut.rap_merger__in_order.value = in_order
-    await bench.reset()
-    await bench.idle(IN_ORDER_CYCLES)
+    bench = await _started(dut, "some", in_order=in_order)
     streams = _streams(random.Random(f"{SEED} {dead}"), 30, 5)
     for source, stream in zip(bench.sources.values(), streams, strict=True):
         source.queue += [pack_result(result) for result in stream]
