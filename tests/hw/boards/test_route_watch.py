@@ -5,7 +5,7 @@ import pytest
 from hw.boards.route_watch import PATIENCE, given_up
 
 
-def log(*overused: int) -> str:
+def router2(*overused: int) -> str:
     lines = ["Info: Running main router loop..."]
     lines += [
         f"Info:     iter={at} wires={700000 + at} overused={wires} overuse={wires + 1} archfail=NA"
@@ -14,23 +14,37 @@ def log(*overused: int) -> str:
     return "\n".join([*lines, ""])
 
 
+def router1(*remaining: int) -> str:
+    lines = ["Info:            |   (re-)routed arcs  |   delta    | remaining|       time spent     |"]
+    lines += [
+        f"Info:     {1000 * at:6} | {100 * at:8} {900 * at:10} |  202   798 | {ways:9}|       1.22      61.88|"
+        for at, ways in enumerate(remaining, 1)
+    ]
+    return "\n".join([*lines, ""])
+
+
+@pytest.mark.parametrize("log", [router1, router2])
 @pytest.mark.parametrize(
-    "overused",
+    "left",
     [
         (),
         (900, 500, 100, 20, 3, 0),
         range(1000, 0, -1),  # slowly, but on and on
         (900, 200, *[250] * (PATIENCE - 1)),
         (900, 200, *[250] * (PATIENCE - 1), 199, *[250] * (PATIENCE - 1)),
+        (900, 0, *[0] * PATIENCE),
     ],
 )
-def test_a_route_that_gets_on_is_left_alone(overused):
-    assert given_up(log(*overused)) is None
+def test_a_route_that_gets_on_is_left_alone(log, left):
+    assert given_up(log(*left)) is None
 
 
-def test_a_route_that_stands_still_is_given_up():
+@pytest.mark.parametrize(
+    ("log", "what"), [(router1, "ways still to be found"), (router2, "wires in conflict")], ids=["router1", "router2"]
+)
+def test_a_route_that_stands_still_is_given_up(log, what):
     reason = given_up(log(900, 300, 200, *[250] * PATIENCE))
-    assert reason == f"200 wires in conflict after iteration 3, and never fewer up to iteration {PATIENCE + 3}"
+    assert reason == f"200 {what} in line 3 of the router's log, and never fewer up to line {PATIENCE + 3}"
 
 
 def test_other_lines_do_not_count():

@@ -17,9 +17,13 @@ TINY = dataclasses.replace(
 )
 
 
-def register(bit: int, *, enable: object = "1") -> dict:
-    connections = {"CLK": [2], "CE": [enable], "LSR": ["0"], "Q": [bit]}
+def register(bit: int, *, enable: object = "1", of: object = "0") -> dict:
+    connections = {"CLK": [2], "CE": [enable], "LSR": ["0"], "DI": [of], "Q": [bit]}
     return {"type": "TRELLIS_FF", "connections": connections, "parameters": {"CEMUX": "CE"}}
+
+
+def table(bit: int) -> dict:
+    return {"type": "LUT4", "connections": {"A": [1], "Z": [bit]}, "parameters": {}}
 
 
 def netlist(path, cells: dict, names: dict[str, list[int]]) -> None:
@@ -63,6 +67,24 @@ def test_what_does_not_fit_is_left_to_the_placer(tmp_path):
     assert plan(tmp_path / "ring.json", first) == 2
     # Beyond the core's width; of another enable than what shares its slice; a place that is taken; not in the first.
     assert set(bels(tmp_path / "ring.json")) == {"block.core_1.b", "block.core_1.d"}
+
+
+def test_a_register_and_the_look_up_table_before_it_stand_together(tmp_path):
+    bel = "X5/Y20/SLICE{}.FF0".format
+    first = {f"{name}#0": bel(part) for name, part in zip("abcd", "ABCD", strict=True)} | {"e#0": "X6/Y20/SLICEA.FF1"}
+    place = "block.core_1.{}".format
+    cells = {place("a"): register(10, of=30), "own": table(30)}
+    cells |= {place("b"): register(11, of=31), place("c"): register(12, of=31), "of_two": table(31)}
+    cells |= {place("d"): register(13, of=32)}
+    cells |= {"sum": {"type": "CCU2C", "connections": {"S0": [32], "S1": [33]}, "parameters": {}}}
+    cells |= {place("e"): register(14, of=10)}  # nothing but a register before it
+    netlist(tmp_path / "ring.json", cells, {place(name): [bit] for bit, name in enumerate("abcde", 10)})
+    assert plan(tmp_path / "ring.json", first) == 2
+    assert bels(tmp_path / "ring.json") == {
+        place("a"): "X32/Y20/SLICEA.FF0",
+        "own": "X32/Y20/SLICEA.K0",
+        place("e"): "X33/Y20/SLICEA.FF1",
+    }
 
 
 def test_more_cores_than_there_is_room_for(tmp_path):
