@@ -109,7 +109,8 @@ def places(netlist: Path, placed: Path) -> dict[str, str]:
     -------
     dict of str to str
         By the register's name and bit, or the block RAM's, without the ring's own: nextpnr's name of the place. Not of
-        registers that are placed together with an adder, distributed RAM or a look-up table of several registers.
+        registers that are placed together with an adder or a look-up table of several registers, nor of those that are
+        fed by distributed RAM, which has no place: they stay near it.
     """
     before, after = _module(json.loads(netlist.read_text())), _module(json.loads(placed.read_text()))
     names, tables = _names(before), _tables(before)
@@ -192,7 +193,8 @@ def _found(keys: list[str], prefix: str, first: Mapping[str, str]) -> Iterator[t
 
 
 def _tables(module: dict[str, Any]) -> dict[str, str]:
-    """Of each register that is placed by itself or with a look-up table of its own: that one, or nothing."""
+    """Of each register that is placed by itself, or with a look-up table of its own that distributed RAM does not feed:
+    that one, or nothing."""
     drivers: dict[Any, str] = {}
     fed: defaultdict[Any, int] = defaultdict(int)  # registers, by the bit that they take
     cells = module["cells"]
@@ -207,9 +209,15 @@ def _tables(module: dict[str, Any]) -> dict[str, str]:
         if cell["type"] == "TRELLIS_FF":
             bit = cell["connections"].get("DI", ["0"])[0]
             driver = drivers.get(bit, "")
-            if not driver or (cells[driver]["type"] == "LUT4" and fed[bit] == 1):
+            if not driver or (cells[driver]["type"] == "LUT4" and fed[bit] == 1 and not _reads(cells, drivers, driver)):
                 found[name] = driver
     return found
+
+
+def _reads(cells: dict[str, Any], drivers: dict[Any, str], table: str) -> bool:
+    """Whether a look-up table is fed by distributed RAM."""
+    bits = [bit for port in "ABCD" for bit in cells[table]["connections"].get(port, ())]
+    return any(cells[drivers[bit]]["type"] == "TRELLIS_DPR16X4" for bit in bits if bit in drivers)
 
 
 def _fix(cell: dict[str, Any], bel: str) -> None:

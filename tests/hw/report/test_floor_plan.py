@@ -71,14 +71,17 @@ def test_what_does_not_fit_is_left_to_the_placer(tmp_path):
 
 def test_a_register_and_the_look_up_table_before_it_stand_together(tmp_path):
     bel = "X5/Y20/SLICE{}.FF0".format
-    first = {f"{name}#0": bel(part) for name, part in zip("abcd", "ABCD", strict=True)} | {"e#0": "X6/Y20/SLICEA.FF1"}
+    first = {f"{name}#0": bel(part) for name, part in zip("abcd", "ABCD", strict=True)}
+    first |= {f"{name}#0": f"X6/Y20/SLICE{part}.FF1" for name, part in zip("ef", "AB", strict=True)}
     place = "block.core_1.{}".format
     cells = {place("a"): register(10, of=30), "own": table(30)}
     cells |= {place("b"): register(11, of=31), place("c"): register(12, of=31), "of_two": table(31)}
     cells |= {place("d"): register(13, of=32)}
     cells |= {"sum": {"type": "CCU2C", "connections": {"S0": [32], "S1": [33]}, "parameters": {}}}
     cells |= {place("e"): register(14, of=10)}  # nothing but a register before it
-    netlist(tmp_path / "ring.json", cells, {place(name): [bit] for bit, name in enumerate("abcde", 10)})
+    cells |= {place("f"): register(15, of=34), "read": table(34) | {"connections": {"A": [1], "B": [35], "Z": [34]}}}
+    cells |= {"ram": {"type": "TRELLIS_DPR16X4", "connections": {"DO": [35, 36, 37, 38]}, "parameters": {}}}
+    netlist(tmp_path / "ring.json", cells, {place(name): [bit] for bit, name in enumerate("abcdef", 10)})
     assert plan(tmp_path / "ring.json", first) == 2
     assert bels(tmp_path / "ring.json") == {
         place("a"): "X32/Y20/SLICEA.FF0",
