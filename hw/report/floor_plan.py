@@ -23,7 +23,7 @@ Columns of block RAM are 9 tiles apart in either half of an ECP5-85, rows of it 
 WIDTH = 27
 """Tiles from a core to the next one."""
 _FIRST_COLUMN, _MEMORY_ROW = 2, 22
-_SEEDS = range(1, 9)
+_SEEDS = range(1, 5)
 _GOAL_MHZ = 250
 _BEYOND = 0.01  # as many of a core's registers may lie beyond its width
 _BELS = re.compile(r"X(\d+)/Y(\d+)/(.+)")
