@@ -68,20 +68,16 @@ def estimate(component: wiring.Component, folder: Path, name: str) -> Estimate:
     # The memories are FIFOs and the like: none relies on its first content, and to read it takes Yosys minutes.
     (folder / f"{name}.v").write_text(without_first_content(text))
     options = f"-family {FAMILY} -noiopad -noclkbuf -top {name}"
-    script = folder / f"{name}.ys"
-    script.write_text(
-        "\n".join(
-            [
-                f"read_verilog {name}.v",
-                f"synth_intel_alm {options} -run begin:map_bram",
-                f"tee -q -o {name}.memories dump t:$mem t:$mem_v2",
-                f"synth_intel_alm {options} -run map_ffs:check",  # memories stay what they are: they are counted apart
-                f"tee -q -o {name}.cells stat -json",
-            ]
-        )
-        + "\n"
+    script = "; ".join(
+        [
+            f"read_verilog {name}.v",
+            f"synth_intel_alm {options} -run begin:map_bram",
+            f"tee -q -o {name}.memories dump t:$mem t:$mem_v2",
+            f"synth_intel_alm {options} -run map_ffs:check",  # memories stay what they are: they are counted apart
+            f"tee -q -o {name}.cells stat -json",
+        ]
     )
-    run_yosys(script)
+    run_yosys(script, folder)
     text = (folder / f"{name}.cells").read_text()
     cells: dict[str, int] = json.loads(text[text.index("{") :])["modules"][f"\\{name}"]["num_cells_by_type"]
     return of_cells(cells, memories((folder / f"{name}.memories").read_text()))

