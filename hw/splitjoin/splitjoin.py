@@ -75,8 +75,9 @@ class SplitJoin(wiring.Component):
     A row is distributed in a cycle a level, compared with C rows a cycle in each core, and its results are
     merged in a cycle a level: from row to first result ``levels + merger_levels + 15`` cycles at the
     earliest. Rows of one stream alone go at ``J * C / window`` a cycle, rows of both in turn at twice that,
-    as both regions compare at once. `overflow` is two cycles late, `idle` four, `compared` three and
-    ``ceil(log4(J))``. A core that stands still is passed by after twice `core_timeout` cycles and three at most.
+    as both regions compare at once. `overflow` is two cycles late, and ``levels + 4`` after `clear`, which goes the
+    rows' way; `idle` is four late, `compared` three and ``ceil(log4(J))``. A core that stands still is passed by
+    after twice `core_timeout` cycles and three at most.
 
     Source
     ------

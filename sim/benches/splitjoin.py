@@ -56,7 +56,7 @@ async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
     for _ in range(3):
         await bench.step()
     await until_idle(bench)
-    await bench.idle(3)
+    await bench.idle(PARAMETERS.levels + 4)  # where no row came, `overflow` is still that of the case before
 
     monitors = [OrderMonitor(case.rows, now, side=side, cores=PARAMETERS.cores) for side in (0, 1)]
     got: list[list] = [[], []]
