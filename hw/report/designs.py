@@ -17,7 +17,7 @@ from hw.splitjoin.splitjoin import SplitJoin
 
 ECP5, ARRIA_10 = "ECP5-85", "Arria 10"
 PARTS = (ECP5, ARRIA_10)
-SPLITJOIN_PARTS = ("*.core_?", "*.core_??", "*_merger.node_*", "*.distributor.node_*")
+SPLITJOIN_PARTS = ("*.core_?", "*.core_??", "*_merger.node_*", "*.distributor.node_*", "*.admission", "*.combiner")
 """The modules of a SplitJoin that stand apart: join cores, and the nodes of its trees.
 
 Yosys would make one register of the copies that a row has in the nodes of one level; and what it finds for a node by

@@ -56,7 +56,7 @@ def core_places(core: wiring.Component, folder: Path, name: str, *, speed: int) 
     subprocess.CalledProcessError
         If a tool fails.
     """
-    ring = synthesize(Ring(core), folder, name, apart=["*.block"])  # as the cores of a whole one
+    ring = synthesize(Ring(core), folder, name, apart=["*.block", "*.admission"])  # as the cores of a whole one
     gather_memory(ring)
     routed = [place_and_route(ring, seed=seed, speed=speed, goal_mhz=_GOAL_MHZ) for seed in _SEEDS]
     found = [(places(ring, one.placed), one.mhz) for one in routed]

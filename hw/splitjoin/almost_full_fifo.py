@@ -29,6 +29,8 @@ class AlmostFullFifo(wiring.Component):
     way : int
         Cycles in which an item may still come, from the one on in which `room` is 0 first. When it is 1 again, there
         are items for as many cycles here: none is missing until the next ones come.
+    eager : bool
+        True where `o.ready` is set whenever there is no item.
 
     Attributes
     ----------
@@ -43,9 +45,10 @@ class AlmostFullFifo(wiring.Component):
     An item a cycle, one cycle later. `room` is what was true in the cycle before.
     """
 
-    def __init__(self, shape: StructLayout, *, way: int):
+    def __init__(self, shape: StructLayout, *, way: int, eager: bool = False):
         self._shape = shape
         self._way = way
+        self._eager = eager
         super().__init__(
             {
                 "i": In(stream.Signature(shape, always_ready=True)),
@@ -61,7 +64,7 @@ class AlmostFullFifo(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.items = items = QuickFifo(width=self._shape.size, depth=self.depth, sure=True)
+        m.submodules.items = items = QuickFifo(width=self._shape.size, depth=self.depth, sure=True, eager=self._eager)
         m.d.comb += [
             items.w_data.eq(self.i.payload),
             items.w_en.eq(self.i.valid),

@@ -91,7 +91,7 @@ class BisortWindow(wiring.Component):
         m.d.comb += [
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid),
-            self.i.ready.eq(queue.w_rdy),
+            self.i.ready.eq(queue.w_rdy | ~self.i.valid),
         ]
 
         # Two arrays: one is read, the other one is written by a merge. Each row's number is kept by its place.

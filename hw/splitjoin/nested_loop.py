@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 
 from hw.parameters import ROW_BITS
+from hw.splitjoin.admission import Admission
 from hw.splitjoin.band_sums import BandSums
 from hw.splitjoin.closed_range import ClosedRange
 from hw.splitjoin.order import Order
@@ -104,24 +105,30 @@ class NestedLoop(wiring.Component):
         # they may have moved on by then, but never back, as `first` never goes back at the input either. So a probe
         # counts among those that wait for as long, and one that has just come at once; one that is being read counts
         # once the word that was read last, as it is known, is its own. In a time window, rows that wait need what
-        # lies from the oldest row on; a row that does not fit is dropped once nobody needs it.
+        # lies from the oldest row on; a row that does not fit is dropped once nobody needs it. Of each distance the
+        # registers have one less: a difference with the store as its carry.
         arrived_first, waiting_first = place("arrived_first"), place("waiting_first")
-        behind_first, behind_read = place("behind_first"), place("behind_read")
+        before_first, before_read = (Signal(place_bits, name=f"before_{name}", init=-1) for name in ("first", "read"))
         waits, waited, waiting = Signal(), Signal(2), Signal()
         scanning, scanned = Signal(), Signal(2)
         free, free_read, reading = Signal(), Signal(), Signal()
+        m.submodules.admission = admission = Admission()
         m.d.comb += [
             waits.eq(Mux(timed, moving, taken | queue.r_rdy | now_begin)),
             waiting.eq((queue.w_en & queue.w_rdy) | waits | waited.any()),
-            free.eq(_fits(behind_first, store, rows)),
+            free.eq(_fits(before_first, store, rows)),
             scanning.eq(one.valid | active),
             reading.eq(scanning & scanned.all()),
-            free_read.eq(_fits(behind_read, store, rows)),
+            free_read.eq(_fits(before_read, store, rows)),
             data.View(command, queue.w_data).eq(self.i.payload),
             data.View(command, queue.w_data).early.eq(self.i.p.early & inner),
             data.View(command, queue.w_data).late.eq(self.i.p.late & inner),
             queue.w_en.eq(self.i.valid & self.i.p.probing),
-            self.i.ready.eq(Mux(self.i.p.probing, queue.w_rdy, room)),
+            admission.valid.eq(self.i.valid),
+            admission.probing.eq(self.i.p.probing),
+            admission.full.eq(queue.filled[-1]),
+            admission.room.eq(room),
+            self.i.ready.eq(admission.ready),
             store.eq(self.i.valid & ~self.i.p.probing & room),
         ]
         m.d.sync += [
@@ -129,8 +136,8 @@ class NestedLoop(wiring.Component):
             scanned.eq(Cat(scanning, scanned)),
             room.eq((free | ~waiting) & (free_read | ~reading)),
             waiting_first.eq(Mux(now_begin, now_first, Mux(timed, oldest, Mux(taken, taken_first, arrived_first)))),
-            behind_first.eq(stored - waiting_first + store),
-            behind_read.eq(stored - (was_at << lane_bits) + store),
+            before_first.eq(_less(stored, waiting_first, store)),
+            before_read.eq(_less(stored, was_at << lane_bits, store)),
         ]
         with m.If(~queue.r_rdy):  # else it is that of the first probe in the queue, as long as none is taken
             m.d.sync += arrived_first.eq(self.i.p.first)
@@ -141,7 +148,7 @@ class NestedLoop(wiring.Component):
         drops = Signal()  # the next row takes the place of the oldest one
         m.d.sync += drops.eq(timed & ~free)
         with m.If(self.clear):
-            m.d.sync += [stored.eq(0), waiting_first.eq(0), behind_first.eq(0), room.eq(1), drops.eq(0)]
+            m.d.sync += [stored.eq(0), waiting_first.eq(0), before_first.eq(-1), room.eq(1), drops.eq(0)]
 
         # A row as it is stored, by lanes. The memories are read in every cycle and may give anything for what is
         # written just then, as no probe needs it: logic would have to make up for the rest.
@@ -224,34 +231,35 @@ class NestedLoop(wiring.Component):
         behind_lower = [place(f"behind_lower_{lane}", reset_less=True) for lane in range(lanes)]
         behind_base = [place(f"behind_base_{lane}", reset_less=True) for lane in range(lanes)]
         with m.If(go):
-            m.d.sync += [
-                active.eq(active & ~ending),
-                at.eq(at + 1),
-                now_begin.eq(0),
-                *(since.eq(since + lanes) for since in (*behind_lower, *behind_base)),
-            ]
-            with m.If(~ending):
-                m.d.sync += left.eq(left - 1)
-        with m.If(load):
-            m.d.sync += [
-                active.eq(1),
-                at.eq(first_word),
-                left.eq(Mux(skip, -1, last_word + ~first_word)),
-                now_skip.eq(skip),
-                now_begin.eq(1),
-                now_first.eq(lower),
-                now_rows.eq(probe.stop - lower),
-                now_inside.eq(last - base),
-                now_stop.eq(probe.stop),
-                now_quiet.eq(mark | probe.null),
-                now_mark.eq(mark),
-                taken.eq(0),
-            ]
-            for lane in range(lanes):
+            m.d.sync += [active.eq(load | ~ending), now_begin.eq(load)]
+            with m.If(load):
+                m.d.sync += taken.eq(0)
+            # What belongs to a scan is anything where none is: no need to wait for whether a probe is there.
+            with m.If(ending):
                 m.d.sync += [
-                    behind_lower[lane].eq(((first_word << lane_bits) | lane) - lower),
-                    behind_base[lane].eq(((first_word << lane_bits) | lane) - base),
+                    at.eq(first_word),
+                    now_skip.eq(skip),
+                    now_first.eq(lower),
+                    now_rows.eq(probe.stop - lower),
+                    now_inside.eq(last - base),
+                    now_stop.eq(probe.stop),
+                    now_quiet.eq(mark | probe.null),
+                    now_mark.eq(mark),
                 ]
+                for lane in range(lanes):
+                    m.d.sync += [
+                        behind_lower[lane].eq(((first_word << lane_bits) | lane) - lower),
+                        behind_base[lane].eq(((first_word << lane_bits) | lane) - base),
+                    ]
+            with m.Else():
+                m.d.sync += at.eq(at + 1)
+                for lane in range(lanes):
+                    m.d.sync += [
+                        behind_lower[lane].eq(behind_lower[lane] + lanes),
+                        behind_base[lane].eq(behind_base[lane] + lanes),
+                    ]
+            with m.If(~ending | taken):
+                m.d.sync += left.eq(Mux(ending, Mux(skip, -1, last_word + ~first_word), left - 1))
         m.d.sync += [loaded.eq(load), compares.eq(loaded)]
         with m.If(loaded):
             m.d.sync += wants.eq(1)
@@ -425,9 +433,21 @@ class NestedLoop(wiring.Component):
         return m
 
 
-def _fits(behind: Value, store: Value, rows: int) -> Value:
-    """Whether a place is less than all rows behind the next row, once `store` is done."""
-    return (behind < rows) & ~(store & (behind == rows - 1))
+def _less(place: Value, other: Value, store: Value) -> Value:
+    """How far a place lies behind another one, less one, and one more where `store` is set: as one carry chain."""
+    return (Cat(store, place) + Cat(1, ~other[: len(place)]))[1 : len(place) + 1]
+
+
+def _fits(before: Value, store: Value, rows: int) -> Value:
+    """Whether a place is less than all rows behind the next row, once `store` is done.
+
+    `before` is one less than its distance, modulo a power of two that is twice as many as rows, at least.
+    """
+    bits = rows.bit_length() - 1
+    low, last = before[:bits], rows - 1
+    less = ~((low == last) | (store & (low == last - 1)))
+    at_it = before.all() & (~store if rows == 1 else 1)
+    return Mux(before[bits:] == 0, less, at_it)
 
 
 def _less_one(bits: Value) -> Value:

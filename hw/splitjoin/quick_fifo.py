@@ -16,6 +16,8 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
         True where nothing is written unless there is room, so that nobody need look.
     quick : int
         Bits that are 1 stand in a register in `behind`, too.
+    eager : bool
+        True where `r_en` is set whenever there is no item, so that nobody need look.
 
     Attributes
     ----------
@@ -32,9 +34,10 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
     item is in distributed RAM.
     """
 
-    def __init__(self, *, width: int, depth: int, sure: bool = False, quick: int = 0):
+    def __init__(self, *, width: int, depth: int, sure: bool = False, quick: int = 0, eager: bool = False):
         super().__init__(width=width, depth=depth)
         self._sure = sure
+        self._eager = eager
         self._quick = [at for at in range(width) if quick >> at & 1]
         self.filled = Signal(depth)
         self.behind = Signal(width)
@@ -103,6 +106,6 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
                     m.d.sync += third_at.eq(after(third_at))
                 with m.If(got | ~more):
                     m.d.sync += second.eq(Mux(filled[2], reader.data, new))
-        with m.If(got | ~some):
+        with m.If(self.r_en if self._eager else got | ~some):
             m.d.sync += first.eq(Mux(more, self.behind, self.w_data))
         return m

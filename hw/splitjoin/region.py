@@ -124,13 +124,13 @@ class Region(wiring.Component):
         sub = self._sub_window(p, side=self.side)
         runs = ~self.fault if self._faults else Const(1, 1)
         m.submodules.sub_window = EnableInserter(runs)(sub) if self._faults else sub
-        m.submodules.rows = rows = AlmostFullFifo(command_layout(p), way=rows_way(p) + 1)
+        m.submodules.rows = rows = AlmostFullFifo(command_layout(p), way=rows_way(p) + 1, eager=True)
         wiring.connect(m, wiring.flipped(self.settings), sub.settings)
         m.d.comb += [
             sub.clear.eq(self.clear),
             sub.i.payload.eq(rows.o.payload),
             sub.i.valid.eq(rows.o.valid & runs),
-            rows.o.ready.eq(sub.i.ready & runs),
+            rows.o.ready.eq(Mux(runs, sub.i.ready, ~rows.o.valid)),
             self.o.payload.eq(sub.o.payload),
             self.o.valid.eq(sub.o.valid & runs),
             sub.o.ready.eq(self.o.ready & runs),

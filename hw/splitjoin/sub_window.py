@@ -48,7 +48,8 @@ class SubWindowSignature(wiring.Signature):
         Empties the sub-window, which is not busy.
     i : In(stream of command_layout)
         A probe sees what was stored before it and nothing later, however long it takes; a row may be stored
-        while earlier probes are under way, once none of them needs what it overwrites.
+        while earlier probes are under way, once none of them needs what it overwrites. `ready` is set whenever
+        nothing is there.
     o : Out(stream of result_layout)
         The results of each probe, in order of the stored rows' places: pairs, and punctuation as the order
         asks for it. All cores put out the same number of punctuations: in inner order one at each place

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import FunctionType
 
 import pytest
+from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import fifo
 
 from hw.bisort import merger
@@ -92,6 +93,22 @@ def _sure_quick_fifo(**size: int) -> QuickFifo:
     return QuickFifo(sure=True, quick=1, **size)
 
 
+class _EagerFifo(fifo.FIFOInterface, Elaboratable):
+    """An eager `QuickFifo`, and what it asks for: `r_en` wherever there is nothing."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.items = items = QuickFifo(width=self.width, depth=self.depth, sure=True, eager=True)
+        m.d.comb += [
+            items.w_data.eq(self.w_data),
+            items.w_en.eq(self.w_en),
+            items.r_en.eq(self.r_en | ~items.r_rdy),
+            self.r_data.eq(items.r_data),
+            *(getattr(self, name).eq(getattr(items, name)) for name in ("w_rdy", "r_rdy", "w_level", "r_level")),
+        ]
+        return m
+
+
 @pytest.mark.parametrize(
     ("kind", "depth"),
     [
@@ -102,6 +119,7 @@ def _sure_quick_fifo(**size: int) -> QuickFifo:
         (_sure_fifo, 3),
         (_sure_quick_fifo, 3),
         (_sure_quick_fifo, 4),
+        (_EagerFifo, 3),
         pytest.param(QuickFifo, 4, marks=FULL),
         pytest.param(_sure_fifo, 4, marks=FULL),
         (fifo.SyncFIFO, 4),
@@ -126,7 +144,8 @@ def test_library_fifo_fault(fault):
         (_sure_fifo, "Cat(filled[1:], 0)", "Cat(filled[1:], 1)"),
         (_sure_fifo, "with m.If(put ^ got):", "with m.If(put | got):"),
         (_sure_fifo, "depth if self._sure else depth - 1", "depth - 1"),
-        (_sure_fifo, "with m.If(got | ~some):", "with m.If(1):"),
+        (_sure_fifo, "else got | ~some):", "else 1):"),
+        (_EagerFifo, "with m.If(self.r_en if", "with m.If(got if"),
         (_sure_quick_fifo, "with m.If(got | ~more):", "with m.If(got):"),
         (_sure_quick_fifo, "second.eq(Mux(filled[2]", "second.eq(Mux(more"),
         (_sure_quick_fifo, "Signal(range(places), init=1)", "Signal(range(places))"),
