@@ -86,6 +86,7 @@ class Combiner(wiring.Component):
         turn = [Signal(name=f"turn_{name}") for name in _SIDES]
         favoured = [Signal(name=f"favoured_{name}") for name in _SIDES]
         goes = [Signal(name=f"goes_{name}") for name in _SIDES]
+        ends = [Signal(name=f"ends_{name}") for name in _SIDES]  # a probing row's last result goes
         ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in _SIDES]  # probing rows
         takes_turns, by_turns = self.ordered & ~self.apart, Signal()
         m.d.sync += by_turns.eq(takes_turns)
@@ -108,6 +109,7 @@ class Combiner(wiring.Component):
                 own.end.eq(getattr(self, f"{name}_end")),
                 own.ahead.eq(self.apart | results.room),
                 goes[at].eq(here[at] & turn[at] & (favoured[at] | ~here[other])),
+                ends[at].eq(own.ends & turn[at] & (favoured[at] | ~here[other])),
                 own.take.eq(goes[at] & (~self.apart | out.ready)),
                 out.payload.eq(own.payload),
                 out.valid.eq(here[at] & self.apart),
@@ -117,15 +119,14 @@ class Combiner(wiring.Component):
                 next_up[at].eq(own.busy & (reached[at] | waiting[other].over)),
                 next_turn[at].eq(turn[at] | (next_up[at] & ~Cat(turn[other], *next_up[:at]).any())),
             ]
-            ends = own.payload.star & own.payload.last
             with m.If(~self.ordered):
                 m.d.sync += ended[at].eq(0)
-            with m.Elif(own.take & ends):
+            with m.Elif(ends[at] & (~self.apart | out.ready)):
                 m.d.sync += ended[at].eq(ended[at] + 1)
             with m.If(~by_turns):
                 mine = rights_turn if name == _SIDES[1] else ~rights_turn
                 m.d.sync += [turn[at].eq(~takes_turns), favoured[at].eq(~takes_turns & (self.apart | mine))]
-            with m.Elif((goes[at] & ends) | own.over):  # of a row that is gone, no end comes
+            with m.Elif(ends[at] | own.over):  # of a row that is gone, no end comes
                 m.d.sync += [turn[at].eq(0), favoured[at].eq(0)]
             with m.Else():
                 m.d.sync += [turn[at].eq(next_turn[at]), favoured[at].eq(next_turn[at])]

@@ -47,6 +47,8 @@ class ResultFifo(wiring.Component):
         Set where what stands behind the merger has room for a result in the next cycle.
     pair, star, here : Out(1)
         The first result is a pair, a punctuation, one of them and not `gone`, and there is room for it.
+    ends : Out(1)
+        `here`, and it is a punctuation that ends a probing row.
     passes : Out(1)
         No pair is first here, and either a punctuation is, or order is not asked for: inputs that come after this one
         may have their turn.
@@ -76,6 +78,7 @@ class ResultFifo(wiring.Component):
                 "pair": Out(1),
                 "star": Out(1),
                 "here": Out(1),
+                "ends": Out(1),
                 "passes": Out(1),
                 "payload": Out(result_layout()),
                 "take": In(1),
@@ -87,7 +90,7 @@ class ResultFifo(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         layout = result_layout()
-        kinds = sum(1 << layout[name].offset for name in ("star", "gone"))
+        kinds = sum(1 << layout[name].offset for name in ("star", "gone", "last"))
         m.submodules.items = items = QuickFifo(width=layout.size, depth=self._depth, sure=True, quick=kinds)
         first, behind = data.View(layout, items.r_data), data.View(layout, items.behind)
         come, comes = self.i, self.i.pair | self.i.star
@@ -98,7 +101,7 @@ class ResultFifo(wiring.Component):
             """What is true for the result that is first in the next cycle."""
             return Mux(self.take, Mux(items.filled[1], stood_behind, came), Mux(some, stands, came))
 
-        next_pair, next_star, next_gone, next_busy = Signal(), Signal(), Signal(), Signal()
+        next_pair, next_star, next_gone, next_last, next_busy = (Signal() for _ in range(5))
         m.d.comb += [
             items.w_data.eq(come.payload),
             items.w_en.eq(comes),
@@ -106,6 +109,7 @@ class ResultFifo(wiring.Component):
             next_pair.eq(following(~star, ~behind.star, come.pair) & ~self.end),
             next_star.eq(following(star, behind.star, come.star) | self.end),
             next_gone.eq(following(gone, behind.gone, come.payload.gone) | self.end),
+            next_last.eq(following(first.last, behind.last, come.payload.last)),
             *(
                 self.payload[name].eq(first[name])
                 for name in layout.members
@@ -125,6 +129,7 @@ class ResultFifo(wiring.Component):
             self.pair.eq(next_pair & self.ahead),
             self.star.eq(next_star & self.ahead),
             self.here.eq(next_busy & self.ahead),
+            self.ends.eq(next_star & ~next_gone & next_last & self.ahead),
             self.busy.eq(next_busy),
             self.over.eq(next_star & next_gone),
             self.passes.eq(next_star | ~(next_pair | in_order)),
