@@ -49,7 +49,9 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
             if design.core is not None:
                 floor_plan.plan(ring, floor_plan.core_places(design.core(), folder, f"{name}_core", speed=_SPEED))
             for seed in seeds:
-                now = ecp5.place_and_route(ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ)
+                now = ecp5.place_and_route(
+                    ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ, planned=design.core is not None
+                )
                 mhz[str(seed)] = round(now.mhz, 1)
                 print(f"{design.name}, {part}, seed {seed}: {now.mhz:.1f} MHz", file=sys.stderr, flush=True)
     else:

@@ -134,7 +134,7 @@ class Routed:
         return min(self.fmax_mhz.values())
 
 
-def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int) -> Routed:
+def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, planned: bool = False) -> Routed:
     """Place and route a netlist that `synthesize` made.
 
     Parameters
@@ -147,6 +147,9 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int) -> R
         One of `SPEEDS`.
     goal_mhz : int
         Clock that place and route aims at.
+    planned : bool
+        True where most registers have places, see `hw.report.floor_plan`: what is left is placed for its delays more
+        than for short ways.
 
     Raises
     ------
@@ -162,6 +165,7 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int) -> R
         *("--placer-heap-alpha", "0.03"),  # a finer step of the placer: some 15 MHz more than at 0.1, the default
         *("--json", netlist.name, "--report", report.name, "--write", placed.name, "--quiet"),
         *("--router", "router1"),  # router2 takes long ways to wide enables
+        *(("--placer-heap-critexp", "3", "--placer-heap-timingweight", "30") if planned else ()),
     ]
     subprocess.run(command, cwd=netlist.parent, check=True, stderr=subprocess.DEVNULL)
     found = json.loads(report.read_text())
