@@ -17,6 +17,7 @@ from hw.boards.board import Board
 from hw.boards.build_errors import BuildError, RoutingError, TimingError
 from hw.boards.ecp5_free_rows import keep_rows_free
 from hw.boards.ecp5_output_registers import use_output_registers
+from hw.boards.ecp5_placement import FOR_DELAYS
 from hw.boards.ecp5_synthesis import ecp5_synthesis
 from hw.boards.route_report import RouteReport
 from hw.boards.route_watch import given_up
@@ -59,6 +60,8 @@ class Ecp5Board(Board):
     routers : dict of str to str
         nextpnr's router for designs that "router2", the one for all others and the quicker one, leaves wires in
         conflict of: "router1".
+    for_delays : tuple of str
+        Designs that are placed with `hw.boards.ecp5_placement.FOR_DELAYS`.
     """
 
     platform: str
@@ -76,6 +79,7 @@ class Ecp5Board(Board):
     free_rows: tuple[str, ...] = ()
     seeds_of: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     routers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    for_delays: tuple[str, ...] = ()
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
@@ -150,6 +154,7 @@ class Ecp5Board(Board):
             *(f"--{self.device}", "--speed", self.speed, "--package", self.package),
             *("--json", "top.json", "--lpf", "top.lpf", "--timing-allow-fail"),
             *("--router", self.routers.get(design, "router2")),
+            *(FOR_DELAYS if design in self.for_delays else ()),
         ]
 
     def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from amaranth.back import rtlil
 from amaranth.lib import wiring
 
 from hw.boards.ecp5_output_registers import use_output_registers
+from hw.boards.ecp5_placement import FOR_DELAYS
 from hw.boards.ecp5_synthesis import ecp5_synthesis
 from hw.report.ports import ports
 
@@ -165,7 +166,7 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, plan
         *("--placer-heap-alpha", "0.03"),  # a finer step of the placer: some 15 MHz more than at 0.1, the default
         *("--json", netlist.name, "--report", report.name, "--write", placed.name, "--quiet"),
         *("--router", "router1"),  # router2 takes long ways to wide enables
-        *(("--placer-heap-critexp", "3", "--placer-heap-timingweight", "30") if planned else ()),
+        *(FOR_DELAYS if planned else ()),
     ]
     subprocess.run(command, cwd=netlist.parent, check=True, stderr=subprocess.DEVNULL)
     found = json.loads(report.read_text())

@@ -74,4 +74,5 @@ BOARD = Ecp5Board(
     seeds=(1, 2, 3),
     seeds_of={"splitjoin": (4, 1, 2, 3)},
     routers={"splitjoin": "router1"},
+    for_delays=("splitjoin",),
 )
