@@ -50,7 +50,7 @@ class Ecp5Board(Board):
     input_hz : int
         The board's clock.
     dram : DramSettings
-        The memory; its `clock_hz` is the kernel's clock too.
+        The memory, at the clock of the first design (`dram_of`).
     row_bits, bank_bits : int
         Lines of the memory's address.
     seeds : tuple of int
@@ -92,12 +92,13 @@ class Ecp5Board(Board):
         from hw.ethernet.ecp5_ethernet import ecp5_ethernet
 
         clocks, verilog = {"clk100": self.input_hz}, {}
+        dram = self.dram_of(design)
         with steps.step("memory controller to Verilog"):
-            core = ecp5_dram(self.dram, "dram", input_hz=self.input_hz, row_bits=self.row_bits)
+            core = ecp5_dram(dram, "dram", input_hz=self.input_hz, row_bits=self.row_bits)
         verilog["dram.v"] = core.verilog
         if (ethernet := self.ethernet_of(design)) is not None:
             with steps.step("UDP core to Verilog"):
-                verilog["ethernet.v"] = ecp5_ethernet(ethernet, "ethernet", clock_hz=self.dram.clock_hz)
+                verilog["ethernet.v"] = ecp5_ethernet(ethernet, "ethernet", clock_hz=dram.clock_hz)
             clocks["eth_clk_rx"] = _ETHERNET_HZ
         pins = {port: at for port, at in self.pins.items() if ethernet is not None or not port.startswith("eth_")}
         assert self.serial is not None
@@ -105,13 +106,13 @@ class Ecp5Board(Board):
         linked = LinkedKernel(
             kernel,
             shape,
-            divisor=round(self.dram.clock_hz / self.serial.baud),
+            divisor=round(dram.clock_hz / self.serial.baud),
             description=self.description_of(design, core.start),
-            ports=self.dram.ports,
+            ports=dram.ports,
             stride=core.row_bytes,
             ethernet=ethernet is not None,
         )
-        top = Ecp5Top(linked, chip_bits=self.dram.chip_bits, row_bits=self.row_bits, bank_bits=self.bank_bits)
+        top = Ecp5Top(linked, chip_bits=dram.chip_bits, row_bits=self.row_bits, bank_bits=self.bank_bits)
         with steps.step("design to RTLIL, the form that Yosys reads fastest"):
             ports = [getattr(top, name) for name in top.signature.members]
             text = rtlil.convert(top, name="top", ports=[*ports, *top.pads], emit_src=False)
@@ -127,6 +128,10 @@ class Ecp5Board(Board):
             ),
         }
 
+    def dram_of(self, design: str) -> DramSettings:
+        """The memory with that design: its controller has the kernel's clock."""
+        return dataclasses.replace(self.dram, clock_hz=self.parameters[design].clock_hz)
+
     def description_of(self, design: str, start: dict[str, Any]) -> bytes:
         """What the design says of itself, with that start of its memory."""
         from hw.boards.description import to_description
@@ -135,7 +140,7 @@ class Ecp5Board(Board):
             board=self.name,
             design=design,
             parameters=self.parameters[design],
-            clock_hz=self.dram.clock_hz,
+            clock_hz=self.parameters[design].clock_hz,
             memory_bytes=self.memory_bytes,
             start=start,
         )

@@ -253,7 +253,7 @@ PRESETS: dict[str, SplitJoinParameters] = {
     ),
     # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave: 8 K rows a
     # window. Few rows that wait, as larger builds left more wires in conflict. The memory port as of BI-Sort's build
-    # for that board.
+    # for that board, but at the clock that LiteX runs this board with, which this kernel reaches.
     "ecpix5": SplitJoinParameters(
         cores=2,
         lanes=4,
@@ -273,6 +273,6 @@ PRESETS: dict[str, SplitJoinParameters] = {
         outstanding=16,
         turn_bytes=4096,
         alternate_bytes=2048,
-        clock_hz=40_000_000,
+        clock_hz=75_000_000,
     ),
 }

@@ -103,14 +103,15 @@ class LinkedBoard:
 
 
 def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
-    core = simulated_dram(board.dram, "dram")
+    dram = board.dram_of(design)
+    core = simulated_dram(dram, "dram")
     kernel, shape = kernel_of(design, board.parameters[design])
     linked = LinkedKernel(
         kernel,
         shape,
         divisor=DIVISOR,
         description=board.description_of(design, core.start),
-        ports=board.dram.ports,
+        ports=dram.ports,
         stride=core.row_bytes,
         ethernet=(ethernet := board.ethernet_of(design)) is not None,
     )
@@ -118,5 +119,5 @@ def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
     text = colliding_reads(compact_verilog(text))
     texts = {"board.v": text, "dram.v": core.verilog, **port_files(text)}
     if ethernet is not None:
-        texts["ethernet.v"] = simulated_ethernet(ethernet, "ethernet", clock_hz=board.dram.clock_hz)
+        texts["ethernet.v"] = simulated_ethernet(ethernet, "ethernet", clock_hz=dram.clock_hz)
     return texts

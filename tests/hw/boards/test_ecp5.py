@@ -51,18 +51,32 @@ def test_a_resource_that_the_platform_lacks():
         ecp5_constraints(ECPIX5.platform, {"clk": "nothing"}, {"clk": 1})
 
 
-def test_the_simulated_memory_is_started_as_the_real_one():
-    real = ecp5_dram(ECPIX5.dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
-    simulated = simulated_dram(ECPIX5.dram, "dram")
+@pytest.mark.parametrize("design", ECPIX5.designs)
+def test_the_simulated_memory_is_started_as_the_real_one(design):
+    dram = ECPIX5.dram_of(design)
+    real = ecp5_dram(dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
+    simulated = simulated_dram(dram, "dram")
     for field in ("row_bytes", "memory_bytes", "start"):
         assert getattr(real, field) == getattr(simulated, field), field
     assert real.memory_bytes == ECPIX5.memory_bytes
-    assert real == ecp5_dram(ECPIX5.dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
+    assert real == ecp5_dram(dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
     for pad in ("ddram_dq", "ddram_dqs_p"):
         assert re.search(rf"^\s*inout  wire .*\b{pad},?$", real.verilog, re.M)
-    told = from_description(ECPIX5.description_of("bisort", real.start))
-    assert (told["board"], told["design"], told["start"]) == ("ecpix5", "bisort", json.loads(json.dumps(real.start)))
-    assert told["parameters"] == dataclasses.asdict(ECPIX5.parameters["bisort"])
+    told = from_description(ECPIX5.description_of(design, real.start))
+    assert (told["board"], told["design"], told["start"]) == ("ecpix5", design, json.loads(json.dumps(real.start)))
+    assert told["parameters"] == dataclasses.asdict(ECPIX5.parameters[design])
+    assert told["clock_hz"] == dram.clock_hz == ECPIX5.parameters[design].clock_hz
+
+
+@pytest.mark.parametrize(("design", "hz"), [("bisort", 40_000_000), ("splitjoin", 75_000_000)])
+def test_each_design_has_a_clock_of_its_own(design, hz):
+    """The PLL, whose feedback is its own frequency, makes twice the kernel's clock for the memory's pins."""
+    dram = ECPIX5.dram_of(design)
+    assert ECPIX5.parameters[design].clock_hz == dram.clock_hz == hz
+    text = ecp5_dram(dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits).verilog
+    pll = {name: int(value) for name, value in re.findall(r"\.(CLK\w+_DIV)\s*\(\d+'d(\d+)\)", text)}
+    frequency = ECPIX5.input_hz / pll["CLKI_DIV"] * pll["CLKFB_DIV"] * pll["CLKOS2_DIV"]
+    assert frequency / pll["CLKOP_DIV"] == 2 * hz
 
 
 def test_the_simulated_ethernet_differs_in_its_pins_alone():
