@@ -124,12 +124,12 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Synthesizes designs, places and routes those for an ECP5-85, and compares with the last report; 1 where something
-    has become worse."""
+    has become worse, 2 where a tool failed."""
     parser = argparse.ArgumentParser(prog="python -m hw.report", description=main.__doc__)
     parser.add_argument(
         "--design", action="append", help="part of a name; may be given again (default: the quick ones)"
     )
-    parser.add_argument("--all", action="store_true", help="every design; an hour")
+    parser.add_argument("--all", action="store_true", help="every design; some two hours")
     parser.add_argument("--seeds", type=int, default=3, help="placements, 0 for area only (default: 3)")
     parser.add_argument("--keep", action="store_true", help=f"write {LAST.relative_to(_ROOT)}, for the next comparison")
     parser.add_argument("--last", type=Path, default=LAST, help=argparse.SUPPRESS)
@@ -144,7 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.keep and not given.seeds and any(ECP5 in design.parts for design in chosen):
         parser.error("a report without clock rates is not kept: give --seeds 1 at least")
     before = json.loads(given.last.read_text())["lines"] if given.last.exists() else []
-    now = []
+    now: list[dict[str, Any]] = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory() as temporary:
         for design in chosen:
             for part in design.parts:
@@ -152,8 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{design.name}, {part} ...", file=sys.stderr, flush=True)
                 try:
                     now.append(line_of(design, part, range(1, given.seeds + 1), Path(temporary)))
-                except BuildError as error:
-                    parser.exit(2, f"{design.name}, {part}: {error}\n")
+                except BuildError as error:  # the others are not lost for it
+                    failed.append(f"{design.name}, {part}: {error}")
+                    print(failed[-1], file=sys.stderr, flush=True)
+                    continue
                 print(f"{design.name}, {part}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     now += board_lines(BUILDS)
     whole = joined(now, before)
@@ -169,7 +172,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     worse = losses(now, before)
     for line in worse:
         print(f"worse: {line}", file=sys.stderr)
-    return 1 if worse else 0
+    for reason in failed:
+        print(f"failed: {reason}", file=sys.stderr)
+    return 2 if failed else 1 if worse else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bisort.merger import Merger
-from hw.boards.build_errors import RoutingError
+from hw.boards.build_errors import BuildError, RoutingError
 from hw.parameters import Parameters
 from hw.report import __main__ as report
 from hw.report import ecp5
@@ -161,6 +161,23 @@ def test_a_report_is_made_kept_and_compared(tmp_path, monkeypatch, capsys):
     last.write_text(json.dumps({"lines": better}))
     assert report.main(["--seeds", "0", "--last", str(last)]) == 1
     assert "worse: small on ECP5-85: logic is" in capsys.readouterr().err
+
+
+def test_a_design_that_no_tool_takes_leaves_the_others(tmp_path, monkeypatch, capsys):
+    def refused():
+        raise BuildError("too large")
+
+    small = Design("small", lambda: Merger(key_bits=32, width=1), (ARRIA_10,), 1, "rows merged", quick=True)
+    monkeypatch.setattr(report, "DESIGNS", (dataclasses.replace(small, name="large", make=refused), small))
+    monkeypatch.setattr(report, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(report, "BUILDS", tmp_path / "builds")
+    last = tmp_path / "last.json"
+    last.write_text(json.dumps({"lines": [with_(design="large", part=ARRIA_10)]}))
+    assert report.main(["--last", str(last), "--keep"]) == 2
+    assert "failed: large, Arria 10: too large" in capsys.readouterr().err
+    kept = json.loads(last.read_text())["lines"]
+    assert [line["design"] for line in kept] == ["large", "small"]
+    assert kept[0]["logic"] == LINE["logic"]  # as it was
 
 
 def test_boards_that_were_built_are_in_it(tmp_path):
