@@ -16,6 +16,7 @@ from typing import Any
 
 from amaranth.back import verilog
 from amaranth.lib import wiring
+from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 from sim.board.verilator_environment import verilator_environment
@@ -53,7 +54,7 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
     Raises
     ------
     AssertionError
-        If a cocotb test failed; it names the build folder.
+        If a cocotb test failed, or the simulation ended without results; it names the log and the design.
     """
     text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
     text = colliding_reads(compact_verilog(text))
@@ -100,7 +101,7 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
             os.makedirs(fresh, exist_ok=True)
     log = folder / f"{bench}.log"
     try:
-        runner.test(
+        results = runner.test(
             test_module=bench,
             hdl_toplevel="top",
             build_dir=folder,
@@ -110,7 +111,10 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
             extra_env={"BENCH_SETTINGS": json.dumps(settings | {"seed": seed})},
             log_file=log,
         )
-    except SystemExit as error:
+        _, failed = get_results(results)
+        if failed:  # the runner itself looks at the results under pytest alone
+            raise SystemExit(1)
+    except (SystemExit, RuntimeError) as error:
         failures = [line.strip() for line in log.read_text().splitlines() if "Error" in line or " FAIL " in line]
         raise AssertionError(
             "\n".join([f"{bench} failed with seed {seed}; log {log}, design {source}", *failures])
