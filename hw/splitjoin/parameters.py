@@ -144,8 +144,11 @@ class SplitJoinParameters:
 
     @property
     def place_bits(self) -> int:
-        """Width of a place: a row's number in its core, modulo four times what the core holds."""
-        return (self.rows - 1).bit_length() + 2
+        """Width of a place: a row's number in its core, modulo four times what the core holds, and eight at least.
+
+        A sub-window may know places three rows late, and tells them apart over a window and as many rows.
+        """
+        return max((self.rows - 1).bit_length() + 2, 3)
 
     @property
     def every_log2_max(self) -> int:

@@ -101,7 +101,8 @@ def cases(
         Taken in turn.
     """
     capacity = cores * rows
-    lengths = sorted({0, 1, max(cores - 1, 1), cores, cores + 1, capacity // 2 + 1, capacity - 1, capacity})
+    wanted = {0, 1, cores - 1, cores, cores + 1, capacity // 2 + 1, capacity - 1, capacity}
+    lengths = sorted(length for length in wanted if length <= capacity)
     for number in range(count):
         timed = bool(time_bits) and number % 3 == 2
         many = length or rng.randint(2 * capacity, 4 * capacity)

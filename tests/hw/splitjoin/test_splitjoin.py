@@ -37,6 +37,11 @@ def test_joins(seed):
     check(seed, 20)
 
 
+@pytest.mark.parametrize(("cores", "rows", "lanes"), [(1, 1, 1), (1, 2, 2)])
+def test_joins_of_few_rows_right_after_others(cores, rows, lanes, seed):
+    check(seed, 400, cores=cores, rows=rows, lanes=lanes)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("fan_out", [2, 4])
 @pytest.mark.parametrize("lanes", [1, 2, 4])
