@@ -37,6 +37,7 @@ class JoinCore(wiring.Component):
     ----------
     settings : In(SettingsSignature)
     clear : In(1)
+        Empties both windows, while not `busy` and two cycles before the next row.
     i : In(stream of tagged_row, always ready)
         Rows beyond the room that was said are lost.
     room : Out(1)

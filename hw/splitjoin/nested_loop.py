@@ -101,13 +101,12 @@ class NestedLoop(wiring.Component):
 
         # A row is stored unless it would overwrite what a probe still has to read: the probe whose first word
         # comes next, or else the first one that waits, all from its first place on; one that is being read, all
-        # from the word that was read last. How far behind the next row these places lie is known some cycles
-        # late: they may have moved on by then, but never back, as `first` never goes back at the input either
-        # until `clear`, where all begin again. So a probe counts among those that wait for as long, and one
-        # that has just come at once; one that is being read counts once the word that was read last, as it is
-        # known, is its own. In a time window, rows that wait need what lies from the oldest row on; a row that
-        # does not fit is dropped once nobody needs it. Of each distance the registers have one less: a
-        # difference with the store as its carry.
+        # from the word that was read last. How far behind the next row these places lie is known some cycles late:
+        # they may have moved on by then, but never back, as `first` never goes back at the input either. So a probe
+        # counts among those that wait for as long, and one that has just come at once; one that is being read counts
+        # once the word that was read last, as it is known, is its own. In a time window, rows that wait need what
+        # lies from the oldest row on; a row that does not fit is dropped once nobody needs it. Of each distance the
+        # registers have one less: a difference with the store as its carry.
         arrived_first, waiting_first = place("arrived_first"), place("waiting_first")
         before_first, before_read = (Signal(place_bits, name=f"before_{name}", init=-1) for name in ("first", "read"))
         waits, waited, waiting = Signal(), Signal(2), Signal()
@@ -140,8 +139,7 @@ class NestedLoop(wiring.Component):
             before_first.eq(_less(stored, waiting_first, store)),
             before_read.eq(_less(stored, was_at << lane_bits, store)),
         ]
-        # While a probe is in the queue it is that of the first one there, as long as none is taken.
-        with m.If(self.i.valid & ~queue.r_rdy):
+        with m.If(~queue.r_rdy):  # else it is that of the first probe in the queue, as long as none is taken
             m.d.sync += arrived_first.eq(self.i.p.first)
         with m.If(store):
             m.d.sync += stored.eq(stored + 1)
@@ -150,8 +148,7 @@ class NestedLoop(wiring.Component):
         drops = Signal()  # the next row takes the place of the oldest one
         m.d.sync += drops.eq(timed & ~free)
         with m.If(self.clear):
-            m.d.sync += [signal.eq(signal.init) for signal in (stored, arrived_first, waiting_first, before_first)]
-            m.d.sync += [room.eq(1), drops.eq(0)]
+            m.d.sync += [stored.eq(0), waiting_first.eq(0), before_first.eq(-1), room.eq(1), drops.eq(0)]
 
         # A row as it is stored, by lanes. The memories are read in every cycle and may give anything for what is
         # written just then, as no probe needs it: logic would have to make up for the rest.

@@ -49,7 +49,7 @@ class Region(wiring.Component):
     ----------
     settings : In(SettingsSignature)
     clear : In(1)
-        Empties the window; the region is not busy.
+        Empties the window; the region is not busy, and the next row is two cycles away.
     i : In(tagged_row)
         A row of either stream.
     probes, counts, arrives : In(1)

@@ -48,7 +48,8 @@ class SplitJoin(wiring.Component):
     apart : In(1)
         As of `Combiner`; changed only while `idle`.
     clear : In(1)
-        Empties both windows, while `idle`; to be set for one cycle whenever a window's length or kind changes.
+        Empties both windows, while `idle` and two cycles before the next row; to be set for one cycle whenever a
+        window's length or kind changes.
     i : In(stream of tagged_row)
     o : Out(stream of result_layout, tagged)
     left, right : Out(stream of result_layout)

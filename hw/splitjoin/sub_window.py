@@ -45,7 +45,8 @@ class SubWindowSignature(wiring.Signature):
     ----------
     settings : In(SettingsSignature)
     clear : In(1)
-        Empties the sub-window, which is not busy.
+        Empties the sub-window, which is not busy. Two cycles later the `first` at `i` is that of an empty window, and
+        the next row comes then at the earliest.
     i : In(stream of command_layout)
         A probe sees what was stored before it and nothing later, however long it takes; a row may be stored
         while earlier probes are under way, once none of them needs what it overwrites. `ready` is set whenever

@@ -42,6 +42,7 @@ async def _clear(bench: StreamBench, now: JoinSettings) -> None:
     bench.dut.join_core__clear.value = 1
     await bench.step()
     bench.dut.join_core__clear.value = 0
+    await bench.idle(2)
     for sink in bench.sinks.values():
         sink.received.clear()
         sink.cycles.clear()

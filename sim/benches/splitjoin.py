@@ -47,6 +47,7 @@ async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
     dut.clear.value = 1
     await bench.step()
     dut.clear.value = 0
+    await bench.idle(2)
     for sink in bench.sinks.values():
         sink.received.clear()
     source = bench.sources["i"]

@@ -35,6 +35,7 @@ async def plan(dut):
             dut.clear.value = 1
             await Timer(PERIOD, "ns")
             dut.clear.value = 0
+            await Timer(2 * PERIOD, "ns")
             await fill(dut, mask=mask, window=window)
             filled = window
         dut.apart.value = int(step["apart"])

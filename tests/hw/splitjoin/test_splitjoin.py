@@ -19,7 +19,13 @@ TINY = SplitJoinParameters.preset("tiny")
 
 
 def check(
-    seed: int, count: int, *, sub_window=NestedLoop, orders: tuple[Order, ...] | None = None, **change: int
+    seed: int,
+    count: int,
+    *,
+    sub_window=NestedLoop,
+    orders: tuple[Order, ...] | None = None,
+    length: int | None = None,
+    **change: int,
 ) -> None:
     parameters = dataclasses.replace(TINY, **change)
     run_bench(
@@ -29,6 +35,7 @@ def check(
         seed=seed,
         parameters=dataclasses.asdict(parameters),
         count=count,
+        length=length,
         **({"orders": orders} if orders else {}),
     )
 
@@ -38,8 +45,9 @@ def test_joins(seed):
 
 
 @pytest.mark.parametrize(("cores", "rows", "lanes"), [(1, 1, 1), (1, 2, 2)])
-def test_joins_of_few_rows_right_after_others(cores, rows, lanes, seed):
-    check(seed, 400, cores=cores, rows=rows, lanes=lanes)
+@pytest.mark.parametrize(("count", "length"), [(400, None), (60, 80)])
+def test_joins_of_few_rows_right_after_others(cores, rows, lanes, count, length, seed):
+    check(seed, count, length=length, cores=cores, rows=rows, lanes=lanes)
 
 
 @pytest.mark.full
