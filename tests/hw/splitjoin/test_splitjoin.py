@@ -44,8 +44,8 @@ def test_joins(seed):
     check(seed, 20)
 
 
-@pytest.mark.parametrize(("cores", "rows", "lanes"), [(1, 1, 1), (1, 2, 2)])
-@pytest.mark.parametrize(("count", "length"), [(400, None), (60, 80)])
+@pytest.mark.parametrize(("cores", "rows", "lanes"), [(1, 1, 1), (1, 2, 2), (3, 2, 1)])
+@pytest.mark.parametrize(("count", "length"), [(400, None), (100, 150)])
 def test_joins_of_few_rows_right_after_others(cores, rows, lanes, count, length, seed):
     check(seed, count, length=length, cores=cores, rows=rows, lanes=lanes)
 
