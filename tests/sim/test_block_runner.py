@@ -2,21 +2,13 @@
 
 import pytest
 from amaranth.hdl import Module
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from sim.block_runner import run_bench
+from tests.sim.test_colliding_reads import Store
 
 
-class Forgetful(wiring.Component):
+class Forgetful(Store):
     """The ports of a memory with nothing behind them."""
-
-    write: In(1)
-    at: In(3)
-    data: In(8)
-    read: In(1)
-    of: In(3)
-    o: Out(8)
 
     def elaborate(self, platform) -> Module:
         m = Module()
