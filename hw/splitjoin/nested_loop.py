@@ -107,7 +107,7 @@ class NestedLoop(wiring.Component):
         # once the word that was read last, as it is known, is its own. In a time window, rows that wait need what
         # lies from the oldest row on; a row that does not fit is dropped once nobody needs it. Of each distance the
         # registers have one less: a difference with the store as its carry.
-        arrived_first, waiting_first = place("arrived_first"), place("waiting_first")
+        next_first, waiting_first = place("next_first"), place("waiting_first")
         before_first, before_read = (Signal(place_bits, name=f"before_{name}", init=-1) for name in ("first", "read"))
         waits, waited, waiting = Signal(), Signal(2), Signal()
         scanning, scanned = Signal(), Signal(2)
@@ -115,7 +115,7 @@ class NestedLoop(wiring.Component):
         m.submodules.admission = admission = Admission()
         m.d.comb += [
             waits.eq(Mux(timed, moving, taken | queue.r_rdy | now_begin)),
-            waiting.eq((queue.w_en & queue.w_rdy) | waits | waited.any()),
+            waiting.eq(queue.w_en | waits | waited.any()),  # a probe that does not come in waits behind others
             free.eq(_fits(before_first, store, rows)),
             scanning.eq(one.valid | active),
             reading.eq(scanning & scanned.all()),
@@ -134,13 +134,12 @@ class NestedLoop(wiring.Component):
         m.d.sync += [
             waited.eq(Cat(waits, waited)),
             scanned.eq(Cat(scanning, scanned)),
+            next_first.eq(Mux(queue.r_rdy, head.first, self.i.p.first)),
             room.eq((free | ~waiting) & (free_read | ~reading)),
-            waiting_first.eq(Mux(now_begin, now_first, Mux(timed, oldest, Mux(taken, taken_first, arrived_first)))),
+            waiting_first.eq(Mux(now_begin, now_first, Mux(timed, oldest, Mux(taken, taken_first, next_first)))),
             before_first.eq(_less(stored, waiting_first, store)),
             before_read.eq(_less(stored, was_at << lane_bits, store)),
         ]
-        with m.If(~queue.r_rdy):  # else it is that of the first probe in the queue, as long as none is taken
-            m.d.sync += arrived_first.eq(self.i.p.first)
         with m.If(store):
             m.d.sync += stored.eq(stored + 1)
         with m.If(go):
