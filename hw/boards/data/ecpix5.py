@@ -72,7 +72,7 @@ BOARD = Ecp5Board(
         ip="192.168.1.50", port=19788, mac=0x024D_4C4B_0501, transmit_delay_ps=2000, receive_delay_ps=0
     ),
     seeds=(1, 2, 3),
-    seeds_of={"splitjoin": (4, 1, 2, 3)},
+    seeds_of={"splitjoin": (1, 2, 3, 4)},
     routers={"splitjoin": "router1"},
     for_delays=("splitjoin",),
 )
