@@ -102,11 +102,13 @@ class NestedLoop(wiring.Component):
         # A row is stored unless it would overwrite what a probe still has to read: the probe whose first word
         # comes next, or else the first one that waits, all from its first place on; one that is being read, all
         # from the word that was read last. How far behind the next row these places lie is known some cycles late:
-        # they may have moved on by then, but never back, as `first` never goes back at the input either. So a probe
-        # counts among those that wait for as long, and one that has just come at once; one that is being read counts
-        # once the word that was read last, as it is known, is its own. In a time window, rows that wait need what
-        # lies from the oldest row on; a row that does not fit is dropped once nobody needs it. Of each distance the
-        # registers have one less: a difference with the store as its carry.
+        # they may have moved on by then, but never back, as `first` never goes back at the input either, and three rows
+        # at most were stored meanwhile: places are told apart that much further. So a probe counts among those that
+        # wait for as long, and one that has just come at once; one that is being read counts once the word that was
+        # read last, as it is known, is its own, or its first word is held up, until which all its rows count. In a time
+        # window, rows that wait need what lies from the oldest row on; a row that does not fit is dropped once nobody
+        # needs it. Of each distance the registers have one less: a difference with the store as its carry. (Proved in
+        # tests/hw/formal/admission_proof.py.)
         next_first, waiting_first = place("next_first"), place("waiting_first")
         before_first, before_read = (Signal(place_bits, name=f"before_{name}", init=-1) for name in ("first", "read"))
         waits, waited, waiting = Signal(), Signal(2), Signal()

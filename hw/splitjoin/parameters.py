@@ -144,11 +144,11 @@ class SplitJoinParameters:
 
     @property
     def place_bits(self) -> int:
-        """Width of a place: a row's number in its core, modulo four times what the core holds, and 64 at least.
+        """Width of a place: a row's number in its core, modulo four times what the core holds, and eight at least.
 
-        A sub-window knows some places a few rows late, and tells them apart over a window and these rows.
+        A sub-window knows some places up to three rows late, and tells them apart over a window and these rows.
         """
-        return max((self.rows - 1).bit_length() + 2, 6)
+        return max((self.rows - 1).bit_length() + 2, 3)
 
     @property
     def every_log2_max(self) -> int:

@@ -6,10 +6,12 @@ larger and deeper ones.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import textwrap
 from collections.abc import Callable
 from types import FunctionType
+from typing import Any
 
 import pytest
 from amaranth.hdl import Elaboratable, Module
@@ -19,7 +21,11 @@ from hw.bisort import merger
 from hw.memory import burst_splitter
 from hw.memory.port_shape import PortShape
 from hw.splitjoin import quick_fifo
+from hw.splitjoin.nested_loop import NestedLoop
+from hw.splitjoin.order import Order
+from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.quick_fifo import QuickFifo
+from tests.hw.formal.admission_proof import AdmissionProof
 from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
 from tests.hw.formal.merger_output_proof import MergerOutputProof
 from tests.hw.formal.merger_proof import MergerProof
@@ -36,8 +42,8 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> Callable[[type, str, str], None]:
         method: FunctionType = component.elaborate
         source = textwrap.dedent(inspect.getsource(method))
         assert source.count(right) == 1, f"{right!r} must stand once in {component.__name__}.elaborate"
-        space = dict(method.__globals__)
-        exec(source.replace(right, wrong), space)
+        space: dict[str, Any] = {}
+        exec(source.replace(right, wrong), method.__globals__, space)
         monkeypatch.setattr(component, "elaborate", space["elaborate"])
 
     return plant
@@ -243,6 +249,65 @@ def test_merger_answers_from_registers(width):
         outputs=["older__ready", "newer__ready", "o__payload", "o__valid"],
     )
     assert not found
+
+
+def _admission(*, order: Order = Order.OUTER, **size: int) -> AdmissionProof:
+    tiny = dataclasses.replace(SplitJoinParameters.preset("tiny"), time_bits=0, bounds=0)
+    return AdmissionProof(dataclasses.replace(tiny, **size), order=order)
+
+
+@pytest.mark.parametrize(
+    ("rows", "lanes", "order"),
+    [
+        (1, 1, Order.OUTER),
+        (2, 1, Order.OUTER),
+        (2, 2, Order.INNER),
+        pytest.param(2, 1, Order.INNER, marks=FULL),
+        pytest.param(4, 2, Order.OUTER, marks=FULL),
+    ],
+)
+def test_admission(rows, lanes, order):
+    run_proof(_admission(rows=rows, lanes=lanes, order=order), f"admission_{rows}_{lanes}", timeout=3600)
+
+
+@pytest.mark.parametrize(
+    ("rows", "lanes", "order", "depth"),
+    [
+        (1, 1, Order.OUTER, 30),
+        (2, 2, Order.INNER, 24),
+        pytest.param(2, 1, Order.OUTER, 32, marks=FULL),
+        pytest.param(2, 2, Order.INNER, 32, marks=FULL),
+        pytest.param(1, 1, Order.OUTER, None, marks=FULL),
+    ],
+)
+def test_admission_in_a_time_window(rows, lanes, order, depth):
+    proof = _admission(rows=rows, lanes=lanes, order=order, time_bits=32, probe_rows=1)
+    run_proof(proof, f"admission_time_{rows}_{lanes}", depth=depth, timeout=3600)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "size"),
+    [
+        ("(free_read | ~reading)", "1", {}),
+        ("Mux(now_begin, now_first, Mux(", "Mux(0, now_first, Mux(", {}),
+        ("queue.w_en | waits", "waits", {}),
+        ("Mux(timed, moving, ", "Mux(timed, queue.r_rdy, ", {"time_bits": 32}),
+        ("drops.eq(timed & ~free)", "drops.eq(timed)", {"time_bits": 32}),
+        ("stored - (rows - 1)", "stored - rows", {"time_bits": 32}),
+    ],
+)
+def test_admission_fault(fault, right, wrong, size):
+    fault(NestedLoop, right, wrong)
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(_admission(rows=2, lanes=1, probe_rows=1, **size), "admission", depth=24)
+
+
+@FULL
+def test_admission_by_an_earlier_probe(fault):
+    """Storage asks by the probe that was the next one when the queue was last empty: 53 cycles."""
+    fault(NestedLoop, "Mux(queue.r_rdy, head.first, ", "Mux(queue.r_rdy, next_first, ")
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(_admission(rows=2, lanes=1), "admission", timeout=3600)
 
 
 SPLITTER_PATHS = {"inputs": ["burst__ready"], "outputs": ["transfer__ready", "burst__payload", "burst__valid"]}

@@ -50,6 +50,19 @@ def test_joins_of_few_rows_right_after_others(cores, rows, lanes, count, length,
     check(seed, count, length=length, cores=cores, rows=rows, lanes=lanes)
 
 
+@pytest.mark.parametrize("cores", [2, pytest.param(3, marks=pytest.mark.full)])
+def test_joins_in_nearly_full_windows(cores, seed):
+    """Where storage asked by the place of an earlier probe than the next, it overwrote rows here."""
+    parameters = dataclasses.replace(TINY, cores=cores, rows=16, lanes=1)
+    run_bench(
+        SplitJoin(parameters),
+        f"splitjoin_nearly_full_{cores}",
+        "sim.benches.splitjoin_nearly_full",
+        seed=seed,
+        parameters=dataclasses.asdict(parameters),
+    )
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("fan_out", [2, 4])
 @pytest.mark.parametrize("lanes", [1, 2, 4])
