@@ -17,6 +17,7 @@ from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from hw.splitjoin.quick_fifo import QuickFifo
 from hw.splitjoin.side import Side
+from tests.hw.formal.command_law import command_law
 from tests.hw.formal.stream_law import law_domain
 
 _TIME_BITS = 1
@@ -29,8 +30,7 @@ class AdmissionProof(Elaboratable):
     overwritten, nor is one written in the very cycle in which it is read. In a time window a row takes the place of
     one that was not dropped only where all places are taken and no probe is under way, and says so by `overflow`.
 
-    A command at the input is as a region gives it: `first` never goes back, lies at most all rows behind the next row,
-    and moves whenever no command is held up, also while none is there. What memory and result FIFO hold is anything, so
+    A command at the input is as a region gives it (`command_law`). What memory and result FIFO hold is anything, so
     that in a time window any row may be dropped by any probe.
 
     Parameters
@@ -47,16 +47,15 @@ class AdmissionProof(Elaboratable):
         self._parameters = parameters
         self._order = order
         self.dut = NestedLoop(parameters, side=Side.LEFT)
-        rows = parameters.rows
         self.probing = Signal()
         self.early = Signal()
         self.late = Signal()
-        self.moves = Signal(range(rows + 2))
+        self.first = Signal(parameters.place_bits)
         self.full = Signal()
         self.follow = Signal()
         self.time = Signal(_TIME_BITS)
         self.times = Signal(_TIME_BITS * parameters.lanes)
-        self.ports = [self.dut.i.valid, self.probing, self.early, self.late, self.moves, self.full, self.follow]
+        self.ports = [self.dut.i.valid, self.probing, self.early, self.late, self.first, self.full, self.follow]
         if self._timed:
             self.ports += [self.time, self.times]
 
@@ -73,30 +72,26 @@ class AdmissionProof(Elaboratable):
         if self._timed:
             m.d.comb += self.dut.settings.timed.eq(1)
 
-        # The commands. `span` is how far `first` lies behind the next row. Settings come a cycle before them.
-        span = Signal(range(rows + 1))
-        new_span = Signal(range(2 * rows + 3))
-        held, was_held, last_probing, began = Signal(), Signal(), Signal(), Signal()
+        # The commands, once what places are at first has passed.
+        cycle = Signal(range(5))
+        span = (stored - self.first)[:place_bits]
         m.d.comb += [
-            held.eq(i.valid & ~i.ready),
             i.p.probing.eq(self.probing),
             i.p.early.eq(self.early),
             i.p.late.eq(self.late),
-            i.p.first.eq(stored - span),
+            i.p.first.eq(self.first),
             i.p.stop.eq(stored),
             i.p.empty.eq(span == 0),
-            new_span.eq(span + store - Mux(held, 0, self.moves)),
         ]
         if self._timed:
             m.d.comb += i.p.time.eq(self.time)
-        m.d.sync += [span.eq(new_span), was_held.eq(held), last_probing.eq(i.p.probing), began.eq(1)]
-        m.d[law] += [Assume(held | (self.moves <= span + store)), Assume(new_span <= rows), Assume(began | ~i.valid)]
-        with m.If(was_held):
-            m.d[law] += [Assume(i.valid), Assume(i.p.probing == last_probing)]
+        m.d.sync += cycle.eq(cycle + (cycle != 4))
+        m.d[law] += Assume((cycle == 4) | ~i.valid)
+        command_law(m, law, i, stored, store, rows=rows, given=True)
 
         # What storage asks by lies at most three rows further behind than a window can: places are told apart that far.
         behind = (inside["before_first"] + 1)[:place_bits]
-        m.d[law] += Assert(behind <= rows + 3)
+        m.d[law] += Assert((cycle != 4) | (behind <= rows + 3))
 
         # A time window: rows from the oldest on that was not dropped.
         extent = span

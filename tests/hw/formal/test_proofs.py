@@ -20,7 +20,7 @@ from amaranth.lib import fifo
 from hw.bisort import merger
 from hw.memory import burst_splitter
 from hw.memory.port_shape import PortShape
-from hw.splitjoin import quick_fifo
+from hw.splitjoin import quick_fifo, region
 from hw.splitjoin.nested_loop import NestedLoop
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
@@ -30,6 +30,7 @@ from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
 from tests.hw.formal.merger_output_proof import MergerOutputProof
 from tests.hw.formal.merger_proof import MergerProof
 from tests.hw.formal.paths import paths
+from tests.hw.formal.region_proof import RegionProof
 from tests.hw.formal.runner import ProofError, run_proof
 from tests.hw.formal.splitter_proof import SplitterProof
 
@@ -260,8 +261,8 @@ def _admission(*, order: Order = Order.OUTER, **size: int) -> AdmissionProof:
     ("rows", "lanes", "order"),
     [
         (1, 1, Order.OUTER),
-        (2, 1, Order.OUTER),
         (2, 2, Order.INNER),
+        pytest.param(2, 1, Order.OUTER, marks=FULL),
         pytest.param(2, 1, Order.INNER, marks=FULL),
         pytest.param(4, 2, Order.OUTER, marks=FULL),
     ],
@@ -270,11 +271,40 @@ def test_admission(rows, lanes, order):
     run_proof(_admission(rows=rows, lanes=lanes, order=order), f"admission_{rows}_{lanes}", timeout=3600)
 
 
+def _region(*, cores: int, rows: int, index: int) -> RegionProof:
+    tiny = dataclasses.replace(SplitJoinParameters.preset("tiny"), time_bits=0, bounds=0, lanes=1)
+    return RegionProof(dataclasses.replace(tiny, cores=cores, rows=rows), index=index)
+
+
+@pytest.mark.parametrize(
+    ("cores", "rows", "index"),
+    [(1, 2, 0), (2, 1, 0), pytest.param(3, 2, 1, marks=FULL), pytest.param(4, 1, 3, marks=FULL)],
+)
+def test_region(cores, rows, index):
+    run_proof(_region(cores=cores, rows=rows, index=index), f"region_{cores}_{rows}_{index}", timeout=3600)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("self.arrives & arrive.now)", "self.arrives)"),
+        ("with m.If(full):", "with m.If(1):"),
+        ("rows.i.p.first.eq(leave.place)", "rows.i.p.first.eq(leave.place + leave.now)"),
+        ("full.eq(missing == 1)", "full.eq(missing == 2)"),
+    ],
+)
+def test_region_fault(fault, right, wrong):
+    fault(region.Region, right, wrong)
+    with pytest.raises(ProofError, match="Assertion violated"):
+        run_proof(_region(cores=2, rows=1, index=0), "region", depth=24)
+
+
 @pytest.mark.parametrize(
     ("rows", "lanes", "order", "depth"),
     [
-        (1, 1, Order.OUTER, 30),
-        (2, 2, Order.INNER, 24),
+        (1, 1, Order.OUTER, 24),
+        (2, 2, Order.INNER, 20),
+        pytest.param(1, 1, Order.OUTER, 32, marks=FULL),
         pytest.param(2, 1, Order.OUTER, 32, marks=FULL),
         pytest.param(2, 2, Order.INNER, 32, marks=FULL),
         pytest.param(1, 1, Order.OUTER, None, marks=FULL),
