@@ -106,6 +106,9 @@ class AdmissionProof(Elaboratable):
                 m.d[law] += Assert(inside["drops"] == (extent == rows))
                 with m.If(inside["drops"]):
                     m.d[law] += Assert(~inside["moving"])
+            told = Signal()
+            m.d.sync += told.eq(told | (store & inside["drops"]))
+            m.d[law] += Assert(self.dut.overflow == told)
 
         # The probe that is followed: how many are loaded before it, how many rows were stored since it came, and,
         # counted back from there, its window's first row and the word that is read.
