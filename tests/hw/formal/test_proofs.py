@@ -264,7 +264,6 @@ def _admission(*, order: Order = Order.OUTER, **size: int) -> AdmissionProof:
         (2, 2, Order.INNER),
         pytest.param(2, 1, Order.OUTER, marks=FULL),
         pytest.param(2, 1, Order.INNER, marks=FULL),
-        pytest.param(4, 2, Order.OUTER, marks=FULL),
     ],
 )
 def test_admission(rows, lanes, order):
