@@ -9,23 +9,24 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bench.batch_joins import run_batch_joins
 from bench.contenders import Unavailable
 from bench.machine import describe_machine
 from bench.operator_benchmark import ResultsDiffer, run_operator_benchmark
-from bench.plan import Plan, full_plan, quick_plan
+from bench.plan import BatchJoinsPlan, Plan, full_plan, leaves_out, quick_plan
 from bench.report import print_cell, print_parts, print_tables, write_report
 from bench.rows_type import ROWS
 from bench.spark_plan import SparkPlan
 from bench.workloads import KINDS
 
-PARTS = ("operator", "spark")
+PARTS = ("operator", "peers", "spark")
 
 
 @click.command(context_settings={"max_content_width": 110})
 @click.option("--quick", is_flag=True, help="About a minute: the headline cell and a few more; no Spark.")
-@click.option("--full", is_flag=True, help="Whole windows and every peer: about an hour.")
+@click.option("--full", is_flag=True, help="Whole windows and every peer: some hours.")
 @click.option("--only", help=f"Parts to run, from {', '.join(PARTS)}, separated by commas.  [default: all]")
-@click.option("--device", "devices", multiple=True, help="Device of the operator; repeatable.  [default: opencl]")
+@click.option("--device", "devices", multiple=True, help="Beside cpp; repeatable.  [default: cpu, one thread, opencl]")
 @click.option("--workload", "kinds", multiple=True, type=click.Choice(list(KINDS)), help="Repeatable.  [default: all]")
 @click.option("--window", "windows", multiple=True, type=ROWS, help="Rows a side in the window; repeatable.")
 @click.option("--batch", "batches", multiple=True, type=ROWS, help="Rows a side in one call; repeatable.")
@@ -33,7 +34,10 @@ PARTS = ("operator", "spark")
     "--contender",
     "contenders",
     multiple=True,
-    help="cpp, numpy-searchsorted, polars, duckdb or DEVICE/POLICY; repeatable, and then in every cell.",
+    help="cpp, numpy-searchsorted, polars, duckdb, DEVICE or DEVICE/INDEX; repeatable, and then in every cell.",
+)
+@click.option(
+    "--without", multiple=True, metavar="CONTENDER", help="Leave it out, here and in batch joins; repeatable."
 )
 @click.option("--micro-batch", type=ROWS, help="Rows of both sides in one Spark micro-batch.  [default: 256K]")
 @click.option("--seconds", type=click.FloatRange(min=0.01), help="Time for one contender in one cell.")
@@ -56,6 +60,7 @@ def main(
     windows: tuple[int, ...],
     batches: tuple[int, ...],
     contenders: tuple[str, ...],
+    without: tuple[str, ...],
     micro_batch: int | None,
     seconds: float | None,
     turns: int | None,
@@ -65,8 +70,9 @@ def main(
 ) -> None:
     """Measure the window join beside its peers, on the same batches, in the same run.
 
-    Without options: every workload, window and batch size, then Spark; 10 to 15 minutes on two cores. Pairs
-    of all contenders are compared as they come, and a difference ends the command with an error.
+    Without options: every workload, window and batch size, then batch joins by other engines (peers), then Spark;
+    some 25 minutes on two cores. Pairs of all contenders are compared as they come, and a difference ends the command
+    with an error.
     """
     if quick and full:
         raise click.UsageError("--quick and --full exclude each other")
@@ -74,10 +80,7 @@ def main(
     plan = quick_plan() if quick else full_plan() if full else Plan()
     changes: dict = {"seed": seed}
     if devices:
-        changes["contenders"] = (
-            *(f"{device}/{policy}" for device in devices for policy in ("ladder", "flat")),
-            "cpp",
-        )
+        changes["contenders"] = (*devices, "cpp")
     if contenders:
         changes |= {"contenders": contenders, "extra": ()}
     given = {"kinds": kinds, "windows": windows, "batches": tuple(sorted(batches, reverse=True))}
@@ -85,7 +88,21 @@ def main(
     changes |= {name: value for name, value in (("seconds", seconds), ("turns", turns)) if value is not None}
     plan = dataclasses.replace(plan, **changes)
 
-    spark_plan = SparkPlan(seed=seed, device=devices[0] if devices else "opencl")
+    peers_plan = BatchJoinsPlan(seed=seed)
+    for name in without:
+        if not any(leaves_out(known, (name,)) for known in (*plan.contenders, *plan.extra, *peers_plan.contenders)):
+            raise click.BadParameter(f"{name!r} is no contender of this run", param_hint="--without")
+    try:
+        plan = plan.without(without)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--without") from error
+    # The first window and batch named stand for the batch joins', too.
+    sizes = {"window": windows[:1], "batch": batches[:1]}
+    peers_plan = dataclasses.replace(
+        peers_plan.without(without), **{name: value[0] for name, value in sizes.items() if value}
+    )
+
+    spark_plan = SparkPlan(seed=seed, device=devices[0] if devices else "cpu")
     if quick:
         spark_plan = dataclasses.replace(spark_plan, window=1 << 17, batch=1 << 16, steps=3)
     if full:
@@ -95,11 +112,15 @@ def main(
 
     console = Console()
     result = describe_machine()
-    result["parameters"] = {"operator": dataclasses.asdict(plan), "spark": dataclasses.asdict(spark_plan)}
+    result["parameters"] = {"operator": dataclasses.asdict(plan), "peers": dataclasses.asdict(peers_plan)}
+    result["parameters"]["spark"] = dataclasses.asdict(spark_plan)
     try:
         if "operator" in parts:
             result["operator"] = []
             _operator(console, plan, result["operator"], steps)
+        if "peers" in parts:
+            with console.status("batch joins") as status:
+                result["peers"] = run_batch_joins(peers_plan, on_stage=status.update)
         if "spark" in parts:
             result["spark"] = _spark(console, spark_plan)
     except ResultsDiffer as error:
@@ -108,7 +129,7 @@ def main(
         raise click.ClickException(str(error)) from error
     finally:
         # What was measured before a difference or an interrupt is kept.
-        if result.get("operator") or result.get("spark"):
+        if any(result.get(part) for part in PARTS):
             print_tables(console, result)
             for path in write_report(result, out):
                 console.print(f"wrote {path}", highlight=False)

@@ -10,7 +10,9 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("numpy", "pyarrow", "pyopencl", "pocl-binary-distribution", "polars", "duckdb", "pyspark")
+from host.native import _core
+
+PACKAGES = ("numpy", "pyarrow", "pyopencl", "intel-opencl-rt", "polars", "duckdb", "chdb-core", "pyspark")
 _ROOT = Path(__file__).parents[1]
 
 
@@ -23,6 +25,7 @@ def describe_machine() -> dict:
         "machine": {
             "cpu": _cpu(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "instruction_set": _core.isa(),  # that the native core chose
             "memory_bytes": _memory(),
             "system": f"{platform.system()} {platform.machine()}",
             "load_at_start": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,

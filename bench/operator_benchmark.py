@@ -34,6 +34,7 @@ class _Entry:
     parts: dict[str, float] = field(default_factory=dict)
     calls: list[float] = field(default_factory=list)
     stretches: list[dict] = field(default_factory=list)
+    memory: dict[str, int] = field(default_factory=dict)
 
 
 def run_operator_benchmark(
@@ -223,6 +224,7 @@ class _Cell:
                 )
         for part, total in entry.contender.parts().items():
             entry.parts[part] = entry.parts.get(part, 0.0) + total - before.get(part, 0.0)
+        _keep_most(entry)
         if count:
             entry.spent += seconds
             entry.stretches.append({"turn": turn, "calls": count, "seconds": round(seconds, 7)})
@@ -233,6 +235,17 @@ def _load_batches(contender: Contender, workload: Workload, batches: list[tuple[
     if batches:
         last = batches[-1][0]
         _load(contender, workload, batches[0][0].first, last.first + len(last))
+
+
+def _keep_most(entry: _Entry) -> None:
+    """Remembers the memory now, if it is more over its content than what was seen before."""
+    memory = entry.contender.memory()
+
+    def over(seen: dict[str, int]) -> float:
+        return seen["used"] / seen.get("content", 1)
+
+    if memory and (not entry.memory or over(memory) > over(entry.memory)):
+        entry.memory = memory
 
 
 def _summary(entry: _Entry, batch: int) -> dict:
@@ -253,7 +266,7 @@ def _summary(entry: _Entry, batch: int) -> dict:
             "max": float(milliseconds.max()),
         },
         "part_ms": parts,
-        "memory": entry.contender.memory(),
+        "memory": entry.memory,
         "stretches": entry.stretches,
     }
     if isinstance(entry.contender, Operator):

@@ -1,15 +1,18 @@
-"""Which cells of the benchmark table are measured, by whom, and for how long."""
+"""Which cells of the benchmark tables are measured, by whom, and for how long."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from bench.workloads import KINDS
 
 K, M = 1 << 10, 1 << 20
 BATCHES = (256 * K, 32 * K, 4 * K, 1 * K)  # large first: a cell leaves the windows to the next one
 WINDOWS = (8 * M, 1 * M)
-SLOW = ("numpy/ladder", "numpy-searchsorted", "polars", "duckdb")
+ONE_THREAD = "cpu:threads=1"
+CONTENDERS = ("cpu", ONE_THREAD, "cpp", "opencl")
+SLOW = ("opencl/bisort", "numpy", "numpy-searchsorted", "polars", "duckdb")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +39,10 @@ class Plan:
         Pieces of a turn; within each the contenders come one after the other, in alternating order.
     seconds : float
         Time for one contender in one cell; twice as much in `extra_cells`.
-    ladder_factor : float
-        The ladders of `contenders` get this many times as much: their costs come in waves.
+    thorough_factor : float
+        The `thorough` ones get this many times as much: their costs come in waves.
     least_windows : float
-        How many windows those ladders go through at least in one cell, whatever the time: a half or more, so
+        How many windows those go through at least in one cell, whatever the time: a half or more, so
         that a subwindow fills from empty to full. What a subwindow costs depends on how full it is.
     seed : int
         Every value follows from it.
@@ -48,13 +51,13 @@ class Plan:
     kinds: tuple[str, ...] = tuple(KINDS)
     windows: tuple[int, ...] = WINDOWS
     batches: tuple[int, ...] = BATCHES
-    contenders: tuple[str, ...] = ("opencl/ladder", "opencl/flat", "cpp")
+    contenders: tuple[str, ...] = CONTENDERS
     extra: tuple[str, ...] = SLOW
     extra_cells: tuple[tuple[str, int], ...] = (("uniform", 32 * K),)
     turns: int = 3
     rounds: int = 4
     seconds: float = 1.0
-    ladder_factor: float = 3.0
+    thorough_factor: float = 3.0
     least_windows: float = 0.5
     seed: int = 20
 
@@ -62,28 +65,87 @@ class Plan:
         """Contenders of one cell."""
         return self.contenders + (self.extra if (kind, batch) in self.extra_cells else ())
 
+    def without(self, left_out: Collection[str]) -> Plan:
+        """The plan less some contenders: ``opencl`` leaves out ``opencl/bisort``, too.
+
+        Raises
+        ------
+        ValueError
+            Nothing is left.
+        """
+        kept = {
+            field: tuple(name for name in getattr(self, field) if not leaves_out(name, left_out))
+            for field in ("contenders", "extra")
+        }
+        if not kept["contenders"]:
+            raise ValueError(f"no contender is left without {', '.join(left_out)}")
+        return replace(self, **kept)
+
     def thorough(self, name: str) -> bool:
-        """Whether a contender goes through every batch of a cell: the ladders that are timed in every cell."""
-        return name in self.contenders and name.endswith("/ladder")
+        """Whether a contender goes through every batch of a cell: the first device's default index, for any threads."""
+        devices = [contender for contender in self.contenders if device_kind(contender)]
+        return name in devices and "/bisort" not in name and device_kind(name) == device_kind(devices[0])
 
     def budget(self, name: str, kind: str, batch: int) -> float:
         """Seconds for one contender in one cell."""
         headline = 2.0 if (kind, batch) in self.extra_cells else 1.0
-        return self.seconds * headline * (self.ladder_factor if self.thorough(name) else 1.0)
+        return self.seconds * headline * (self.thorough_factor if self.thorough(name) else 1.0)
 
     def cells(self) -> int:
         """Number of cells."""
         return len(self.kinds) * len(self.windows) * len(self.batches)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BatchJoinsPlan:
+    """One run of the batch joins.
+
+    Parameters
+    ----------
+    window : int
+        Rows of the large side.
+    batch : int
+        Rows that are joined with them at a time.
+    contenders : tuple of str
+        Names from `bench.batch_joins.CONTENDERS`.
+    calls : int
+        How often each joins, in turns; the figure is the median.
+    seed : int
+        Every value follows from it.
+    """
+
+    window: int = 8 * M
+    batch: int = 32 * K
+    contenders: tuple[str, ...] = ("cpu", "polars", "chdb", "duckdb")
+    calls: int = 5
+    seed: int = 20
+
+    def without(self, left_out: Collection[str]) -> BatchJoinsPlan:
+        """The plan less some contenders."""
+        return replace(self, contenders=tuple(name for name in self.contenders if not leaves_out(name, left_out)))
+
+
+def device_kind(name: str) -> str:
+    """Kind of the device of a contender (``opencl`` of ``opencl:nvidia/bisort``); empty for one of the peers."""
+    from host.devices.registry import KINDS as DEVICES  # not before it is needed: the command line is quick
+
+    kind = name.partition("/")[0].partition(":")[0]
+    return kind if kind in DEVICES else ""
+
+
+def leaves_out(name: str, left_out: Collection[str]) -> bool:
+    """Whether a contender is one of these, or an index of a device that is."""
+    return name in left_out or name.rpartition("/")[0] in left_out
+
+
 def quick_plan() -> Plan:
     """About a minute: the headline cell, and the small window at two batch sizes."""
     return Plan(
-        kinds=("uniform",), batches=(32 * K, 4 * K), extra=("polars",), rounds=2, seconds=0.7, ladder_factor=2.0
+        kinds=("uniform",), batches=(32 * K, 4 * K), extra=("polars",), rounds=2, seconds=0.7, thorough_factor=2.0
     )
 
 
 def full_plan() -> Plan:
-    """Every cell with whole windows and all peers, for a machine with an hour to spare."""
+    """Every cell with whole windows and all peers, for a machine with hours to spare."""
     cells = tuple((kind, batch) for kind in KINDS for batch in (32 * K, 256 * K))
-    return Plan(turns=5, seconds=6.0, ladder_factor=4.0, least_windows=1.0, extra_cells=cells)
+    return Plan(turns=5, seconds=6.0, thorough_factor=4.0, least_windows=1.0, extra_cells=cells)

@@ -1,24 +1,58 @@
-"""A benchmark's result as Markdown, for the README: ``python -m bench.readme build/bench/latest.json``."""
+"""A benchmark's result as Markdown, printed or written into the documents that show it.
+
+``python -m bench.readme build/bench/latest.json`` prints it, ``--write`` puts it between the markers of README.md and
+docs/figures.md, and draws the plots beside the latter.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from bench.report import FORMAT, tables
+from bench.report import FORMAT, plot, tables
+
+_ROOT = Path(__file__).parents[1]
+DOCUMENTS = (_ROOT / "README.md", _ROOT / "docs" / "figures.md")
+PLOTS = _ROOT / "docs" / "bench-{}.png"
+
+#: The block of each table, by the first words of its title; its name stands in a document's marker.
+_BLOCKS = {
+    "Operator": "operator",
+    "Slow contenders": "slow",
+    "Batch joins": "peers",
+    "Through Spark": "spark",
+    "Aims": "aims",
+}
+_MARKED = re.compile(r"(?P<begin><!-- bench: (?P<name>\w+) -->\n).*?(?P<end><!-- bench: end -->)", re.DOTALL)
 
 
 @click.command()
 @click.argument("result", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def main(result: Path) -> None:
-    """Print the tables of a RESULT file as Markdown, with date, commit and machine."""
-    click.echo(markdown(json.loads(result.read_text())), nl=False)
+@click.option("--write", is_flag=True, help="Write into the documents instead of printing.")
+def main(result: Path, write: bool) -> None:
+    """Print the tables of a RESULT file as Markdown, with date, commit and machine, or --write them."""
+    measured = json.loads(result.read_text())
+    found = blocks(measured)
+    if not write:
+        click.echo("\n".join(found.values()), nl=False)
+        return
+    try:
+        written = {path: filled(path.read_text(), found) for path in DOCUMENTS}
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    for path, text in written.items():
+        path.write_text(text)
+        click.echo(f"wrote {path}")
+    for path in plot(measured, PLOTS):
+        click.echo(f"drew {path}")
 
 
-def markdown(result: dict) -> str:
-    """The tables of a result as Markdown.
+def blocks(result: Mapping) -> dict[str, str]:
+    """The parts of a result as Markdown, by name: ``measured`` (when, where and how), and each table with its title.
 
     Raises
     ------
@@ -35,14 +69,43 @@ def markdown(result: dict) -> str:
     else:
         commit = f"at commit {result['commit']}" + (" with changes" if result["uncommitted_changes"] else "")
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
-    blocks = [
-        f"Measured {result['date'][:10]} {commit}, by `{' '.join(_without_out(result['command']))}`: "
-        f"{machine['cores']} cores, {machine['cpu']}; {versions}."
-    ]
+    found = {
+        "measured": f"Measured {result['date'][:10]} {commit}, by `{' '.join(_without_out(result['command']))}`: "
+        f"{machine['cores']} cores, {machine['cpu']}; {versions}.\n"
+    }
     for title, (headings, lines) in tables(result).items():
+        name = _BLOCKS[title.partition(":")[0]]
         rows = [headings, [":--"] + ["--:"] * (len(headings) - 1), *lines]
-        blocks.append(f"{title}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows))
-    return "\n\n".join(blocks) + "\n"
+        heading = "" if name == "aims" else f"{title}\n\n"
+        found[name] = heading + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return found
+
+
+def filled(text: str, found: Mapping[str, str]) -> str:
+    """A document with the blocks between its markers.
+
+    Parameters
+    ----------
+    text : str
+        With ``<!-- bench: NAME -->`` and ``<!-- bench: end -->`` on lines of their own round each block.
+    found : mapping of str to str
+        As of `blocks`.
+
+    Raises
+    ------
+    ValueError
+        The document has no markers, or a block that the result does not have.
+    """
+    names = [match["name"] for match in _MARKED.finditer(text)]
+    if not names:
+        raise ValueError("the document has no markers such as <!-- bench: aims -->")
+    for name in names:
+        if name not in found:
+            raise ValueError(
+                f"the documents show a block {name!r} and the result has only {', '.join(found)}: run all of the "
+                "benchmark (make bench), so that all figures are of one run"
+            )
+    return _MARKED.sub(lambda match: match["begin"] + found[match["name"]] + match["end"], text)
 
 
 def _without_out(command: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Puts a benchmark's result on the screen, into a JSON file and into a plot."""
+"""Puts a benchmark's result on the screen, into a JSON file and into plots."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ import matplotlib
 
 matplotlib.use("Agg")  # no display is needed
 import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from rich.console import Console
 
 from bench.aims import aims
-from bench.ratio import ratio
+from bench.plan import ONE_THREAD, device_kind
+from bench.ratio import main_contender, memory, ratio, tail
+from bench.rows_type import size
 
-FORMAT = 1
-PEERS = ("cpp", "numpy-searchsorted", "polars", "duckdb")
+FORMAT = 2
+HEADINGS = {ONE_THREAD: "cpu, one thread"}
 
 
 def write_report(result: dict, folder: Path) -> list[Path]:
-    """Writes ``<date>.json`` and ``latest.json``, and with operator cells ``latest.png`` and ``latest.svg``.
+    """Writes ``<date>.json`` and ``latest.json``, and with operator cells the plots, ``latest-*.png`` and ``.svg``.
 
     Parameters
     ----------
     result : dict
-        What `bench.__main__` gathers: `describe_machine`'s fields, ``parameters``, ``operator`` and
-        ``spark``.
+        What `bench.__main__` gathers: `describe_machine`'s fields, ``parameters``, ``operator``, ``peers`` and
+        ``spark``. The files have its ``aims``, too.
     folder : pathlib.Path
         Made if it is not there.
 
@@ -42,42 +47,63 @@ def write_report(result: dict, folder: Path) -> list[Path]:
         A file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"format": FORMAT, **result}, indent=1)
+    aimed = [dict(zip(("figure", "aim", "measured"), line, strict=True)) for line in aims(result)]
+    text = json.dumps({"format": FORMAT, **result, "aims": aimed}, indent=1)
     stamp = result["date"].replace(":", "").replace("-", "")[:15]
     written = [folder / f"{stamp}.json", folder / "latest.json"]
     for path in written:
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_text(text)
         partial.replace(path)
-    if result.get("operator"):
-        for suffix in ("png", "svg"):
-            path = folder / f"latest.{suffix}"
-            plot_operator(result, path)
-            written.append(path)
+    for suffix in ("png", "svg"):
+        written += plot(result, folder / f"latest-{{}}.{suffix}")
     return written
 
 
-def devices(cells: list[dict]) -> list[str]:
-    """Devices that appear with a run policy, in the order they were measured."""
-    names = (name.rpartition("/") for cell in cells for name in cell["contenders"])
-    return list(dict.fromkeys(device for device, slash, _ in names if slash))
+def plot(result: dict, pattern: Path) -> list[Path]:
+    """Draws ``rates`` and, where there are two contenders, ``ratios``; returns the files.
+
+    Parameters
+    ----------
+    result : dict
+        As of `write_report`.
+    pattern : pathlib.Path
+        With ``{}`` in its name for the plot's; its suffix says which format.
+    """
+    written = []
+    cells = result.get("operator")
+    if cells:
+        for name, draw in (("rates", plot_rates), ("ratios", plot_ratios)):
+            if name == "ratios" and not compared(cells):
+                continue
+            written.append(pattern.with_name(pattern.name.format(name)))
+            draw(result, written[-1])
+    return written
 
 
-def main_ladder(cells: list[dict]) -> str:
-    """The contender that ratios are given for: the ladder on the first device measured."""
-    found = devices(cells)
-    return f"{found[0]}/ladder" if found else "opencl/ladder"
+def everywhere(cells: list[dict]) -> list[str]:
+    """Contenders of every cell; the others are slow, and were measured in some alone."""
+    return [name for name in cells[0]["contenders"] if all(name in cell["contenders"] for cell in cells)]
+
+
+def compared(cells: list[dict]) -> list[tuple[str, str]]:
+    """Which contenders are compared: the main one with each other device or peer, and with one thread each peer."""
+    names, mine = everywhere(cells), main_contender(cells)
+    if mine not in names:
+        return []
+    own = [name for name in names if device_kind(name) == device_kind(mine) and "/bisort" not in name]
+    others = [name for name in names if name not in own]
+    return [
+        *((mine, other) for other in others),
+        *((name, other) for name in own if name != mine for other in others if not device_kind(other)),
+    ]
 
 
 def print_cell(console: Console, cell: dict) -> None:
     """One line as soon as a cell is measured."""
     rates = "  ".join(f"{name} {entry['rate'] / 1e6:.3f}" for name, entry in cell["contenders"].items())
-    mine = main_ladder([cell])
-    ratios = "  ".join(
-        f"{value:.2f}x {peer}"
-        for peer in (mine.replace("/ladder", "/flat"), *PEERS)
-        if (value := ratio(cell, mine, peer)) is not None
-    )
+    mine = main_contender([cell])
+    ratios = "  ".join(f"{ratio(cell, mine, peer):.2f}x {peer}" for peer in cell["contenders"] if mine and peer != mine)
     console.print(
         f"{cell['workload']:<10} window {size(cell['window']):>4}  batch {size(cell['batch']):>4}  "
         f"M rows/s: {rates}" + (f"  | {mine}: {ratios}" if ratios else ""),
@@ -99,42 +125,58 @@ def print_parts(console: Console, cell: dict) -> None:
         )
 
 
-def size(rows: int) -> str:
-    """``8M`` for 8 * 2**20 and the like."""
-    for unit, letter in ((1 << 20, "M"), (1 << 10, "K")):
-        if rows >= unit and rows % unit == 0:
-            return f"{rows // unit}{letter}"
-    return f"{rows:,}"
-
-
 def operator_rows(cells: list[dict]) -> tuple[list[str], list[list[str]]]:
     """Headings and lines of the operator's table, as text.
 
-    Columns headed by a contender's name hold million rows/s; ``/name`` says how many times faster the ladder
-    on the first device is than that one; ``p99 ms`` is the time that 99 of 100 calls of the ladder keep,
-    ``memory`` its device bytes over the bytes of keys and row numbers in full windows.
+    Columns headed by a contender's name hold million rows/s; ``a / b`` says how many times as fast as b a is;
+    ``p99/median`` is of the calls of the main contender, ``memory`` its device bytes over those of keys, row numbers
+    and, in time windows, event times.
     """
-    mine = main_ladder(cells)
-    flat = mine.replace("/ladder", "/flat")
-    names = list(dict.fromkeys(name for cell in cells for name in cell["contenders"]))
-    against = [name for name in (flat, *PEERS) if name in names and mine in names]
-    headings = ["workload", "window", "batch", *names, *(f"/{name.rpartition('/')[2]}" for name in against)]
-    headings += ["p99 ms", "memory"] if mine in names else []
+    mine, names, pairs = main_contender(cells), everywhere(cells), compared(cells)
+    headings = ["workload", "window", "batch", *(HEADINGS.get(name, name) for name in names)]
+    headings += [f"{HEADINGS.get(above, above)} / {below}" for above, below in pairs]
+    headings += ["p99/median", "memory"] if mine in names else []
     lines = []
     for cell in cells:
         line = [cell["workload"], size(cell["window"]), size(cell["batch"])]
-        for name in names:
-            entry = cell["contenders"].get(name)
-            digits = 2 if entry and entry["rate"] > 1e5 else 3
-            line.append("" if entry is None else f"{entry['rate'] / 1e6:.{digits}f}")
-        for name in against:
-            value = ratio(cell, mine, name)
-            line.append("" if value is None else f"{value:.2f}x" if value < 20 else f"{value:,.0f}x")
-        if entry := cell["contenders"].get(mine):
-            memory = entry["memory"]
-            line += [f"{entry['call_ms']['p99']:.1f}", f"{memory['used'] / memory['keys_and_rows']:.2f}x"]
+        line += [_millions(cell["contenders"][name]["rate"]) for name in names]
+        line += [_times(ratio(cell, above, below)) for above, below in pairs]
+        if mine in names:
+            line += [_times(tail(cell, mine)), _times(memory(cell, mine))]
         lines.append(line)
     return headings, lines
+
+
+def slow_rows(cells: list[dict]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of the contenders that were measured in some cells alone, as text."""
+    mine, names = main_contender(cells), everywhere(cells)
+    lines = []
+    for cell in cells:
+        for name, entry in cell["contenders"].items():
+            if name not in names:
+                times = _times(ratio(cell, mine, name)) if mine else ""
+                where = [cell["workload"], size(cell["window"]), size(cell["batch"])]
+                lines.append([name, *where, _millions(entry["rate"]), times])
+    return ["contender", "workload", "window", "batch", "million rows/s", f"{mine} / this"], lines
+
+
+def batch_rows(peers: dict) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of the table of batch joins, as text."""
+    lines = []
+    mine = peers["contenders"].get("cpu")
+    for name, entry in sorted(peers["contenders"].items(), key=lambda item: item[1]["median"]):
+        times = _times(entry["median"] / mine["median"]) if mine else ""
+        lines.append([name, entry["does"], f"{entry['median']:,.1f}", f"{max(entry['ms']):,.1f}", times])
+    lines += [[name, f"left out: {reason}", "", "", ""] for name, reason in peers["missing"].items()]
+    return ["engine", "how", "ms a batch, median", "most", "this / cpu"], lines
+
+
+def _millions(rate: float) -> str:
+    return f"{rate / 1e6:.{2 if rate > 1e5 else 3}f}"
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}x" if value < 20 else f"{value:,.0f}x"
 
 
 def spark_rows(spark: dict) -> tuple[list[str], list[list[str]]]:
@@ -165,6 +207,13 @@ def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:
     if result.get("operator"):
         title = "Operator: million rows/s (both sides), probe and insert, row-number pairs out"
         found[title] = operator_rows(result["operator"])
+        if (slow := slow_rows(result["operator"]))[1]:
+            found["Slow contenders: the same in some cells"] = slow
+    if result.get("peers"):
+        peers = result["peers"]
+        rows, batch = size(peers["window"]), size(peers["batch"])
+        title = f"Batch joins: {batch} rows with a table of {rows}, {peers['pairs']:,} pairs out"
+        found[title] = batch_rows(peers)
     if result.get("spark"):
         spark = result["spark"]
         rows, batch = size(spark["window"]), size(spark["batch"])
@@ -175,12 +224,12 @@ def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:
     return found
 
 
-def plot_operator(result: dict, path: Path) -> None:
-    """Rows/s over the batch size, a panel per workload and window; the suffix of `path` says which format."""
+def plot_rates(result: dict, path: Path) -> None:
+    """Rows/s over the batch size, a panel per workload and window, of the contenders of every cell."""
     cells = result["operator"]
     kinds = list(dict.fromkeys(cell["workload"] for cell in cells))
     windows = list(dict.fromkeys(cell["window"] for cell in cells))
-    names = list(dict.fromkeys(name for cell in cells for name in cell["contenders"]))
+    names, mine = everywhere(cells), main_contender(cells) or ""
     figure, axes = plt.subplots(
         len(windows),
         len(kinds),
@@ -198,11 +247,13 @@ def plot_operator(result: dict, path: Path) -> None:
                 points = sorted(
                     (cell["batch"], cell["contenders"][name]["rate"])
                     for cell in cells
-                    if (cell["workload"], cell["window"]) == (kind, window) and name in cell["contenders"]
+                    if (cell["workload"], cell["window"]) == (kind, window)
                 )
-                style = "-o" if "/ladder" in name else "--s" if "/flat" in name else ":^"
+                own = device_kind(name) == device_kind(mine)
+                style = "-o" if name == mine else "--o" if own else "--s" if device_kind(name) else ":^"
                 batches, rates = [p[0] for p in points], [p[1] for p in points]
-                axis.plot(batches, rates, style, label=name, color=colours(index), markersize=4)
+                label = HEADINGS.get(name, name)
+                axis.plot(batches, rates, style, label=label, color=colours(index), markersize=4)
             axis.set(xscale="log", yscale="log", title=f"{kind}, {size(window)} rows a side")
             axis.set_xticks(sorted({cell["batch"] for cell in cells}))
             axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size(int(value))))
@@ -215,10 +266,54 @@ def plot_operator(result: dict, path: Path) -> None:
     handles = {}
     for axis in axes.flat:
         handles.update(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    machine = result["machine"]
-    figure.suptitle(f"{machine['cpu']}, {machine['cores']} cores, {result['date'][:10]}", fontsize=9)
+    _head(figure, result)
     figure.supylabel("rows/s, both sides", fontsize=9)
     figure.supxlabel("rows a side in one call", fontsize=9)
     figure.legend(list(handles.values()), list(handles), loc="outside right upper", ncols=1, fontsize=8)
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def plot_ratios(result: dict, path: Path) -> None:
+    """A heat map per comparison: how many times as fast, by workload and window over the batch size."""
+    cells = result["operator"]
+    pairs = compared(cells)
+    batches = sorted({cell["batch"] for cell in cells})
+    groups = list(dict.fromkeys((cell["window"], cell["workload"]) for cell in cells))
+    groups.sort(key=lambda group: -group[0])
+    figure, axes = plt.subplots(
+        1,
+        len(pairs),
+        figsize=(1.8 + 2.7 * len(pairs), 1.2 + 0.34 * len(groups)),
+        squeeze=False,
+        sharey=True,
+        layout="constrained",
+    )
+    scale = LogNorm(1 / 16, 16)  # 1 is the middle: red is slower, blue faster
+    for axis, (above, below) in zip(axes.flat, pairs, strict=True):
+        values = np.full((len(groups), len(batches)), np.nan)
+        for cell in cells:
+            value = ratio(cell, above, below)
+            at = groups.index((cell["window"], cell["workload"])), batches.index(cell["batch"])
+            values[at] = np.nan if value is None else value
+            if value is not None:
+                strong = not 1 / 5 < value < 5
+                text = f"{value:.1f}" if value < 20 else f"{value:.0f}"
+                axis.text(*reversed(at), text, ha="center", va="center", fontsize=8, color="w" if strong else "k")
+        image = axis.imshow(values, norm=scale, cmap="RdBu", aspect="auto")
+        axis.set_xticks(range(len(batches)), [size(batch) for batch in batches])
+        axis.set_yticks(range(len(groups)), [f"{kind}, {size(window)}" for window, kind in groups])
+        axis.set_title(f"{HEADINGS.get(above, above)} / {below}", fontsize=9)
+        axis.tick_params(labelsize=8, length=0)
+    _head(figure, result)
+    figure.supxlabel("rows a side in one call", fontsize=9)
+    bar = figure.colorbar(image, ax=axes, extend="both", format=lambda value, _: f"{value:g}x")
+    bar.set_ticks([1 / 16, 1 / 4, 1, 4, 16])
+    bar.ax.tick_params(labelsize=8)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _head(figure: Figure, result: dict) -> None:
+    machine = result["machine"]
+    figure.suptitle(f"{machine['cpu']}, {machine['cores']} cores, {result['date'][:10]}", fontsize=9)

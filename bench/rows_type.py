@@ -1,4 +1,4 @@
-"""A number of rows on the command line."""
+"""A number of rows, read from the command line and shown."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ class RowsType(click.ParamType):
 
 
 ROWS = RowsType()
+
+
+def size(rows: int) -> str:
+    """``8M`` for 8 * 2**20 and the like."""
+    for unit, letter in ((1 << 20, "M"), (1 << 10, "K")):
+        if rows >= unit and rows % unit == 0:
+            return f"{rows // unit}{letter}"
+    return f"{rows:,}"

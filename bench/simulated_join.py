@@ -21,8 +21,8 @@ from host import Band, Rows, WindowJoin
 from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from host.devices.board_link import BoardLink
 from host.devices.device import DeviceInfo
-from host.engine.subwindow import CountRing
 from host.errors import DeviceError
+from host.index.sorted_runs import CountRing
 from hw.parameters import Parameters
 from hw.register_map import COMMAND_WORDS, Operation, registers
 from sim.board.bisort_link import board_parameters, open_bisort_board
@@ -30,7 +30,7 @@ from sim.models.kernel import KernelModel
 
 _OFFSETS = {register.name: register.offset for register in registers()}
 _COUNTED = ("cycles", "read_beats", "write_beats")
-POLICIES = ("flat", "ladder")
+INDEXES = ("bisort", "sorted_runs")
 
 
 class CountingLink:
@@ -99,7 +99,7 @@ class JoinCost:
 
     Attributes
     ----------
-    policy : str
+    index : str
     window, subwindow, batch : int
         Rows a side: in the window, in a subwindow of it, in one call.
     rows : int
@@ -109,7 +109,7 @@ class JoinCost:
         As in `CountingLink`.
     """
 
-    policy: str
+    index: str
     window: int
     subwindow: int
     batch: int
@@ -132,7 +132,7 @@ def join_cost(
     link: CountingLink,
     memory_bytes: int,
     *,
-    policy: str,
+    index: str,
     window: int,
     batch: int,
     calls: int,
@@ -147,7 +147,7 @@ def join_cost(
         To a kernel with 32-bit keys.
     memory_bytes : int
         Of the board.
-    policy : str
+    index : str
     window, batch : int
         Rows a side.
     calls : int
@@ -166,7 +166,7 @@ def join_cost(
         right=Rows(window),
         form="pairs",
         device=device,
-        policy=policy,
+        index=index,
     )
     filling = min(window, max(batch, window // 32))
     at = 0
@@ -183,7 +183,7 @@ def join_cost(
         join.process(*(workload.rows(side, at, at + batch).table for side in (0, 1)))
         at += batch
     subwindow = CountRing(window).subwindow_rows
-    cost = JoinCost(policy, window, subwindow, batch, 2 * batch * calls, link.parameters.beat_bytes, dict(link.costs))
+    cost = JoinCost(index, window, subwindow, batch, 2 * batch * calls, link.parameters.beat_bytes, dict(link.costs))
     join.close()
     return cost
 
@@ -224,7 +224,7 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
 )
 @click.option("--only-cycles", is_flag=True, help="Leave out the windows that a model counts.")
 @click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option("--policy", "policies", multiple=True, type=click.Choice(POLICIES), help="Repeatable.  [default: both]")
+@click.option("--index", "indexes", multiple=True, type=click.Choice(INDEXES), help="Repeatable.  [default: both]")
 @click.option("--seed", type=int, default=20, show_default=True)
 @click.option(
     "--json",
@@ -240,14 +240,14 @@ def main(
     cycles_windows: tuple[int, ...],
     only_cycles: bool,
     cycles_calls: int,
-    policies: tuple[str, ...],
+    indexes: tuple[str, ...],
     seed: int,
     path: Path,
 ) -> None:
     """What a windowed join costs a BI-Sort kernel with DDR3 on one channel."""
     console = Console(width=150, highlight=False)
     line = "{:>7} {:>10} {:>10} {:>7} {:>10} {:>10} {:>10} {:>10} {:>12} {:>11}"
-    head = ("policy", "window", "subwindow", "batch", "insert", "probe", "gather", "all", "rows/cycle", "counted by")
+    head = ("index", "window", "subwindow", "batch", "insert", "probe", "gather", "all", "rows/cycle", "counted by")
     console.print(line.format(*head))
     console.print("(bytes of memory for each row that comes)")
     found = []
@@ -258,9 +258,7 @@ def main(
         parts = [cost.bytes_per_row(name) for name in ("MERGE", "PROBE", "GATHER")]
         sizes = cost.window, cost.subwindow, cost.batch
         console.print(
-            line.format(
-                cost.policy, *sizes, *(f"{part:.0f}" for part in parts), f"{cost.bytes_per_row():.0f}", rate, by
-            )
+            line.format(cost.index, *sizes, *(f"{part:.0f}" for part in parts), f"{cost.bytes_per_row():.0f}", rate, by)
         )
 
     for window in () if only_cycles else windows or (8 << 20,):
@@ -273,21 +271,21 @@ def main(
             return CountingLink(KernelModel(parameters, 1 << parameters.address_bits))
 
         show(main_array_cost(model(), 1 << parameters.address_bits, window=window, batch=batch, seed=seed), "model")
-        for policy in policies or POLICIES:
+        for index in indexes or INDEXES:
             link = model()
             turns = calls or -(-CountRing(window).subwindow_rows // batch)
             cost = join_cost(
-                link, 1 << parameters.address_bits, policy=policy, window=window, batch=batch, calls=turns, seed=seed
+                link, 1 << parameters.address_bits, index=index, window=window, batch=batch, calls=turns, seed=seed
             )
             show(cost, "model")
     for window in cycles_windows:
-        for policy in policies or POLICIES:
+        for index in indexes or INDEXES:
             filled = FilledBoard(open_bisort_board(32, "litedram"))
             link = CountingLink(filled)
             cost = join_cost(
                 link,
                 link.memory_bytes,
-                policy=policy,
+                index=index,
                 window=window,
                 batch=min(batch, window),
                 calls=cycles_calls,

@@ -32,5 +32,5 @@ class SparkPlan:
     steps: int = 5
     warm_up: int = 2
     tuned: bool = False
-    device: str = "opencl"
+    device: str = "cpu"
     seed: int = 20

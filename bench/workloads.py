@@ -11,7 +11,7 @@ streams: a call with b rows a side yields about ``2 * b * matches`` pairs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -186,10 +186,15 @@ class Workload:
 
     def rows(self, side: int, start: int, stop: int) -> Batch:
         """Rows ``start`` to ``stop`` of the left (0) or right (1) stream, by arrival number."""
-        blocks = [self.block(side, index) for index in range(start // BLOCK, -(-stop // BLOCK))]
-        base = start // BLOCK * BLOCK
-        keys = np.concatenate([block.keys for block in blocks])[start - base : stop - base]
-        times = None
-        if self.timed:
-            times = np.concatenate([block.times for block in blocks])[start - base : stop - base]
+        parts = []
+        for index in range(start // BLOCK, -(-stop // BLOCK)):
+            block = _block(self, side, index)
+            parts.append((block, slice(max(0, start - block.first), stop - block.first)))
+        keys = np.concatenate([block.keys[part] for block, part in parts])
+        times = np.concatenate([block.times[part] for block, part in parts]) if self.timed else None
         return Batch(first=start, keys=keys, times=times)
+
+
+@lru_cache(maxsize=4)  # small batches take one block many times
+def _block(workload: Workload, side: int, index: int) -> Batch:
+    return workload.block(side, index)

@@ -2,7 +2,7 @@
 
 from host.devices import list_devices, open_device
 from host.errors import MullionError
-from host.predicates import AllOf, AnyOf, Band, Compare
+from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
 from host.spec import JoinSpec
 from host.stats import Stats
 from host.window_join import WindowJoin
@@ -11,6 +11,7 @@ from host.windows import Rows, Watermark, Within
 __all__ = [
     "AllOf",
     "AnyOf",
+    "AsOf",
     "Band",
     "Compare",
     "JoinSpec",
@@ -18,6 +19,7 @@ __all__ = [
     "Rows",
     "Stats",
     "Watermark",
+    "Where",
     "WindowJoin",
     "Within",
     "list_devices",

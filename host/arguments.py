@@ -9,41 +9,75 @@ from typing import Any
 
 import pyarrow as pa
 
+from host.columns import column_type, has_column
 from host.errors import PredicateError, WindowError
-from host.predicates import AnyOf, Band, Compare
+from host.predicates import AllOf, AnyOf, Band, Compare, Predicate, Where
 from host.windows import Within
 
-COMPARE = re.compile(r"\s*(?P<left>[^<>=!]+?)\s*(?P<op><=|>=|==|!=|<>|=|<|>)\s*(?P<right>[^<>=!]+?)\s*")
+COMPARE = re.compile(r"\s*(?P<left>[^<>=!]+?)\s*(?P<op><=>|<=|>=|==|!=|<>|=|<|>)\s*(?P<right>[^<>=!]+?)\s*")
 
 
-def predicate(conditions: tuple[str, ...], left: pa.Schema) -> Band | Compare | AnyOf:
-    """The join condition from texts such as "limit,price,-5,5" or "limit < price"; several mean or.
+WHERE = re.compile(
+    r"\s*(?P<side>left|right)\.(?P<column>[^<>=!]+?)\s*(?P<op><=>|<=|>=|==|!=|<>|=|<|>)\s*(?P<value>.+?)\s*"
+)
+
+
+def condition(
+    conditions: tuple[str, ...], wheres: tuple[str, ...], left: pa.Schema, right: pa.Schema, *, all_of: bool
+) -> Predicate | AllOf:
+    """The join condition from all texts of a command line.
 
     Parameters
     ----------
     conditions : tuple of str
-        At least one.
-    left : pyarrow.Schema
-        Of the left side, whose key's type decides what kind of number a bound is.
+        Such as "limit,price,-5,5" (a band), "limit < price" (left and right column) or a condition in SQL.
+    wheres : tuple of str
+        Such as "left.price > 10" or "right.name = 'x'"; a constant is of its column's type, NULL is NULL.
+    left, right : pyarrow.Schema
+    all_of : bool
+        All `conditions` must hold, rather than one of them.
 
     Raises
     ------
-    PredicateError
-        A text that is neither.
+    PredicateError, SqlError
+        A text that is none of these.
     """
-    predicates = [_condition(text, left) for text in conditions]
-    return predicates[0] if len(predicates) == 1 else AnyOf(*predicates)
+    predicates = [_condition(text, left, right) for text in conditions]
+    pairs = predicates if all_of or len(predicates) == 1 else [AnyOf(*predicates)]  # type: ignore[arg-type]
+    tests = [_where(text, {"left": left, "right": right}) for text in wheres]
+    return pairs[0] if len(pairs) + len(tests) == 1 else AllOf(*pairs, *tests)
 
 
-def _condition(text: str, left: pa.Schema) -> Band | Compare:
+def _where(text: str, schemas: dict[str, pa.Schema]) -> Where:
+    parts = WHERE.fullmatch(text)
+    if parts is None:
+        raise PredicateError(f'--where must be like "left.price > 10", not {text!r}')
+    schema, column, value = schemas[parts["side"]], parts["column"], parts["value"]
+    kind = column_type(schema, column) if has_column(schema, column) else pa.string()
+    constant: Any = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+    if value.upper() == "NULL":
+        constant = None
+    elif pa.types.is_boolean(kind) and value.lower() in ("true", "false"):
+        constant = value.lower() == "true"
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        constant = _bound(value, kind)
+    return Where(parts["side"], column, parts["op"], constant)
+
+
+def _condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate | AllOf:
+    """The condition of a text such as "limit,price,-5,5", "limit < price" or one in SQL."""
     parts = _parts(text)
     if len(parts) == 4:
         column = left.field(parts[0]).type if parts[0] in left.names else None
         return Band(parts[0], parts[1], _bound(parts[2], column), _bound(parts[3], column))
     compare = COMPARE.fullmatch(text)
-    if len(parts) == 1 and compare:
+    if len(parts) == 1 and compare and has_column(left, compare["left"]) and has_column(right, compare["right"]):
         return Compare(compare["left"], compare["op"], compare["right"])
-    raise PredicateError(f'--on must be like "limit,price,-5,5" (a band) or "limit < price", not {text!r}')
+    if len(parts) > 1 and "(" not in text:
+        raise PredicateError(f'--on must be like "limit,price,-5,5" (a band), "limit < price" or SQL, not {text!r}')
+    from host.sql import parse_condition
+
+    return parse_condition(text, left, right)
 
 
 def _bound(text: str, column: pa.DataType | None) -> Any:
@@ -72,10 +106,15 @@ def within(text: str | None) -> Within | None:
     if text is None:
         return None
     parts = _parts(text)
-    if len(parts) != 4 or not parts[2] or not parts[3]:
+    if len(parts) != 4:
         raise WindowError(f'--within must be like "l_time,r_time,-10 minutes,0", not {text!r}')
-    low, high = (int(part) if re.fullmatch(r"[+-]?\d+", part) else part for part in parts[2:])
+    low, high = (int(part) if re.fullmatch(r"[+-]?\d+", part) else part or None for part in parts[2:])
     return Within(parts[0], parts[1], low, high)
+
+
+def names(text: str | None) -> list[str] | None:
+    """The names in a text such as "id,price_right"; None from None."""
+    return None if text is None else [name for name in _parts(text) if name]
 
 
 def _parts(text: str) -> list[str]:

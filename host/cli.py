@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,6 +19,8 @@ from typing import Any
 import click
 import pyarrow as pa
 import pyarrow.csv
+from rich.live import Live
+from rich.table import Table
 
 from host import JoinSpec, Rows, WindowJoin, arguments, list_devices
 from host.daemon.address import Address, default_socket
@@ -24,7 +29,7 @@ from host.daemon.daemon import Daemon, FlightOptions, read_token
 from host.daemon.limits import Limits
 from host.daemon.log import configure_log
 from host.daemon.private import FAILED, READY
-from host.errors import MullionError, SchemaError, UnknownQueryError, to_wire
+from host.errors import MullionError, SchemaError, UnknownQueryError, UnsupportedError, to_wire
 from host.files import TableReader, TableWriter, in_turns, interleave
 from host.progress import Progress
 from host.selftest import selftest as selftest_lines
@@ -53,12 +58,13 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="mullion", prog_name="mullion", message="%(prog)s %(version)s")
 def main(debug: bool) -> None:
     """Exact band and inequality joins of two streams over sliding windows."""
 
 
 @main.command()
-@click.option("--device", default="opencl", show_default=True, help="As `mullion devices` lists them.")
+@click.option("--device", default="cpu", show_default=True, help="As `mullion devices` lists them.")
 @click.option(
     "--socket",
     type=click.Path(path_type=Path),
@@ -72,6 +78,11 @@ def main(debug: bool) -> None:
 @click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key, PEM.")
 @click.option("--metrics", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics at this port.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address for --metrics.")
+@click.option(
+    "--state",
+    metavar="PLACE",
+    help="Keep the windows of streams under this folder or address (s3://...), for the next daemon to go on with.",
+)
 @click.option("--max-message", type=int, default=LIMITS.max_message, show_default=True, help="Bytes of one message.")
 @click.option("--max-staged", type=int, default=LIMITS.max_staged, show_default=True, help="Bytes a query may stage.")
 @click.option("--max-queries", type=int, default=LIMITS.max_queries, show_default=True, help="Open queries.")
@@ -110,6 +121,7 @@ def serve(
     tls_key: Path | None,
     metrics: int | None,
     metrics_host: str,
+    state: str | None,
     log_json: bool,
     log_level: str,
     exit_with_stdin: bool,
@@ -135,6 +147,7 @@ def serve(
             flight=FlightOptions.from_files(listen, token_file, tls_cert, tls_key) if listen and token_file else None,
             metrics=(metrics_host, metrics) if metrics is not None else None,
             limits=Limits(**limits),
+            state=state,
         )
     except MullionError as error:
         if exit_with_stdin:
@@ -159,19 +172,41 @@ def serve(
     multiple=True,
     required=True,
     metavar="CONDITION",
-    help="See above; given again: or.",
+    help="See above; given again: or, with --all-of: and.",
+)
+@click.option("--all-of", is_flag=True, help="All --on must hold, rather than one of them.")
+@click.option(
+    "--where",
+    "wheres",
+    multiple=True,
+    metavar="TEST",
+    help='Rows that fail it match nothing: "left.price > 10"; given again: and.',
 )
 @click.option("--left-rows", type=int, metavar="N", help="Window of the left side: its last N rows.")
 @click.option("--right-rows", type=int, metavar="N", help="Window of the right side: its last N rows.")
 @click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="Time window: LOW <= R_TIME - L_TIME <= HIGH.")
 @click.option("--sequence", metavar="COLUMN", help="Arrival order over both files; each must ascend by it.")
-@click.option("--device", default="opencl", show_default=True, help="As `mullion devices` lists them.")
+@click.option("--device", default="cpu", show_default=True, help="As `mullion devices` lists them.")
 @click.option(
     "--form",
-    type=click.Choice(["rows", "pairs", "counts"]),
+    type=click.Choice(["rows", "pairs", "counts", "aggregate"]),
     default="rows",
     show_default=True,
     help="Of the result.",
+)
+@click.option(
+    "--aggregate",
+    "aggregates",
+    multiple=True,
+    metavar="AGGREGATE",
+    help='For --form aggregate: "count(*)", "sum(price) as total", min, max, avg; given again: and.',
+)
+@click.option(
+    "--at",
+    type=click.Choice(["arrival", "close"]),
+    default="arrival",
+    show_default=True,
+    help="For --form aggregate: of each row's matches as it arrives, or of all those of a left row in a time window.",
 )
 @click.option(
     "--order",
@@ -181,11 +216,25 @@ def serve(
     help="Of the result.",
 )
 @click.option(
-    "--policy", type=click.Choice(["ladder", "flat"]), default="ladder", show_default=True, help="Run policy."
+    "--index",
+    default="auto",
+    show_default=True,
+    help="What the windows are kept in, as `mullion devices` lists them; auto: the device's default.",
 )
 @click.option("--suffix", default="_right", show_default=True, help="For right columns whose name the left has too.")
-@click.option("--how", default="inner", show_default=True, help="Kind of join; only inner so far.")
-@click.option("--batch-rows", type=click.IntRange(min=1), default=65_536, show_default=True, help="Rows of a batch.")
+@click.option(
+    "--select", metavar="COLUMNS", help="Columns of the result, by their names there and in this order: a,b,b_right."
+)
+@click.option(
+    "--how",
+    default="inner",
+    show_default=True,
+    help="inner, left, right, full, left_semi or left_anti.",
+)
+@click.option("--explain", is_flag=True, help="Tell how the join is carried out, and read no rows.")
+@click.option(
+    "--batch-rows", type=click.IntRange(1, 1 << 31), default=65_536, show_default=True, help="Rows of a batch."
+)
 @click.option(
     "--output",
     "-o",
@@ -196,12 +245,16 @@ def join(
     left: Path,
     right: Path,
     conditions: tuple[str, ...],
+    all_of: bool,
+    wheres: tuple[str, ...],
+    explain: bool,
     left_rows: int | None,
     right_rows: int | None,
     within: str | None,
     batch_rows: int,
     output: Path | None,
     device: str,
+    select: str | None,
     **options: Any,
 ) -> None:
     """Join two files: parquet, CSV or Arrow, by their ending.
@@ -210,8 +263,11 @@ def join(
     CONDITION is one of
       "limit,price,-5,5"     a band: -5 <= right price - left limit <= 5; either end may be empty (open),
                              durations such as "-10 minutes" for dates and timestamps
-      "limit < price"        left column, one of = < <= > >= !=, right column
-    Give --left-rows and --right-rows, or --within.
+      "limit < price"        left column, one of = < <= > >= != <=>, right column
+      "left.venue = right.venue AND right.price BETWEEN left.limit - 5 AND left.limit + 5"
+                             in SQL; a column that one side alone has may stand by its name alone
+    Give --left-rows and --right-rows, or --within, of which one end may be empty (open), or no window: every
+    row is kept.
 
     \b
     Which rows a count window holds depends on the order of arrival:
@@ -221,23 +277,38 @@ def join(
     A time window is the same in any order. No watermark is used over files: no row is late, none is dropped,
     and the device must hold both files' keys.
 
+    \b
+    The rows of an outer or anti join that match nothing come out as soon as no later row can match them,
+    in a time window at the end.
+
     The result appears at --output once it is complete; a file that stood there is replaced then.
     """
 
+    for side in (left, right):
+        if output is not None and output.exists() and output.samefile(side):
+            raise UnsupportedError(f"--output {output} is the input {side}, which it would replace: name another file")
+    # What is half written is removed on this signal, too.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sides = TableReader(left, batch_rows), TableReader(right, batch_rows)
     schemas = sides[0].schema, sides[1].schema
     spec = JoinSpec(
-        on=arguments.predicate(conditions, schemas[0]),
+        on=arguments.condition(conditions, wheres, *schemas, all_of=all_of),
         within=arguments.within(within),
+        select=arguments.names(select),
         **_rows(left_rows, right_rows),
         **options,
     )
     result_schema = spec.output_schema(*schemas)
+    if explain:
+        with WindowJoin.from_spec(spec, device=device, left_schema=schemas[0], right_schema=schemas[1]) as operator:
+            click.echo(operator.explain())
+        return
     sequence = options["sequence"]
     calls = interleave(*sides, sequence) if sequence else in_turns(*sides)
     total = None if sides[0].rows is None or sides[1].rows is None else sides[0].rows + sides[1].rows
     started = time.monotonic()
-    matches = 0
+    matches = rows = 0
     with (
         WindowJoin.from_spec(spec, device=device, left_schema=schemas[0], right_schema=schemas[1]) as operator,
         TableWriter(output, result_schema) if output else _StandardOutput(result_schema) as writer,
@@ -246,14 +317,20 @@ def join(
         for left_batch, right_batch in calls:
             result = operator.process(left_batch, right_batch)
             writer.write(result)
+            rows += result.num_rows
             matches = operator.stats.matches
             progress.advance(
                 sum(b.num_rows for b in (left_batch, right_batch) if b is not None), matches=f"{matches:,}"
             )
+        rest = operator.finish()
+        writer.write(rest)
+        rows += rest.num_rows
         stats = operator.stats
     seconds = time.monotonic() - started
     click.echo(
-        f"{stats.rows_left:,} left and {stats.rows_right:,} right rows, {matches:,} matches, {seconds:.1f} s"
+        f"{stats.rows_left:,} left and {stats.rows_right:,} right rows, {matches:,} matches, "
+        + (f"{rows:,} rows out, " if spec.how != "inner" else "")
+        + f"{seconds:.1f} s"
         + (f", in {output}" if output else ""),
         err=True,
     )
@@ -262,7 +339,7 @@ def join(
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def devices(as_json: bool) -> None:
-    """List the devices that --device takes."""
+    """List the devices that --device takes, each with what --index takes there, the default first."""
 
     found = list_devices()
     if as_json:
@@ -271,7 +348,8 @@ def devices(as_json: bool) -> None:
     width = max((len(info.name) for info in found), default=0)
     for info in found:
         if info.available:
-            click.echo(f"{info.name:{width}}  {_size(info.memory_bytes):>9}  {info.description}")
+            indexes = ", ".join(info.indexes)
+            click.echo(f"{info.name:{width}}  {_size(info.memory_bytes):>9}  {info.description} (index: {indexes})")
         else:
             click.echo(f"{info.name:{width}}  {'absent':>9}  {info.reason}")
 
@@ -332,10 +410,59 @@ def status(address: str | None, token_file: Path | None, tls_ca: Path | None, ti
 
 
 @main.command()
+@_of_a_daemon
+@click.option("--seconds", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Between two looks.")
+@click.option("--times", type=click.IntRange(min=1), help="Looks before it ends.  [default: until Ctrl-C]")
+def top(
+    address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float, seconds: float, times: int | None
+) -> None:
+    """Show what a daemon's queries do, over and over: rates, windows, late rows, memory, state."""
+
+    before: dict[str, Any] = {}
+    with (
+        _client(address, token_file, tls_ca, timeout) as client,
+        Live(auto_refresh=False, screen=times is None) as live,
+    ):
+        for look in itertools.count(1):
+            asked, told = time.monotonic(), client.status()
+            live.update(_table(told, before.get("status"), asked - before.get("asked", asked)), refresh=True)
+            before = {"status": told, "asked": asked}
+            if look == times:
+                return
+            time.sleep(seconds)
+
+
+def _table(now: dict[str, Any], before: dict[str, Any] | None, seconds: float) -> Table:
+    """The queries of a daemon's status; rates against an earlier one."""
+    device = now["device"]
+    used = f"{_size(device['used_bytes'])} of {_size(device['memory_bytes'])}"
+    table = Table(title=f"{device['name']}: {used}, process {now['pid']}")
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="left" if heading == "query" else "right")
+    for name, query in now["queries"].items():
+        old, stats = (before or {"queries": {}})["queries"].get(name), query["stats"]
+        rates = [
+            f"{(query[field] - old[field]) / seconds:,.0f}" if old and seconds > 0 else ""
+            for field in ("rows_left", "rows_right", "rows_out")
+        ]
+        windows = [f"{stats.get(f'window_{side}', 0):,}" for side in ("left", "right")]
+        late = stats.get("late_left", 0) + stats.get("late_right", 0)
+        batch = "" if query.get("batch") is None else str(query["batch"])
+        sizes = [_size(stats.get(field, 0)) for field in ("device_bytes", "row_bytes", "state_bytes")]
+        table.add_row(name, batch, *rates, *windows, f"{late:,}", *sizes)
+    return table
+
+
+_HEADINGS = (
+    "query", "batch", "left/s", "right/s", "out/s", "left window", "right window", "late", "device", "kept", "state",
+)  # fmt: skip
+
+
+@main.command()
 @click.argument("query")
 @_of_a_daemon
 def close(query: str, address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float) -> None:
-    """Close a QUERY of a daemon for good, as `mullion status` names it: its windows are gone, its memory is free."""
+    """Close a QUERY of a daemon, named as in `mullion status`: its windows are dropped, its memory is freed."""
 
     with _client(address, token_file, tls_ca, timeout) as client:
         if not client.close_query(query):

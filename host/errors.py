@@ -16,6 +16,21 @@ class PredicateError(MullionError, ValueError):
     """The join condition itself is wrong: an unknown operator, a lower bound above the upper one."""
 
 
+class SqlError(PredicateError):
+    """A SQL text has what a join here has not, or is no SQL.
+
+    Attributes
+    ----------
+    line, column : int or None
+        Where in the text, from 1; None where the error has crossed the wire.
+    """
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None):
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
 class WindowError(MullionError, ValueError):
     """The window is wrong: not positive, both kinds at once, an unreadable duration."""
 
@@ -49,6 +64,10 @@ class CapacityError(MullionError, MemoryError):
         super().__init__(message)
         self.needed = needed
         self.available = available
+
+
+class SumOverflowError(MullionError, OverflowError):
+    """A sum or mean of `form="aggregate"` that its type does not hold."""
 
 
 class DeviceError(MullionError, RuntimeError):
@@ -108,6 +127,14 @@ class MemoryStartError(DeviceError):
     """A board's memory did not start, or does not hold what is written to it."""
 
 
+class StateError(MullionError, RuntimeError):
+    """State on disk that cannot be read, written or continued; the message names the file."""
+
+
+class StateTakenError(StateError):
+    """Another process has gone on with this state."""
+
+
 class DaemonError(MullionError, RuntimeError):
     """Base of what can go wrong between a client and the daemon."""
 
@@ -125,7 +152,7 @@ class AuthError(DaemonError):
 
 
 class QueryError(DaemonError):
-    """A query that is open already under the same name with another specification."""
+    """A query's name that is taken: by another specification, or by another join of the same streaming query."""
 
 
 class UnknownQueryError(DaemonError):

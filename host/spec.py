@@ -9,20 +9,36 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.engine.boundary_generator import BoundaryGenerator
-from host.engine.run_policy import POLICIES
+from host.aggregates import AggregatePlan, aggregate_from_dict, open_aggregates
+from host.columns import column_type, has_column, root_column
+from host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
 from host.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
-from host.key_type import key_type, key_types
-from host.predicates import Predicate, from_dict
+from host.index import Index, open_index
+from host.index.specs import index_from_dict
+from host.join.as_of_condition import AsOfAxis, AsOfCondition
+from host.join.condition import Condition, check_side, condition_columns, in_words
+from host.key_type import key_type
+from host.predicates import AllOf, AsOf, Compare, Predicate, from_dict, one_sided
 from host.time_axis import TimeAxis, check_time_type
 from host.windows import Rows, Watermark, Within
 
-FORMS = ("rows", "pairs", "counts")
-ORDERS = ("none", "outer", "inner")
-LATER_HOWS = ("left", "left_outer", "leftouter", "right", "right_outer", "rightouter", "full", "outer", "full_outer",
-              "fullouter", "semi", "left_semi", "leftsemi", "anti", "left_anti", "leftanti", "cross")  # fmt: skip
+FORMS = ("rows", "pairs", "counts", "ranges", "aggregate")
+MOMENTS = ("arrival", "close")
+HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
+_HOW_SPELLINGS = {
+    "leftouter": "left", "rightouter": "right", "outer": "full", "fullouter": "full", "semi": "left_semi",
+    "leftsemi": "left_semi", "anti": "left_anti", "leftanti": "left_anti",
+}  # fmt: skip
+_UNMATCHED = {"left": ("left",), "right": ("right",), "full": ("left", "right"), "left_anti": ("left",)}
 
 PAIRS_SCHEMA = pa.schema([("left_row", pa.int64()), ("right_row", pa.int64())])
+RANGES_SCHEMA = pa.schema(
+    [
+        ("side", pa.string()), ("row", pa.int64()), ("run", pa.int64()), ("start", pa.int64()), ("end", pa.int64()),
+        ("not", pa.bool_()), ("first_row", pa.int64()), ("last_row", pa.int64()), ("first_time", pa.int64()),
+        ("last_time", pa.int64()),
+    ]
+)  # fmt: skip
 COUNTS_SCHEMA = pa.schema([("side", pa.string()), ("row", pa.int64()), ("matches", pa.int64())])
 
 
@@ -32,30 +48,53 @@ class JoinSpec:
 
     Parameters
     ----------
-    on : Band, Compare or AnyOf
-        The join condition.
+    on : Band, Compare, AnyOf, AllOf or AsOf
+        The join condition. An as-of join has no window beside it.
     left, right : Rows or int, optional
         Count windows: how many rows of each stream are kept. Both, or neither.
     within : Within, optional
-        The time window, instead of count windows.
+        The time window, instead of count windows. Without either there is no window: every row is kept, and meets every
+        row of the other side.
     sequence : str, optional
         Column of both sides that gives the arrival order across them; without it all left rows of a call come
         before all its right rows.
     form : str
         ``"rows"``: all columns of both sides; ``"pairs"``: `left_row`, `right_row`, int64 numbers of arrival
-        within each stream; ``"counts"``: `side`, `row`, `matches` for each row of the call.
+        within each stream; ``"counts"``: `side`, `row`, `matches` for each row of the call; ``"ranges"``: for each row
+        of the call, ranges of sorted runs, read by a `RangeMirror` (device ``"cpu"``); ``"aggregate"``: `aggregates` of
+        what rows match (device ``"cpu"``).
+    aggregates : Aggregate, str, or several
+        For ``form="aggregate"``: `Count`, `Sum`, `Min`, `Max` and `Mean` of columns of the other side, or their text
+        such as ``"sum(price)"``. Where the other side has no such column they are NULL.
+    at : str
+        For ``form="aggregate"``: ``"arrival"``: `side`, `row` and the aggregates for each row of the call, of the rows
+        that it meets as it arrives; ``"close"``, for time windows: the columns of the left side and the aggregates for
+        each left row that from now on no right row can match, of all that have.
     order : str
-        ``"none"``, ``"outer"`` (by probing row) or ``"inner"`` (by probing row, then by stored row).
-    policy : str
-        Run policy: ``"ladder"`` or ``"flat"``. SplitJoin has no runs, and refuses ``"flat"``.
+        ``"none"``, ``"outer"`` (by probing row) or ``"inner"`` (by probing row, then by stored row); or `Outer` or
+        `Inner` with an interval, at which a device may put no pair before those of an earlier interval.
+    index : str or Index
+        What the windows are kept in: ``"sorted_runs"``, ``"bisort"``, `SortedRuns(growth=4)` and so on, as far as the
+        device has it; ``"auto"``: the device's default.
+    engine : str or EngineKind
+        How the join runs: ``"steps"``, ``"splitjoin"``, ``"shared"``, `SplitJoin(cores=8)` and so on, as far as the
+        device has it; ``"auto"``: the device's default.
     how : str
-        ``"inner"``.
+        ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"left_semi"`` or ``"left_anti"``, or as Spark spells them
+        (``"left_outer"``, ``"leftanti"``, ...). The last two have the columns of the left side alone.
     suffix : str
         Appended to the names of right columns that the left side has too.
+    select : sequence of str, optional
+        The columns of the result, by their names in it (with the suffix, where there is one) and in this order; all by
+        default. For ``form="rows"``. Columns that neither these nor the join need are not kept.
     watermark : Watermark, optional
-        For time windows: drops late rows and state that no later row can match.
+        For time windows and as-of joins: drops late rows and state that no later row can match.
     capacity : int, optional
-        For time windows: most rows kept per side; by default what the device's memory allows.
+        For time windows, and without a window: most rows kept per side; by default what the device's memory allows.
+    self_join : bool
+        Both sides are one stream: each row meets the earlier rows in both roles.
+    itself : bool
+        In a self join, and each row itself, where its own keys (and its time, twice) satisfy the join.
 
     Raises
     ------
@@ -63,26 +102,33 @@ class JoinSpec:
         If the parts do not make a join.
     """
 
-    on: Predicate
+    on: Predicate | AllOf | AsOf
     left: Any = None
     right: Any = None
     within: Within | None = None
     sequence: str | None = None
     form: str = "rows"
-    order: str = "none"
-    policy: str = "ladder"
+    order: str | Outer | Inner = "none"
+    index: str | Index = "auto"
+    engine: str | EngineKind = "auto"
     how: str = "inner"
     suffix: str = "_right"
+    select: Any = None
     watermark: Watermark | None = None
     capacity: int | None = None
+    self_join: bool = False
+    itself: bool = False
+    aggregates: Any = ()
+    at: str = "arrival"
 
     def __post_init__(self) -> None:
-        if self.how != "inner":
-            if str(self.how).lower() in LATER_HOWS:
-                raise UnsupportedError(f"how={self.how!r} is not supported yet: only inner joins are")
-            raise PredicateError(f"there is no join how={self.how!r}: use 'inner'")
-        if not isinstance(self.on, Predicate):
-            raise PredicateError(f"on must be a Band, Compare or AnyOf, not {self.on!r}")
+        object.__setattr__(self, "how", _how(self.how))
+        if isinstance(self.on, AsOf):
+            self._check_as_of()
+        elif not isinstance(self.on, (Predicate, AllOf)) or one_sided(self.on):
+            raise PredicateError(
+                f"on must be a Band, Compare, AnyOf, AllOf or AsOf that compares the two sides, not {self.on!r}"
+            )
         for side in ("left", "right"):
             window = getattr(self, side)
             if isinstance(window, int) and not isinstance(window, bool):
@@ -94,30 +140,185 @@ class JoinSpec:
         counted = [side for side in ("left", "right") if getattr(self, side) is not None]
         if self.within is not None and counted:
             raise WindowError("give either count windows (left= and right=) or a time window (within=), not both")
-        if self.within is None and len(counted) != 2:
-            missing = [side for side in ("left", "right") if side not in counted]
+        if len(counted) == 1:
+            missing = "right" if counted == ["left"] else "left"
             raise WindowError(
-                f"the window is missing: give {' and '.join(f'{s}=Rows(n)' for s in missing)}, or within=Within(...)"
+                f"the {missing} side has no window: give {missing}=Rows(n) too, or within=Within(...), or no window at "
+                "all to keep every row"
             )
-        for name, value, choices in (("form", self.form, FORMS), ("order", self.order, ORDERS)):
-            if value not in choices:
-                raise PredicateError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
-        if self.policy not in POLICIES:
-            raise WindowError(f"there is no run policy {self.policy!r}: use one of {', '.join(POLICIES)}")
+        if self.form not in FORMS:
+            raise PredicateError(f"form must be one of {', '.join(FORMS)}, not {self.form!r}")
+        object.__setattr__(self, "order", open_order(self.order))
+        object.__setattr__(self, "aggregates", open_aggregates(self.aggregates))
+        if self.index != "auto":
+            object.__setattr__(self, "index", open_index(self.index))
+        if self.engine != "auto":
+            object.__setattr__(self, "engine", open_engine_kind(self.engine))
         if self.sequence is not None and not isinstance(self.sequence, str):
             raise SchemaError(f"sequence must be the name of a column, not {self.sequence!r}")
         if not isinstance(self.suffix, str) or not self.suffix:
             raise SchemaError(f"suffix must be text of at least one character, not {self.suffix!r}")
+        if self.select is not None:
+            object.__setattr__(self, "select", _names(self.select))
+            if self.form != "rows":
+                raise UnsupportedError(f"select= names columns of form='rows'; form={self.form!r} has its own")
         if self.watermark is not None:
             if not isinstance(self.watermark, Watermark):
                 raise WindowError(f"watermark must be a Watermark, not {self.watermark!r}")
-            if self.within is None:
-                raise WindowError("a watermark belongs to a time window (within=); count windows need none")
+            if self.within is None and not isinstance(self.on, AsOf):
+                raise WindowError("a watermark belongs to a time window (within=) or an as-of join")
         if self.capacity is not None:
-            if self.within is None:
-                raise WindowError("capacity belongs to a time window (within=); a count window declares its rows")
+            if counted:
+                raise WindowError("capacity is not for count windows, which declare their rows")
             if isinstance(self.capacity, bool) or not isinstance(self.capacity, int) or self.capacity < 1:
                 raise WindowError(f"capacity must be a positive number of rows, not {self.capacity!r}")
+        self._check_self_join()
+        self._check_aggregates()
+        if self.how != "inner" and self.form in ("counts", "ranges", "aggregate"):
+            raise UnsupportedError(
+                f"form={self.form!r} is for inner joins, not for how={self.how!r}: use 'rows' or 'pairs'"
+            )
+        if self.form == "ranges" and (self.order != "none" or self.self_join):
+            what = "a self join" if self.self_join else f"order={self.order!r}"
+            raise UnsupportedError(f"form='ranges' is not for {what}: use 'pairs'")
+        if self.watermark is not None:
+            self.check_endless()
+
+    def _check_aggregates(self) -> None:
+        if self.at not in MOMENTS:
+            raise PredicateError(f"at must be one of {', '.join(MOMENTS)}, not {self.at!r}")
+        if self.form != "aggregate":
+            if self.aggregates or self.closing:
+                raise PredicateError("aggregates= and at= belong to form='aggregate'")
+            return
+        if not self.aggregates:
+            raise PredicateError("form='aggregate' takes aggregates=[Count(), Sum(\"price\"), ...]: there is none")
+        if self.order != "none":
+            raise UnsupportedError(
+                f"form='aggregate' gives rows in the order of their arrival, not order={self.order!r}"
+            )
+        if self.closing and self.within is None:
+            raise WindowError("at='close' belongs to a time window (within=): a count window of a left row never ends")
+        if self.closing and self.self_join and not self.itself:
+            raise UnsupportedError("at='close' is for self joins with itself=True alone: a row is among its matches")
+
+    @property
+    def closing(self) -> bool:
+        """Whether a left row comes out once no later row can match it, with aggregates of all that have."""
+        return self.at == "close"
+
+    def plan(self, left_schema: pa.Schema, right_schema: pa.Schema) -> AggregatePlan:
+        """How the aggregates of columns of these types are made. Raises SchemaError, KeyTypeError."""
+        schemas = {"right": right_schema} if self.closing else {"left": left_schema, "right": right_schema}
+        return AggregatePlan(self.aggregates, schemas)
+
+    @property
+    def counted(self) -> bool:
+        """Whether it has count windows."""
+        return self.left is not None
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether it has no window: every row is kept."""
+        return self.left is None and self.within is None and not isinstance(self.on, AsOf)
+
+    @property
+    def unmatched(self) -> tuple[str, ...]:
+        """The sides whose rows come out where they have matched nothing."""
+        return _UNMATCHED.get(self.how, ())
+
+    @property
+    def equalities(self) -> list[Compare]:
+        """The parts of the condition that compare the two sides for equality."""
+        parts = self.on.parts if isinstance(self.on, AllOf) else (self.on,)
+        return [part for part in parts if isinstance(part, Compare) and part.equality]
+
+    @property
+    def left_alone(self) -> bool:
+        """Whether the result has the columns of the left side alone."""
+        return self.how in ("left_semi", "left_anti")
+
+    def check_endless(self) -> None:
+        """Raises UnsupportedError if unmatched rows of streams without an end could never come out."""
+        if isinstance(self.on, AsOf):
+            self._check_endless_as_of(self.on)
+        if self.unbounded and self.unmatched:
+            raise UnsupportedError(
+                f"how={self.how!r} without a window could never let an unmatched row of a stream go: a row that "
+                "matches it may always come. Give within= with a watermark, or left= and right="
+            )
+        if self.within is None:
+            return
+        delayed = [side for side in ("left", "right") if self.watermark and getattr(self.watermark, side) is not None]
+        waiting = ("left",) if self.closing else self.unmatched
+        for side, other in (("left", "right"), ("right", "left")):
+            if side not in waiting:
+                continue
+            if (self.within.high if side == "left" else self.within.low) is None:
+                end = "high" if side == "left" else "low"
+                what = "at='close'" if self.closing else f"how={self.how!r}"
+                row = f"{'a' if self.closing else 'an unmatched'} {side} row"
+                raise UnsupportedError(
+                    f"{what} could never let {row} go: {self.within.in_words()!r} has an open end, and a {other} row "
+                    f"that matches it may always come. Give {end}="
+                )
+            if other not in delayed and not (delayed and self.within.equal_times):
+                column = self.within.right_time if side == "left" else self.within.left_time
+                what = "at='close'" if self.closing else f"how={self.how!r}"
+                row = f"{'a' if self.closing else 'an unmatched'} {side} row"
+                raise UnsupportedError(
+                    f"{what} could never let {row} go: without a watermark of the {other} "
+                    f"side, on {column!r}, a {other} row that matches it may always come. Give the {other} side a delay"
+                )
+
+    def _check_as_of(self) -> None:
+        """Raises UnsupportedError for what an as-of join does not take."""
+        wrong = {
+            f"how={self.how!r}: use 'inner' or 'left'": self.how not in ("inner", "left"),
+            f"form={self.form!r}: use 'rows' or 'pairs'": self.form not in ("rows", "pairs"),
+            "a window: leave out left=, right= and within=": not self.left is self.right is self.within is None,
+            f"index={self.index!r}: it has its own": self.index != "auto",
+            f"engine={self.engine!r}: it has its own": self.engine != "auto",
+            "a self join: give the stream as both sides": self.self_join,
+            "capacity: what it holds is given by the rows and the watermark": self.capacity is not None,
+        }
+        for what in (text for text, found in wrong.items() if found):
+            raise UnsupportedError(f"an as-of join does not take {what}")
+
+    def _check_endless_as_of(self, on: AsOf) -> None:
+        if self.watermark is None or self.watermark.right is None:
+            raise UnsupportedError(
+                f"an as-of join of streams without a watermark of the right side, on {on.right_time!r}, could never "
+                "let a left row go: a nearer right row may always come. Give the right side a delay"
+            )
+        if self.how == "left" and on.direction != "backward" and on.tolerance is None:
+            raise UnsupportedError(
+                f"how='left' with direction={on.direction!r} could never let a left row go that no right row follows: "
+                "give a tolerance"
+            )
+
+    def _check_self_join(self) -> None:
+        for name in ("self_join", "itself"):
+            if not isinstance(getattr(self, name), bool):
+                raise PredicateError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if not self.self_join:
+            if self.itself:
+                raise PredicateError("itself=True is for a self join: give self_join=True too")
+            return
+        if self.within is not None and self.within.left_time != self.within.right_time:
+            raise WindowError(
+                f"a self join has one event time, not {self.within.left_time!r} and {self.within.right_time!r}: "
+                "name the same column for both"
+            )
+        if self.watermark is not None:
+            delays = {delay for delay in (self.watermark.left, self.watermark.right) if delay is not None}
+            if len(delays) > 1:
+                raise WindowError(
+                    f"a self join has one watermark, not the delays {self.watermark.left!r} and "
+                    f"{self.watermark.right!r}: give one of them, or both alike"
+                )
+            delay = delays.pop()
+            object.__setattr__(self, "watermark", dataclasses.replace(self.watermark, left=delay, right=delay))
 
     def output_schema(self, left_schema: pa.Schema, right_schema: pa.Schema) -> pa.Schema:
         """The schema of the result; checks the columns the join uses.
@@ -133,24 +334,73 @@ class JoinSpec:
         """
         for side, schema in (("left", left_schema), ("right", right_schema)):
             self.check_side(side, schema)
+        if self.self_join and not left_schema.equals(right_schema):
+            raise SchemaError("the two sides of a self join are one stream, but their columns differ")
         self.sequence_scales(left_schema, right_schema)
-        self.boundary_generator(left_schema, right_schema)
+        condition = self.condition(left_schema, right_schema)
+        if self.form == "ranges" and (condition.residuals or condition.codes is not None):
+            what = f"leaves {condition.explain()[-1]}" if condition.residuals else "compares values without an order"
+            raise UnsupportedError(
+                f"form='ranges' takes a condition that one pair of columns decides, and this one {what}: use 'pairs'"
+            )
         self.time_axis(left_schema, right_schema)
+        if self.form == "aggregate":
+            return self._aggregate_schema(left_schema, right_schema, condition)
         if self.form == "pairs":
-            return PAIRS_SCHEMA
-        if self.form == "counts":
-            return COUNTS_SCHEMA
-        taken = set(left_schema.names)
-        fields = list(left_schema)
-        for field in right_schema:
-            name = field.name + self.suffix if field.name in left_schema.names else field.name
-            if name in taken:
+            return pa.schema([PAIRS_SCHEMA.field(0)]) if self.left_alone else PAIRS_SCHEMA
+        if self.form in ("counts", "ranges"):
+            return COUNTS_SCHEMA if self.form == "counts" else RANGES_SCHEMA
+        fields = []
+        for side, column, name in self.output_columns(left_schema, right_schema):
+            field = (left_schema if side == "left" else right_schema).field(column).with_name(name)
+            # A side's columns are NULL where a row of the other side comes out unmatched.
+            other = "right" if side == "left" else "left"
+            fields.append(field.with_nullable(True) if other in self.unmatched and not self.left_alone else field)
+        return pa.schema(fields)
+
+    def output_columns(self, left_schema: pa.Schema, right_schema: pa.Schema) -> list[tuple[str, str, str]]:
+        """Of each column of a result of rows: its side, its name there, its name in the result.
+
+        Raises
+        ------
+        SchemaError
+            If the suffix does not tell names apart, or `select` names a column that the result has not.
+        """
+        columns = {name: ("left", name, name) for name in left_schema.names}
+        for column in () if self.left_alone or self.closing else right_schema.names:
+            name = column + self.suffix if column in left_schema.names else column
+            if name in columns:
                 raise SchemaError(
                     f"the output would have two columns {name!r}: choose another suffix than {self.suffix!r}"
                 )
-            taken.add(name)
-            fields.append(field.with_name(name))
-        return pa.schema(fields)
+            columns[name] = ("right", column, name)
+        if self.select is None:
+            return list(columns.values())
+        for name in self.select:
+            if name not in columns:
+                raise SchemaError(f"select= names {name!r}, which the result has not: it has {', '.join(columns)}")
+        return [columns[name] for name in self.select]
+
+    def kept_columns(self, side: str, left_schema: pa.Schema, right_schema: pa.Schema) -> list[str]:
+        """The columns of a side that the join reads or gives out, in the order in which the side has them."""
+        kept = self.needed_columns(side, left_schema if side == "left" else right_schema)
+        if self.form == "rows" or self.closing:
+            kept |= {column for of, column, _ in self.output_columns(left_schema, right_schema) if of == side}
+        return [name for name in (left_schema if side == "left" else right_schema).names if name in kept]
+
+    def _aggregate_schema(self, left: pa.Schema, right: pa.Schema, condition: Condition) -> pa.Schema:
+        fields = self.plan(left, right).fields
+        if not self.closing:
+            return pa.schema([COUNTS_SCHEMA.field("side"), COUNTS_SCHEMA.field("row"), *fields])
+        if condition.residuals:
+            raise UnsupportedError(
+                "at='close' takes a condition that one pair of columns decides, beside equalities and one range, "
+                f"and this one leaves {condition.explain()[-1]}: use at='arrival', or form='rows' and a group by"
+            )
+        for field in fields:
+            if field.name in left.names:
+                raise SchemaError(f"the result would have two columns {field.name!r}: give the aggregate a name=")
+        return pa.schema([*left, *fields])
 
     def check_side(self, side: str, schema: pa.Schema) -> None:
         """Checks the columns of one side for themselves. Raises as `output_schema`."""
@@ -158,15 +408,18 @@ class JoinSpec:
         twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise SchemaError(f"the {side} side has several columns named {min(twice)!r}: rename all but one")
-        for role, column in self.columns(side).items():
-            if column not in names:
-                raise SchemaError(
-                    f"the {side} side has no {role} column {column!r}: it has {', '.join(names) or 'none'}"
-                )
+        there = ", ".join(names) or "none"
+        for column, part in condition_columns(self.on, side):
+            if not has_column(schema, column):
+                of = f", of {part!r}" if isinstance(self.on, AllOf) else ""
+                raise SchemaError(f"the {side} side has no key column {column!r}{of}: it has {there}")
         columns = self.columns(side)
-        key_type(schema.field(columns["key"]).type, columns["key"])
-        if "time" in columns:
-            check_time_type(schema.field(columns["time"]).type, columns["time"])
+        for role, column in columns.items():
+            if not has_column(schema, column):
+                raise SchemaError(f"the {side} side has no {role} column {column!r}: it has {there}")
+        check_side(self.on, side, schema)
+        if "time" in columns and not (isinstance(self.on, AsOf) and self.watermark is None):
+            check_time_type(column_type(schema, columns["time"]), columns["time"])
         if self.sequence is not None:
             kind = schema.field(self.sequence).type
             if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
@@ -176,13 +429,21 @@ class JoinSpec:
                 )
 
     def columns(self, side: str) -> dict[str, str]:
-        """The columns a side must have, by their role."""
-        columns = {"key": self.on.left if side == "left" else self.on.right}
+        """The columns a side must have beside those of the condition, by their role."""
+        columns = {}
         if self.within is not None:
             columns["time"] = self.within.left_time if side == "left" else self.within.right_time
+        if isinstance(self.on, AsOf):
+            columns["time"] = self.on.time(side)
         if self.sequence is not None:
             columns["sequence"] = self.sequence
         return columns
+
+    def needed_columns(self, side: str, schema: pa.Schema) -> set[str]:
+        """Every column of a side that the join reads."""
+        paths = [column for column, _ in condition_columns(self.on, side)] + list(self.columns(side).values())
+        paths += [a.column for a in self.aggregates if a.column is not None and has_column(schema, a.column)]
+        return {root_column(schema, path) for path in paths}
 
     def sequence_scales(self, left_schema: pa.Schema, right_schema: pa.Schema) -> dict[str, int]:
         """What each side's sequence values are multiplied by to meet the finer unit of the two.
@@ -203,28 +464,68 @@ class JoinSpec:
         unit = min(left.unit, right.unit)
         return {"left": int(left.unit / unit), "right": int(right.unit / unit)}
 
-    def boundary_generator(self, left_schema: pa.Schema, right_schema: pa.Schema) -> BoundaryGenerator:
-        """The boundary generator for keys of these types. Raises KeyTypeError, PredicateError."""
-        a, b = self.on.left, self.on.right
-        types = key_types(left_schema.field(a).type, a, right_schema.field(b).type, b)
-        return BoundaryGenerator(self.on, *types)
+    def condition(self, left_schema: pa.Schema, right_schema: pa.Schema) -> Condition:
+        """The condition on columns of these types. Raises SchemaError, KeyTypeError, PredicateError."""
+        if isinstance(self.on, AsOf):
+            return AsOfCondition(self.on, left_schema, right_schema)
+        return Condition(self.on, left_schema, right_schema)
 
-    def time_axis(self, left_schema: pa.Schema, right_schema: pa.Schema) -> TimeAxis | None:
-        """The time axis of a time window, else None. Raises KeyTypeError, WindowError."""
+    def explain(self, left_schema: pa.Schema, right_schema: pa.Schema) -> str:
+        """How the join is carried out: which part of the condition drives, and which are residual; a line each.
+
+        Raises as `output_schema`.
+        """
+        self.output_schema(left_schema, right_schema)
+        lines = [f"condition: {in_words(self.on)}"]
+        if isinstance(self.on, AsOf):
+            lines.append("window:    rows that a left row to come can meet, by the watermark")
+        elif self.within is not None:
+            lines.append(f"window:    {self.within.in_words()}")
+        elif self.unbounded:
+            lines.append("window:    none: every row is kept")
+        else:
+            lines.append(f"window:    the last {self.left.count:,} left and {self.right.count:,} right rows")
+        indexed = isinstance(self.index, Index) and self.index.conjunctive
+        condition = self.condition(left_schema, right_schema)
+        if self.aggregates:
+            names = ", ".join(aggregate.output for aggregate in self.aggregates)
+            way = (
+                "pairs, added up: residual conditions leave no ranges"
+                if condition.residuals
+                else "ranges of sorted runs"
+            )
+            lines.append(f"aggregate: {names}, from {way}")
+        return "\n".join([*lines, *condition.explain(indexed=indexed)])
+
+    def time_axis(self, left_schema: pa.Schema, right_schema: pa.Schema) -> TimeAxis | AsOfAxis | None:
+        """The time axis of a time window or an as-of join, else None. Raises KeyTypeError, WindowError."""
+        if isinstance(self.on, AsOf):
+            kinds = (column_type(s, self.on.time(side)) for side, s in (("left", left_schema), ("right", right_schema)))
+            return AsOfAxis(self.on, self.watermark, *kinds)
         if self.within is None:
             return None
         a, b = self.within.left_time, self.within.right_time
-        return TimeAxis(self.within, self.watermark, left_schema.field(a).type, right_schema.field(b).type)
+        return TimeAxis(self.within, self.watermark, column_type(left_schema, a), column_type(right_schema, b))
 
     def to_json(self) -> str:
         """A text that `from_json` reads back to an equal specification."""
         data: dict[str, Any] = {"on": self.on.to_dict()}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name == "on" or value is None:
+            if field.name == "on" or value is None or (field.name == "engine" and value == "auto"):
                 continue
+            if (field.name, value) in (("aggregates", ()), ("at", "arrival")):
+                continue
+            if field.name == "aggregates":
+                value = [aggregate.to_dict() for aggregate in value]
             if isinstance(value, Rows):
                 value = value.count
+            elif isinstance(value, (Index, EngineKind)):
+                value = value.to_dict()
+            elif isinstance(value, (Outer, Inner)):
+                value = {"name": type(value).__name__, "every": value.every}
+            elif isinstance(value, tuple):
+                value = list(value)
             elif dataclasses.is_dataclass(value) and not isinstance(value, type):
                 value = {f.name: _duration_to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
             data[field.name] = value
@@ -245,9 +546,40 @@ class JoinSpec:
             for name, kind in (("within", Within), ("watermark", Watermark)):
                 if data.get(name) is not None:
                     data[name] = kind(**{k: _duration_from_json(v) for k, v in data[name].items()})
+            if isinstance(data.get("index"), dict):
+                data["index"] = index_from_dict(data["index"])
+            if isinstance(data.get("engine"), dict):
+                data["engine"] = engine_from_dict(data["engine"])
+            data["aggregates"] = [aggregate_from_dict(each) for each in data.get("aggregates", ())]
+            if isinstance(data.get("order"), dict):
+                data["order"] = {"Outer": Outer, "Inner": Inner}[data["order"]["name"]](data["order"]["every"])
             return cls(**data)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise PredicateError(f"not a join specification: {text[:200]!r} ({error})") from error
+
+
+def _names(select: Any) -> tuple[str, ...]:
+    """The columns that `select` names."""
+    if isinstance(select, str) or not all(isinstance(name, str) for name in select):
+        raise SchemaError(f"select must be a list of names of columns, not {select!r}")
+    names = tuple(select)
+    if not names:
+        raise SchemaError("select must name at least one column; leave it out for all of them")
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"select names {name!r} twice")
+    return names
+
+
+def _how(how: Any) -> str:
+    """One of `HOWS`."""
+    plain = str(how).lower().replace("_", "")
+    known = _HOW_SPELLINGS.get(plain, plain)
+    if known not in HOWS:
+        if plain == "cross":
+            raise UnsupportedError("how='cross' is not supported: for every pair in the windows join on an open Band")
+        raise PredicateError(f"there is no join how={how!r}: use one of {', '.join(HOWS)}")
+    return known
 
 
 def _duration_to_json(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclasses.dataclass
 class Stats:
-    """Counters of one join since it was opened.
+    """Counters of one join since it was opened. In a self join both sides tell of the one stream.
 
     Attributes
     ----------
@@ -21,7 +21,10 @@ class Stats:
     late_left, late_right : int
         Rows dropped as late.
     unmatchable_left, unmatchable_right : int
-        Rows whose key is NULL or NaN, or whose time is NULL.
+        Rows whose key is NULL or NaN, or whose time is NULL, or that fail a part of the condition about their side
+        alone.
+    waiting_left, waiting_right : int
+        Rows that have matched nothing so far and still may, where the join asks for that: `how` other than "inner".
     window_left, window_right : int
         Rows in the windows now.
     fill_left, fill_right : float or None
@@ -34,12 +37,27 @@ class Stats:
     device_available_bytes : int
         Memory of the device that is free.
     row_bytes : int
-        Bytes of the rows kept for output.
+        Bytes of the rows kept for output, and of what is known of their matches.
+    state_calls : int
+        Calls in the state, that another process would load.
+    state_bytes : int
+        Bytes of their rows.
+    state_seconds : float
+        Time that calls have waited for their state to be durable.
+    restore_seconds : float
+        Time that it took to load the state.
     probed_runs : int
         Runs probed, summed over probe commands; 0 with SplitJoin, which has none.
+    index : dict of str to dict
+        For each side what its index tells of its inside, as the index's own docstring says.
+    engine : dict
+        What the engine tells of itself; with ``engine="shared"``: `tasks`, `task_size`, `merges`, `waits` (of threads
+        for a phase of a merge to begin), `most_threads`, `most_scanned` (rows between the edge and a row that probed),
+        `pending` (rows added after merges), `timed_rows`, and the time from a row's arrival in the work queue to its
+        results: `latency_p50_us`, `latency_p90_us`, `latency_p99_us`, `latency_p999_us`, `latency_max_us`.
     seconds : dict of str to float
-        Time per step: encode, sort, load, bounds, probe, gather, merge, output; with SplitJoin encode, bounds, pack,
-        join, unpack, output.
+        Time per step: encode, sort, load, bounds, probe, gather, residual, merge, output; with SplitJoin encode,
+        bounds, pack, join, unpack, output.
     """
 
     calls: int = 0
@@ -50,6 +68,8 @@ class Stats:
     late_right: int = 0
     unmatchable_left: int = 0
     unmatchable_right: int = 0
+    waiting_left: int = 0
+    waiting_right: int = 0
     window_left: int = 0
     window_right: int = 0
     fill_left: float | None = None
@@ -59,8 +79,22 @@ class Stats:
     device_bytes: int = 0
     device_available_bytes: int = 0
     row_bytes: int = 0
+    state_calls: int = 0
+    state_bytes: int = 0
+    state_seconds: float = 0.0
+    restore_seconds: float = 0.0
     probed_runs: int = 0
+    index: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    engine: dict[str, Any] = dataclasses.field(default_factory=dict)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def copy(self) -> Stats:
+        """The counters as they are now."""
+        return dataclasses.replace(self)
+
+    def add(self, name: str, count: int) -> None:
+        """Adds to a counter."""
+        setattr(self, name, getattr(self, name) + count)
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-able copy."""

@@ -30,6 +30,14 @@ def check_time_type(arrow: pa.DataType, column: str) -> None:
         )
 
 
+_BEYOND = 1 << 64  # farther apart than any two times of 64 bits
+
+
+def _saturated(length: int) -> int:
+    """A length that bounds the same differences of times, and is not much longer than any of them."""
+    return max(-_BEYOND, min(_BEYOND, length))
+
+
 class TimeAxis:
     """Converts time columns, window ends and delays to one unit: the finer of the two columns'.
 
@@ -43,7 +51,7 @@ class TimeAxis:
     Attributes
     ----------
     low, high : int
-        Ends of ``right_time - left_time``.
+        Ends of ``right_time - left_time``, no farther than 2**64 from 0.
     delay : int
         The longer of the watermark's delays, 0 without one.
 
@@ -70,8 +78,14 @@ class TimeAxis:
         self._unit = min(kinds["left"].unit, kinds["right"].unit)
         self._nanos_per_unit = Fraction(_NANOS_PER_DAY) if family is Family.DATE else self._unit
         self._times = {side: int(kind.unit / self._unit) for side, kind in kinds.items()}
-        low, high = self._length(within.low, "low"), self._length(within.high, "high")
-        self.low, self.high = -((-low.numerator) // low.denominator), high.numerator // high.denominator
+        self._open = {"left": within.high is None, "right": within.low is None}  # whose rows stay without end
+        self.low, self.high = -_BEYOND, _BEYOND
+        if within.low is not None:
+            low = self._length(within.low, "low")
+            self.low = _saturated(-((-low.numerator) // low.denominator))
+        if within.high is not None:
+            high = self._length(within.high, "high")
+            self.high = _saturated(high.numerator // high.denominator)
         self._watermark = watermark
         self._delays: dict[str, int] = {}
         if watermark is not None:
@@ -79,8 +93,11 @@ class TimeAxis:
                 value = getattr(watermark, side)
                 if value is not None:
                     exact = self._length(value, f"the {side} delay")
-                    self._delays[side] = -((-exact.numerator) // exact.denominator)
+                    self._delays[side] = _saturated(-((-exact.numerator) // exact.denominator))
         self.delay = max(self._delays.values(), default=0)
+        # Rows that meet have equal times there: what is past for one side is past for the other.
+        both = bool(self._delays) and within.equal_times
+        self._judged = ("left", "right") if both else tuple(self._delays)
 
     def _length(self, value: Any, what: str) -> Fraction:
         if isinstance(value, int):
@@ -98,6 +115,11 @@ class TimeAxis:
                 )
             return length
         return length / self._nanos_per_unit
+
+    @property
+    def nanoseconds(self) -> Fraction | None:
+        """Of a unit; None where the columns are integers."""
+        return None if self.integers else Fraction(self._nanos_per_unit)
 
     def _names(self) -> str:
         return " and ".join(repr(c) for c in self._columns.values())
@@ -143,18 +165,18 @@ class TimeAxis:
             tick = max(int(per_milli), 1)
             if initial is not None:
                 initial = int(initial * per_milli // 1)
-        return WatermarkTracker(self._watermark, self._delays, tick, initial)
+        return WatermarkTracker(self._watermark, self._delays, tick, initial, self._judged)
 
     def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
         """The greatest time of each side whose rows no later row can match; None: there is none.
 
-        A later row of the other side is past the watermark in force, if that side has a delay at all.
+        A later row of the other side is past the watermark in force, if its rows can be late at all.
         """
         limits: dict[str, int | None] = {"left": None, "right": None}
         if tracker is not None and tracker.in_force is not None:
             # watermark < right_time <= left_time + high; watermark < left_time <= right_time - low
-            if "right" in self._delays:
+            if "right" in self._judged and not self._open["left"]:
                 limits["left"] = tracker.in_force - self.high
-            if "left" in self._delays:
+            if "left" in self._judged and not self._open["right"]:
                 limits["right"] = tracker.in_force + self.low
         return limits

@@ -2,56 +2,101 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
+import json
+import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from host.arrow_array import empty_array
+from host.content import Content, check_same
 from host.devices import Device, open_device
-from host.engine.batch import Batch, Counts, OrderedPairs, Pairs
-from host.engine.engine import OTHER, SIDES, Engine, EngineSpec, beyond_capacity
-from host.engine.engines import open_engine
-from host.engine.run_policy import RunPolicy, open_policy
-from host.errors import DeviceError, IncompleteError, KeyTypeError, MullionError, OrderError, SchemaError
-from host.key_type import key_type
-from host.row_store import RowStore
-from host.spec import COUNTS_SCHEMA, PAIRS_SCHEMA, JoinSpec
+from host.errors import (
+    DeviceError,
+    IncompleteError,
+    MullionError,
+    ReplayError,
+    SchemaError,
+    StateError,
+    UnsupportedError,
+    WindowError,
+)
+from host.index.specs import SortedRuns
+from host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
+from host.join.as_of_condition import AsOfAxis, AsOfCondition
+from host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
+from host.join.collector import MAX_ROWS, Collector
+from host.join.engine import OTHER, SIDES, Aggregates, Counts, Engine, OrderedPairs, Pairs, Ranges
+from host.join.materializer import Materializer
+from host.join.partitioned_engine import open_partitions
+from host.join.range_mirror import RUNS
+from host.join.residual_engine import ResidualEngine
+from host.join.row_log import RowLog, empty_table, stored
+from host.join.sequencer import Call, Sequencer
+from host.predicates import AsOf
+from host.spec import JoinSpec
+from host.state import Record, StateLog, open_store
+from host.state.log import schema_of, schema_text
 from host.stats import Stats
+from host.windows.watermark_tracker import Mark
 
 INCOMPLETE = b"mullion.incomplete"
 """Marks a result that lacks pairs, in the metadata of its schema; the value names what is missing."""
-
-_INT64 = np.iinfo(np.int64)
 
 
 class WindowJoin:
     """A sliding-window join of two streams.
 
-    Takes the parameters of `JoinSpec`, and:
+    Takes the parameters of `JoinSpec`, of which `on` may also be text, such as ``"left.venue = right.venue AND
+    right.price BETWEEN left.limit - 5 AND left.limit + 5"``, where both schemas are given; and:
 
     Parameters
     ----------
     device : str or Device
-        ``"opencl"``, ``"numpy"``, ``"opencl:<part of a name>"``, ``"sim:bisort"``, ``"sim:splitjoin"``, see
+        ``"cpu"``, ``"cpu:threads=N"``, ``"opencl"``, ``"numpy"``, ``"sim:bisort"``, ``"sim:splitjoin"``, see
         `host.devices.list_devices`; or an open device, which stays open when the join is closed.
+    threads : int, optional
+        The most threads that a call uses, for ``device="cpu"``; by default those of the process's pool.
+    state : str or Path, optional
+        A folder, or the address of an object store (``"s3://bucket/prefix"``), that keeps what the join needs to go on
+        in another process: a log of its calls. Each call is durable before `process` returns. A join opened with state
+        that is there goes on from it; its device, index and threads may differ, its condition, windows and columns not,
+        but for added columns that may be NULL.
+    partitions : int
+        Into how many windows the rows go, by the values that are compared for equality, each joined by a thread of its
+        own; the result is the same. The condition must have a part that compares for equality. A join that goes on from
+        its state may have another number. Each partition of a count window takes the memory of the whole one.
+    max_rows : int
+        For `push`: rows of both sides that are gathered before they are joined.
+    max_delay : str or datetime.timedelta, optional
+        For `push`: how long a row may wait for others, such as ``"20 ms"``.
     left_schema, right_schema : pyarrow.Schema, optional
-        Columns of each side. By default those of the first batch of the side; until both are known, the result
-        of a call has the columns of the known side alone, and no rows.
-    run_policy : RunPolicy, optional
-        A run policy of one's own, instead of the one `policy` names.
+        Columns of each side. By default those in the state, or else those of the
+        first batch of the side; then the first call must bring a batch of each, which may be empty. A self join has
+        one, `left_schema`.
 
     Raises
     ------
     PredicateError, WindowError, SchemaError, KeyTypeError, UnsupportedError
-        If the join makes no sense.
+        If the join makes no sense, or the device does not have its index.
     DeviceError
         If there is no such device.
+    StateError
+        If the state cannot be read, is damaged (the message names the file), or is that of another join.
     CapacityError
         If the windows do not fit it, with the bytes needed and available. Raised by the constructor where both
-        schemas are given, else by the first call that knows both.
+        schemas are given, else by the first call.
+
+    Notes
+    -----
+    A join takes one call at a time: a thread that calls anything while another one's call is under way waits for it.
 
     Examples
     --------
@@ -62,26 +107,41 @@ class WindowJoin:
     def __init__(
         self,
         *,
-        device: str | Device = "opencl",
+        device: str | Device = "cpu",
+        threads: int | None = None,
+        state: str | Path | None = None,
+        partitions: int = 1,
         left_schema: pa.Schema | None = None,
         right_schema: pa.Schema | None = None,
-        run_policy: RunPolicy | None = None,
+        max_rows: int = MAX_ROWS,
+        max_delay: str | dt.timedelta | None = None,
+        _first_row: int = 0,
         **spec: Any,
     ):
-        self._open(JoinSpec(**spec), device, left_schema, right_schema, run_policy)
+        self._collector = Collector(max_rows, max_delay)
+        if threads is not None:
+            if device != "cpu":
+                raise DeviceError(f"threads={threads!r} is for device='cpu', not {device!r}")
+            device = f"cpu:threads={threads}"
+        if isinstance(spec.get("on"), str):
+            spec["on"] = _condition_of(spec["on"], left_schema, left_schema if spec.get("self_join") else right_schema)
+        self._open(JoinSpec(**spec), device, left_schema, right_schema, _first_row, state, partitions)
 
     @classmethod
     def from_spec(
         cls,
         spec: JoinSpec,
         *,
-        device: str | Device = "opencl",
+        device: str | Device = "cpu",
         left_schema: pa.Schema | None = None,
         right_schema: pa.Schema | None = None,
+        state: str | Path | None = None,
+        partitions: int = 1,
     ) -> WindowJoin:
         """The join a specification describes. Raises as the constructor."""
         join = cls.__new__(cls)
-        join._open(spec, device, left_schema, right_schema, None)
+        join._collector = Collector()
+        join._open(spec, device, left_schema, right_schema, 0, state, partitions)
         return join
 
     def _open(
@@ -90,23 +150,46 @@ class WindowJoin:
         device: str | Device,
         left_schema: pa.Schema | None,
         right_schema: pa.Schema | None,
-        run_policy: RunPolicy | None,
+        first_row: int,
+        state: str | Path | None,
+        partitions: int,
     ) -> None:
         self.spec = spec
-        self._stats = Stats()
-        self._broken: str | None = None
-        self._policy = open_policy(spec.policy) if run_policy is None else run_policy
-        self._schemas: dict[str, pa.Schema | None] = {"left": None, "right": None}
-        self._arrived = {"left": 0, "right": 0}
-        self._last_sequence: int | None = None
-        self._sequence_scales = {"left": 1, "right": 1}  # until both sides' columns are known
-        self._pending: list[tuple[str, pa.Table | None]] = []  # calls before both sides' columns were known
-        self._engine: Engine | None = None
-        self._stores: dict[str, RowStore] = {}
+        self._partitions = partitions
+        self._mark: Mark | None = None
+        self._state: StateLog | None = None
+        self._repeatable: Record | None = None  # the newest call of the state, whose rows are not in the windows yet
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._first_row = first_row  # the arrival number of the first row of each stream
+        self._totals = Stats()
         self._seconds = {"encode": 0.0, "output": 0.0}
+        self._broken: str | None = None
+        self._last_batch = -1
+        self._finished = False
+        self._schemas: dict[str, pa.Schema] = {}
+        self._kept: dict[str, list[str]] = {}  # the columns of each side that are needed
+        self._logs: dict[str, RowLog] = {}
+        self._engine: Engine | None = None
         self._owns_device = not isinstance(device, Device)
         self._device = device if isinstance(device, Device) else open_device(device)
         try:
+            if spec.self_join and left_schema is not None and right_schema not in (None, left_schema):
+                raise SchemaError("the two sides of a self join are one stream, but their columns differ")
+            self._engine_kind = self._device.engine(spec.engine)
+            self._index = self._device.index(spec.index, self._engine_kind)
+            self._check_partitions()
+            if spec.form == "ranges":
+                self._check_ranges(state is not None)
+            if isinstance(spec.on, AsOf) and not self._device.as_of:
+                raise UnsupportedError(
+                    f"as-of joins run on device 'cpu', not on {self._device.info.name!r}: leave device= out"
+                )
+            if spec.form == "aggregate":
+                self._check_aggregates(state is not None)
+            if state is not None:
+                self._state = StateLog(open_store(state))
+                left_schema, right_schema = self._logged_schemas(left_schema, right_schema)
             for side, schema in (("left", left_schema), ("right", right_schema)):
                 if schema is not None:
                     self._learn(side, schema)
@@ -117,92 +200,406 @@ class WindowJoin:
     # Public
 
     def process(
-        self, left: pa.Table | pa.RecordBatch | None = None, right: pa.Table | pa.RecordBatch | None = None
+        self,
+        left: pa.Table | pa.RecordBatch | None = None,
+        right: pa.Table | pa.RecordBatch | None = None,
+        *,
+        batch: int | None = None,
+        marks: Sequence[Mark] = (),
     ) -> pa.Table:
         """Joins the next rows of both streams.
 
         Parameters
         ----------
         left, right : pyarrow.Table, pyarrow.RecordBatch or None
-            New rows of each side, any number.
+            New rows of each side, any number. A self join takes its one stream as `left`.
+        batch : int, optional
+            The caller's number for the call, which `last_batch` gives back; by default the last one and 1.
+        marks : sequence of Mark
+            Of the other partitions, where this join has the rows of one partition of a time window: the `mark` of each
+            that has one, taken when all have joined every batch before this one. The watermark is then that of all.
 
         Returns
         -------
         pyarrow.Table
-            The pairs whose later row is in this call, in the form and order of the specification.
+            The pairs whose later row is in this call, in the form and order of the specification; then, in outer and
+            anti joins, the rows that from now on can match nothing, in the order of their arrival. In semi joins each
+            left row whose first match that is.
 
         Raises
         ------
         SchemaError
-            If a side's columns differ from those of earlier calls.
+            If a side's columns differ from those of earlier calls, or are still unknown.
         KeyTypeError
             If a key or time does not fit 64 bits.
         OrderError
             If a sequence value is NULL or lies before one already processed.
         CapacityError
             If the rows do not fit.
+        UnsupportedError
+            After `finish`.
         IncompleteError
             If a part of the device stopped answering. `partial` is the result without the pairs that it would have
-            found. The join can then no longer be used.
-        DeviceError
-            If the device failed. The join can then no longer be used.
+            found, and without unmatched rows. The join can then no longer be used.
+        DeviceError, StateError
+            If the device failed, or the state could not be written. The join can then no longer be used; one with
+            state can be opened again.
+        ReplayError
+            If `batch` is not above `last_batch`, or a mark is of a batch after it.
 
         Notes
         -----
-        A call that raises any but the last two has changed nothing.
+        A call that raises any but `IncompleteError`, `DeviceError` and `StateError` has changed nothing.
         """
-        if self._broken is not None:
-            raise DeviceError(f"this join is no longer usable: {self._broken}")
-        tables = {"left": _as_table("left", left), "right": _as_table("right", right)}
-        schemas = dict(self._schemas)
-        try:
+        with self._turn():
+            self._check_open(right)
+            if self._collector.pushes:
+                raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
+            return self._call(left, right, batch, marks=marks)
+
+    @property
+    def mark(self) -> Mark | None:
+        """How far this join has come, for `process` of its other partitions; None before the first call, and where it
+        has no watermark. Raises StateError."""
+        with self._turn():
+            record = self._repeatable
+            known = None if self._mark is None else self._mark.batch
+            if record is not None and record.batch != known and record.before["watermark"] is not None:
+                call = self._sequencer.sequence(self._logged(record)[0])  # changes nothing
+                self._mark = Mark(record.batch, record.before["watermark"], call.newest)
+            return self._mark
+
+    def push(
+        self, left: pa.Table | pa.RecordBatch | None = None, right: pa.Table | pa.RecordBatch | None = None
+    ) -> pa.Table | None:
+        """Takes rows of both streams, and joins all that wait once they are `max_rows`, or one has waited `max_delay`.
+
+        Rows arrive in the order of the pushes, within a push left before right, or as the sequence column says: results
+        are those of one `process` for each push, but that rows which are joined together are one call: none of them is
+        late against another, and unmatched rows come out with the call.
+
+        Parameters
+        ----------
+        left, right
+            As of `process`.
+
+        Returns
+        -------
+        pyarrow.Table or None
+            The result of the call, as of `process`; None where the rows wait.
+
+        Raises
+        ------
+        UnsupportedError
+            If the join gives ranges, or has state, without a sequence column: neither keeps the order of pushes.
+        SchemaError
+            If a side's columns differ from those of earlier calls. The rows of this push are not taken.
+        MullionError
+            What `process` raises, for all rows that wait: they wait on, as the call has changed nothing, until
+            `take_back` gives them back.
+        """
+        with self._turn():
+            self._check_open(right)
+            if self.spec.sequence is None and (self._state is not None or self.spec.form == "ranges"):
+                what = "has state" if self._state is not None else "gives ranges"
+                raise UnsupportedError(
+                    f"this join {what}, which has no place for the order of pushes: name a sequence column, or call "
+                    "process()"
+                )
+            tables = {side: _as_table(side, given) for side, given in (("left", left), ("right", right))}
             for side, table in tables.items():
                 if table is not None:
                     self._learn(side, table.schema)
-            return self._process(tables)
-        except MullionError as error:
-            if self._broken is None and not isinstance(error, DeviceError) and self._engine is None:
-                self._schemas = schemas  # a refused first call teaches nothing
-            raise
+            for side, table in tables.items():
+                if table is None:
+                    schema = self._schemas.get(side)
+                    tables[side] = pa.table({}) if schema is None else empty_table(schema)
+            self._collector.add(tables)
+            return self.flush() if self._collector.due == 0 else None
+
+    def flush(self) -> pa.Table:
+        """Joins the rows that were pushed and wait, if there are any. Returns and raises as `process`."""
+        with self._turn():
+            self._check_open(None)
+            waiting = self._collector.waiting()
+            result = self._call(waiting["left"], waiting["right"], None, self._collector.pushes or None)
+            self._collector.clear()
+            return result
+
+    @property
+    def due(self) -> float | None:
+        """Seconds until rows that wait are to be flushed, for a timer. None: nothing waits, or no time is set."""
+        with self._turn():
+            return self._collector.due
+
+    def take_back(self) -> tuple[pa.Table | None, pa.Table | None]:
+        """Gives the left and right rows that were pushed and wait back to the caller; the join forgets them."""
+        with self._turn():
+            waiting = self._collector.waiting()
+            self._collector.clear()
+            return waiting["left"], waiting["right"]
+
+    def _check_open(self, right: object) -> None:
+        if self._broken is not None:
+            raise DeviceError(f"this join is no longer usable: {self._broken}")
+        if self._finished:
+            raise UnsupportedError("this join was ended by finish(), and takes no more rows: open another one")
+        if self.spec.self_join and right is not None:
+            raise SchemaError("a self join has one stream: give its rows as left, and no right")
+
+    def _call(
+        self,
+        left: pa.Table | pa.RecordBatch | None,
+        right: pa.Table | pa.RecordBatch | None,
+        batch: int | None,
+        pushes: list[tuple[int, int]] | None = None,
+        marks: Sequence[Mark] = (),
+    ) -> pa.Table:
+        """See `process`; `pushes` as of `Sequencer.sequence`."""
+        with self._turn():
+            number = self.last_batch + 1 if batch is None else batch
+            if number <= self.last_batch:
+                raise ReplayError(f"batch {number} comes after batch {self.last_batch}: numbers ascend")
+            if marks and (last := max(mark.batch for mark in marks)) > number:
+                raise ReplayError(f"batch {number} comes after batch {last}, which another partition has joined")
+            tables = {"left": _as_table("left", left), "right": _as_table("right", right)}
+            schemas = dict(self._schemas)
+            try:
+                for side, table in tables.items():
+                    if table is not None:
+                        self._learn(side, table.schema)
+                if self._engine is None:
+                    raise self._unknown_columns()
+                self._load_newest()
+                if marks:
+                    self._sequencer.follow([*marks, *filter(None, [self._mark])], number)
+                call = self._sequence({side: self._needed(side, table) for side, table in tables.items()}, pushes)
+                return self._joined(self._engine, call, number)
+            except MullionError:
+                if self._engine is None:
+                    self._schemas = schemas  # a refused first call teaches nothing
+                raise
+
+    @property
+    def last_batch(self) -> int:
+        """The number of the newest call that was applied, in this process or an earlier one; -1 before the first."""
+        return self._last_batch
+
+    def repeat(
+        self, left: pa.Table | pa.RecordBatch | None = None, right: pa.Table | pa.RecordBatch | None = None
+    ) -> pa.Table:
+        """The result of the newest call in the state, for a process that died before it was taken.
+
+        Parameters
+        ----------
+        left, right : pyarrow.Table, pyarrow.RecordBatch or None
+            The rows of the call, if the caller has them: they are compared with those in the state.
+
+        Returns
+        -------
+        pyarrow.Table
+            As `process` gave it, the order of rows aside.
+
+        Raises
+        ------
+        StateError
+            If the join was not opened with state that has a call, or has been called since.
+        ReplayError
+            If the rows are not those of the call. Nothing has changed then.
+        """
+        with self._turn():
+            if self._broken is not None:
+                raise DeviceError(f"this join is no longer usable: {self._broken}")
+            if self._repeatable is None or self._engine is None or self._state is None:
+                raise StateError("no call can be repeated: only the newest one of the state, before any other call")
+            record = self._repeatable
+            if left is not None or right is not None:
+                self._check_repeat(record, {"left": _as_table("left", left), "right": _as_table("right", right)})
+            self._repeatable = None
+            with self._breaking(self._engine):
+                self._sequencer.state = record.before
+                tables, _ = self._logged(record)
+                call = self._sequence(tables)
+            return self._joined(self._engine, call, None)
+
+    def finish(self) -> pa.Table:
+        """Ends both streams.
+
+        Returns
+        -------
+        pyarrow.Table
+            In outer and anti joins, the rows that have matched nothing and have not come out, in the order of their
+            arrival. Otherwise, and when called again, no rows.
+
+        Raises
+        ------
+        SchemaError
+            If a side's columns are still unknown.
+        UnsupportedError
+            If rows that were pushed wait.
+        DeviceError
+            If the join was closed, or is no longer usable.
+        """
+        with self._lock:
+            if self._broken is not None:
+                raise DeviceError(f"this join is no longer usable: {self._broken}")
+            if self._collector.pushes:
+                raise UnsupportedError("rows that were pushed wait to be joined: flush() first")
+            if self._engine is None:
+                raise self._unknown_columns()
+            self._load_newest()
+            self._finished = True
+            if isinstance(self._engine, AggregateEngine) and self.spec.closing:
+                rest, matches = self._materializer.closed([self._engine.closed(None)])
+                self._totals.matches += matches
+            else:
+                rest = self._materializer.rest()
+            if isinstance(self._materializer, AsOfMaterializer):
+                self._totals.matches += self._materializer.rest_matches
+            for side, log in self._kept_logs():
+                log.trim(self._sequencer.arrived[side])
+            return rest
+
+    def _unknown_columns(self) -> SchemaError:
+        side = "right" if "left" in self._schemas else "left"
+        return SchemaError(
+            f"the columns of the {side} side are not known yet: give {side}_schema= when the join is made, "
+            f"or a batch of the {side} side, which may be empty, in the first call"
+        )
 
     @property
     def stats(self) -> Stats:
         """Counters since the join was opened, as of now."""
-        stats = self._stats
-        stats.rows_left, stats.rows_right = self._arrived["left"], self._arrived["right"]
-        stats.device = self._device.info.name
-        stats.device_available_bytes = self._device.memory_bytes - self._device.used_bytes
-        stats.seconds = dict(self._seconds)
-        stats.row_bytes = sum(store.nbytes for store in self._stores.values())
-        if self._engine is not None:
-            stats.seconds |= self._engine.seconds
-            stats.device_bytes = self._engine.device_bytes
-            stats.probed_runs = self._engine.probed_runs
-            for side in SIDES:
-                if self.spec.within is None:
-                    most = getattr(self.spec, side).count
-                    rows = min(self._arrived[side], most)
-                else:
-                    most, rows = self.spec.capacity, self._engine.stored_rows(side)
-                setattr(stats, f"window_{side}", rows)
-                setattr(stats, f"fill_{side}", None if most is None else rows / most)
-            stats.watermark = self._tracker.in_force if self._tracker is not None else None
-        return stats
+        with self._turn():
+            stats = self._totals.copy()
+            stats.device = self._device.info.name
+            stats.device_available_bytes = self._device.memory_bytes - self._device.used_bytes
+            stats.seconds = dict(self._seconds)
+            stats.row_bytes = sum(log.nbytes for log in {id(log): log for log in self._logs.values()}.values())
+            if self._state is not None:
+                stats.state_calls = len(self._state.records)
+                stats.state_bytes = sum(record.size for record in self._state.records)
+            if self._engine is not None:
+                stats.seconds |= self._engine.seconds
+                stats.device_bytes = self._engine.device_bytes
+                stats.probed_runs = self._engine.probed_runs
+                stats.engine = self._engine.report()
+                stats.index = {side: self._engine.figures(side) for side in SIDES}
+                stats.watermark = self._sequencer.watermark
+                for side, bits in self._materializer.bits.items():
+                    setattr(stats, f"waiting_{side}", bits.waiting)
+                    stats.row_bytes += bits.nbytes
+                for side, waiting in self._engine.waiting().items():
+                    setattr(stats, f"waiting_{side}", waiting)
+                for side in SIDES:
+                    arrived = self._sequencer.arrived[side] - self._first_row
+                    if self.spec.counted:
+                        most = getattr(self.spec, side).count
+                        rows = min(arrived, most)
+                    else:
+                        most, rows = self.spec.capacity, self._engine.stored_rows(side)
+                    setattr(stats, f"rows_{side}", arrived)
+                    setattr(stats, f"window_{side}", rows)
+                    setattr(stats, f"fill_{side}", None if most is None else rows / most)
+            return stats
 
     @property
     def output_schema(self) -> pa.Schema | None:
         """The schema of the result, or None while a side's columns are unknown."""
-        left, right = self._schemas["left"], self._schemas["right"]
-        return None if left is None or right is None else self.spec.output_schema(left, right)
+        if len(self._schemas) < len(SIDES):
+            return None
+        return self.spec.output_schema(self._schemas["left"], self._schemas["right"])
+
+    def explain(self) -> str:
+        """How the join is carried out: device, index, which part of the condition drives, which are residual; as text.
+
+        Raises
+        ------
+        SchemaError
+            If the columns of a side are not known yet.
+        """
+        with self._lock:
+            for side in SIDES:
+                if side not in self._schemas:
+                    raise SchemaError(f"the columns of the {side} side are not known yet: give {side}_schema=")
+            lines = [f"device:    {self._device.info.name}", f"engine:    {self._engine_name}"]
+            if not isinstance(self.spec.on, AsOf):
+                lines.append(f"index:     {self._index.name}")
+            if self._engine is not None:
+                residual = self._engine.residual_bytes if isinstance(self._engine, ResidualEngine) else 0
+                lines.append(f"memory:    {self._engine.device_bytes:,} bytes on the device")
+                lines[-1] += f", {residual:,} for residual keys" if residual else ""
+            lines.append(self.spec.explain(self._schemas["left"], self._schemas["right"]))
+            if isinstance(self._engine, ResidualEngine) and self._engine.selectivity is not None:
+                lines.append(f"kept:      {self._engine.selectivity:.3%} of the pairs that the driver found")
+            return "\n".join(lines)
+
+    def forget_state(self) -> None:
+        """Closes the join and deletes its state: no process will go on with it. Raises StateError."""
+        self.close()
+        if self._state is not None:
+            self._state.clear()
 
     def close(self) -> None:
-        """Frees the device's memory. Idempotent."""
-        if self._engine is not None:
-            self._engine.close()
-        if self._owns_device:
-            self._device.close()
-        if self._broken is None:
-            self._broken = "it was closed"
+        """Frees the device's memory, once the call under way has ended. Idempotent."""
+        with self._turn():
+            if self._engine is not None:
+                self._engine.close()
+            if self._owns_device:
+                self._device.close()
+            if self._state is not None:
+                self._state.close()
+            if self._broken is None:
+                self._broken = "it was closed"
+
+    def _check_ranges(self, state: bool) -> None:
+        if self._index.name not in self._device.range_indexes or self._engine_kind.name != "steps":
+            raise UnsupportedError(
+                f"form='ranges' is for device 'cpu' with index='sorted_runs' or 'bisort', not for "
+                f"{self._index.name!r} on {self._device.info.name!r}: use 'pairs'"
+            )
+        if state:
+            raise UnsupportedError("form='ranges' has no state: what a mirror knows of the runs would be lost")
+
+    def _check_aggregates(self, state: bool) -> None:
+        if not self._device.aggregates or self._engine_kind.name != "steps" or self._index.name != SortedRuns.name:
+            raise UnsupportedError(
+                f"form='aggregate' is for device 'cpu' with index='sorted_runs' and engine='steps', not for "
+                f"{self._index.name!r} and {self._engine_kind.name!r} on {self._device.info.name!r}: use 'rows', and "
+                "group by"
+            )
+        if state and self.spec.closing:
+            raise UnsupportedError("form='aggregate' has state= for at='arrival' alone, not for at='close'")
+
+    def _check_partitions(self) -> None:
+        count, spec = self._partitions, self.spec
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PARTITIONS:
+            raise WindowError(f"partitions must be a whole number from 1 to {MOST_PARTITIONS}, not {count!r}")
+        if count == 1:
+            return
+        if not spec.equalities:
+            raise UnsupportedError(
+                f"partitions={count} goes by the values that are compared for equality, and the condition compares "
+                "none: add a part such as Compare(a, '=', b), or leave partitions out"
+            )
+        for name, value in (("capacity", spec.capacity), ("form", spec.form in ("ranges", "aggregate") and spec.form)):
+            if value:
+                raise UnsupportedError(f"{name}={value!r} is of one window, not of partitions={count}: leave one out")
+        if self._engine_kind.name != "steps":
+            raise UnsupportedError(
+                f"engine={self._engine_kind.name!r} has threads of its own and no partitions: use engine='steps'"
+            )
+
+    def _turn(self) -> threading.RLock:
+        """The lock of this join's calls."""
+        if os.getpid() != self._pid:  # a forked child: a call that was under way will not end here
+            self._pid = os.getpid()
+            if not self._lock.acquire(blocking=False):
+                self._lock = threading.RLock()
+                self._broken = "the process that opened it forked this one in the middle of a call: open one here"
+            else:
+                self._lock.release()
+        return self._lock
 
     def __enter__(self) -> WindowJoin:
         return self
@@ -214,14 +611,17 @@ class WindowJoin:
 
     def _learn(self, side: str, schema: pa.Schema) -> None:
         schema = schema.remove_metadata()
-        known = self._schemas[side]
+        known = self._schemas.get(side)
         if known is None:
             self.spec.check_side(side, schema)
-            other = self._schemas[OTHER[side]]
-            if other is not None:
-                left, right = (schema, other) if side == "left" else (other, schema)
-                self._start(left, right)
-            self._schemas[side] = schema
+            schemas = {**self._schemas, side: schema}
+            if self.spec.self_join:
+                schemas[OTHER[side]] = schema
+            if len(schemas) == len(SIDES):
+                self._start(schemas["left"], schemas["right"])
+            self._schemas = schemas
+            if self._engine is not None and self._state is not None:
+                self._restore()
             return
         if not schema.equals(known):
             for name in known.names:
@@ -238,301 +638,335 @@ class WindowJoin:
 
     def _start(self, left: pa.Schema, right: pa.Schema) -> None:
         """Opens the engine: both schemas are known."""
-        spec = self.spec
-        spec.output_schema(left, right)
-        self._axis = spec.time_axis(left, right)
-        self._tracker = self._axis.tracker() if self._axis is not None else None
-        generator = spec.boundary_generator(left, right)
-        self._key_types = generator.key_types
-        self._sequence_scales = spec.sequence_scales(left, right)
-        if self._axis is None:
-            counts = {side: getattr(spec, side).count for side in SIDES}
-            engine_spec = EngineSpec(counts, None, order=spec.order)
+        schema = self.spec.output_schema(left, right)
+        logs: dict[str, RowLog] = {}
+        if self.spec.form == "rows" or self.spec.closing:
+            columns = self.spec.output_columns(left, right)
+            for side, of in (("left", left), ("right", right)):
+                sides = SIDES if self.spec.self_join else (side,)
+                names = {name for taken, name, _ in columns if taken in sides}
+                if names:
+                    shared = self.spec.self_join and "left" in logs
+                    logs[side] = logs["left"] if shared else RowLog(side, _only(of, names))
+        for side, of in (("left", left), ("right", right)):
+            roles = SIDES if self.spec.self_join else (side,)
+            self._kept[side] = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)}).names
+        sequencer = Sequencer(self.spec, left, right, self._first_row)
+        self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
+        if isinstance(self.spec.on, AsOf):
+            self._start_as_of(self.spec.on, sequencer, schema, left, right, logs)
+            return
+        key_bits = {side: kind.bits for side, kind in sequencer.generator.key_types.items()}
+        engine_spec, residuals = sequencer.engine_spec, sequencer.residuals()
+        if self._index.conjunctive:
+            engine_spec, residuals = dataclasses.replace(engine_spec, others=tuple(sequencer.condition.residuals)), []
+        engine_spec = dataclasses.replace(engine_spec, engine=self._engine_kind)
+
+        def open_engine() -> Engine:
+            if self._plan is not None and not residuals:
+                itself, closing = self.spec.itself, self.spec.closing
+                return self._device.open_aggregates(
+                    engine_spec, sequencer.generator, self._plan, itself=itself, close=closing
+                )
+            engine = self._device.open_engine(engine_spec, sequencer.generator, key_bits, self._index)
+            engine = ResidualEngine(engine, sequencer.residuals()) if residuals else engine
+            return engine if self._plan is None else PairAggregateEngine(engine, self._plan)
+
+        if self._partitions == 1:
+            self._engine = open_engine()
         else:
-            within = (self._axis.low, self._axis.high)
-            engine_spec = EngineSpec(None, within, self._axis.delay, spec.capacity, spec.order)
-        bits = {side: kind.bits for side, kind in self._key_types.items()}
-        self._engine = open_engine(self._device, engine_spec, generator, bits, self._policy)
-        for side, schema in (("left", left), ("right", right)):
-            held = self._stores.get(side)
-            if held is None:
-                self._stores[side] = RowStore(schema)
+            self._engine = open_partitions(self._partitions, open_engine, sequencer.condition)
+        self._sequencer = sequencer
+        self._logs = logs
+        if self._state is not None and self._state.records:
+            sequencer.state = self._state.records[0].before
+        columns = self.spec.output_columns(left, right) if self.spec.form == "rows" else []
+        within = sequencer.engine_spec.within
+        self._materializer = Materializer(self.spec, schema, columns, logs, sequencer.arrived, within, self._plan)
+        if self._state is not None:
+            for bits in self._materializer.bits.values():
+                bits.followed = []
+
+    @property
+    def _engine_name(self) -> str:
+        return "as-of" if isinstance(self.spec.on, AsOf) else self._engine_kind.name
+
+    def _start_as_of(
+        self, on: AsOf, sequencer: Sequencer, schema: pa.Schema, left: pa.Schema, right: pa.Schema,
+        plain: dict[str, RowLog],
+    ) -> None:  # fmt: skip
+        columns = self.spec.output_columns(left, right) if self.spec.form == "rows" else []
+        logs = {side: SlotLog(side, log.schema) for side, log in plain.items()}
+        axis, condition = self.spec.time_axis(left, right), sequencer.condition
+        assert isinstance(axis, AsOfAxis)
+        assert isinstance(condition, AsOfCondition)
+        engine = AsOfEngine(
+            sequencer.engine_spec, on, axis, condition, logs, self._first_row, unmatched=self.spec.how == "left",
+            threads=getattr(self._device, "threads", 1),
+        )  # fmt: skip
+        self._sequencer, self._engine = sequencer, engine
+        self._logs = dict(logs)
+        if self._state is not None and self._state.records:
+            sequencer.state = self._state.records[0].before
+            engine.begin(sequencer.arrived)
+        # It answers what is asked of a materializer without aggregates.
+        self._materializer = AsOfMaterializer(self.spec, schema, columns, engine, logs)  # type: ignore[assignment]
+
+    def _needed(self, side: str, table: pa.Table | None) -> pa.Table:
+        """The columns of a batch that the join needs, as they are kept."""
+        schema = self._schemas[side]
+        table = empty_table(schema) if table is None else table.select(schema.names)
+        if not table.schema.equals(schema):
+            try:
+                table = table.cast(schema)
+            except (ValueError, pa.ArrowException) as error:  # NULLs where earlier batches said there are none
+                raise SchemaError(f"the {side} batch does not fit the columns of earlier ones: {error}") from error
+        table = table.select(self._kept[side])
+        return stored(table) if self.spec.form == "rows" else table
 
     # One call
 
-    def _process(self, tables: dict[str, pa.Table | None]) -> pa.Table:
-        if self._engine is None:
-            return self._wait(tables)
-        if self._pending:
-            self._replay()
+    def _sequence(self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None = None) -> Call:
         start = time.perf_counter()
-        full = {}
-        for side in SIDES:
-            schema, table = self._schemas[side], tables[side]
-            assert schema is not None
-            full[side] = schema.empty_table() if table is None else table.select(schema.names).cast(schema)
-        full, opposite, last_sequence = self._arrange(full)
-        batches, newest, counters = self._encode(full, opposite)
-        engine = self._engine
-        engine.make_room({side: len(batch) for side, batch in batches.items()})
+        call = self._sequenced(tables, pushes)
+        assert self._engine is not None
+        self._engine.room_for(call.batches)
         self._seconds["encode"] += time.perf_counter() - start
-        arrived = {side: self._arrived[side] + len(full[side]) for side in SIDES}
+        return call
+
+    def _sequenced(self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None = None) -> Call:
+        """The rows of a call in order, with what aggregates are made of."""
+        call = self._sequencer.sequence(tables, pushes)
+        for side in self._plan.folds if self._plan is not None else ():
+            assert self._plan is not None
+            values, chosen = self._plan.encode(side, call.tables[side]), call.batches[side].rows - call.first[side]
+            call.batches[side] = dataclasses.replace(
+                call.batches[side], values=tuple(column[chosen] for column in values)
+            )
+        return call
+
+    @contextmanager
+    def _breaking(self, engine: Engine) -> Iterator[None]:
+        """What fails in here leaves the join unusable: its windows hold part of a call, and to go on would lose or
+        double pairs."""
         try:
-            found, incomplete = _found(engine.process(batches, opposite, arrived, counting=self.spec.form == "counts"))
-            start = time.perf_counter()
-            if self.spec.form == "rows":
-                for side in SIDES:
-                    self._stores[side].append(self._arrived[side], full[side])
-            result, matches = self._output(found, arrived, opposite)
-            if incomplete is not None:
-                incomplete.partial = result.replace_schema_metadata({INCOMPLETE: f"core {incomplete.core}"})
-                raise incomplete
-            if self._tracker is not None and self._axis is not None:
-                self._tracker.advance(newest)
-                engine.expire_times(self._axis.useless(self._tracker))
-            for side in SIDES:
-                self._stores[side].trim(self._oldest(side, arrived))
+            yield
         except BaseException as error:
-            # The windows hold part of this call: going on would lose or double pairs.
             self._broken = f"a call failed half-way ({type(error).__name__}: {error})"
             engine.close()
             if isinstance(error, MullionError) or not isinstance(error, Exception):
                 raise
             raise DeviceError(f"device {self._device.info.name} failed: {type(error).__name__}: {error}") from error
-        self._arrived = arrived
-        self._last_sequence = last_sequence
-        self._stats.calls += 1
-        self._stats.matches += matches
-        for name, value in counters.items():
-            setattr(self._stats, name, getattr(self._stats, name) + value)
+
+    def _joined(self, engine: Engine, call: Call, number: int | None) -> pa.Table:
+        """The result of a call, which has the caller's number; None: it is in the state already."""
+        with self._breaking(engine):
+            before = self._sequencer.state
+            if before["watermark"] is not None:
+                mark = Mark(self._last_batch if number is None else number, before["watermark"], call.newest)
+            # To repeat this call takes what the windows hold before it.
+            needed = {side: self._oldest_restored(engine, side) for side in SIDES}
+            begun = None
+            if self._state is not None and number is not None:
+                whole = not self._materializer.bits
+                sent, definition = self._sent(call), self._definition()
+                begun = self._state.begin(number, sent, definition, before, dict(call.arrived), whole=whole)
+            counting = self.spec.form == "counts"
+            found, incomplete = _found(engine.process(call.batches, call.opposite, call.arrived, counting=counting))
+            start = time.perf_counter()
+            limits = self._advance(call)
+            if isinstance(engine, AggregateEngine) and self.spec.closing:
+                gone = limits["left"]
+                found = [] if gone is None else [engine.closed(gone)]
+            result, matches = self._materializer.result(found, call, limits, complete=incomplete is None)
+            if incomplete is not None:
+                incomplete.partial = result.replace_schema_metadata({INCOMPLETE: f"core {incomplete.core}"})
+                raise incomplete
+            if self.spec.form == "ranges":
+                result = result.replace_schema_metadata({RUNS: json.dumps(engine.run_events())})
+            self._expire(engine, limits)
+            if begun is not None:
+                assert self._state is not None
+                waited = time.perf_counter()
+                self._state.commit(begun, self._matched())
+                self._state.trim(needed)
+                self._totals.state_seconds += time.perf_counter() - waited
+        if number is not None:
+            self._last_batch = number
+        if before["watermark"] is not None:
+            self._mark = mark
+        self._totals.calls += 1
+        self._totals.matches += matches
+        for side in SIDES:
+            self._totals.add(f"late_{side}", call.late[side])
+            self._totals.add(f"unmatchable_{side}", call.unmatchable[side])
         self._seconds["output"] += time.perf_counter() - start
         return result
 
-    def _wait(self, tables: dict[str, pa.Table | None]) -> pa.Table:
-        """A call while one side's columns are unknown: nothing can match yet, its rows wait for the engine."""
-        side = next((side for side, table in tables.items() if table is not None), None)
-        if side is None:
-            if self.spec.watermark is not None:  # even a call without rows moves a watermark that lags
-                self._pending.append(("left", None))
-            return {"pairs": PAIRS_SCHEMA, "counts": COUNTS_SCHEMA}.get(self.spec.form, pa.schema([])).empty_table()
-        schema, table = self._schemas[side], tables[side]
-        assert schema is not None
-        assert table is not None
-        table = table.select(schema.names).cast(schema)
-        column = self.spec.columns(side)["key"]
-        key_type(schema.field(column).type, column).encode(table.column(column))  # refuses what fits no device
-        waiting = sum(len(held) for _, held in self._pending if held is not None)
-        if self.spec.capacity is not None and waiting + len(table) > self.spec.capacity:
-            raise beyond_capacity(side, waiting + len(table), self.spec.capacity)
-        full = {side: table, OTHER[side]: table.slice(0, 0)}
-        full, opposite, self._last_sequence = self._arrange(full)
-        base = dict(self._arrived)
-        self._pending.append((side, full[side]))
-        self._arrived[side] += len(table)
-        if self.spec.within is None:
-            most = getattr(self.spec, side).count
-            while sum(len(held) for _, held in self._pending[1:] if held is not None) >= most:
-                del self._pending[0]
-        if self.spec.form == "counts":
-            arrived, self._arrived = self._arrived, base
-            try:
-                return self._counts([], arrived, {side: opposite[side], OTHER[side]: np.zeros(0, np.int64)})[0]
-            finally:
-                self._arrived = arrived
-        return PAIRS_SCHEMA.empty_table() if self.spec.form == "pairs" else schema.empty_table()
+    def _advance(self, call: Call) -> dict[str, int | None]:
+        """Ends a call that was joined; the times that are useless from now on."""
+        for side, log in self._kept_logs():
+            log.append(call.first[side], call.tables[side])
+        self._sequencer.advance(call)
+        return self._sequencer.useless_times()
 
-    def _replay(self) -> None:
-        """Joins the calls that waited for the engine."""
-        for side, held in self._pending:
-            if held is None:
-                continue
-            # What can be refused only now, in the unit of both sides' times, is refused before anything is applied.
-            if self._axis is not None:
-                self._axis.encode(side, held.column(self.spec.columns(side)["time"]))
-            if self.spec.sequence is not None:
-                self._sequence(side, held)
-        pending, self._pending = self._pending, []
-        for side, held in pending:  # all of one side: the other one's columns were not known
-            self._arrived[side] -= 0 if held is None else len(held)
-        self._last_sequence = None
-        for side, held in pending:
-            self._process({side: held, OTHER[side]: None})
+    def _expire(self, engine: Engine, limits: dict[str, int | None]) -> None:
+        if not self.spec.counted:
+            engine.expire_times(limits)
+        for side, log in self._kept_logs():
+            log.trim(self._oldest(engine, side))
+        self._sequencer.condition.forget({side: self._stored(engine, side) for side in SIDES})
 
-    def _oldest(self, side: str, arrived: dict[str, int]) -> int:
-        """The oldest row of a side that may still be needed for output."""
-        assert self._engine is not None
-        if self.spec.within is None:
-            return arrived[side] - getattr(self.spec, side).count
-        oldest = self._engine.oldest_row(side)
-        return arrived[side] if oldest is None else oldest
+    # State
 
-    def _arrange(self, full: dict[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], Any]:
-        """Puts the rows of a call in arrival order.
+    def _definition(self) -> dict[str, Any]:
+        """What defines the join, for its state."""
+        spec = {name: value for name, value in json.loads(self.spec.to_json()).items() if name not in _MAY_CHANGE}
+        return {"spec": spec, "schemas": {side: schema_text(schema) for side, schema in self._schemas.items()}}
 
-        Returns the tables so ordered, for each row the number of rows of the other stream before it, and the
-        last sequence value.
-        """
-        base = self._arrived
-        if self.spec.sequence is None:
-            return (
-                full,
-                {
-                    "left": np.full(len(full["left"]), base["right"], np.int64),
-                    "right": np.full(len(full["right"]), base["left"] + len(full["left"]), np.int64),
-                },
-                None,
-            )
-        values = {side: self._sequence(side, full[side]) for side in SIDES}
-        last = self._last_sequence
-        for side in SIDES:
-            if len(values[side]):
-                if np.any(values[side][1:] < values[side][:-1]):
-                    order = np.argsort(values[side], kind="stable")
-                    full[side], values[side] = full[side].take(pa.array(order)), values[side][order]
-                if self._last_sequence is not None and int(values[side][0]) < self._last_sequence:
-                    raise OrderError(
-                        f"sequence value {int(values[side][0])} in column {self.spec.sequence!r} "
-                        f"of the {side} side comes after "
-                        f"{self._last_sequence}, which was processed in an earlier call: "
-                        "rows must not go back between calls"
+    def _logged_schemas(
+        self, left: pa.Schema | None, right: pa.Schema | None
+    ) -> tuple[pa.Schema | None, pa.Schema | None]:
+        """The columns of both sides, those in the state where none are given; StateError if it is of another join."""
+        assert self._state is not None
+        if not self._state.records:
+            return left, right
+        record, place = self._state.records[-1], self._state.store.place
+        self._last_batch = record.batch
+        spec = {name: value for name, value in json.loads(self.spec.to_json()).items() if name not in _MAY_CHANGE}
+        for name in sorted({*spec, *record.join["spec"]}):
+            if spec.get(name) != record.join["spec"].get(name):
+                raise StateError(
+                    f"the state in {place} is of a join with {name}={record.join['spec'].get(name)!r}, not "
+                    f"{spec.get(name)!r}: go on with the join as it was, or start with empty state"
+                )
+        schemas = {}
+        for side, given in (("left", left), ("right", right)):
+            logged = schema_of(record.join["schemas"][side])
+            schemas[side] = logged if given is None else given.remove_metadata()
+            for field in logged:
+                if field.name not in schemas[side].names:
+                    raise StateError(f"the state in {place} has the {side} column {field.name!r}, which is gone now")
+                kind = schemas[side].field(field.name).type
+                if kind != field.type:
+                    raise StateError(
+                        f"the {side} column {field.name!r} has type {field.type} in the state in {place}, now {kind}"
                     )
-                newest = int(values[side][-1])
-                last = newest if last is None else max(last, newest)
-        left, right = (
-            _same_width(values["left"], values["right"])
-            if len(values["left"]) and len(values["right"])
-            else (values["left"], values["right"])
-        )
-        opposite = {
-            "left": base["right"] + np.searchsorted(right, left, "left"),
-            "right": base["left"] + np.searchsorted(left, right, "right"),
-        }
-        return full, {side: o.astype(np.int64, copy=False) for side, o in opposite.items()}, last
+            for field in schemas[side]:
+                if field.name not in logged.names and not field.nullable:
+                    raise StateError(
+                        f"the {side} column {field.name!r} is not in the state in {place}: a column that is added must "
+                        "allow NULL"
+                    )
+        return schemas["left"], schemas["right"]
 
-    def _sequence(self, side: str, table: pa.Table) -> np.ndarray:
-        column = table.column(self.spec.sequence)
-        if column.null_count:
-            row = next(i for i, value in enumerate(column) if not value.is_valid)
-            raise OrderError(
-                f"row {row} of the {side} batch has no value in the sequence column {self.spec.sequence!r}: "
-                "every row needs one"
-            )
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.int64())
-        elif pa.types.is_date(column.type):
-            column = column.cast(pa.date32()).cast(pa.int32())
-        values, scale = column.to_numpy(), self._sequence_scales[side]
-        if scale == 1:
-            return values
-        top = _INT64.max // scale
-        wrong = (values > top) | (values < -top)
-        if wrong.any():
-            raise OrderError(
-                f"sequence value {values[wrong][0]} in column {self.spec.sequence!r} of the {side} side "
-                "does not fit the unit of the other side's: cast both to one unit"
-            )
-        return values * scale
+    def _sent(self, call: Call) -> dict[str, pa.Table]:
+        """The rows of a call, by the sides that have rows of their own."""
+        return {side: call.tables[side] for side in (SIDES[:1] if self.spec.self_join else SIDES)}
 
-    def _encode(
-        self, full: dict[str, pa.Table], opposite: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Batch], dict[str, int], dict[str, int]]:
-        """Encodes keys and times, and leaves out the rows that cannot match."""
-        batches, newest, counters = {}, {}, {}
-        for side in SIDES:
-            table = full[side]
-            column = self.spec.columns(side)["key"]
-            try:
-                keys, valid = self._key_types[side].encode(table.column(column))
-            except KeyTypeError as error:
-                raise KeyTypeError(f"column {column!r} of the {side} side: {error}") from error
-            rows = np.arange(self._arrived[side], self._arrived[side] + len(table), dtype=np.int64)
-            times = late = None
-            if self._axis is not None:
-                times, timed = self._axis.encode(side, table.column(self.spec.columns(side)["time"]))
-                seen = times if timed is None else times[timed]
-                if len(seen):
-                    newest[side] = int(seen.max())
-                if self._tracker is not None:
-                    late = self._tracker.late(side, times)
-                    if late is not None and timed is not None:
-                        late = late & timed
-                if timed is not None:
-                    valid = timed if valid is None else valid & timed
-            if late is not None and late.any():
-                counters[f"late_{side}"] = int(late.sum())
-                if valid is not None:
-                    counters[f"unmatchable_{side}"] = int((~valid & ~late).sum())
-                valid = ~late if valid is None else valid & ~late
-            elif valid is not None:
-                counters[f"unmatchable_{side}"] = int((~valid).sum())
-            batch = Batch(keys, rows, opposite[side], times)
-            batches[side] = batch if valid is None or valid.all() else batch.take(np.flatnonzero(valid))
-        return batches, newest, counters
+    def _logged(self, record: Record) -> tuple[dict[str, pa.Table], dict[str, np.ndarray]]:
+        """The rows of a call in the state, as the join keeps them, and the rows that it has matched."""
+        assert self._state is not None
+        tables, matched = self._state.rows(record)
+        for side, table in tables.items():
+            wanted = self._needed(side, None).schema
+            for field in wanted:
+                if field.name not in table.column_names:
+                    table = table.append_column(field, pa.nulls(len(table), field.type))
+            tables[side] = table.select(wanted.names)
+        if self.spec.self_join:
+            tables["right"] = tables["left"]
+        return tables, matched
 
-    # Output
+    def _restore(self) -> None:
+        """Stores the rows of all calls in the state but the newest, which may be asked for again."""
+        assert self._state is not None
+        started = time.perf_counter()
+        for record in self._state.records[:-1]:
+            self._load(record)
+        self._totals.restore_seconds = time.perf_counter() - started
+        if self._state.records:
+            self._repeatable = self._state.records[-1]
 
-    def _output(
-        self, found: list[Pairs | OrderedPairs | Counts], arrived: dict[str, int], opposite: dict[str, np.ndarray]
-    ) -> tuple[pa.Table, int]:
-        if self.spec.form == "counts":
-            return self._counts([f for f in found if isinstance(f, Counts)], arrived, opposite)
-        ordered = [f for f in found if isinstance(f, OrderedPairs)]
-        pairs = [f for f in found if isinstance(f, Pairs)]
-        parts = {side: [getattr(p, side) for p in ordered] for side in SIDES}
-        for side in SIDES:
-            parts[side] += [p.probing if p.side == side else p.stored for p in pairs]
-        matches = sum(map(len, parts["left"]))
-        if self.spec.form == "pairs" and self.spec.order == "none":
-            columns = [pa.chunked_array([pa.array(part) for part in parts[side]], pa.int64()) for side in SIDES]
-            return pa.table(columns, schema=PAIRS_SCHEMA), matches
-        rows = {side: np.concatenate(p, out=empty_array(matches, np.int64)) for side, p in parts.items() if p}
-        rows = rows or {side: np.zeros(0, np.int64) for side in SIDES}
-        if self.spec.order != "none" and pairs and matches > 1:
-            # A row's place in the total order is its own number plus the rows of the other stream before it.
-            places = []
-            for p in pairs:
-                before = opposite[p.side][p.probing - self._arrived[p.side]]
-                places.append(p.probing + before)
-            stored = np.concatenate([p.stored for p in pairs])
-            place = np.concatenate(places)
-            order = _order(place - place.min(), stored - stored.min())
-            rows = {side: r[order] for side, r in rows.items()}
-        if self.spec.form == "pairs":
-            return pa.table([pa.array(rows["left"]), pa.array(rows["right"])], schema=PAIRS_SCHEMA), matches
-        schema = self.output_schema
-        assert schema is not None
-        columns = [c for side in SIDES for c in self._stores[side].take(rows[side]).columns]
-        return pa.table(columns, schema=schema), matches
+    def _check_repeat(self, record: Record, given: dict[str, pa.Table | None]) -> None:
+        """Raises ReplayError unless these are the rows of a call in the state, columns added since aside."""
+        assert self._state is not None
+        logged = self._state.rows(record)[0]
+        for side, table in logged.items():
+            own = self._needed(side, given[side])
+            names = [name for name in table.column_names if name in own.column_names]
+            known, found = (Content.of(each.select(names), None).digest for each in (table, own))
+            if side == "right":
+                known, found = ({"left": each["right"], "right": each["left"]} for each in (known, found))
+            check_same(record.batch, known, found)
 
-    def _counts(
-        self, found: list[Counts], arrived: dict[str, int], opposite: dict[str, np.ndarray]
-    ) -> tuple[pa.Table, int]:
-        sides, numbers, totals, places = [], [], [], []
-        for side in SIDES:
-            base, n = self._arrived[side], arrived[side] - self._arrived[side]
-            total = np.zeros(n, np.int64)
-            for part in found:
-                if part.side == side:
-                    total[part.probing - base] += part.counts
-            rows = np.arange(base, base + n, dtype=np.int64)
-            sides.append(np.full(n, SIDES.index(side), np.int8))
-            numbers.append(rows)
-            totals.append(total)
-            places.append(rows + opposite[side])
-        order = np.argsort(np.concatenate(places), kind="stable")
-        names = pa.DictionaryArray.from_arrays(pa.array(np.concatenate(sides)[order]), pa.array(SIDES)).cast(
-            pa.string()
-        )
-        total = np.concatenate(totals)
-        table = pa.table(
-            [names, pa.array(np.concatenate(numbers)[order]), pa.array(total[order])], schema=COUNTS_SCHEMA
-        )
-        return table, int(total.sum())
+    def _load_newest(self) -> None:
+        if self._repeatable is not None:
+            record, self._repeatable = self._repeatable, None
+            self._load(record)
+
+    def _load(self, record: Record) -> None:
+        engine = self._engine
+        assert engine is not None
+        with self._breaking(engine):
+            self._sequencer.state = record.before  # with what it was told of other partitions
+            tables, matched = self._logged(record)
+            call = self._sequenced(tables)
+            if record.before["watermark"] is not None:
+                self._mark = Mark(record.batch, record.before["watermark"], call.newest)
+            engine.room_for(call.batches)
+            engine.load(call.batches, call.opposite, call.arrived)
+            limits = self._advance(call)
+            self._materializer.load(call, limits, matched)
+            self._expire(engine, limits)
+
+    def _matched(self) -> dict[str, np.ndarray] | None:
+        """The rows that a call has matched for the first time, where that is followed."""
+        matched = {}
+        for side, bits in self._materializer.bits.items():
+            matched[side] = np.unique(np.concatenate([np.zeros(0, np.int64), *(bits.followed or ())]))
+            bits.followed = []
+        return matched or None
+
+    def _oldest_restored(self, engine: Engine, side: str) -> int:
+        """The oldest row of a side that a restored join must have."""
+        roles = SIDES if self.spec.self_join else (side,)
+        waiting = [bits.oldest for role, bits in self._materializer.bits.items() if role in roles]
+        return min([self._stored(engine, side), *waiting])
+
+    def _kept_logs(self) -> Iterator[tuple[str, RowLog]]:
+        """The logs there are, by a side whose rows they hold; one in a self join."""
+        return ((side, log) for side, log in self._logs.items() if side == "left" or not self.spec.self_join)
+
+    def _stored(self, engine: Engine, side: str) -> int:
+        """The oldest row of a side that a later row may still meet."""
+        roles = SIDES if self.spec.self_join else (side,)
+        arrived = self._sequencer.arrived[side]
+        if self.spec.counted:
+            return arrived - max(getattr(self.spec, role).count for role in roles)
+        return min((row for role in roles if (row := engine.oldest_row(role)) is not None), default=arrived)
+
+    def _oldest(self, engine: Engine, side: str) -> int:
+        """The oldest row that the log of a side must still have."""
+        roles = SIDES if self.spec.self_join else (side,)
+        waiting = [bits.oldest for role, bits in self._materializer.bits.items() if role in roles]
+        if self.spec.closing:
+            oldest = engine.oldest_row("left")
+            return self._sequencer.arrived[side] if oldest is None else oldest
+        if self.spec.left_alone:
+            return min(waiting)  # a row that has matched does not come out any more
+        return min([self._stored(engine, side), *waiting])
+
+
+MOST_PARTITIONS = 256
+
+#: What a join that goes on from its state may have otherwise.
+_MAY_CHANGE = ("index", "engine", "capacity")
 
 
 def _found(
-    parts: Iterator[Pairs | OrderedPairs | Counts],
-) -> tuple[list[Pairs | OrderedPairs | Counts], IncompleteError | None]:
+    parts: Iterator[Pairs | OrderedPairs | Counts | Ranges | Aggregates],
+) -> tuple[list[Pairs | OrderedPairs | Counts | Ranges | Aggregates], IncompleteError | None]:
     """What an engine finds, and the error if the device lost some of it."""
     found = []
     try:
@@ -543,18 +977,19 @@ def _found(
     return found, None
 
 
-def _order(place: np.ndarray, stored: np.ndarray) -> np.ndarray:
-    """Indices that sort by place, then by stored row; both start at 0."""
-    if int(place.max()) < 1 << 31 and int(stored.max()) < 1 << 32:
-        return np.argsort((place << 32) | stored)
-    return np.lexsort((stored, place))
+def _condition_of(text: str, left: pa.Schema | None, right: pa.Schema | None) -> Any:
+    """The condition that a text gives."""
+    if left is None or right is None:
+        side = "left" if left is None else "right"
+        raise SchemaError(f"on={text!r} is read with the columns of both sides: give {side}_schema=")
+    from host.sql import parse_condition
+
+    return parse_condition(text, left, right)
 
 
-def _same_width(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as int64, or as exact Python integers where a uint64 does not fit."""
-    if any(v.dtype == np.uint64 and len(v) and int(v[-1]) > _INT64.max for v in (a, b)):
-        return a.astype(object), b.astype(object)
-    return a.astype(np.int64), b.astype(np.int64)
+def _only(schema: pa.Schema, names: set[str]) -> pa.Schema:
+    """The fields of these names."""
+    return pa.schema([field for field in schema if field.name in names])
 
 
 def _as_table(side: str, batch: pa.Table | pa.RecordBatch | None) -> pa.Table | None:

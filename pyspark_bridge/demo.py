@@ -63,7 +63,7 @@ class Streams:
 @click.option("--right-rows", type=int, help="Window of the right side: its last N rows.  [default: rows / 5]")
 @click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="A time window instead.")
 @click.option("--sequence", metavar="COLUMN", help="Order of arrival over both files; by turns without it.")
-@click.option("--device", default="opencl", show_default=True, help="As `mullion devices` lists them.")
+@click.option("--device", default="cpu", show_default=True, help="As `mullion devices` lists them.")
 @click.option(
     "--batch-rows", type=int, help="Rows of a side in a micro-batch, on average.  [default: 150000; in simulation 1000]"
 )
@@ -109,7 +109,9 @@ def main(
             print(f"streams: {left_file} and {right_file}", flush=True)
         streams = _write_streams(calls, folder)
         spec = JoinSpec(
-            on=arguments.predicate(conditions, streams.schemas[0]) if conditions else Band("limit", "price", -2, 3),
+            on=arguments.condition(conditions, (), *streams.schemas, all_of=False)
+            if conditions
+            else Band("limit", "price", -2, 3),
             left=None if within else Rows(left_rows or max(rows // 10, 1)),
             right=None if within else Rows(right_rows or max(rows // 5, 1)),
             within=arguments.within(within),

@@ -1,10 +1,9 @@
-"""Names a join so that its windows are found again by the next micro-batch, and by no other join."""
+"""Names a join so that its windows are found again by the next micro-batch and after a restart."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,46 +13,54 @@ from host import JoinSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_lock = threading.Lock()
-#: For each shape of join the plans seen, in order of appearance.
-_seen: dict[str, list[str]] = {}
+#: What differs in the text of a plan from one process to the next, or with a setting that a query may change between
+#: two runs, and what takes its place.
+_UNSTABLE = (
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", ""),  # of watermarks
+    (r"#\d+L?|@[0-9a-f]+|plan_id=\d+", ""),  # columns, Java objects, plans of Spark Connect
+    (r"(\blambda \w+?)_\d+\b", r"\1"),  # a counter of the process
+    (r"-?\b\d{15,}\b", ""),  # seeds of rand, uuid and sample
+    # Options of a source of the second kind: its pace, its servers, its credentials.
+    (r"(StreamingRelationV2 [^,]*, [^,]*, [^,]*), \[.*\], \[", r"\1, ["),
+)
 
 
-def join_identity(
-    spec: JoinSpec, left_df: DataFrame, right_df: DataFrame, left_schema: pa.Schema, right_schema: pa.Schema
-) -> str:
+def join_identity(spec: JoinSpec, left_schema: pa.Schema, right_schema: pa.Schema, inputs: DataFrame) -> str:
     """A name for one join of a streaming query, the same each time the same program runs.
 
-    Spark names a stateful operator by its place in the plan, which a function cannot see. This name is a
-    digest of the join and its columns, and, since one query may hold two joins of the same shape over
-    different streams, a number: that of the inputs' plans among those that this process has joined in this
-    shape. A program that makes the same joins in the same order gets the same names; making one again in a
-    notebook does too. Where the numbers change, the daemon finds no window under the new name and says so; it
-    never continues one with another's rows.
+    Spark names a stateful operator by its place in the query's plan, which a function cannot see. This name is a
+    digest of the join, the columns, and the text of the inputs' analyzed plans without what changes by itself. It
+    depends on nothing else that the process did. The text holds the folder of a file source and every column and
+    condition, but neither the options of a source nor the code of a Python function. So two joins may have one name:
+    where they meet in one query, the daemon refuses them.
+
+    Parameters
+    ----------
+    spec : JoinSpec
+    left_schema, right_schema : pyarrow.Schema
+        Of the sides.
+    inputs : DataFrame
+        Both sides, as `tagged_union` gives them.
     """
-    shape = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in (
         spec.to_json().encode(),
         left_schema.serialize().to_pybytes(),
         right_schema.serialize().to_pybytes(),
+        _plan(inputs).encode(),
     ):
-        shape.update(len(part).to_bytes(8, "little") + part)
-    digest = shape.hexdigest()[:16]
-    plan = f"{_plan(left_df)}\n{_plan(right_df)}"
-    with _lock:
-        plans = _seen.setdefault(digest, [])
-        if plan not in plans:
-            plans.append(plan)
-        return f"{digest}-{plans.index(plan)}"
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:32]
 
 
 def _plan(frame: Any) -> str:
-    """The analyzed plan of a DataFrame, without the numbers that Spark gives anew each time."""
+    """The text of a DataFrame's analyzed plan, as it is each time the program runs."""
     # Spark's public explain() prints, and standard output belongs to all threads of the caller's process.
     if hasattr(frame, "_jdf"):
-        analyzed = frame._jdf.queryExecution().analyzed().toString()
+        text = frame._jdf.queryExecution().analyzed().toString()
     else:
         text = frame._explain_string(mode="extended")
-        analyzed = text.split("== Analyzed Logical Plan ==")[-1].split("== Optimized Logical Plan ==")[0]
-    analyzed = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", analyzed)
-    return re.sub(r"#\d+L?|@[0-9a-f]+|plan_id=\d+", "", analyzed)
+        text = text.split("== Analyzed Logical Plan ==")[-1].split("== Optimized Logical Plan ==")[0]
+    for unstable, instead in _UNSTABLE:
+        text = re.sub(unstable, instead, text)
+    return text

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from host.daemon import DaemonClient
+from host.daemon.client import marks_of
 from host.errors import ConnectionLostError, StateLostError, UnsupportedError
 from host.spec import JoinSpec
-from pyspark_bridge.tagged_union import split_union
+from host.windows.watermark_tracker import Mark
+from pyspark_bridge.tagged_union import checked_partition, split_union
 
 
 @dataclass(frozen=True)
@@ -26,13 +30,23 @@ class JoinTask:
     private : bool
         The daemon was started by `window_join` for this query, and ends with it.
     join : str
-        What tells this join from others in the same Spark query.
+        What tells this join from others in the same Spark query, and finds it again after a restart.
+    named : bool
+        The caller chose it.
+    instance : str
+        What tells this call of `window_join` from every other, in this process and any.
     spec : str
         The join, as `JoinSpec.to_json` writes it.
     left_schema, right_schema : bytes
         Serialized Arrow schemas of the sides.
     streaming : bool
         Whether the DataFrames are streams.
+    state : str or None
+        Where the daemon keeps the windows' state.
+    partitions : int
+        Tasks, each with a window of its own.
+    daemons : tuple of str
+        Addresses where partitions live, in turn; `address` is the first.
     """
 
     address: str
@@ -40,10 +54,15 @@ class JoinTask:
     tls_ca: str | None
     private: bool
     join: str
+    named: bool
+    instance: str
     spec: str
     left_schema: bytes
     right_schema: bytes
     streaming: bool
+    state: str | None = None
+    partitions: int = 1
+    daemons: tuple[str, ...] = ()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send a task's rows, yield their matches.
@@ -55,36 +74,67 @@ class JoinTask:
         MullionError
             What the join itself raises, such as `OrderError` or `CapacityError`.
         """
-        query, batch, attempt = self._identity()
+        query, batch, run = self._identity()
+        number = 0
+        if self.partitions > 1:
+            number = _partition()
+            batches = checked_partition(batches, number, self.partitions)
         left, right = (pa.ipc.read_schema(pa.py_buffer(schema)) for schema in (self.left_schema, self.right_schema))
         try:
-            with DaemonClient(self.address, token=self.token, tls_ca=self.tls_ca) as client:
-                client.open_query(query, JoinSpec.from_json(self.spec), left, right, streaming=self.streaming)
+            with ExitStack() as clients:
+                spec = JoinSpec.from_json(self.spec)
+
+                def client_of(partition: int) -> DaemonClient:
+                    address = self.daemons[partition % len(self.daemons)] if self.daemons else self.address
+                    return clients.enter_context(DaemonClient(address, token=self.token, tls_ca=self.tls_ca))
+
+                def open_part(client: DaemonClient, name: str) -> None:
+                    client.open_query(name, spec, left, right, streaming=self.streaming, state=self.state)
+
+                client = client_of(number)
+                marks: list[Mark] = []
+                if self.partitions > 1:
+                    names = [f"{query}/{at}-of-{self.partitions}" for at in range(self.partitions)]
+                    query = names[number]
+                    if self.streaming and spec.watermark is not None:
+                        others = [(client_of(at), name) for at, name in enumerate(names) if at != number]
+                        marks = marks_of(others, open_part)
+                open_part(client, query)
                 try:
-                    # The join runs in one partition whose number Spark may change between micro-batches (in
-                    # a union with other data), so it is always 0 to the daemon.
-                    yield from client.process(query, batch, 0, attempt, split_union(batches, left, right))
+                    rows = split_union(batches, left, right)
+                    yield from client.process(query, batch, rows, run=run, instance=self.instance, marks=marks)
                 finally:
                     if not self.streaming:
                         client.close_query(query)
         except (ConnectionLostError, StateLostError) as error:
             if not self.private:
-                raise
+                if self.named or isinstance(error, ConnectionLostError):
+                    raise
+                raise StateLostError(
+                    f"{error} (This join has no name of its own, so changed inputs make it another one to the daemon, "
+                    "and so may a new release of Spark: with the program as it was it is found again. "
+                    "window_join(..., name=...) keeps its name whatever changes.)"
+                ) from error
             raise type(error)(
-                f"{error} (The windows of this query were in the daemon that window_join started for it, which "
-                "ends with the query. For a query that is started more than once, start `mullion serve` and name "
-                'it: window_join(..., daemon="unix:/path"). Otherwise call window_join again and use a new '
-                "checkpoint.)"
+                f"{error} (The windows of this query were in the daemon that window_join started for it at "
+                f"{self.address}, which ends with the query. "
+                + (
+                    "They are in its state too: call window_join again, and start the query from its checkpoint.)"
+                    if self.state
+                    else "For a query that is started more than once, give window_join(..., state=FOLDER), or start "
+                    '`mullion serve` and name it: window_join(..., daemon="unix:/path"). Otherwise call window_join '
+                    "again and use a new checkpoint.)"
+                )
             ) from error
 
-    def _identity(self) -> tuple[str, int, int]:
-        """Query name, batch number and attempt number for the daemon."""
+    def _identity(self) -> tuple[str, int, str]:
+        """Query name, batch number and run for the daemon."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None, "run() is called inside a Spark task"
         if not self.streaming:
-            return f"batch/{uuid.uuid4()}", 0, context.attemptNumber()
+            return f"batch/{uuid.uuid4()}", 0, ""
         spark_query = context.getLocalProperty("sql.streaming.queryId")
         spark_batch = context.getLocalProperty("streaming.sql.batchId")
         if not spark_query or not spark_batch:
@@ -93,7 +143,25 @@ class JoinTask:
                 "availableNow); this "
                 "task carries no micro-batch number"
             )
-        return f"{spark_query}/{self.join}", int(spark_batch), context.attemptNumber()
+        return f"{spark_query}/{self.join}", int(spark_batch), _run(context)
+
+
+def _partition() -> int:
+    """The number of this task's partition."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
+
+
+def _run(context: Any) -> str:
+    """What is the same in all tasks of one run of a streaming query, and different in every other run."""
+    # Each run has a session of its own, with which Spark tags its jobs. The job group, the run's id, is less reliable:
+    # it is what the caller's function for foreachBatch has last set.
+    tags = (context.getLocalProperty("spark.job.tags") or "").split(",")
+    sessions = sorted(tag for tag in tags if re.fullmatch(r"spark-session-[0-9a-f-]{36}", tag))
+    return ",".join(sessions) or context.getLocalProperty("spark.jobGroup.id") or ""
 
 
 def task_function(task: JoinTask, root: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -82,7 +82,7 @@ class _QueryWatcher(StreamingQueryListener):
         self._guard = threading.Lock()
         self._daemons: list[PrivateDaemon] = []
         self._served: set[str] = set()  # addresses of daemons that a query was seen to use
-        self._ran: set[str] = set()  # ids of active queries that completed a micro-batch
+        self._ran: set[str] = set()  # run ids of active queries that completed a micro-batch
 
     def add(self, daemon: PrivateDaemon) -> None:
         """Watch over a daemon."""
@@ -97,21 +97,22 @@ class _QueryWatcher(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:
         """Note that a query has run, and so has opened its windows where it uses a daemon of ours."""
-        query = str(event.progress.id)
+        run = str(event.progress.runId)
         with self._guard:
-            first = query not in self._ran
-            self._ran.add(query)
+            first = run not in self._ran
+            self._ran.add(run)
             if first:
                 self._end_unused()
 
     def onQueryTerminated(self, event: Any) -> None:
         """Free the windows of the query, and end the daemons that no query uses any more."""
-        query = str(event.id)
         with self._guard:
-            self._ran.discard(query)
             for daemon in self._daemons:
-                self._close_windows(daemon, query)
-            self._end_unused()
+                self._close_windows(daemon, str(event.id))
+                if daemon.address in (event.exception or ""):  # it refused the query, and holds nothing of it
+                    self._served.add(daemon.address)
+            self._end_unused(ended=str(event.runId))
+            self._ran.discard(str(event.runId))
 
     def _close_windows(self, daemon: PrivateDaemon, query: str) -> None:
         try:
@@ -125,9 +126,10 @@ class _QueryWatcher(StreamingQueryListener):
             log.warning("the daemon of query %s cannot be reached: %s", query, error)
             self._served.add(daemon.address)
 
-    def _end_unused(self) -> None:
+    def _end_unused(self, ended: str | None = None) -> None:
         spark = self._spark()
-        active = {str(query.id) for query in spark.streams.active} if spark is not None else set()
+        # Spark may list a run for some time after it told of its end.
+        active = {str(query.runId) for query in spark.streams.active} - {ended} if spark is not None else set()
         if not active <= self._ran:
             # A query that has not run yet may be about to use any of them; its first progress comes back
             # here.

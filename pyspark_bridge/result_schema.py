@@ -19,7 +19,7 @@ def result_schema(
     spec: JoinSpec, left_df: DataFrame, right_df: DataFrame, left: pa.Schema, right: pa.Schema
 ) -> StructType:
     """Names as `JoinSpec.output_schema` gives them; types, nullability and comments as the DataFrames have
-    them.
+    them, but for columns that an outer join may leave NULL.
 
     Raises
     ------
@@ -32,14 +32,20 @@ def result_schema(
     from pyspark.sql.types import StructField, StructType
 
     output = spec.output_schema(left, right)
-    if spec.form == "rows":
-        fields = [*left_df.schema.fields, *right_df.schema.fields]
-        schema = StructType(
-            [
-                StructField(name, field.dataType, field.nullable, _without_watermark(field.metadata))
-                for name, field in zip(output.names, fields, strict=True)
-            ]
-        )
+    if spec.form == "rows" or spec.closing:
+        fields = {
+            (side, field.name): field
+            for side, df in (("left", left_df), ("right", right_df))
+            for field in df.schema.fields
+        }
+        schema = StructType()
+        for (side, column, name), made in zip(spec.output_columns(left, right), output, strict=not spec.closing):
+            field = fields[side, column]
+            nullable = field.nullable or made.nullable
+            schema.add(StructField(name, field.dataType, nullable, _without_watermark(field.metadata)))
+        if spec.closing:
+            aggregates = spec.plan(left, right).fields
+            schema = StructType([*schema.fields, *from_arrow_schema(pa.schema(aggregates)).fields])
     else:
         schema = from_arrow_schema(output)
     if str(left_df.sparkSession.conf.get("spark.sql.caseSensitive")).lower() != "true":

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from host.errors import UnsupportedError
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 LEFT, RIGHT = 0, 1
 SIDE_COLUMN = "side"
+PARTITION_COLUMN = "partition"
 
 
-def tagged_union(left: DataFrame, right: DataFrame) -> DataFrame:
-    """One DataFrame with the rows of both sides, in one partition.
+def tagged_union(
+    left: DataFrame, right: DataFrame | None, partitions: int = 1, equal: Sequence[tuple[str, str]] = ()
+) -> DataFrame:
+    """One DataFrame with the rows of both sides, in one partition; of a self join, `right` is None.
+
+    With more partitions rows lie in them by the columns of `equal`, which are pairs of a left and a right one that can
+    be compared, and there is another column at the end, `partition`: its number.
 
     Columns: `side` (byte; 0 left, 1 right), the columns of the left side, the columns of the right side;
     those of the other side are NULL. Columns are named by position (`l0`, `l1`, ..., `r0`, ...), since both
@@ -28,13 +37,21 @@ def tagged_union(left: DataFrame, right: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     left_names = [f"l{i}" for i in range(len(left.columns))]
+    # toDF renames by position, so that a name with a dot or a backtick needs no quoting. Spark replaces a plan of which
+    # it knows that it has no rows, and then runs no task. A generator keeps it from that: each join of a query has a
+    # task in every micro-batch, so that two joins of one name meet in the first. It costs no measurable time.
+    of_side = F.posexplode(F.array(F.lit(LEFT).cast("byte"))).alias("position", SIDE_COLUMN)
+    tagged = left.toDF(*left_names).select(of_side, *left_names).drop("position")
+    left_hash, right_hash = _hashes(left, left if right is None else right, equal)
+    if right is None:
+        if partitions > 1:
+            return _spread(tagged, left_hash, left_hash, partitions)
+        return tagged.coalesce(1)
     right_names = [f"r{i}" for i in range(len(right.columns))]
     left_types = [field.dataType for field in left.schema.fields]
     right_types = [field.dataType for field in right.schema.fields]
-    # toDF renames by position, so that a name with a dot or a backtick needs no quoting.
-    of_left = left.toDF(*left_names).select(
-        F.lit(LEFT).cast("byte").alias(SIDE_COLUMN),
-        *left_names,
+    of_left = tagged.select(
+        "*",
         *[F.lit(None).cast(kind).alias(name) for name, kind in zip(right_names, right_types, strict=True)],
     )
     of_right = right.toDF(*right_names).select(
@@ -42,8 +59,83 @@ def tagged_union(left: DataFrame, right: DataFrame) -> DataFrame:
         *[F.lit(None).cast(kind).alias(name) for name, kind in zip(left_names, left_types, strict=True)],
         *right_names,
     )
+    if partitions > 1:
+        return _spread(of_left.unionAll(of_right), left_hash, right_hash, partitions)
     # coalesce, not repartition: a shuffle of both streams costs a third of the rate.
     return of_left.unionAll(of_right).coalesce(1)
+
+
+def _spread(tagged: DataFrame, left_hash: Column, right_hash: Column, partitions: int) -> DataFrame:
+    """The rows in their partitions, with the number of each."""
+    from pyspark.sql import functions as F
+
+    hashes = F.when(F.col(SIDE_COLUMN) == LEFT, left_hash).otherwise(right_hash)
+    numbered = tagged.withColumn(PARTITION_COLUMN, F.pmod(hashes, F.lit(partitions)))
+    if not hasattr(numbered, "repartitionById"):
+        raise UnsupportedError("partitions above 1 need a newer PySpark, with DataFrame.repartitionById")
+    return numbered.repartitionById(partitions, PARTITION_COLUMN)
+
+
+def _hashes(left: DataFrame, right: DataFrame, equal: Sequence[tuple[str, str]]) -> tuple[Column, Column]:
+    """Hashes of the columns of each side, the same for rows whose columns are equal; UnsupportedError where types
+    differ too much."""
+    from pyspark.sql import functions as F
+
+    sides: tuple[list[Column], list[Column]] = ([], [])
+    for names in equal:
+        found = [_column(frame, letter, name) for frame, letter, name in zip((left, right), "lr", names, strict=True)]
+        if right is left:
+            found[1] = _column(left, "l", names[1])
+        kinds = [kind for _, kind in found]
+        common = _common(*kinds)
+        if common is None:
+            raise UnsupportedError(
+                f"partitions go by equal values of the left column {names[0]!r} ({kinds[0].simpleString()}) and the "
+                f"right column {names[1]!r} ({kinds[1].simpleString()}): cast both to one type"
+            )
+        for columns, (column, kind) in zip(sides, found, strict=True):
+            columns.append(column if kind == common else column.cast(common))
+    return F.hash(*sides[0]) if equal else F.lit(0), F.hash(*sides[1]) if equal else F.lit(0)
+
+
+def _column(frame: DataFrame, letter: str, path: str) -> tuple[Column, DataType]:
+    """A column of the tagged rows by its name in a side, or a field of a struct, and its type."""
+    from pyspark.sql import functions as F
+
+    names, parts = frame.columns, path.split(".")
+    at = next(n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in names)
+    place = names.index(".".join(parts[:at]))
+    column, kind = F.col(f"{letter}{place}"), frame.schema.fields[place].dataType
+    for field in parts[at:]:
+        column, kind = column.getField(field), kind[field].dataType  # type: ignore[index]
+    return column, kind
+
+
+def _common(left: DataType, right: DataType) -> DataType | None:
+    """A type in which values of two types have one hash where they are equal."""
+    from pyspark.sql import types as T
+
+    if left.simpleString() == right.simpleString():
+        return left
+    kinds = (left, right)
+    if all(isinstance(kind, T.IntegralType) for kind in kinds):
+        return T.LongType()
+    if all(isinstance(kind, T.FractionalType) and not isinstance(kind, T.DecimalType) for kind in kinds):
+        return T.DoubleType()
+    return None
+
+
+def checked_partition(batches: Iterator[pa.RecordBatch], number: int, partitions: int) -> Iterator[pa.RecordBatch]:
+    """The batches of one partition without the column of its number; `UnsupportedError` where Spark has mixed it with
+    another."""
+    for batch in batches:
+        bounds = pc.min_max(batch.column(batch.num_columns - 1)).as_py()
+        if batch.num_rows and (bounds["min"], bounds["max"]) != (number, number):
+            raise UnsupportedError(
+                f"task {number} of {partitions} was given rows of partitions {bounds['min']} to {bounds['max']}: Spark "
+                "has changed the partitions of the join's input"
+            )
+        yield batch.select(range(batch.num_columns - 1))
 
 
 def split_union(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from host import Watermark, Within
+from host import AsOf, Watermark, Within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,12 +25,13 @@ LATE_ROW_LAG = 1
 INITIAL_WATERMARK = 0
 
 
-def watermark_of(left: DataFrame, right: DataFrame, within: Within | None) -> Watermark | None:
-    """The join's `Watermark`; None where neither side has `withWatermark` on its column of `within`."""
-    if not isinstance(within, Within):  # JoinSpec says what is wrong with anything else
+def watermark_of(left: DataFrame, right: DataFrame, times: object) -> Watermark | None:
+    """The join's `Watermark`; None where neither side has `withWatermark` on its column of `times`: a `Within` or
+    an `AsOf`."""
+    if not isinstance(times, (Within, AsOf)):  # JoinSpec says what is wrong with anything else
         return None
-    left_delay = _delay(left, within.left_time, "left")
-    right_delay = _delay(right, within.right_time, "right")
+    left_delay = _delay(left, times.left_time, "left")
+    right_delay = _delay(right, times.right_time, "right")
     if left_delay is None and right_delay is None:
         return None
     policy = left.sparkSession.conf.get(POLICY_CONF) or "min"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 import host
-from host import JoinSpec, Rows, Within
+from host import AsOf, JoinSpec, Rows, Within
 from host.daemon import DaemonClient
-from host.errors import DeviceError, SchemaError, UnsupportedError
+from host.engines import EngineKind, Inner, Outer
+from host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
+from host.index import Index
+from host.window_join import MOST_PARTITIONS
 from pyspark_bridge.join_identity import join_identity
 from pyspark_bridge.join_task import JoinTask, task_function
 from pyspark_bridge.private_daemon import private_daemon
@@ -23,7 +28,11 @@ from pyspark_bridge.worker_python import check_worker_python
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DEFAULT_DEVICE = "opencl"
+log = logging.getLogger(__name__)
+
+DEFAULT_DEVICE = "cpu"
+#: Characters of a join's name; the daemon's name for it also holds the id of the Spark query.
+MOST_NAME = 200
 
 
 def window_join(
@@ -36,15 +45,21 @@ def window_join(
     within: Within | None = None,
     sequence: str | None = None,
     device: str | None = None,
-    daemon: str | None = None,
+    daemon: str | Sequence[str] | None = None,
     token: str | None = None,
     tls_ca: str | None = None,
     name: str | None = None,
+    state: str | None = None,
+    partitions: int = 1,
     how: str = "inner",
     suffix: str = "_right",
+    select: Sequence[str] | None = None,
     form: str = "rows",
-    order: str = "none",
-    policy: str = "ladder",
+    aggregates: Any = (),
+    at: str = "arrival",
+    order: str | Outer | Inner = "none",
+    index: str | Index = "auto",
+    engine: str | EngineKind = "auto",
     capacity: int | None = None,
 ) -> DataFrame:
     """Join two DataFrames, both streams or both not, over sliding windows. Classic sessions and Spark
@@ -61,23 +76,27 @@ def window_join(
     Parameters
     ----------
     left_df, right_df : DataFrame
-        The sides. The same one twice is a self join.
-    on : Band, Compare or AnyOf
-        The condition on one column of each side.
+        The sides. The same one twice is a self join: it is read once, and each row meets itself and, in both roles,
+        the earlier rows of the window.
+    on : Band, Compare, AnyOf, AllOf, AsOf or str
+        The condition; as text, such as "left.venue = right.venue AND left.limit < right.price", columns are left.name
+        and right.name, or the name alone where one side alone has it.
     left, right : Rows
         Count windows: how many rows of each side are kept.
     within : Within
-        Or a time window. Where a side has `withWatermark` on its time column, its late rows are dropped and
-        rows that no later row can match are forgotten, as in Spark's own stream-stream join; see *Notes*.
+        Or a time window; without any window every row is kept, and streams take inner and semi joins alone. Where a
+        side has `withWatermark` on its time column, its late rows are dropped and rows that no later row can match
+        are forgotten, as in Spark's own stream-stream join; see *Notes*.
     sequence : str, optional
         A column of both sides that gives the order of arrival across both. Without it each micro-batch counts
         as all its left rows, then all its right rows, and Spark does not promise the order of rows on one
         side: name one for count windows.
     device : str, optional
-        Device of the daemon that is started for this join where `daemon` is not given; "opencl" by default.
+        Device of the daemon that is started for this join where `daemon` is not given; "cpu" by default.
         Other names are listed by `mullion devices`.
     daemon : str, optional
-        Address of a running daemon: "unix:/path/sock", "grpc://host:port" or "grpc+tls://host:port". Its
+        Address of a running daemon: "unix:/path/sock", "grpc://host:port" or "grpc+tls://host:port"; with `partitions`
+        also a list of them, to which partitions go in turn, in the order given. Its
         windows outlive the query, so the query can be stopped and restarted from its checkpoint. Without it
         the daemon started here ends when the queries that use it have ended (for DataFrames that are not
         streams: with this process), and works for sessions in local mode.
@@ -87,20 +106,37 @@ def window_join(
         PEM file of the certificates to trust for "grpc+tls:"; it must lie at this path on the workers'
         machines too.
     name : str, optional
-        What tells this join from others in one streaming query, and finds its windows again after a restart.
-        By default made from the join, the columns, and the order in which this process first sees joins of
-        that shape.
+        Finds the join's windows again after a restart, and tells it from other joins of one streaming query; the
+        same each time the program starts, in any text of 1 to 200 characters. By default made from the join, the
+        columns and the text of the inputs' plans: a folder that is read or a column that is computed differently
+        makes another name, whose windows the daemon does not hold (`StateLostError`). Two joins that nothing there
+        tells apart, such as of two Kafka topics or with different Python functions, need names: without, the query
+        that holds both fails in its first micro-batch (`QueryError`).
+    state : str, optional
+        A folder that the daemon's machine sees, or the address of an object store ("s3://bucket/prefix"), in which the
+        windows of a stream are kept: the query then restarts from its checkpoint whatever has ended, the daemon too,
+        and on any machine that reaches the place. Without it the windows end with the daemon.
+    partitions : int
+        Tasks of a micro-batch, each with the rows of some of the values that are compared for equality, and a window of
+        its own for them; the result is the same. The condition must have a part that compares for equality, and the
+        window must be a time window. A query goes on with the number it began with. Rows are shuffled: it pays with
+        several daemons or executors.
     how : str
-        "inner". Others are refused by name until they exist.
+        "inner", "left", "right", "full", "left_semi" or "left_anti", or another of Spark's spellings; see *Notes*.
     suffix : str
         Appended to the name of a right column that the left side has too.
-    form, order, policy, capacity
+    select : sequence of str, optional
+        The columns of the result, by their names in it and in this order; all by default. Columns that neither these
+        nor the join need are left out of what Spark reads and sends: it cannot see by itself which ones are used behind
+        a join like this one.
+    form, aggregates, at, order, index, engine, capacity
         As for `host.JoinSpec`.
 
     Returns
     -------
     DataFrame
-        All columns of the left side, then all of the right, with their types (for `form="rows"`). Columns
+        All columns of the left side, then (but for semi and anti joins) all of the right, with their types (for
+        `form="rows"`). Columns
         carry no watermark: a match may be older than Spark's watermark, and a stateful operator after it
         would drop it unseen.
 
@@ -109,14 +145,20 @@ def window_join(
     SchemaError, KeyTypeError, PredicateError, WindowError, UnsupportedError
         A column, type, condition, window or option that does not fit.
     DeviceError, CapacityError
-        No such device; the windows do not fit it.
+        No such device; the windows would not fit it if it were empty.
     DaemonError
-        The daemon cannot be reached or refuses (`ConnectionLostError`, `AuthError`, `LimitError`).
+        The daemon cannot be reached or refuses (`ConnectionLostError`, `AuthError`).
     WorkerPythonError
         Spark's Python workers cannot run the join.
 
     Notes
     -----
+    Unmatched rows, of outer and anti joins. A row of a stream that has matched nothing comes out in the micro-batch
+    from which on no row can match it: at once where its key or time is NULL, in a time window when the watermark says
+    so, in a count window when as many later rows of its own side have come as that window holds. Spark runs no
+    micro-batch without data for a join like this one: what the last rows have made due waits for the next. DataFrames
+    that are not streams give all their unmatched rows.
+
     Late rows. As in Spark's join one watermark serves both sides: the least (or greatest, by
     `spark.sql.streaming.multipleWatermarkPolicy`) over the sides of the newest event time less the delay.
     Spark uses a watermark for late rows that lags one micro-batch, or none where it found time for a
@@ -125,6 +167,13 @@ def window_join(
     """
     _check_frames(left_df, right_df)
     streaming = bool(left_df.isStreaming)
+    two_times = isinstance(within, Within) and within.left_time != within.right_time
+    self_join = left_df is right_df and not two_times
+    left_schema, right_schema = arrow_schema_of(left_df, "left"), arrow_schema_of(right_df, "right")
+    if isinstance(on, str):
+        from host.sql import parse_condition
+
+        on = parse_condition(on, left_schema, right_schema)
     spec = JoinSpec(
         on=on,
         left=left,
@@ -132,40 +181,108 @@ def window_join(
         within=within,
         sequence=sequence,
         form=form,
+        aggregates=aggregates,
+        at=at,
         order=order,
-        policy=policy,
+        index=index,
+        engine=engine,
         how=how,
         suffix=suffix,
-        watermark=watermark_of(left_df, right_df, within) if streaming else None,
+        select=select,
+        watermark=watermark_of(left_df, right_df, on if isinstance(on, AsOf) else within) if streaming else None,
         capacity=capacity,
+        self_join=self_join,
+        itself=self_join,
     )
-    left_schema, right_schema = _arrow_schema(left_df, "left"), _arrow_schema(right_df, "right")
+    if form == "ranges":
+        raise UnsupportedError("form='ranges' is for mullion.WindowJoin, beside a RangeMirror: use 'pairs'")
+    if streaming:
+        spec.check_endless()
+    if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MOST_NAME):
+        raise QueryError(f"name must be text of 1 to {MOST_NAME} characters, not {str(name)[:80]!r}")
     schema = result_schema(spec, left_df, right_df, left_schema, right_schema)
+    if spec.select is not None:
+        left_df, left_schema, right_df, right_schema = _pruned(spec, left_df, left_schema, right_df, right_schema)
     if daemon is not None and device is not None:
         raise DeviceError(
             f"device={device!r} is for the daemon that is started where none is named; {daemon} has its own: "
             "leave one out"
         )
     check_worker_python(left_df.sparkSession)
+    equal = _partition_columns(spec, partitions)
+    daemons = tuple([daemon] if isinstance(daemon, str) else daemon or ())
+    if daemon is not None and not 0 < len(daemons) <= partitions:
+        raise UnsupportedError(f"{len(daemons)} daemons for {partitions} partitions: give at most one for each")
     if daemon is None:
         address = private_daemon(left_df.sparkSession, device or DEFAULT_DEVICE, streaming)
     else:
-        address = daemon
-    with DaemonClient(address, token=token, tls_ca=tls_ca) as client:
-        _try_query(client, spec, left_schema, right_schema)
+        address = daemons[0]
+    for each in daemons or (address,):
+        with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
+            client.check(spec, left_schema, right_schema, streaming=streaming)
+    inputs = tagged_union(left_df, None if self_join else right_df, partitions, equal)
     task = JoinTask(
         address=address,
         token=token,
         tls_ca=tls_ca,
         private=daemon is None,
-        join=name or join_identity(spec, left_df, right_df, left_schema, right_schema),
+        join=name or join_identity(spec, left_schema, right_schema, inputs),
+        named=name is not None,
+        instance=uuid.uuid4().hex,
         spec=spec.to_json(),
         left_schema=left_schema.serialize().to_pybytes(),
         right_schema=right_schema.serialize().to_pybytes(),
         streaming=streaming,
+        state=None if state is None else str(state),
+        partitions=partitions,
+        daemons=daemons,
     )
+    if streaming and spec.unbounded:
+        log.warning(
+            "the join of %s has no window: it keeps every row of both streams, without end%s",
+            on,
+            "" if capacity is None else f", and fails beyond {capacity:,} rows a side",
+        )
+    if streaming and state is None:
+        log.warning(
+            "the windows of this join (%s) are in the memory of the daemon%s: the query cannot be restarted once that "
+            "has ended, unless the daemon keeps them (mullion serve --state); give state= to keep them",
+            task.join,
+            "" if daemon is None else f" at {', '.join(daemons)}",
+        )
     root = str(Path(host.__file__).resolve().parent.parent)
-    return tagged_union(left_df, right_df).mapInArrow(task_function(task, root), schema)
+    return inputs.mapInArrow(task_function(task, root), schema)
+
+
+def _partition_columns(spec: JoinSpec, partitions: int) -> list[tuple[str, str]]:
+    """The columns that rows go to partitions by: pairs of a left and a right one.
+
+    Raises
+    ------
+    WindowError, UnsupportedError
+        If it is no such number, or the join cannot be cut.
+    """
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= MOST_PARTITIONS:
+        raise WindowError(f"partitions must be a whole number from 1 to {MOST_PARTITIONS}, not {partitions!r}")
+    if partitions == 1:
+        return []
+    equal = [(part.left, part.right) for part in spec.equalities if not spec.self_join or part.left == part.right]
+    if not equal:
+        raise UnsupportedError(
+            f"partitions={partitions} goes by the values that are compared for equality, and the condition compares "
+            "none: add a part such as Compare('a', '=', 'b'), or leave partitions out"
+        )
+    if spec.within is None:
+        raise UnsupportedError(
+            f"partitions={partitions} is for time windows: count windows go by the order of arrival over all "
+            "partitions. Give within=, or leave partitions out"
+        )
+    for name, value, plain in (("order", spec.order, "none"), ("form", spec.form, "rows")):
+        if value != plain:
+            raise UnsupportedError(
+                f"{name}={value!r} is of one window, not of partitions={partitions}: leave one of them out"
+            )
+    return equal
 
 
 def _check_frames(left_df: DataFrame, right_df: DataFrame) -> None:
@@ -173,7 +290,8 @@ def _check_frames(left_df: DataFrame, right_df: DataFrame) -> None:
 
     for side, frame in (("left", left_df), ("right", right_df)):
         if not isinstance(frame, DataFrame):
-            raise TypeError(f"the {side} side must be a Spark DataFrame, not {type(frame).__name__}")
+            given = f"{type(frame).__module__}.{type(frame).__qualname__}".removeprefix("builtins.")
+            raise TypeError(f"the {side} side must be a Spark DataFrame (pyspark.sql.DataFrame), not {given}")
     if left_df.isStreaming != right_df.isStreaming:
         stream, table = ("left", "right") if left_df.isStreaming else ("right", "left")
         raise UnsupportedError(
@@ -183,7 +301,26 @@ def _check_frames(left_df: DataFrame, right_df: DataFrame) -> None:
         )
 
 
-def _arrow_schema(frame: DataFrame, side: str) -> pa.Schema:
+def _pruned(
+    spec: JoinSpec, left_df: DataFrame, left: pa.Schema, right_df: DataFrame, right: pa.Schema
+) -> tuple[DataFrame, pa.Schema, DataFrame, pa.Schema]:
+    """Both sides without the columns that the join does not need."""
+    kept = {side: set(spec.kept_columns(side, left, right)) for side in ("left", "right")}
+    # A right column has the suffix because the left side has one of its name.
+    kept["left"] |= {column for side, column, name in spec.output_columns(left, right) if column != name}
+    if spec.self_join:
+        kept["left"] = kept["right"] = kept["left"] | kept["right"]
+    frames = []
+    for frame, schema, names in ((left_df, left, kept["left"]), (right_df, right, kept["right"])):
+        places = [at for at, name in enumerate(schema.names) if name in names]
+        numbered = frame.toDF(*(f"c{at}" for at in range(len(schema)))).select(*(f"c{at}" for at in places))
+        frames.append(
+            (numbered.toDF(*(schema.names[at] for at in places)), pa.schema([schema.field(at) for at in places]))
+        )
+    return (*frames[0], *frames[1])
+
+
+def arrow_schema_of(frame: DataFrame, side: str) -> pa.Schema:
     """The Arrow schema in which a side's rows travel; timestamps in UTC, whatever the session's time zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
@@ -200,11 +337,3 @@ def _arrow_schema(frame: DataFrame, side: str) -> pa.Schema:
                 f"to Python as Arrow ({error}); drop or cast it"
             ) from error
     return pa.schema(fields)
-
-
-def _try_query(client: DaemonClient, spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> None:
-    """Open the query and close it again, so that what the daemon refuses is told now and not by a worker."""
-    trial = f"check/{uuid.uuid4()}"
-    # As a stream, which takes its device memory when it is opened.
-    client.open_query(trial, spec, left, right, streaming=True)
-    client.close_query(trial)

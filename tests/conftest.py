@@ -78,11 +78,11 @@ def device(device_case: DeviceCase) -> object:
     return open_device(device_case.name)
 
 
-@pytest.fixture(params=["ladder", "flat"])
-def policy(request: pytest.FixtureRequest, device_case: DeviceCase) -> str:
-    """A run policy that the device carries out."""
-    if request.param not in device_case.policies:
-        pytest.skip(f"device {device_case.name}: no policy {request.param}")
+@pytest.fixture(params=["auto", "bisort", "sorted_array", "slices", "rap_table", "wib_tree"])
+def index(request: pytest.FixtureRequest, device_case: DeviceCase) -> str:
+    """An index that the device carries out."""
+    if request.param not in device_case.indexes:
+        pytest.skip(f"device {device_case.name}: no index {request.param}")
     return request.param
 
 

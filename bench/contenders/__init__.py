@@ -6,6 +6,7 @@ from bench.contenders.duckdb_ie_join import DuckDbIeJoin
 from bench.contenders.numpy_searchsorted import NumpySearchsorted
 from bench.contenders.operator import Operator
 from bench.contenders.polars_join_where import PolarsJoinWhere
+from bench.plan import device_kind
 from bench.workloads import Workload
 
 PEERS = {peer.name: peer for peer in (CppSortedArray, NumpySearchsorted, PolarsJoinWhere, DuckDbIeJoin)}
@@ -25,7 +26,7 @@ __all__ = [
 
 
 def make_contender(name: str, workload: Workload) -> Contender:
-    """The contender named ``cpp``, ``numpy-searchsorted``, ``polars``, ``duckdb``, or ``<device>/<policy>``.
+    """The contender of a name: one of `PEERS`, ``<device>/<index>``, or ``<device>`` for its default, sorted runs.
 
     Raises
     ------
@@ -36,7 +37,7 @@ def make_contender(name: str, workload: Workload) -> Contender:
     """
     if name in PEERS:
         return PEERS[name](workload)
-    device, slash, policy = name.rpartition("/")
-    if not slash:
-        raise ValueError(f"contender must be one of {', '.join(PEERS)} or DEVICE/POLICY, not {name!r}")
-    return Operator(workload, device=device, policy=policy)
+    if not device_kind(name):
+        raise ValueError(f"contender must be one of {', '.join(PEERS)}, DEVICE or DEVICE/INDEX, not {name!r}")
+    device, slash, index = name.rpartition("/")
+    return Operator(workload, device=device, index=index) if slash else Operator(workload, device=name)

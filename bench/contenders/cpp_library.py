@@ -1,4 +1,4 @@
-"""Builds and loads the C++ peer."""
+"""Builds and loads the C++ peers."""
 
 from __future__ import annotations
 
@@ -12,37 +12,43 @@ from pathlib import Path
 
 from bench.contenders.contender import Unavailable
 
-SOURCE = Path(__file__).parents[1] / "cpp" / "sorted_array_join.cpp"
+SOURCES = Path(__file__).parents[1] / "cpp"
 BUILD = Path(__file__).parents[2] / "build" / "bench"
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
+
+
+def cpp_library() -> ctypes.CDLL:
+    """The sorted array. Raises as `compiled`."""
+    return _declare(compiled("sorted_array_join"))
 
 
 @cache
-def cpp_library() -> ctypes.CDLL:
-    """The compiled peer; compiled on first use by the compiler in ``CXX``, else ``c++``.
+def compiled(name: str) -> ctypes.CDLL:
+    """The peer of that name; compiled on first use by the compiler in ``CXX``, else ``c++``.
 
     Raises
     ------
     Unavailable
         There is no compiler, or it fails; the message has its output.
     """
+    source = SOURCES / f"{name}.cpp"
     wanted = os.environ.get("CXX", "c++")
     compiler = shutil.which(wanted)
     if compiler is None:
         raise Unavailable(f"the C++ peer needs a compiler and {wanted!r} is not on the PATH (Debian: apt install g++)")
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
-    digest = hashlib.sha256(f"{SOURCE.read_text()}{FLAGS}{version}".encode()).hexdigest()[:16]
-    library = BUILD / f"sorted_array_join-{digest}.so"
+    digest = hashlib.sha256(f"{source.read_text()}{FLAGS}{version}".encode()).hexdigest()[:16]
+    library = BUILD / f"{name}-{digest}.so"
     if not library.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         partial = library.with_suffix(f".{os.getpid()}")
         done = subprocess.run(
-            [compiler, *FLAGS, str(SOURCE), "-o", str(partial)], capture_output=True, text=True, check=False
+            [compiler, *FLAGS, str(source), "-o", str(partial)], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            raise Unavailable(f"{compiler} failed on {SOURCE.name}:\n{done.stderr}")
+            raise Unavailable(f"{compiler} failed on {source.name}:\n{done.stderr}")
         partial.replace(library)
-    return _declare(ctypes.CDLL(str(library)))
+    return ctypes.CDLL(str(library))
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:

@@ -1,4 +1,4 @@
-"""The window join itself, on one device, under one run policy."""
+"""The window join itself, on one device, with one index."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Operator(Contender):
     ----------
     device : str
         A device name as `WindowJoin` takes it.
-    policy : str
-        ``ladder`` or ``flat``.
+    index : str
+        An index of that device, such as ``bisort``; its default where none is named.
 
     Raises
     ------
@@ -26,9 +26,9 @@ class Operator(Contender):
         The device cannot be opened here.
     """
 
-    def __init__(self, workload: Workload, *, device: str, policy: str) -> None:
+    def __init__(self, workload: Workload, *, device: str, index: str = "auto") -> None:
         super().__init__(workload)
-        self.name = f"{device}/{policy}"
+        self.name = device if index == "auto" else f"{device}/{index}"
         low, high = workload.band
         if workload.timed:
             span = workload.window
@@ -40,7 +40,7 @@ class Operator(Contender):
             windows = {"left": Rows(workload.window), "right": Rows(workload.window)}
         try:
             self._join = WindowJoin(
-                on=Band("key", "key", low, high), **windows, form="pairs", policy=policy, device=device
+                on=Band("key", "key", low, high), **windows, form="pairs", index=index, device=device
             )
         except DeviceError as error:
             raise Unavailable(str(error)) from error
@@ -59,12 +59,15 @@ class Operator(Contender):
         return dict(self._join.stats.seconds)
 
     def memory(self) -> dict[str, int]:
-        """Device bytes, and what keys and 32-bit row numbers of the rows now in the windows take."""
+        """Device bytes, and those of what the rows now in the windows consist of.
+
+        That is their keys, 32-bit row numbers and, in time windows, event times of 8 bytes.
+        """
         stats = self._join.stats
-        row_bytes = self.workload.dtype.itemsize + 4
+        row_bytes = self.workload.dtype.itemsize + 4 + (8 if self.workload.timed else 0)
         return {
             "used": stats.device_bytes,
-            "keys_and_rows": row_bytes * (stats.window_left + stats.window_right),
+            "content": row_bytes * (stats.window_left + stats.window_right),
             "rows_for_output": stats.row_bytes,
         }
 

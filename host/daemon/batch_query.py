@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from host import WindowJoin
 from host.daemon.query import Query
-from host.daemon.request import Request
+from host.daemon.request import Request, Sender
+from host.windows.watermark_tracker import Mark
 
 
 class BatchQuery(Query):
@@ -25,10 +28,10 @@ class BatchQuery(Query):
             first, self._prepared = not self._prepared, True
             return first
 
-    def begin(self, batch: int, partition: int, attempt: int) -> Request:
+    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
         with self._state:
             self._check_open()
-            request = Request(self, batch, partition, attempt)
+            request = Request(self, batch, sender)
             self._counts["requests"] += 1
             self._open_requests.add(request)
             return request
@@ -42,7 +45,7 @@ class BatchQuery(Query):
                 right_schema=self.definition.right_schema,
             )
             with join:
-                result = join.process(left, right)
+                result = pa.concat_tables([join.process(*self.definition.sides(left, right)), join.finish()])
                 stats = join.stats.as_dict()
         with self._state:
             self._applied(request, left, right, result)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from host.daemon.address import Address
 from host.daemon.definition import Definition, schema_from_wire
 from host.daemon.unix_client import UnixClient
-from host.errors import DaemonError
+from host.errors import DaemonError, UnknownQueryError
 from host.spec import JoinSpec
+from host.windows.watermark_tracker import Mark
 
 
 class Transport(Protocol):
@@ -79,6 +81,28 @@ class DaemonClient:
         """Device, memory, limits, errors, and the statistics of every query."""
         return self._transport.call({"op": "status"})
 
+    def check(
+        self, spec: JoinSpec, left_schema: pa.Schema, right_schema: pa.Schema, *, streaming: bool = True
+    ) -> pa.Schema:
+        """Whether a query could ever be opened, whatever is open or free now. Takes nothing from the device.
+
+        Returns
+        -------
+        pyarrow.Schema
+            Of the result.
+
+        Raises
+        ------
+        CapacityError
+            The windows would not fit the device if it were empty.
+        MullionError
+            What `WindowJoin` raises for the join and the schemas.
+        """
+        answer = self._transport.call(
+            {"op": "check", **Definition(spec, left_schema, right_schema, streaming).to_wire()}
+        )
+        return schema_from_wire(answer["schema"])
+
     def open_query(
         self,
         query: str,
@@ -87,6 +111,7 @@ class DaemonClient:
         right_schema: pa.Schema,
         *,
         streaming: bool = True,
+        state: str | None = None,
     ) -> pa.Schema:
         """Open a query, or find it open with the same definition.
 
@@ -100,6 +125,9 @@ class DaemonClient:
             Of the rows that will come.
         streaming : bool
             True: batches continue one window, each counted once. False: every request is a join of its own.
+        state : str, optional
+            The folder, as the daemon sees it, or the address of an object store, under which the windows of a stream
+            are kept for another process.
 
         Returns
         -------
@@ -108,6 +136,8 @@ class DaemonClient:
 
         Raises
         ------
+        StateError
+            The state is damaged, of another join, or cannot be reached.
         QueryError
             Open already with another definition.
         LimitError
@@ -115,7 +145,7 @@ class DaemonClient:
         MullionError
             What `WindowJoin` raises for the join and the schemas.
         """
-        definition = Definition(spec, left_schema, right_schema, streaming)
+        definition = Definition(spec, left_schema, right_schema, streaming, state)
         answer = self._transport.call({"op": "open", "query": query, **definition.to_wire()})
         return schema_from_wire(answer["schema"])
 
@@ -123,24 +153,33 @@ class DaemonClient:
         self,
         query: str,
         batch: int,
-        partition: int,
-        attempt: int,
         batches: Iterable[tuple[str, pa.RecordBatch]],
+        *,
+        run: str = "",
+        instance: str = "",
+        marks: Sequence[Mark] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Send one batch and return its result.
 
         All rows are sent before this returns; the result is read as it is iterated. `batches` is read to its
-        end even where the daemon holds the result of an earlier attempt and wants no rows: engines take
+        end even where the daemon holds the result already and wants no rows: engines take
         watermarks and metrics from the rows that pass.
 
         Parameters
         ----------
         query : str
             An open query.
-        batch, partition, attempt : int
-            From 0. A repeat of the newest batch gets the same result, whatever the attempt.
+        batch : int
+            From 0. A repeat of the newest batch gets the same result.
         batches : iterable of (str, pyarrow.RecordBatch)
             ("left" or "right", rows), in any order; within a side the order of arrival.
+        run : str
+            Names one run of the streaming query that sends this, from its start to its end.
+        instance : str
+            What tells the join that sends this from others of the same run: two of them under one query name would
+            mix their windows, and are refused. In another run another instance may continue.
+        marks : sequence of Mark
+            Of the other partitions, where the query has one partition of a join; see `WindowJoin.process`.
 
         Returns
         -------
@@ -153,19 +192,26 @@ class DaemonClient:
             The daemon does not hold the window that a batch above 0 continues.
         ReplayError
             A batch before the newest one.
-        UnsupportedError
-            A second partition of a streaming batch.
+        QueryError
+            Two instances sent batches in one run.
         MullionError
             What `WindowJoin.process` raises; nothing was applied then.
         """
-        message = {
+        message: dict[str, Any] = {
             "op": "process",
             "query": query,
             "batch": batch,
-            "partition": partition,
-            "attempt": attempt,
+            "run": run,
+            "instance": instance,
         }
+        if marks:
+            message["marks"] = [asdict(mark) for mark in marks]
         return self._transport.process(message, iter(batches))
+
+    def mark(self, query: str) -> Mark | None:
+        """How far an open query has come, for `process` of its join's other partitions; None before its first batch."""
+        answer = self._transport.call({"op": "mark", "query": query})["mark"]
+        return None if answer is None else Mark(**answer)
 
     def close_query(self, query: str) -> bool:
         """Close a query and free its device memory; False where none was open."""
@@ -180,3 +226,35 @@ class DaemonClient:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+class Marking(Protocol):
+    """What tells how far a query has come: a `DaemonClient`."""
+
+    def mark(self, query: str) -> Mark | None:
+        """See `DaemonClient.mark`."""
+
+
+_Client = TypeVar("_Client", bound=Marking)
+
+
+def marks_of(others: Iterable[tuple[_Client, str]], open_query: Callable[[_Client, str], object]) -> list[Mark]:
+    """The marks of a join's other partitions, for `DaemonClient.process`.
+
+    Parameters
+    ----------
+    others : iterable of (DaemonClient, str)
+        For each partition its daemon and its query's name.
+    open_query : callable
+        Opens a query that is not open yet, from its state if there is any.
+    """
+    marks = []
+    for client, name in others:
+        try:
+            mark = client.mark(name)
+        except UnknownQueryError:
+            open_query(client, name)
+            mark = client.mark(name)
+        if mark is not None:
+            marks.append(mark)
+    return marks

@@ -86,9 +86,7 @@ class Connection:
             self._tell(error)
             return True
         with request:
-            self._frames.send(
-                {"ok": {"rows_wanted": request.kept is None, "max_message": self._service.limits.max_message}}
-            )
+            self._frames.send({"ok": request.answer})
             result = request.kept if request.kept is not None else self._stage(request)
         self._send(result)
         return True

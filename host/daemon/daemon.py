@@ -73,6 +73,8 @@ class Daemon:
         Host and port for Prometheus.
     limits : Limits, optional
         What clients may ask for.
+    state : str, optional
+        As of `Service`.
 
     Attributes
     ----------
@@ -88,6 +90,7 @@ class Daemon:
         flight: FlightOptions | None = None,
         metrics: tuple[str, int] | None = None,
         limits: Limits | None = None,
+        state: str | None = None,
     ):
         self._log = structlog.get_logger("mullion")
         self._ended = threading.Event()
@@ -96,7 +99,7 @@ class Daemon:
         self.metrics_port = 0
         self.addresses: list[str] = []
         try:
-            self.service = Service(device, limits)
+            self.service = Service(device, limits, state)
             self.service.more_status = lambda: {
                 "connections": self._unix.connections,
                 "addresses": self.addresses,
@@ -107,7 +110,7 @@ class Daemon:
             self.addresses.append(self._unix.address)
             self._flight = self._start_flight(flight) if flight else None
             if metrics:
-                stop, self.metrics_port = serve_metrics(self.service.status, *metrics)
+                stop, self.metrics_port = serve_metrics(self.service.status, *metrics, flight.token if flight else None)
                 self._undo.append(stop)
         except BaseException:
             self.stop()
@@ -200,7 +203,9 @@ class Daemon:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file, without the spaces around it; `AuthError` where there is none."""
+    """The token in a file, without the spaces around it; `AuthError` where there is none, or all can read it."""
+    if path.is_file() and path.stat().st_mode & 0o007:
+        raise AuthError(f"every user can read or change the token file {path}: run chmod o-rwx {path}")
     token = _read(path).decode(errors="replace").strip()
     if not token or not token.isprintable() or not token.isascii():
         raise AuthError(f"the token file {path} must hold one line of printable ASCII text")

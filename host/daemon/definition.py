@@ -26,16 +26,29 @@ class Definition:
         Of the rows that will come.
     streaming : bool
         True: batches continue one window. False: each request is a join of its own.
+    state : str or None
+        The place under which the daemon keeps the window's state, for streams; by default the daemon's own, if any.
     """
 
     spec: JoinSpec
     left_schema: pa.Schema
     right_schema: pa.Schema
     streaming: bool = True
+    state: str | None = None
+
+    def sides(self, left: pa.Table, right: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """The rows of a batch as `WindowJoin.process` takes them: a self join has no right side."""
+        return left, None if self.spec.self_join and not right.num_rows else right
 
     @cached_property
     def output_schema(self) -> pa.Schema:
-        """Columns of the result; raises what `JoinSpec.output_schema` does where the schemas do not fit."""
+        """Columns of the result.
+
+        Raises what `JoinSpec.output_schema` does where the schemas do not fit, and for streams what
+        `JoinSpec.check_endless` does.
+        """
+        if self.streaming:
+            self.spec.check_endless()
         return self.spec.output_schema(self.left_schema, self.right_schema)
 
     def schema(self, side: str) -> pa.Schema:
@@ -46,6 +59,7 @@ class Definition:
         """Whether both define the same query."""
         return (
             self.streaming == other.streaming
+            and self.state == other.state
             and json.loads(self.spec.to_json()) == json.loads(other.spec.to_json())
             and self.left_schema.equals(other.left_schema)
             and self.right_schema.equals(other.right_schema)
@@ -58,6 +72,7 @@ class Definition:
             "left_schema": schema_to_wire(self.left_schema),
             "right_schema": schema_to_wire(self.right_schema),
             "streaming": self.streaming,
+            "state": self.state,
         }
 
     @classmethod
@@ -69,6 +84,7 @@ class Definition:
                 schema_from_wire(message["left_schema"]),
                 schema_from_wire(message["right_schema"]),
                 bool(message["streaming"]),
+                None if message.get("state") is None else str(message["state"]),
             )
         except MullionError:
             raise

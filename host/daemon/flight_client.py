@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from host.content import check_repeat
 from host.daemon.address import Address
 from host.daemon.definition import Definition
 from host.daemon.flight_rows import exchange_schema, wrap
@@ -59,6 +61,7 @@ class FlightClient:
             # An http_proxy in the environment is not meant for this machine.
             options["generic_options"] = [("grpc.enable_http_proxy", 0)]
         self._client = flight.FlightClient(str(address), **options)
+        self._free = weakref.finalize(self, self._client.close)
 
     def call(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send one operation and return its answer."""
@@ -80,8 +83,8 @@ class FlightClient:
             raise
 
     def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+        """Close the connection. Idempotent; done also when the client is dropped."""
+        self._free()
 
     def _exchange(
         self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]], schema: pa.Schema
@@ -92,8 +95,11 @@ class FlightClient:
             writer.begin(schema)
             answer = _metadata(reader.read_chunk())
         if not answer["rows_wanted"]:
-            for _ in rows:
-                pass
+            try:
+                check_repeat(message["batch"], answer.get("content"), rows)
+            except BaseException:
+                reader.cancel()
+                raise
         else:
             try:
                 self._send_rows(writer, rows, schema, answer["max_message"])

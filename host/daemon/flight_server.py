@@ -121,8 +121,7 @@ class FlightServer(flight.FlightServerBase):
         with self._call():
             with begin(self._service, _json(descriptor.command or b"")) as request:
                 writer.begin(request.query.definition.output_schema)
-                answer = {"rows_wanted": request.kept is None, "max_message": limits.max_message}
-                writer.write_metadata(json.dumps(answer).encode())
+                writer.write_metadata(json.dumps(request.answer).encode())
                 if request.kept is not None:
                     _read_end(reader)
                     result = request.kept

@@ -28,7 +28,7 @@ from host.daemon.limits import MIB, check_message
 from host.errors import ConnectionLostError, ProtocolError
 
 MAGIC = b"MULN"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("!4sHIQ")
 MAX_JSON = 4 * MIB
 

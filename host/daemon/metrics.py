@@ -1,16 +1,25 @@
-"""Prometheus metrics, read from the daemon's status when they are asked for."""
+"""Prometheus metrics and a status page, read from the daemon's status when they are asked for."""
 
 from __future__ import annotations
 
+import base64
+import hmac
+import json
+import socket
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from socketserver import ThreadingMixIn
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from host.errors import DaemonError
 
+_PAGE = Path(__file__).with_name("status.html")
 QUERY_COUNTERS = {
     "requests": "Requests begun.",
     "repeats": "Requests answered with a result that was kept.",
@@ -83,14 +92,61 @@ class DaemonCollector(Collector):
         yield from families.values()
 
 
-def serve_metrics(status: Callable[[], dict[str, Any]], host: str, port: int) -> tuple[Callable[[], None], int]:
-    """Serve metrics over HTTP; returns what stops it, and the port (that the system chose, for 0)."""
+def serve_metrics(
+    status: Callable[[], dict[str, Any]], host: str, port: int, token: str | None = None
+) -> tuple[Callable[[], None], int]:
+    """Serve metrics at ``/metrics``, the status at ``/status.json`` and a page that shows it at ``/``, over HTTP.
+
+    Parameters
+    ----------
+    status : callable
+        Returns `Service.status`.
+    host, port : str, int
+        Port 0 lets the system choose.
+    token : str, optional
+        What clients must present: as a bearer token, or as the password of any user, as browsers do.
+
+    Returns
+    -------
+    stop : callable
+        Ends it.
+    port : int
+
+    Raises
+    ------
+    DaemonError
+        It cannot listen there, or other hosts could read it without a token.
+    """
+    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
+        raise DaemonError(
+            f"metrics at {host} could be read by other hosts: give --token-file too, or serve them at 127.0.0.1"
+        )
     registry = CollectorRegistry()
     registry.register(DaemonCollector(status))
+    metrics = make_wsgi_app(registry)
+
+    def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Any:
+        if token is not None and not _presents(environ.get("HTTP_AUTHORIZATION", ""), token):
+            start("401 Unauthorized", [("WWW-Authenticate", 'Basic realm="mullion"'), ("Content-Type", "text/plain")])
+            return [b"This daemon asks for its token, as the password of any user.\n"]
+        path = environ.get("PATH_INFO", "/")
+        if path == "/metrics":
+            return metrics(environ, start)
+        if path == "/status.json":
+            start("200 OK", [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
+            return [json.dumps(status()).encode()]
+        if path == "/":
+            start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
+            return [_PAGE.read_bytes()]
+        start("404 Not Found", [("Content-Type", "text/plain")])
+        return [b"There are /, /metrics and /status.json.\n"]
+
     try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
+        server = make_server(host, port, answer, _Server, handler_class=_Handler)
     except OSError as error:
         raise DaemonError(f"cannot serve metrics at {host}:{port}: {error.strerror}") from error
+    thread = threading.Thread(target=server.serve_forever, name="mullion-metrics", daemon=True)
+    thread.start()
 
     def stop() -> None:
         server.shutdown()
@@ -98,6 +154,36 @@ def serve_metrics(status: Callable[[], dict[str, Any]], host: str, port: int) ->
         thread.join()
 
     return stop, server.server_port
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Answers each request in a thread of its own."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: Any):
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
+
+class _Handler(WSGIRequestHandler):
+    """Keeps requests out of the log."""
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+def _presents(header: str, token: str) -> bool:
+    """Whether an Authorization header holds the token."""
+    kind, _, value = header.partition(" ")
+    if kind.lower() == "basic":
+        try:
+            value = base64.b64decode(value, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return False
+    elif kind.lower() != "bearer":
+        return False
+    return hmac.compare_digest(value.strip().encode(), token.encode())
 
 
 def _numbers(stats: dict[str, Any]) -> Iterator[tuple[str, str, float]]:

@@ -61,7 +61,7 @@ class PrivateDaemon:
         self.close()
 
 
-def start_private(device: str = "opencl", *, timeout: float = 60.0, **options: Any) -> PrivateDaemon:
+def start_private(device: str = "cpu", *, timeout: float = 60.0, **options: Any) -> PrivateDaemon:
     """Start a daemon that ends with this process, and wait until it is ready.
 
     Parameters

@@ -6,14 +6,16 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from host.daemon.definition import Definition
 from host.daemon.limits import Limits
-from host.daemon.request import Request
+from host.daemon.request import Request, Sender
 from host.errors import LimitError, UnknownQueryError
+from host.windows.watermark_tracker import Mark
 
 if TYPE_CHECKING:
     from host.devices import Device
@@ -60,8 +62,17 @@ class Query(ABC):
         """Take what the query needs from the device, once; False for every repeated open."""
 
     @abstractmethod
-    def begin(self, batch: int, partition: int, attempt: int) -> Request:
+    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
         """Open a request; refused here, before any row is sent, where it can only fail."""
+
+    @property
+    def mark(self) -> Mark | None:
+        """How far its window has come, where it has a watermark and a batch; never waits for a batch."""
+        return None
+
+    def content(self, batch: int) -> dict[str, str] | None:
+        """What is known of the rows of a batch whose result is kept, as `Content.digest`."""
+        return None
 
     @abstractmethod
     def apply(self, request: Request, left: pa.Table, right: pa.Table) -> pa.Table:

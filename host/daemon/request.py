@@ -1,15 +1,18 @@
-"""One request: the rows of one attempt at one batch, staged until the sender says they are complete."""
+"""One request: the rows of one batch, staged until the sender says they are complete."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from host.daemon.limits import check_message
 from host.daemon.rows import conform
 from host.errors import ProtocolError
+from host.windows.watermark_tracker import Mark
 
 if TYPE_CHECKING:
     from host.daemon.query import Query
@@ -17,28 +20,57 @@ if TYPE_CHECKING:
 SIDES = ("left", "right")
 
 
+@dataclass(frozen=True)
+class Sender:
+    """Who sends a batch.
+
+    Attributes
+    ----------
+    run : str
+        One run of the client's streaming query, from its start to its end.
+    instance : str
+        Which join of that run: the same for all batches, repeats and tasks of one join, different for any other.
+    """
+
+    run: str = ""
+    instance: str = ""
+
+
 class Request:
-    """Rows staged for one attempt. Nothing is applied before `commit`; leaving the block without it discards
+    """The rows of one batch as they come. Nothing is applied before `commit`; leaving the block without it discards
     them.
 
     Used by one thread, except that several requests of one query may be open at once.
 
     Attributes
     ----------
-    batch, partition, attempt : int
-        As the client numbers them.
+    batch : int
+        As the client numbers it.
+    sender : Sender
     kept : pyarrow.Table or None
-        The result, where an earlier attempt at the same batch was applied already: no rows need to be sent.
+        The result, where the same batch was applied already: no rows need to be sent.
+    marks : sequence of Mark
+        Of the other partitions of the query's join.
     """
 
-    def __init__(self, query: Query, batch: int, partition: int, attempt: int, kept: pa.Table | None = None):
+    def __init__(
+        self, query: Query, batch: int, sender: Sender, kept: pa.Table | None = None, marks: Sequence[Mark] = ()
+    ):
         self.query = query
         self.batch = batch
-        self.partition = partition
-        self.attempt = attempt
+        self.sender = sender
         self.kept = kept
+        self.marks = marks
         self._rows: dict[str, list[pa.RecordBatch]] = {side: [] for side in SIDES}
         self._reserved = 0
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """What the client is told before it sends rows: whether they are wanted, and else what they must be."""
+        answer: dict[str, Any] = {"rows_wanted": self.kept is None, "max_message": self.query.limits.max_message}
+        if self.kept is not None:
+            answer["content"] = self.query.content(self.batch)
+        return answer
 
     def reserve(self, size: int) -> None:
         """Count `size` bytes as staged before they are read; `LimitError` where that is too much."""
@@ -59,7 +91,7 @@ class Request:
         self._rows[side].append(conform(batch, self.query.definition.schema(side), side))
 
     def commit(self, left_rows: int, right_rows: int) -> pa.Table:
-        """Apply the rows once, or wait for the attempt that is applying them, and return the result.
+        """Apply the rows once, or wait for the request that is applying them, and return the result.
 
         Parameters
         ----------

@@ -6,21 +6,23 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
 import structlog
 
+from host import WindowJoin
 from host.daemon.batch_query import BatchQuery
 from host.daemon.definition import Definition
 from host.daemon.limits import Limits
 from host.daemon.query import Query
-from host.daemon.request import Request
+from host.daemon.request import Request, Sender
 from host.daemon.streaming_query import StreamingQuery
 from host.devices import Device, open_device
 from host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
+from host.windows.watermark_tracker import Mark
 
 MAX_NAME = 256
 
@@ -34,6 +36,8 @@ class Service:
         As `host.open_device` takes it.
     limits : Limits
         What clients may ask for.
+    state : str or None
+        The place under which streaming queries keep their state, if they do not name one.
 
     Attributes
     ----------
@@ -47,7 +51,8 @@ class Service:
         No such device.
     """
 
-    def __init__(self, device: str | Device = "opencl", limits: Limits | None = None):
+    def __init__(self, device: str | Device = "cpu", limits: Limits | None = None, state: str | None = None):
+        self._state = state
         self.limits = limits or Limits()
         self.device = open_device(device) if isinstance(device, str) else device
         self._device_lock = threading.Lock()
@@ -63,6 +68,26 @@ class Service:
         """The name of the device, as `host.list_devices` has it."""
         return self.device.info.name
 
+    def check(self, definition: Definition) -> pa.Schema:
+        """Whether a query could ever be opened here; returns the schema of its results.
+
+        Takes neither device memory nor a query's place, and says nothing about what is free now.
+
+        Raises
+        ------
+        MullionError
+            What `WindowJoin` raises: wrong columns, types or windows, a join that this device cannot carry out, or
+            `CapacityError` where it would not fit the device even if that were empty.
+        """
+        schema = definition.output_schema
+        WindowJoin.from_spec(
+            definition.spec,
+            device=self.device.trial(),
+            left_schema=definition.left_schema,
+            right_schema=definition.right_schema,
+        ).close()
+        return schema
+
     def open_query(self, name: str, definition: Definition) -> pa.Schema:
         """Open a query, or find it open with the same definition; returns the schema of its results.
 
@@ -75,9 +100,13 @@ class Service:
         MullionError
             What `WindowJoin` raises: wrong columns, types, windows, or not enough device memory.
         """
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
-            raise QueryError(f"a query's name must be text of 1 to {MAX_NAME} characters, not {str(name)[:80]!r}")
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+            raise QueryError(
+                f"a query's name must be text of 1 to {MAX_NAME} printable characters, not {str(name)[:80]!a}"
+            )
         schema = definition.output_schema
+        if definition.streaming and definition.state is None:
+            definition = replace(definition, state=self._state)
         with self._lock:
             query = self._queries.get(name)
             if query is None:
@@ -109,15 +138,24 @@ class Service:
             raise UnknownQueryError(f"no query {name!r} is open; open it first")
         return query.definition
 
-    def begin(self, name: str, batch: int, partition: int, attempt: int) -> Request:
+    def mark(self, name: str) -> Mark | None:
+        """How far an open query has come, for other partitions of its join; None before its first batch, and without a
+        watermark. Never waits for a batch. Raises UnknownQueryError where none of that name is open."""
+        with self._lock:
+            query = self._queries.get(name)
+        if query is None:
+            raise UnknownQueryError(f"no query {name!r} is open; open it first")
+        return query.mark
+
+    def begin(self, name: str, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
         """Open a request of an open query; see `Request`.
 
         Raises
         ------
         UnknownQueryError, StateLostError
             No such query; a batch that continues a window which is not here.
-        ReplayError, UnsupportedError
-            A batch before the newest one; a second partition of a streaming batch.
+        ReplayError, QueryError
+            A batch before the newest one; a second instance in one run of a streaming query.
         """
         with self._lock:
             query = self._queries.get(name)
@@ -126,11 +164,15 @@ class Service:
                 raise StateLostError(
                     f"no query {name!r} is open here, and batch {batch} continues a window that this daemon "
                     "does not hold: it was restarted since, or is another one. Start the query with a new "
-                    "checkpoint, and name a long-lived daemon (mullion serve) for queries that must survive "
-                    "a restart"
+                    "checkpoint, and give state= (or mullion serve --state) for queries that must survive a restart"
                 )
             raise UnknownQueryError(f"no query {name!r} is open; open it first")
-        return query.begin(batch, partition, attempt)
+        try:
+            return query.begin(batch, sender, marks)
+        except StateLostError:
+            if not query.status()["requests"]:  # opened for a window that is not here: it holds nothing
+                self.close_query(name)
+            raise
 
     def close_query(self, name: str) -> bool:
         """Close a query and free its device memory; False where none was open."""
@@ -156,7 +198,11 @@ class Service:
             "pid": os.getpid(),
             "started_at": self._started,
             "uptime_seconds": time.time() - self._started,
-            "device": {**asdict(self.device.info), "used_bytes": self.device.used_bytes},
+            "device": {
+                **asdict(self.device.info),
+                "indexes": list(self.device.indexes),
+                "used_bytes": self.device.used_bytes,
+            },
             "memory_bytes": resident_bytes(),
             "limits": vars(self.limits).copy(),
             "errors": errors,

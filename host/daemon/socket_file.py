@@ -129,7 +129,7 @@ class SocketFile:
         try:
             listener.bind(os.fspath(self.path))
             os.chmod(self.path, 0o600)
-            listener.listen(128)
+            listener.listen(socket.SOMAXCONN)
         except OSError as error:
             listener.close()
             raise DaemonError(f"cannot listen at {self.path}: {error.strerror}") from error

@@ -2,66 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from host import WindowJoin
+from host.content import Content, check_same
 from host.daemon.query import Query
-from host.daemon.request import Request
-from host.errors import ReplayError, StateLostError, UnsupportedError
+from host.daemon.request import Request, Sender
+from host.errors import QueryError, ReplayError, StateError, StateLostError
+from host.windows.watermark_tracker import Mark
 
 
-@dataclass(frozen=True)
+@dataclass
 class Applied:
     """The newest batch that was applied; it becomes final when a later one is."""
 
     batch: int
-    partition: int
     result: pa.Table
+    left: pa.Table
+    right: pa.Table
+
+    @cached_property
+    def content(self) -> dict[str, str]:
+        """Of its rows, as `Content.digest`."""
+        return Content.of(self.left, self.right).digest
 
 
 class StreamingQuery(Query):
     """Holds a `WindowJoin` and the result of its newest batch.
 
-    A repeat of the newest batch, by whatever attempt, gets the result that was kept; a batch before it is
-    refused; of two attempts at once the one that is complete first is applied, and the other waits and gets
-    the same result. Numbers may have gaps.
+    A repeat of the newest batch gets the result that was kept; a batch before it is refused; of two requests at
+    once for one batch the one that is complete first is applied, and the other waits and gets the same result.
+    Numbers may have gaps.
 
-    For state that outlives the process there is one place to write, `apply` between the join and the
-    assignment of `_newest`, and one to read, `prepare`.
+    In one run all batches come from one instance. A second one is another join under the same name, which would get
+    the first one's results and feed rows to its window. From then on that run is refused as a whole, as nothing tells
+    which of the two the window belongs to; and if the run has applied a batch, the window is forgotten. In another
+    run another instance is the same program, started again.
+
+    With state the window continues in whatever process opens the query next: the newest batch can be asked for again
+    there, and is then joined again from the rows that were logged of it.
     """
+
+    _restored: int | None = None  # the newest batch of an earlier process, as long as none has come after it
 
     _join: WindowJoin | None = None
     _newest: Applied | None = None
+    _sender: Sender | None = None  # of the newest run
+    _mark: Mark | None = None
+    _shared = False  # that run has a second instance
+    _fed_by: str | None = None  # the run whose rows came into the window last
+    _mixed = False  # and they may be of two joins: the window is to be forgotten
 
     def prepare(self) -> bool:
         with self._turn:
             self._check_open()
-            if self._join is not None:
-                return False
-            with self._device_lock:
-                self._join = WindowJoin.from_spec(
-                    self.definition.spec,
-                    device=self._device,
-                    left_schema=self.definition.left_schema,
-                    right_schema=self.definition.right_schema,
-                )
-            with self._state:
-                self._stats = self._join.stats.as_dict()
-            return True
+            return self._open_join()
 
-    def begin(self, batch: int, partition: int, attempt: int) -> Request:
+    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
         with self._state:
             self._check_open()
-            kept = self._kept(batch, partition)
-            for other in self._open_requests:
-                if other.batch == batch and other.partition != partition:
-                    raise self._second_partition(batch, partition, other.partition)
-            request = Request(self, batch, partition, attempt, kept)
+            self._admit(sender)
+            request = Request(self, batch, sender, self._kept(batch), marks)
             self._counts["requests"] += 1
-            if kept is None:
+            if request.kept is None:
                 self._open_requests.add(request)
             else:
                 self._counts["repeats"] += 1
@@ -69,31 +78,58 @@ class StreamingQuery(Query):
 
     def apply(self, request: Request, left: pa.Table, right: pa.Table) -> pa.Table:
         with self._turn:
+            self._check_open()
+            self._open_join()
             with self._state:
-                self._check_open()
-                kept = self._kept(request.batch, request.partition)
-                if kept is not None:
+                if self._shared and self._sender is not None and self._sender.run == request.sender.run:
+                    raise self._two_instances()
+                kept = self._kept(request.batch)
+                newest = self._newest
+                if kept is not None and newest is not None:
                     self._open_requests.discard(request)
                     self._counts["repeats"] += 1
-                    return kept
-            assert self._join is not None, "prepare() comes before begin()"
-            with self._device_lock:
-                result = self._join.process(left, right)
+            if kept is not None and newest is not None:
+                check_same(request.batch, newest.content, Content.of(left, right).digest)
+                return kept
             with self._state:
-                self._newest = Applied(request.batch, request.partition, result)
+                self._fed_by = request.sender.run
+            assert self._join is not None
+            try:
+                with self._device_lock:
+                    if request.batch == self._restored:
+                        result = self._join.repeat(*self.definition.sides(left, right))
+                    else:
+                        result = self._join.process(
+                            *self.definition.sides(left, right), batch=request.batch, marks=request.marks
+                        )
+            except StateError:
+                self._close_join()  # it is opened from the state again
+                raise
+            self._restored = None
+            with self._state:
+                if not self._mixed:
+                    self._newest = Applied(request.batch, result, left, right)
+                self._mark = self._join.mark
                 self._applied(request, left, right, result)
                 self._stats = self._join.stats.as_dict()
             return result
+
+    @property
+    def mark(self) -> Mark | None:
+        with self._state:
+            return self._mark
+
+    def content(self, batch: int) -> dict[str, str] | None:
+        with self._state:
+            newest = self._newest
+        return newest.content if newest is not None and newest.batch == batch else None
 
     def close(self) -> None:
         with self._state:
             self._closed = True
         with self._turn:
             self._newest = None
-            if self._join is not None:
-                with self._device_lock:
-                    self._join.close()
-                self._join = None
+            self._close_join()
 
     def status(self) -> dict[str, Any]:
         newest = self._newest
@@ -104,33 +140,88 @@ class StreamingQuery(Query):
             "kept_bytes": newest.result.nbytes if newest else 0,
         }
 
-    def _kept(self, batch: int, partition: int) -> pa.Table | None:
+    def _open_join(self) -> bool:
+        """Open the join if there is none, or none that can be continued; `_turn` is held."""
+        if self._join is not None and not self._mixed:
+            return False
+        if self._join is not None and self._mixed:
+            with self._device_lock:
+                self._join.forget_state()
+        self._close_join()
+        with self._device_lock:
+            self._join = WindowJoin.from_spec(
+                self.definition.spec,
+                device=self._device,
+                left_schema=self.definition.left_schema,
+                right_schema=self.definition.right_schema,
+                state=self._folder,
+            )
+        with self._state:
+            self._restored = self._join.last_batch if self._join.last_batch >= 0 else None
+            if self._restored is not None:
+                self._newest = None
+            self._mixed, self._fed_by, self._mark = False, None, self._join.mark
+            self._stats = self._join.stats.as_dict()
+        return True
+
+    @property
+    def _folder(self) -> str | None:
+        """Where the query's state lies."""
+        place = self.definition.state
+        return None if place is None else f"{place.rstrip('/')}/{quote(self.name, safe='')}"
+
+    def _close_join(self) -> None:
+        if self._join is not None:
+            with self._device_lock:
+                self._join.close()
+            self._join = None
+
+    def _admit(self, sender: Sender) -> None:
+        """Take note of a sender; `QueryError` where its run has another instance. `_state` is held."""
+        if self._sender is None or self._sender.run != sender.run:
+            self._sender, self._shared = sender, False
+        elif self._sender.instance != sender.instance and not self._shared:
+            self._shared = True
+            if self._fed_by == sender.run:
+                self._newest, self._mixed = None, True
+        if self._shared:
+            raise self._two_instances()
+
+    def _kept(self, batch: int) -> pa.Table | None:
         """The kept result where the newest batch is repeated, None where it is new; `_state` is held."""
         newest = self._newest
+        if newest is None and self._restored is not None:
+            if batch < self._restored:
+                raise self._replayed(batch, self._restored)
+            return None
         if newest is None:
             if batch > 0:
                 raise StateLostError(
                     f"query {self.name!r} continues with batch {batch}, but this daemon does not hold the "
-                    "window of the batches before it: it was restarted since, or is another one. Start the "
-                    "query with a new checkpoint, and name a long-lived daemon (mullion serve) for queries "
-                    "that must survive a restart"
+                    "window of the batches before it: it was restarted since, or is another one, or two joins "
+                    "shared the name. Start the query with a new checkpoint" + self._no_state()
                 )
             return None
         if batch < newest.batch:
-            raise ReplayError(
-                f"query {self.name!r}: batch {batch} comes after batch {newest.batch}, which made it final; "
-                "its result is gone. Was the query restarted from an older copy of its checkpoint? Start it "
-                "with a new one"
-            )
-        if batch > newest.batch:
-            return None
-        if partition != newest.partition:
-            raise self._second_partition(batch, partition, newest.partition)
-        return newest.result
+            raise self._replayed(batch, newest.batch)
+        return None if batch > newest.batch else newest.result
 
-    def _second_partition(self, batch: int, partition: int, first: int) -> UnsupportedError:
-        return UnsupportedError(
-            f"query {self.name!r}: batch {batch} comes in partition {partition} after partition {first}; a "
-            "streaming query's rows must all come in one partition: coalesce(1) both sides' union before "
-            "the join, and use the joined stream once in a query"
+    def _no_state(self) -> str:
+        if self._folder is not None:
+            return f"; its state, in {self._folder}, has no batch"
+        return ", and give state= (or mullion serve --state) for queries that must survive a restart"
+
+    def _replayed(self, batch: int, newest: int) -> ReplayError:
+        return ReplayError(
+            f"query {self.name!r}: batch {batch} comes after batch {newest}, which made it final; "
+            "its result is gone. Was the query restarted from an older copy of its checkpoint? Start it "
+            "with a new one"
+        )
+
+    def _two_instances(self) -> QueryError:
+        return QueryError(
+            f"query {self.name!r}: two joins of one streaming query have this name, and would get each other's rows. "
+            "Unless it is named, a join's name is made from its condition, windows, columns and the text of its "
+            "inputs' plans, and nothing in these tells the two apart: give each a name of its own, "
+            "window_join(..., name=...), or use the result of one window_join twice"
         )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
+from host.content import check_repeat
 from host.daemon.frames import FrameSocket
 from host.daemon.rows import cut, decode, encode_within
 from host.errors import ConnectionLostError, ProtocolError, from_wire
@@ -49,8 +52,7 @@ class UnixClient:
             if answer["rows_wanted"]:
                 self._send_rows(connection, rows, answer["max_message"])
             else:
-                for _ in rows:
-                    pass
+                check_repeat(message["batch"], answer.get("content"), rows)
         except BaseException:
             connection.close()
             raise
@@ -142,15 +144,28 @@ class UnixClient:
     def _connect(self) -> FrameSocket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(self._timeout)
+        until = time.monotonic() + self._timeout
         try:
-            sock.connect(self._path)
+            while True:
+                try:
+                    sock.connect(self._path)
+                    break
+                except BlockingIOError:  # more clients at once than the daemon's queue holds
+                    if time.monotonic() >= until:
+                        raise self._silent() from None
+                    time.sleep(0.01)
+        except ConnectionLostError:
+            sock.close()
+            raise
         except OSError as error:
             sock.close()
             raise ConnectionLostError(
                 f"no daemon answers at unix:{self._path} ({error.strerror or error}); start one with: "
                 f"mullion serve --socket {self._path}"
             ) from error
-        return FrameSocket(sock, MAX_ANSWER)
+        connection = FrameSocket(sock, MAX_ANSWER)
+        weakref.finalize(connection, sock.close)  # it goes with the client, or with a result that is never read
+        return connection
 
     def _give_back(self, connection: FrameSocket) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Devices: where the commands of the run engine are carried out."""
+"""Devices: where joins are computed."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -57,6 +58,7 @@ class BisortBoard:
     def __init__(self, link: BoardLink, name: str, scratch_bytes: int):
         self._driver = KernelDriver(link, name)
         self._lock = threading.RLock()
+        self._left: deque[BoardRun] = deque()
         self.parameters = self._driver.parameters
         self.lanes = [BisortLane(self._driver, lane, name, scratch_bytes) for lane in range(self.parameters.lanes)]
         self.granule_rows = self.lanes[0].granule_rows
@@ -93,6 +95,7 @@ class BisortBoard:
 
     def _placed(self, places: Mapping[int, Callable[[], LaneRun]]) -> dict[int, LaneRun]:
         """Places on several lanes, or none of them where one raises CapacityError."""
+        self.collect()
         found: dict[int, LaneRun] = {}
         try:
             for lane, place in places.items():
@@ -149,6 +152,16 @@ class BisortBoard:
             for lane, part in zip(self.lanes, run.parts, strict=True):
                 if part is not None:
                     lane.leave(part)
+
+    def leave(self, runs: Iterable[BoardRun]) -> None:
+        """Gives runs up, which `collect` frees. Takes no lock, as a finalizer calls it at any point."""
+        self._left.extend(runs)
+
+    def collect(self) -> None:
+        """Frees the runs that were given up, as is done before any run is placed."""
+        with self._lock:
+            while self._left:
+                self.drop(self._left.popleft())
 
     # Probing
 

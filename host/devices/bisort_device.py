@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -10,17 +11,18 @@ import numpy as np
 from host.devices.bisort_board import BisortBoard
 from host.devices.board_link import BoardLink
 from host.devices.board_run import BoardRun
-from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
 from host.devices.found_ranges import FoundRanges
 from host.devices.key_cut import KeyCut
 from host.devices.ranges import Ranges
+from host.devices.run_device import RunDevice
 from host.errors import CapacityError, DeviceError
 
 SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
 
 
 class BisortDevice(RunDevice):
-    """A board that carries out the commands of the run engine with a BI-Sort kernel.
+    """A board that carries out the commands of a run store with a BI-Sort kernel.
 
     A kernel is built for one width of keys. The board is asked for when the first store of that width is opened; both
     widths together take no more memory than one board has.
@@ -87,6 +89,10 @@ class BisortDevice(RunDevice):
     def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> BisortStore:
         return BisortStore(self, self.board(key_bits), rows, what, runs)
 
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+        board = self.board(key_bits)
+        return Room(_granules(board, rows, runs) * board.granule_bytes, board.parameters.run_rows)
+
     def close(self) -> None:
         with self._opening:
             for board in self._boards.values():
@@ -108,20 +114,18 @@ class BisortStore(RunStore):
         self._board = board
         self._what = what
         self._most_runs = runs
-        self._ticket: int | None = None
         self._used = 0  # granules
         self._runs: set[BoardRun] = set()
         self._cut = KeyCut(np.zeros(board.parameters.lanes - 1, self.key_dtype))  # of all runs
-        self._reserve(rows)
-
-    def _reserve(self, rows: int) -> None:
-        size = self._board.granules(rows) + max(self._most_runs, rows // self.granule // 64)
-        nbytes = size * self._board.granule_bytes
-        self._ticket = self._device.reserve(nbytes, self._what, self._ticket)
-        self._size, self.nbytes, self.capacity_rows = size, nbytes, rows
+        self._ticket = device.reserve(0, what)
+        self._free = weakref.finalize(self, _give_back, device, self._ticket, board, self._runs)
+        self.grow(rows)
 
     def grow(self, rows: int) -> None:
-        self._reserve(rows)
+        size = _granules(self._board, rows, self._most_runs)
+        nbytes = size * self._board.granule_bytes
+        self._device.reserve(nbytes, self._what, self._ticket)
+        self._size, self.nbytes, self.capacity_rows = size, nbytes, rows
 
     def _take(self, rows: int) -> None:
         """Counts the granules of a run that will be made. Raises CapacityError."""
@@ -192,15 +196,21 @@ class BisortStore(RunStore):
         return total
 
     def close(self) -> None:
-        if self._ticket is None:
-            return
-        for run in self._runs:
-            self._board.drop(run)
-        self._runs.clear()
-        self._used = 0
-        self._device.release(self._ticket)
-        self._ticket = None
-        self.nbytes = 0
+        self._free()
+        self._board.collect()
+        self._used = self.nbytes = 0
+
+
+def _give_back(device: BisortDevice, ticket: int, board: BisortBoard, runs: set[BoardRun]) -> None:
+    """Frees what a store has; it refers to the store by nothing."""
+    board.leave(runs)
+    runs.clear()
+    device.release(ticket)
+
+
+def _granules(board: BisortBoard, rows: int, runs: int) -> int:
+    """Granules of a store: each run may be padded to one."""
+    return board.granules(rows) + max(runs, rows // board.granule_rows // 64)
 
 
 def _ranges(probe: Probe, limits: Limits | None) -> Iterator[Ranges]:

@@ -45,24 +45,12 @@ class BoardDevice(BisortDevice):
     """
 
     def __init__(self, board: Board, path: str, design: str = ""):
-        self._kind = board
-        self._path = path
-        self._designs = {
+        designs = {
             name: of for name, of in board.parameters.items() if isinstance(of, Parameters) and design in ("", name)
         }
-        super().__init__(_info(board, path, design), self._open_link)
-
-    def _open_link(self, key_bits: int) -> BoardLink:
-        link = _open(self._kind, self._path, self._designs)
-        if link.parameters.key_bits != key_bits:
-            link.close()
-            fitting = [name for name, of in self._designs.items() if of.key_bits == key_bits]
-            raise LinkIdentityError(
-                f"device {self.info.name}: the design {link.description['design']!r} on the board has keys of "
-                f"{link.parameters.key_bits} bits, and {key_bits} are needed: "
-                + (f"load {' or '.join(fitting)}" if fitting else "the board has no such design for these")
-            )
-        return link
+        info = _info(board, path, design)
+        # No method of this device, as that would be a cycle.
+        super().__init__(info, functools.partial(_open_bisort, info.name, board, path, designs))
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:
@@ -111,6 +99,20 @@ class BoardDevice(BisortDevice):
         if isinstance(parameters, SplitJoinParameters):
             return SplitJoinDevice(info, parameters, functools.partial(_open, board, path, {design: parameters}))
         return cls(board, path, design)
+
+
+def _open_bisort(name: str, board: Board, path: str, designs: Mapping[str, Parameters], key_bits: int) -> BoardLink:
+    """The way to a board that carries one of these designs, with keys of this width."""
+    link = _open(board, path, designs)
+    if link.parameters.key_bits != key_bits:
+        link.close()
+        fitting = [design for design, of in designs.items() if of.key_bits == key_bits]
+        raise LinkIdentityError(
+            f"device {name}: the design {link.description['design']!r} on the board has keys of "
+            f"{link.parameters.key_bits} bits, and {key_bits} are needed: "
+            + (f"load {' or '.join(fitting)}" if fitting else "the board has no such design for these")
+        )
+    return link
 
 
 def _open(board: Board, path: str, designs: Mapping[str, Any]) -> SerialBoard:
@@ -189,4 +191,5 @@ def _info(board: Board, path: str, design: str) -> DeviceInfo:
         description += f"; SplitJoin, windows of at most {parameters.capacity:,} rows"
     else:
         memory -= SCRATCH_BYTES
-    return DeviceInfo(name, "board", description, 0 if reason else memory, not reason, reason)
+    indexes = SplitJoinDevice.indexes if isinstance(parameters, SplitJoinParameters) else BisortDevice.indexes
+    return DeviceInfo(name, "board", description, 0 if reason else memory, not reason, reason, indexes)

@@ -1,7 +1,7 @@
-"""The interface of a device; of most: where sorted runs live, and the four commands over them.
+"""The interface of a device, and of a store of sorted runs on it.
 
-Nothing here knows how a device works. A device for the run engine keeps the runs of one side of one join in a
-`RunStore`; the engine schedules `merge`, `probe`, `gather` (or `count`) and `drop` on it.
+Nothing here knows how a device works. One with sorted runs keeps those of one window in a `RunStore`; the window's
+index schedules `merge`, `probe`, `gather` (or `count`) and `drop` on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from host.errors import CapacityError
+from host.aggregates import AggregatePlan
+from host.engines import EngineKind, Steps, open_engine_kind
+from host.errors import CapacityError, UnsupportedError
+from host.index import Index, open_index
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import Engine, EngineSpec
 
 SOME_RUNS = 128  # that a store is opened for if nobody says
 
@@ -35,6 +40,8 @@ class DeviceInfo:
     available : bool
     reason : str
         Why it is absent, else empty.
+    indexes : tuple of str
+        What ``index=`` may name there, the default first; filled in by `list_devices`.
     """
 
     name: str
@@ -43,6 +50,7 @@ class DeviceInfo:
     memory_bytes: int
     available: bool = True
     reason: str = ""
+    indexes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
@@ -59,6 +67,25 @@ class Run:
 
     length: int
     handle: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """What a `RunStore` takes when it is opened, known without opening it.
+
+    Attributes
+    ----------
+    nbytes : int
+        Device memory.
+    most_run_rows : int or None
+        As of `RunStore`.
+    """
+
+    nbytes: int
+    most_run_rows: int | None = None
+
+    def close(self) -> None:
+        """Does nothing: nothing was taken."""
 
 
 @dataclasses.dataclass
@@ -181,7 +208,7 @@ class RunStore(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Frees everything. Idempotent."""
+        """Frees everything, once the commands under way have ended. Idempotent; done also when the store is dropped."""
 
 
 class Device(abc.ABC):
@@ -195,14 +222,26 @@ class Device(abc.ABC):
 
     Attributes
     ----------
-    engine : str
-        The engine whose commands it carries out, as the table of engines names it.
+    indexes : tuple of str
+        Names of the indexes it has, the default one first.
+    engines : tuple of str
+        Names of the engines it has, the default one first.
+    as_of : bool
+        Whether as-of joins run beside it: in this process, by the native core.
+    range_indexes : tuple of str
+        Those of its indexes that give ``form="ranges"``.
+    aggregates : bool
+        Whether it gives ``form="aggregate"``, by `open_aggregates`.
     """
 
-    engine: ClassVar[str]
+    indexes: ClassVar[tuple[str, ...]]
+    engines: tuple[str, ...] = (Steps.name,)
+    range_indexes: ClassVar[tuple[str, ...]] = ()
+    as_of: ClassVar[bool] = False
+    aggregates: ClassVar[bool] = False
 
     def __init__(self, info: DeviceInfo, memory_bytes: int):
-        self.info = info
+        self.info = dataclasses.replace(info, indexes=self.indexes)
         self.memory_bytes = memory_bytes
         self._reserved: dict[int, int] = {}
         self._tickets = itertools.count()
@@ -211,7 +250,7 @@ class Device(abc.ABC):
     @property
     def used_bytes(self) -> int:
         """Memory reserved by open joins."""
-        return sum(self._reserved.values())
+        return sum(list(self._reserved.values()))
 
     def reserve(self, needed: int, what: str, ticket: int | None = None) -> int:
         """Sets memory aside; with a ticket, changes what it holds.
@@ -236,9 +275,87 @@ class Device(abc.ABC):
             return ticket
 
     def release(self, ticket: int) -> None:
-        """Gives back what a ticket holds."""
-        with self._lock:
-            self._reserved.pop(ticket, None)
+        """Gives back what a ticket holds. Idempotent; takes no lock, as a finalizer calls it at any point."""
+        self._reserved.pop(ticket, None)
+
+    def open_aggregates(
+        self, spec: EngineSpec, generator: BoundaryGenerator, plan: AggregatePlan, *, itself: bool, close: bool
+    ) -> Engine:
+        """The engine of a join with ``form="aggregate"``; parameters as of `host.join.aggregate_engine`.
+
+        Raises
+        ------
+        UnsupportedError
+            If the device has none: see `aggregates`.
+        """
+        raise UnsupportedError(f"device {self.info.name!r} gives no aggregates: use device='cpu'")
+
+    def engine(self, chosen: str | EngineKind) -> EngineKind:
+        """The engine that a join asks for; ``"auto"`` is this device's default.
+
+        Raises
+        ------
+        UnsupportedError
+            If the device does not have it, or not that engine.
+        """
+        engine = open_engine_kind(self.engines[0] if chosen == "auto" else chosen)
+        if engine.name not in self.engines:
+            raise UnsupportedError(
+                f"device {self.info.name} has no engine {engine.name!r}: it has {', '.join(self.engines)}"
+            )
+        return engine
+
+    def indexes_of(self, engine: EngineKind) -> tuple[str, ...]:
+        """Names of the indexes that an engine runs on here, the default one first."""
+        return self.indexes
+
+    def index(self, chosen: str | Index, engine: EngineKind) -> Index:
+        """The index that a join asks for; ``"auto"`` is the default of the engine.
+
+        Raises
+        ------
+        UnsupportedError
+            If the engine does not run on it here.
+        """
+        names = self.indexes_of(engine)
+        index = open_index(names[0] if chosen == "auto" else chosen)
+        if index.name not in names:
+            of = "" if names == self.indexes else f" for the engine {engine.name!r}"
+            raise UnsupportedError(
+                f"device {self.info.name} has no index {index.name!r}{of}: it has {', '.join(names)}"
+            )
+        return index
+
+    @abc.abstractmethod
+    def open_engine(
+        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
+    ) -> Engine:
+        """An engine for one join.
+
+        Parameters
+        ----------
+        spec : EngineSpec
+        generator : BoundaryGenerator
+        key_bits : dict of str to int
+            Width of the encoded keys of each side.
+        index : Index
+            One that `index` gave.
+
+        Raises
+        ------
+        CapacityError
+            If the windows do not fit.
+        UnsupportedError
+            If the device cannot carry out the join, saying why.
+        """
+
+    @abc.abstractmethod
+    def trial(self) -> Device:
+        """A stand-in with all of this device's memory and places free, which gives none of them.
+
+        Opening a join on it and closing it again tells whether the join could ever run here: what the device cannot
+        do, or could not hold if it were empty, raises as it would there. It takes no rows.
+        """
 
     @classmethod
     @abc.abstractmethod
@@ -251,31 +368,4 @@ class Device(abc.ABC):
         """Opens the first device of this kind whose name contains `which`. Raises DeviceError if there is none."""
 
     def close(self) -> None:  # noqa: B027 (most devices have nothing to give back)
-        """Gives the device back. Idempotent."""
-
-
-class RunDevice(Device):
-    """A device that carries out the commands of the run engine."""
-
-    engine = "runs"
-
-    @abc.abstractmethod
-    def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> RunStore:
-        """Room for the runs of one side.
-
-        Parameters
-        ----------
-        key_bits : int
-            32 or 64.
-        rows : int
-            Rows all runs together may hold, merge output included.
-        what : str
-            Named in the error, such as "the left window".
-        runs : int
-            How many runs there may be at once: each may be padded to the granule.
-
-        Raises
-        ------
-        CapacityError
-            With the bytes needed and available.
-        """
+        """Gives the device back. Idempotent; done also when the device is dropped."""

@@ -307,5 +307,5 @@ class KernelDriver:
             ) from error
 
     def _fail(self, error: DeviceError) -> DeviceError:
-        self._failed = error
+        self._failed = type(error)(str(error))  # not the one raised, whose traceback would keep this driver alive
         return error

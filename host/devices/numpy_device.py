@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
 
-from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
+from host.devices.run_device import RunDevice
 from host.errors import CapacityError, DeviceError
 
 BLOCK_PAIRS = 1 << 22  # pairs gathered at a time
@@ -46,6 +48,9 @@ class NumpyDevice(RunDevice):
     def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> NumpyStore:
         return NumpyStore(self, key_bits, rows, what)
 
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+        return Room(rows * (key_bits // 8 + 4))
+
 
 class NumpyStore(RunStore):
     """See `RunStore`."""
@@ -54,13 +59,14 @@ class NumpyStore(RunStore):
         self.key_bits = key_bits
         self._device = device
         self._what = what
-        self.nbytes = rows * (key_bits // 8 + 4)
+        self.nbytes = device.room(key_bits=key_bits, rows=rows, what=what).nbytes
         self._ticket = device.reserve(self.nbytes, what)
+        self._free = weakref.finalize(self, device.release, self._ticket)
         self.capacity_rows = rows
         self._used_rows = 0
 
     def grow(self, rows: int) -> None:
-        nbytes = rows * (self.key_bits // 8 + 4)
+        nbytes = self._device.room(key_bits=self.key_bits, rows=rows, what=self._what).nbytes
         self._device.reserve(nbytes, self._what, self._ticket)
         self.capacity_rows, self.nbytes = rows, nbytes
 
@@ -133,7 +139,7 @@ class NumpyStore(RunStore):
         return total
 
     def close(self) -> None:
-        self._device.release(self._ticket)
+        self._free()
 
 
 def _ranges(starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from host.devices.opencl_device import cl
+from host.devices.opencl_device import cl, finish
 from host.errors import DeviceError
 from hw.opencl.model_state import state_bytes
 from hw.opencl.names import KERNEL
@@ -60,10 +62,12 @@ class OpenClBoard:
         self._channel_bytes = memory_bytes // ports
         self._space_bits = p.address_bits - (p.channels.bit_length() - 1)
         self._pending: list[int] = []
+        self._memories: list[Any] = []
         device = context.devices[0]
         try:
             self._kernel = cl.Kernel(program, KERNEL)
             self._queue = cl.CommandQueue(context)
+            self._free = weakref.finalize(self, _give_back, self._queue, os.getpid(), context, self._memories)
             if self._kernel.num_args != ports + 4:
                 raise DeviceError(
                     f"the OpenCL kernel {KERNEL} takes {self._kernel.num_args} arguments, not {ports + 4}: it is of "
@@ -80,7 +84,7 @@ class OpenClBoard:
                     f"kernel's bursts need {p.burst_bytes}"
                 )
             flags = cl.mem_flags.READ_WRITE
-            self._memories = [
+            self._memories += [
                 cl.Buffer(
                     context, flags | ((1 + port % p.channels) << _BANK_LSB if banks else 0), max(self._channel_bytes, 1)
                 )
@@ -169,16 +173,19 @@ class OpenClBoard:
         return self._memories[port], offset
 
     def close(self) -> None:
-        if self._memories:
-            for buffer in (*self._memories, self._state, self._requests, self._results):
-                buffer.release()
-            self._memories = []
+        self._free()
 
     def __enter__(self) -> OpenClBoard:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _give_back(queue: Any, process: int, context: Any, memories: list[Any]) -> None:
+    """Frees the kernel's memory once it has done what it was asked; the context outlives all that is made in it."""
+    finish(queue, process)
+    memories.clear()
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from host.devices.board_link import BoardLink
 from host.devices.design_name import split_design
 from host.devices.device import Device, DeviceInfo
 from host.devices.opencl_board import OpenClBoard
-from host.devices.opencl_device import OpenClDevice, cl
+from host.devices.opencl_device import OpenClDevice, built, cl
 from host.devices.splitjoin_device import SplitJoinDevice
 from host.errors import DeviceError
 from hw.boards.build_errors import UnknownBoardError
@@ -41,26 +42,8 @@ class OpenClBoardDevice(BisortDevice):
     """
 
     def __init__(self, board: De5aBoard, folder: str, design: str = ""):
-        self._kind = board
-        self._folder = folder
-        self._design = design
-        self._loaded: int | None = None
-        super().__init__(_info(board, folder, design), self._open_link)
-
-    def _open_link(self, key_bits: int) -> BoardLink:
-        if self._loaded is not None:
-            raise DeviceError(
-                f"device {self.info.name} has a kernel for keys of {self._loaded} bits, and one of {key_bits} would "
-                "take its place: close the joins on it first, and open it anew"
-            )
-        fitting = {name: of for name, of in _designs(self._kind, self._design).items() if of.key_bits == key_bits}
-        if not fitting:
-            raise DeviceError(
-                f"device {self.info.name} has no kernel for keys of {key_bits} bits: open the board with another design"
-            )
-        link = _load(self.info.name, *_binary(self._kind, self._folder, fitting), self._kind.memory_bytes)
-        self._loaded = key_bits
-        return link
+        info = _info(board, folder, design)
+        super().__init__(info, _Shell(info.name, board, folder, design))
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:
@@ -108,6 +91,32 @@ class OpenClBoardDevice(BisortDevice):
         return cls(board, folder, design)
 
 
+@dataclasses.dataclass
+class _Shell:
+    """Loads a bitstream of BI-Sort for keys of one width. Not the device itself, as that would be a cycle."""
+
+    name: str
+    board: De5aBoard
+    folder: str
+    design: str
+    loaded: int | None = None
+
+    def __call__(self, key_bits: int) -> BoardLink:
+        if self.loaded is not None:
+            raise DeviceError(
+                f"device {self.name} has a kernel for keys of {self.loaded} bits, and one of {key_bits} would take its "
+                "place: close the joins on it first, and open it again"
+            )
+        fitting = {name: of for name, of in _designs(self.board, self.design).items() if of.key_bits == key_bits}
+        if not fitting:
+            raise DeviceError(
+                f"device {self.name} has no kernel for keys of {key_bits} bits: open the board with another design"
+            )
+        link = _load(self.name, *_binary(self.board, self.folder, fitting), self.board.memory_bytes)
+        self.loaded = key_bits
+        return link
+
+
 def _device() -> Any:
     """The vendor's first device that is no emulator. Raises DeviceError if there is none."""
     found = [device for device in OpenClDevice.cl_devices() if device.platform.name.lower().startswith(_VENDOR)]
@@ -124,7 +133,7 @@ def _load(name: str, binary: Path, parameters: Any, memory_bytes: int) -> OpenCl
     """Loads a bitstream. Raises DeviceError if it is none."""
     device = _device()
     try:
-        program = cl.Program(cl.Context([device]), [device], [binary.read_bytes()]).build()
+        program = built(cl.Program(cl.Context([device]), [device], [binary.read_bytes()]), [])
     except (cl.Error, OSError) as error:
         raise DeviceError(f"device {name}: {binary} cannot be loaded: {error}") from error
     return OpenClBoard(program, parameters, memory_bytes, banks=True)
@@ -181,4 +190,5 @@ def _info(board: De5aBoard, folder: str, design: str) -> DeviceInfo:
     if isinstance(parameters, SplitJoinParameters):
         description += f"; SplitJoin, windows of at most {parameters.capacity:,} rows"
         memory = _SPLITJOIN_BYTES
-    return DeviceInfo(name, "board", description, 0 if reason else memory, not reason, reason)
+    indexes = SplitJoinDevice.indexes if isinstance(parameters, SplitJoinParameters) else BisortDevice.indexes
+    return DeviceInfo(name, "board", description, 0 if reason else memory, not reason, reason, indexes)

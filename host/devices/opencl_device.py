@@ -1,27 +1,62 @@
-"""Any OpenCL device; by default the CPU device of PoCL that pip installs."""
+"""Any OpenCL device.
+
+Drivers are found by pyopencl's loader: those of the system, in /etc/OpenCL/vendors, or what ``OCL_ICD_VENDORS`` names.
+Where there is neither, the CPU driver that ``pip install 'mullion[opencl-cpu]'`` brings is used, if it is installed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.metadata
 import mmap
+import os
 import pathlib
-from collections.abc import Iterator
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from host.arrow_array import empty_array
 from host.devices.arena import Arena
-from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Run, RunDevice, RunStore
-from host.devices.pocl_cpu import name_cpu
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
+from host.devices.run_device import RunDevice
 from host.errors import CapacityError, DeviceError
+
+_VENDORS = pathlib.Path("/etc/OpenCL/vendors")
+_DRIVER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES")
+_NO_DRIVER = (
+    "install the driver of a GPU or another device, or a CPU driver with pip install 'mullion[opencl-cpu]', which is "
+    f"used where {_VENDORS} holds no other and OCL_ICD_VENDORS is not set"
+)
+
+
+def find_driver() -> None:
+    """Points pyopencl's loader at the CPU driver from PyPI, where it would find no other.
+
+    The package's own .icd file names a folder of the machine it was built on, so that no loader finds it.
+    """
+    if any(name in os.environ for name in _DRIVER_VARIABLES) or any(_VENDORS.glob("*.icd")):
+        return
+    try:
+        files = importlib.metadata.files("intel-opencl-rt") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for file in files:
+        if file.name == "libintelocl.so":
+            os.environ["OCL_ICD_VENDORS"] = str(pathlib.Path(file.locate()).resolve())
+
 
 cl: Any
 try:
+    find_driver()
     import pyopencl as cl
 except ImportError as error:  # the reason is shown by list_devices and by open
     cl = None
-    _MISSING = f"pyopencl cannot be imported ({error}): pip install pyopencl pocl-binary-distribution"
+    _MISSING = f"pyopencl cannot be imported ({error}): pip install 'mullion[opencl]', or 'mullion[opencl-cpu]'"
 else:
     _MISSING = ""
 
@@ -30,7 +65,7 @@ TASK_PAIRS = 1 << 14  # pairs one work-item gathers at most
 BLOCK_PAIRS = 1 << 20  # pairs gathered at a time
 MERGE_CHUNK = 1024
 HUGE_PAGE = 1 << 21
-MOST_HELD = 64  # commands under way whose inputs are kept
+MOST_HELD = 128  # arguments and events that are kept before a wait
 MERGE_CHAINS = 4
 _KERNELS = pathlib.Path(__file__).parent / "kernels" / "runs.cl"
 _RUN = np.dtype([("start", "u4"), ("length", "u4"), ("limited", "u4"), ("unused", "u4")])
@@ -42,8 +77,35 @@ def _name(device: Any) -> str:
 
 
 def _preference(device: Any) -> int:
-    """The embedded CPU device first."""
-    return 0 if "portable computing" in device.platform.name.lower() else 1
+    """GPUs first, then CPUs; then what else has an OpenCL driver, such as FPGA boards, and mostly no compiler."""
+    return 0 if device.type & cl.device_type.GPU else 1 if device.type & cl.device_type.CPU else 2
+
+
+@functools.cache
+def shared_context(device: Any) -> Any:
+    """The context of a device, one for the whole process: joins come and go, and no driver frees all of a context.
+
+    Intel's programs do not keep the context that they were made in, so it must outlive them.
+    """
+    return cl.Context([device])
+
+
+def finish(queue: Any, process: int) -> None:
+    """Waits for a queue's commands; not in a child forked from the process, where no thread carries them out."""
+    if os.getpid() == process:
+        queue.finish()
+
+
+def built(program: Any, options: list[str]) -> Any:
+    """A program, built; what a compiler says that succeeded is dropped."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        return program.build(options)
+
+
+@functools.cache
+def _program(device: Any, options: tuple[str, ...]) -> Any:
+    return built(cl.Program(shared_context(device), _KERNELS.read_text()), list(options))
 
 
 class OpenClDevice(RunDevice):
@@ -68,13 +130,11 @@ class OpenClDevice(RunDevice):
         self.cl_device = device
         self.is_cpu = bool(device.type & cl.device_type.CPU)
         self.probe_chunk = 64 if self.is_cpu else 4
-        name_cpu(device)
         try:
-            self.context = cl.Context([device])
+            self.context = shared_context(device)
             self.queue = cl.CommandQueue(self.context)
         except cl.Error as error:
             raise DeviceError(f"device {self.info.name} cannot be opened: {error}") from error
-        self._programs: dict[int, Any] = {}
 
     @classmethod
     def cl_devices(cls) -> list[Any]:
@@ -84,11 +144,9 @@ class OpenClDevice(RunDevice):
         try:
             devices = [d for platform in cl.get_platforms() for d in platform.get_devices()]
         except cl.Error as error:
-            raise DeviceError(
-                f"no OpenCL platform is installed ({error}): pip install pocl-binary-distribution"
-            ) from error
+            raise DeviceError(f"no OpenCL platform is installed ({error}): {_NO_DRIVER}") from error
         if not devices:
-            raise DeviceError("no OpenCL device is installed: pip install pocl-binary-distribution")
+            raise DeviceError(f"no OpenCL device is installed: {_NO_DRIVER}")
         return sorted(devices, key=_preference)
 
     @classmethod
@@ -115,23 +173,21 @@ class OpenClDevice(RunDevice):
         )
 
     def program(self, key_bits: int) -> Any:
-        """The kernels for keys of this width, built once."""
-        if key_bits not in self._programs:
-            most = (1 << (key_bits - 1)) - 1
-            options = [
-                "-cl-std=CL1.2",
-                f"-DKEY={'int' if key_bits == 32 else 'long'}",
-                f"-DKEY_MAX={most}{'' if key_bits == 32 else 'L'}",
-                f"-DPARTITION_SHIFT={_partition_shift(key_bits)}",
-                f"-DPROBE_CHUNK={self.probe_chunk}",
-                f"-DMERGE_CHUNK={MERGE_CHUNK}",
-                f"-DMERGE_CHAINS={MERGE_CHAINS}",
-            ]
-            try:
-                self._programs[key_bits] = cl.Program(self.context, _KERNELS.read_text()).build(options)
-            except cl.Error as error:
-                raise DeviceError(f"the kernels do not build on {self.info.name}: {error}") from error
-        return self._programs[key_bits]
+        """The kernels for keys of this width, built once in a process. Raises DeviceError if they do not build."""
+        most = (1 << (key_bits - 1)) - 1
+        options = (
+            "-cl-std=CL1.2",
+            f"-DKEY={'int' if key_bits == 32 else 'long'}",
+            f"-DKEY_MAX={most}{'' if key_bits == 32 else 'L'}",
+            f"-DPARTITION_SHIFT={_partition_shift(key_bits)}",
+            f"-DPROBE_CHUNK={self.probe_chunk}",
+            f"-DMERGE_CHUNK={MERGE_CHUNK}",
+            f"-DMERGE_CHAINS={MERGE_CHAINS}",
+        )
+        try:
+            return _program(self.cl_device, options)
+        except cl.Error as error:
+            raise DeviceError(f"the kernels do not build on {self.info.name}: {error}") from error
 
     def buffer(self, nbytes: int) -> Any:
         """A buffer for long-lived data.
@@ -151,6 +207,78 @@ class OpenClDevice(RunDevice):
     def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> OpenClStore:
         return OpenClStore(self, key_bits, rows, what, runs)
 
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+        size, partition, key_bytes = _region_rows(key_bits, rows, runs), 1 << _partition_shift(key_bits), key_bits // 8
+        ceiling = int(self.cl_device.max_mem_alloc_size)
+        if (size + 64) * key_bytes > ceiling:
+            raise CapacityError(
+                f"{what} needs {(size + 64) * key_bytes:,} bytes in one piece on device "
+                f"{self.info.name}, which gives {ceiling:,} at most: use a smaller window or another device",
+                (size + 64) * key_bytes,
+                ceiling,
+            )
+        # One partition more than the region: a merge may read one row past a run.
+        return Room((size + partition) * (key_bytes + 4) + (size // partition + 1) * key_bytes)
+
+
+class _Memory:
+    """All that the commands of a store read and write. It outlives the store, and every command that uses it.
+
+    On a CPU device commands use the host's own arrays: were one freed under a command, that would write to memory that
+    is somebody else's by then.
+
+    Parameters
+    ----------
+    device : OpenClDevice
+
+    Attributes
+    ----------
+    ticket : int or None
+        What is reserved on the device.
+    keys, numbers, index : pyopencl.Buffer
+        Of all runs.
+    scratch : dict of str to pyopencl.Buffer
+    """
+
+    def __init__(self, device: OpenClDevice):
+        self.ticket: int | None = None
+        self.keys: Any = None
+        self.numbers: Any = None
+        self.index: Any = None
+        self.scratch: dict[str, Any] = {}
+        self._device = device
+        self._held: list[Any] = []  # arguments and events of the commands since the last wait
+        self._freed = False
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+
+    def enqueue(self, command: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+        """Enqueues a command, and keeps its buffers and arrays until it is done. Raises DeviceError once freed."""
+        with self._lock:
+            if self._freed:
+                raise DeviceError(f"a window on device {self._device.info.name} was closed, and is used again")
+            self._held.append(arguments)
+            self._held.append(command(self._device.queue, *arguments, **options))  # an event that is let go waits
+            if len(self._held) > MOST_HELD:
+                self.settle()
+
+    def settle(self) -> None:
+        """Waits for all commands."""
+        with self._lock:
+            self._device.queue.finish()
+            self._held.clear()
+
+    def free(self) -> None:
+        """Gives everything back once no command uses it."""
+        with self._lock:
+            finish(self._device.queue, self._process)
+            self._held.clear()
+            self._freed = True
+            self.keys = self.numbers = self.index = None
+            self.scratch.clear()
+            if self.ticket is not None:
+                self._device.release(self.ticket)
+
 
 class OpenClStore(RunStore):
     """See `RunStore`. One queue, in order: a freed range may be written again at once."""
@@ -164,51 +292,30 @@ class OpenClStore(RunStore):
         self._queue = device.queue
         program = device.program(key_bits)
         self._kernels = {name: cl.Kernel(program, name) for name in ("probe", "gather", "count", "merge")}
-        for name, scalars in _SCALARS.items():
-            self._kernels[name].set_scalar_arg_dtypes(scalars)
         self._shift = _partition_shift(key_bits)
         self.granule = 1 << self._shift
         self._arena = Arena(0, self.granule)
         self._runs: dict[int, Run] = {}  # by start
-        self._scratch: dict[str, Any] = {}
-        self._held: list[Any] = []  # what commands under way still read
-        self._ticket: int | None = None
-        self._keys: Any = None
-        self._numbers: Any = None
-        self._index: Any = None
-        self._allocate(rows)
+        self._memory = _Memory(device)
+        self._free = weakref.finalize(self, self._memory.free)
+        self._region_bytes = 0
+        self.grow(rows)
 
     # Memory
 
-    def _size(self, rows: int) -> int:
-        """Rows of the region for so many rows of runs: each is padded to a partition."""
-        partition = 1 << self._shift
-        return -(-(rows + max(self._most_runs * partition, rows // 64)) // partition) * partition
-
-    def _bytes(self, size: int) -> int:
-        partition = 1 << self._shift
-        # One partition more than the region: a merge may read one row past a run.
-        return (size + partition) * (self._key_bytes + 4) + (size // partition + 1) * self._key_bytes
-
-    def _allocate(self, rows: int) -> None:
-        size = self._size(rows)
-        nbytes = self._bytes(size)
-        ceiling = int(self._device.cl_device.max_mem_alloc_size)
-        if (size + 64) * self._key_bytes > ceiling:
-            raise CapacityError(
-                f"{self._what} needs {(size + 64) * self._key_bytes:,} bytes in one piece on device "
-                f"{self._device.info.name}, which gives {ceiling:,} at most: use a smaller window or another device",
-                (size + 64) * self._key_bytes,
-                ceiling,
-            )
-        self._ticket = self._device.reserve(nbytes, self._what, self._ticket)
+    def grow(self, rows: int) -> None:
+        size = _region_rows(self.key_bits, rows, self._most_runs)
+        nbytes = self._device.room(key_bits=self.key_bits, rows=rows, what=self._what, runs=self._most_runs).nbytes
+        memory = self._memory
+        memory.ticket = self._device.reserve(nbytes, self._what, memory.ticket)
         partition = 1 << self._shift
         try:
             keys = self._device.buffer((size + partition) * self._key_bytes)
             numbers = self._device.buffer((size + partition) * 4)
             index = self._device.buffer((size // partition + 1) * self._key_bytes)
         except cl.Error as error:
-            available = self._device.memory_bytes - self._device.used_bytes + nbytes
+            self._device.reserve(self._region_bytes, self._what, memory.ticket)
+            available = self._device.memory_bytes - self._device.used_bytes + self._region_bytes
             raise CapacityError(
                 f"{self._what}: device {self._device.info.name} gave no {nbytes:,} bytes: {error}",
                 nbytes,
@@ -216,64 +323,67 @@ class OpenClStore(RunStore):
             ) from error
         if self._arena.rows:
             old = self._arena.rows
-            cl.enqueue_copy(self._queue, keys, self._keys, byte_count=old * self._key_bytes)
-            cl.enqueue_copy(self._queue, numbers, self._numbers, byte_count=old * 4)
-            cl.enqueue_copy(self._queue, index, self._index, byte_count=old // partition * self._key_bytes)
-            self._queue.finish()
-        self._keys, self._numbers, self._index = keys, numbers, index
+            memory.enqueue(cl.enqueue_copy, keys, memory.keys, byte_count=old * self._key_bytes)
+            memory.enqueue(cl.enqueue_copy, numbers, memory.numbers, byte_count=old * 4)
+            memory.enqueue(cl.enqueue_copy, index, memory.index, byte_count=old // partition * self._key_bytes)
+            memory.settle()
+        memory.keys, memory.numbers, memory.index = keys, numbers, index
         self._arena.grow(size)
         self.capacity_rows = rows
         self._region_bytes = nbytes
 
     @property
     def nbytes(self) -> int:  # type: ignore[override]
-        return self._region_bytes + sum(buffer.size for buffer in self._scratch.values())
+        return self._region_bytes + sum(buffer.size for buffer in self._memory.scratch.values())
 
     def _buffer(self, name: str, nbytes: int) -> Any:
         """Scratch memory of at least so many bytes; what it held is lost."""
-        held = self._scratch.get(name)
+        held = self._memory.scratch.get(name)
         if held is None or held.size < nbytes:
             size = max(4096, 1 << (nbytes - 1).bit_length())
-            self._scratch[name] = held = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, size)
+            self._memory.scratch[name] = held = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, size)
         return held
 
     def _input(self, name: str, values: np.ndarray) -> Any:
         """A buffer that holds an array for the next command: the array's own memory on a CPU device."""
         values = np.ascontiguousarray(values)
         if self._device.is_cpu:
-            buffer = cl.Buffer(self._device.context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=values)
-            self._held.append(buffer)
-            return buffer
+            return self._shared(values, cl.mem_flags.READ_ONLY)
         buffer = self._buffer(name, values.nbytes)
         self._write(buffer, values, 0)
         return buffer
 
+    def _shared(self, array: np.ndarray, access: int) -> Any:
+        """A buffer in an array's own memory, which it keeps."""
+        return cl.Buffer(self._device.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
+
     def _write(self, buffer: Any, values: np.ndarray, offset: int) -> None:
         """Copies an array to a buffer without waiting for it; offset in bytes."""
-        event = cl.enqueue_copy(self._queue, buffer, values, dst_offset=offset, is_blocking=False)
-        self._held.append(event)  # an event that is let go waits
-        if len(self._held) > MOST_HELD:
-            self._queue.finish()
-            self._held.clear()
+        self._memory.enqueue(cl.enqueue_copy, buffer, values, dst_offset=offset, is_blocking=False)
+
+    def _run(self, kernel: str, items: int, *arguments: Any) -> None:
+        """Enqueues a kernel with so many work-items."""
+        # Not by set_scalar_arg_dtypes, which puts each kernel into a cycle.
+        kinds = zip(arguments, _SCALARS[kernel], strict=True)
+        typed = (argument if kind is None else kind(argument) for argument, kind in kinds)
+        self._memory.enqueue(self._kernels[kernel], (items,), (1,), *typed)
 
     def _output(self, name: str, array: np.ndarray) -> Any:
         """A buffer that a kernel writes and `_fetch` reads into an array: the array's own memory on a CPU device."""
         if not self._device.is_cpu:
             return self._buffer(name, array.nbytes)
-        return cl.Buffer(self._device.context, cl.mem_flags.WRITE_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
+        return self._shared(array, cl.mem_flags.WRITE_ONLY)
 
-    def _fetch(self, array: np.ndarray, buffer: Any) -> None:
-        """Waits for all commands so far, and brings what was written to an output buffer to its array."""
-        if not self._device.is_cpu:
-            cl.enqueue_copy(self._queue, array, buffer)
-            self._held.clear()
-            return
-        view, _ = cl.enqueue_map_buffer(self._queue, buffer, cl.map_flags.READ, 0, array.shape, array.dtype)
-        view.base.release(self._queue)
-        self._held.clear()
-
-    def grow(self, rows: int) -> None:
-        self._allocate(rows)
+    def _fetch(self, *outputs: tuple[np.ndarray, Any]) -> None:
+        """Waits for all commands so far, and brings what was written to output buffers to their arrays."""
+        queue = self._device.queue
+        for array, buffer in outputs:
+            if self._device.is_cpu:
+                view, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, array.shape, array.dtype)
+                view.base.release(queue)
+            else:
+                cl.enqueue_copy(queue, array, buffer)
+        self._memory.settle()  # the unmapping touches the arrays, too
 
     def _take(self, rows: int) -> int:
         start = self._arena.take(rows)
@@ -297,8 +407,9 @@ class OpenClStore(RunStore):
             # In ascending order every run moves down, onto nothing that is still needed.
             size = self._arena.padded(run.length)
             keys, numbers = np.empty(size, self.key_dtype), np.empty(run.length, np.uint32)
-            cl.enqueue_copy(self._queue, keys, self._keys, src_offset=run.handle * self._key_bytes)
-            cl.enqueue_copy(self._queue, numbers, self._numbers, src_offset=run.handle * 4)
+            memory = self._memory
+            memory.enqueue(cl.enqueue_copy, keys, memory.keys, src_offset=run.handle * self._key_bytes)
+            memory.enqueue(cl.enqueue_copy, numbers, memory.numbers, src_offset=run.handle * 4)
             start = self._arena.take(run.length)
             assert start is not None
             self._store(start, keys, numbers)
@@ -318,17 +429,17 @@ class OpenClStore(RunStore):
         return run
 
     def _store(self, start: int, padded: np.ndarray, rows: np.ndarray) -> None:
-        self._write(self._keys, padded, start * self._key_bytes)
-        self._write(self._numbers, np.ascontiguousarray(rows, np.uint32), start * 4)
-        self._write(
-            self._index, np.ascontiguousarray(padded[:: 1 << self._shift]), (start >> self._shift) * self._key_bytes
-        )
+        memory, index = self._memory, np.ascontiguousarray(padded[:: 1 << self._shift])
+        self._write(memory.keys, padded, start * self._key_bytes)
+        self._write(memory.numbers, np.ascontiguousarray(rows, np.uint32), start * 4)
+        self._write(memory.index, index, (start >> self._shift) * self._key_bytes)
 
     def merge(self, older: Run, newer: Run) -> Run:
         length = older.length + newer.length
         start = self._take(length)
-        self._kernels["merge"](
-            self._queue, (-(-length // MERGE_CHUNK),), (1,), self._keys, self._numbers, self._index,
+        memory = self._memory
+        self._run(
+            "merge", -(-length // MERGE_CHUNK), memory.keys, memory.numbers, memory.index,
             older.handle, older.length, newer.handle, newer.length, start,
         )  # fmt: skip
         self.drop(older)
@@ -356,12 +467,12 @@ class OpenClStore(RunStore):
         chunks = -(-n // self._device.probe_chunk)
         totals = np.empty(chunks, np.uint64)
         total_buffer = self._output("totals", totals)
-        self._kernels["probe"](
-            self._queue, (chunks,), (1,), self._keys, self._index, self._table(runs), len(runs), n,
+        self._run(
+            "probe", chunks, self._memory.keys, self._memory.index, self._table(runs), len(runs), n,
             self._input("lower", lower), self._input("upper", upper),
             self._buffer("starts", 4 * n * len(runs)), self._buffer("lengths", 4 * n * len(runs)), total_buffer,
         )  # fmt: skip
-        self._fetch(totals, total_buffer)
+        self._fetch((totals, total_buffer))
         return Probe(n, runs, int(totals.sum()), totals.astype(np.int64))
 
     def _limit_buffers(self, limits: Limits | None) -> tuple[int, Any, Any]:
@@ -387,17 +498,14 @@ class OpenClStore(RunStore):
             probing_buffer, stored_buffer = self._output("probing", probing), self._output("stored", stored)
             written = np.empty(len(block), np.uint32)
             written_buffer = self._output("written", written)
-            self._kernels["gather"](
-                self._queue, (len(block),), (1,), self._numbers, runs, len(probe.runs), probe.probes,
-                self._scratch["starts"], self._scratch["lengths"], self._input("tasks", block),
+            self._run(
+                "gather", len(block), self._memory.numbers, runs, len(probe.runs), probe.probes,
+                self._memory.scratch["starts"], self._memory.scratch["lengths"], self._input("tasks", block),
                 limited, first, span, number_buffer, base, probing_buffer, stored_buffer, written_buffer,
             )  # fmt: skip
-            self._fetch(stored, stored_buffer)
-            self._fetch(probing, probing_buffer)
-            if limits is not None:
-                self._fetch(written, written_buffer)
-                if int(written.sum()) != total:
-                    probing, stored = _closed_up(probing, stored, block, written)
+            self._fetch((stored, stored_buffer), (probing, probing_buffer), (written, written_buffer))
+            if limits is not None and int(written.sum()) != total:
+                probing, stored = _closed_up(probing, stored, block, written)
             if len(stored):
                 yield probing, stored
             at = to
@@ -407,23 +515,22 @@ class OpenClStore(RunStore):
         limited, first, span = self._limit_buffers(limits)
         counts = np.empty(probe.probes, np.int64)
         buffer = self._output("counts", counts)
-        self._kernels["count"](
-            self._queue, (len(probe.handle),), (1,), self._numbers, runs, len(probe.runs), probe.probes,
-            self._scratch["starts"], self._scratch["lengths"], limited, first, span, buffer,
+        self._run(
+            "count", len(probe.handle), self._memory.numbers, runs, len(probe.runs), probe.probes,
+            self._memory.scratch["starts"], self._memory.scratch["lengths"], limited, first, span, buffer,
         )  # fmt: skip
-        self._fetch(counts, buffer)
+        self._fetch((counts, buffer))
         return counts
 
     def close(self) -> None:
-        if self._ticket is None:
-            return
-        self._queue.finish()
-        for buffer in (*self._scratch.values(), self._keys, self._numbers, self._index):
-            buffer.release()
-        self._scratch.clear()
-        self._device.release(self._ticket)
-        self._ticket = None
+        self._free()
         self._region_bytes = 0
+
+
+def _region_rows(key_bits: int, rows: int, runs: int) -> int:
+    """Rows of the region for so many rows of runs: each is padded to a partition."""
+    partition = 1 << _partition_shift(key_bits)
+    return -(-(rows + max(runs * partition, rows // 64)) // partition) * partition
 
 
 def _partition_shift(key_bits: int) -> int:

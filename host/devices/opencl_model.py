@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from host.devices.opencl_board import OpenClBoard
-from host.devices.opencl_device import OpenClDevice, cl
-from host.devices.pocl_cpu import name_cpu
+from host.devices.opencl_device import OpenClDevice, built, cl, shared_context
 from host.errors import DeviceError
 from hw.opencl.build_header import build_header
 from hw.opencl.model import model
@@ -32,7 +31,7 @@ def model_program(parameters: Any, device: Any = None) -> Any:
     ----------
     parameters : Parameters or SplitJoinParameters
     device : pyopencl.Device, optional
-        The one that `OpenClDevice` prefers by default.
+        By default the first that is a CPU, as the model is one work-item, else the first of all.
 
     Raises
     ------
@@ -40,11 +39,10 @@ def model_program(parameters: Any, device: Any = None) -> Any:
         If there is no OpenCL device, or the program does not build on it.
     """
     if device is None:
-        device = OpenClDevice.cl_devices()[0]
-    name_cpu(device)
+        device = min(OpenClDevice.cl_devices(), key=lambda device: not device.type & cl.device_type.CPU)
     try:
-        program = cl.Program(cl.Context([device]), model_source(parameters))
-        return program.build(["-cl-std=CL1.2", "-cl-kernel-arg-info"])
+        program = cl.Program(shared_context(device), model_source(parameters))
+        return built(program, ["-cl-std=CL1.2"])
     except cl.Error as error:
         raise DeviceError(
             f"the model of the board's kernel does not build on {device.name.strip()}: {error}"

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from host.devices.board_device import BoardDevice
+import dataclasses
+import importlib
+
 from host.devices.device import Device, DeviceInfo
-from host.devices.numpy_device import NumpyDevice
-from host.devices.opencl_device import OpenClDevice
-from host.devices.sim_device import SimDevice
-from host.devices.sim_splitjoin_device import SimSplitJoinDevice
 from host.errors import DeviceError
 
-KINDS: dict[str, tuple[type[Device], ...]] = {
-    "numpy": (NumpyDevice,),
-    "opencl": (OpenClDevice,),
-    "sim": (SimDevice, SimSplitJoinDevice),
-    "board": (BoardDevice,),
+#: Module and class of each device, by its kind. Imported when a device of the kind is looked for, so that what one kind
+#: needs (OpenCL, drivers of boards) is loaded for that kind alone.
+KINDS: dict[str, tuple[str, ...]] = {
+    "cpu": ("cpu_device:CpuDevice",),
+    "numpy": ("numpy_device:NumpyDevice",),
+    "opencl": ("opencl_device:OpenClDevice",),
+    "sim": ("sim_device:SimDevice", "sim_splitjoin_device:SimSplitJoinDevice"),
+    "board": ("board_device:BoardDevice",),
 }
 
 
+def _classes(kind: str) -> list[type[Device]]:
+    parts = (path.partition(":") for path in KINDS[kind])
+    return [getattr(importlib.import_module(f"host.devices.{module}"), name) for module, _, name in parts]
+
+
 def list_devices() -> list[DeviceInfo]:
-    """Every device that can be named, present or not, with the reason where it is not."""
-    return [info for classes in KINDS.values() for kind in classes for info in kind.found()]
+    """Every device that can be named, present or not, with its indexes, or the reason why it is not there."""
+    return [
+        info if info.indexes else dataclasses.replace(info, indexes=found.indexes)
+        for kind in KINDS
+        for found in _classes(kind)
+        for info in found.found()
+    ]
 
 
 def open_device(name: str) -> Device:
@@ -42,7 +53,7 @@ def open_device(name: str) -> Device:
     if kind not in KINDS:
         known = ", ".join(repr(info.name) for info in list_devices() if info.available)
         raise DeviceError(f"there is no device {name!r}: there are {known}")
-    classes = KINDS[kind]
+    classes = _classes(kind)
     if len(classes) == 1:
         return classes[0].open(which)
     named = [(found, info.name) for found in classes for info in found.found()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable
 
@@ -143,25 +144,13 @@ class SimDevice(BisortDevice):
             dataclasses.replace(Parameters.preset("tiny"), lanes=lanes)
         except ParameterError as error:
             raise DeviceError(f"device {name}: {error}") from error
-        self._board_kind = _BOARDS[name]
-        self._lanes = lanes
         info = _info(name, scratch_bytes)
         if lanes > 1:
             info = dataclasses.replace(
                 info, name=f"{name}:lanes={lanes}", description=f"{info.description}; {lanes} lanes"
             )
-        super().__init__(info, self._open_link, scratch_bytes=scratch_bytes)
-
-    def _open_link(self, key_bits: int) -> BoardLink:
-        try:
-            return self._board_kind.open(key_bits, self._lanes)
-        except (
-            ImportError,
-            OSError,
-            ParameterError,
-            RuntimeError,
-        ) as error:  # of the last kind are those of Verilator and the compiler
-            raise DeviceError(f"device {self.info.name} cannot be opened: {error}") from error
+        link = functools.partial(_open_link, _BOARDS[name], info.name, lanes)  # no method, as that would be a cycle
+        super().__init__(info, link, scratch_bytes=scratch_bytes)
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:
@@ -201,6 +190,18 @@ class SimDevice(BisortDevice):
             there = f"there are {', '.join(designs)}" if designs else "it has but one"
             raise DeviceError(f"device {name} has no design {design!r} of BI-Sort: {there}")
         return cls(name, lanes=lanes)
+
+
+def _open_link(board: SimBoard, name: str, lanes: int, key_bits: int) -> BoardLink:
+    try:
+        return board.open(key_bits, lanes)
+    except (
+        ImportError,
+        OSError,
+        ParameterError,
+        RuntimeError,
+    ) as error:  # of the last kind are those of Verilator and the compiler
+        raise DeviceError(f"device {name} cannot be opened: {error}") from error
 
 
 def _info(name: str, scratch_bytes: int) -> DeviceInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable
 
@@ -108,18 +109,8 @@ class SimSplitJoinDevice(SplitJoinDevice):
 
     def __init__(self, name: str):
         simulated = _BOARDS[name]
-        self._board_kind = simulated.board
-        super().__init__(_info(name), simulated.build, self._open_link, boards=simulated.boards)
-
-    def _open_link(self) -> BoardLink:
-        try:
-            return self._board_kind.open()
-        except (
-            ImportError,
-            OSError,
-            RuntimeError,
-        ) as error:  # of the last kind are those of Verilator and the compiler
-            raise DeviceError(f"device {self.info.name} cannot be opened: {error}") from error
+        link = functools.partial(_open_link, simulated.board, name)  # no method, as that would be a cycle
+        super().__init__(_info(name), simulated.build, link, boards=simulated.boards)
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:
@@ -138,6 +129,17 @@ class SimSplitJoinDevice(SplitJoinDevice):
                 raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
             return cls(info.name)
         raise DeviceError(f"there is no simulated device named like {which!r}: there are {', '.join(_BOARDS)}")
+
+
+def _open_link(board: SimBoard, name: str) -> BoardLink:
+    try:
+        return board.open()
+    except (
+        ImportError,
+        OSError,
+        RuntimeError,
+    ) as error:  # of the last kind are those of Verilator and the compiler
+        raise DeviceError(f"device {name} cannot be opened: {error}") from error
 
 
 def _info(name: str) -> DeviceInfo:

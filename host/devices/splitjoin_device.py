@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
+from typing import cast
 
 from host.devices.board_link import BoardLink
 from host.devices.device import Device, DeviceInfo
 from host.devices.splitjoin_board import SplitJoinBoard
-from host.errors import DeviceError
+from host.devices.splitjoin_settings import SplitJoinSettings
+from host.engines import EngineKind, SplitJoin
+from host.errors import DeviceError, UnsupportedError
+from host.index import Index, NestedLoop
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import EngineSpec
+from host.join.splitjoin_engine import SplitJoinEngine
 from hw.register_map import SPLITJOIN
 from hw.splitjoin.parameters import SplitJoinParameters
 
@@ -32,7 +40,8 @@ class SplitJoinDevice(Device):
     parameters : SplitJoinParameters
     """
 
-    engine = "splitjoin"
+    indexes = (NestedLoop.name,)
+    engines = (SplitJoin.name,)
 
     def __init__(
         self,
@@ -46,11 +55,27 @@ class SplitJoinDevice(Device):
         self.parameters = parameters
         self._link = link
         self._most = boards
-        self._boards: set[SplitJoinBoard] = set()
+        self._boards: weakref.WeakSet[SplitJoinBoard] = weakref.WeakSet()  # one goes with its join
         self._opening = threading.Lock()
 
+    def engine(self, chosen: str | EngineKind) -> EngineKind:
+        """See `Device`. The kernel's build has the cores and the trees: what differs from the default is refused."""
+        engine = super().engine(chosen)
+        if engine != SplitJoin():
+            raise UnsupportedError(
+                f"device {self.info.name} runs as its kernel was built, with {self.parameters.cores} cores, and not as "
+                f"{engine!r}: give engine='splitjoin'"
+            )
+        return engine
+
+    def open_engine(
+        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
+    ) -> SplitJoinEngine:
+        """See `Device`. Raises DeviceError too, if no board is free or it fails."""
+        return SplitJoinEngine(self, spec, generator, key_bits)
+
     def open_board(self) -> SplitJoinBoard:
-        """A board for one join, which gives it back with `release_board`.
+        """A board for one join, which gives it back with `release_board`, or by dropping it.
 
         Raises
         ------
@@ -81,6 +106,9 @@ class SplitJoinDevice(Device):
             self._boards.discard(board)
         board.close()
 
+    def trial(self) -> Device:
+        return _TrialDevice(self.info, self.parameters, self._link)
+
     def close(self) -> None:
         for board in list(self._boards):
             self.release_board(board)
@@ -93,6 +121,25 @@ class SplitJoinDevice(Device):
     @classmethod
     def open(cls, which: str = "") -> Device:
         raise DeviceError(f"there is no board named like {which!r}")
+
+
+class _TrialDevice(SplitJoinDevice):
+    """See `Device.trial`: what the kernels' build says is known without a board."""
+
+    def open_board(self) -> SplitJoinBoard:
+        return cast(SplitJoinBoard, _NoBoard())
+
+    def release_board(self, board: SplitJoinBoard) -> None:
+        """Nothing was given."""
+
+
+class _NoBoard:
+    """What is asked of a board until rows come."""
+
+    nbytes = 0
+
+    def configure(self, settings: SplitJoinSettings) -> None:
+        """Takes any settings."""
 
 
 def _joins(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,9 @@ class TableReader:
             self._batches = self._open()
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(error) from error
+        for name, count in Counter(self.schema.names).items():
+            if count > 1:
+                raise SchemaError(f"{path} has {count} columns {name!r}: rename all but one")
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         pending: list[pa.RecordBatch] = []
@@ -62,7 +66,7 @@ class TableReader:
                 if batch.num_rows:
                     pending.append(batch)
                     count += batch.num_rows
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(error) from error
         if pending:
             yield _joined(pending)

@@ -36,6 +36,8 @@ class TableWriter:
 
     def __init__(self, path: Path, schema: pa.Schema):
         self._path = path
+        if path.exists() and not path.is_file():
+            raise UnsupportedError(f"{path} is no plain file, and cannot be replaced by the result: name another")
         ending = path.suffix.lower()
         if ending not in PARQUET + CSV + ARROW:
             raise UnsupportedError(f"{path}: files must end in {', '.join(PARQUET + CSV + ARROW)}")

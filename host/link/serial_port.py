@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import weakref
 
 import serial
 
@@ -44,6 +45,7 @@ class SerialPort:
                 f"{path} cannot be opened at {baud} baud ({error}): check that the board is plugged in, that no other "
                 "program has it, and that you may use serial ports"
             ) from error
+        self._free = weakref.finalize(self, _give_back, self._port)
         # USB bridges keep what came for 16 ms, unless they are told not to; not every driver can be told.
         with contextlib.suppress(OSError, ValueError, NotImplementedError):
             self._port.set_low_latency_mode(True)
@@ -84,9 +86,13 @@ class SerialPort:
             raise self._lost(error) from error
 
     def close(self) -> None:
-        """Gives the port back. Idempotent."""
-        with contextlib.suppress(OSError, serial.SerialException):
-            self._port.close()
+        """Gives the port back. Idempotent; done also when it is dropped."""
+        self._free()
 
     def _lost(self, error: Exception) -> LinkLostError:
         return LinkLostError(f"{self.path} is gone ({error}): check the cable and the board's power")
+
+
+def _give_back(port: serial.Serial) -> None:
+    with contextlib.suppress(OSError, serial.SerialException):
+        port.close()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import time
+import weakref
 
 from host.errors import LinkError, LinkLostError, LinkPortError
 from hw.link.protocol import DATAGRAM_BYTES
@@ -45,10 +45,11 @@ class UdpPort:
             "with, and that this computer has an address in the same network"
         )
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._free = weakref.finalize(self, self._socket.close)
         try:
             self._socket.connect((address, port))
         except OSError as error:
-            self._socket.close()
+            self.close()
             raise LinkPortError(f"there is no way to {self.path} ({error}): check {self.check}") from error
 
     def send(self, content: bytes) -> None:
@@ -83,9 +84,8 @@ class UdpPort:
             pass
 
     def close(self) -> None:
-        """Gives the port back. Idempotent."""
-        with contextlib.suppress(OSError):
-            self._socket.close()
+        """Gives the port back. Idempotent; done also when it is dropped."""
+        self._free()
 
     def _failed(self, error: OSError) -> LinkError:
         if isinstance(error, ConnectionRefusedError):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from host.errors import PredicateError
-from host.predicates.all_of import AllOf
+from host.predicates.all_of import AllOf, one_sided
 from host.predicates.any_of import AnyOf
+from host.predicates.as_of import AsOf
 from host.predicates.band import Band
 from host.predicates.compare import Compare
 from host.predicates.piece import Piece
 from host.predicates.predicate import Predicate
+from host.predicates.where import Where
 
 
-def from_dict(data: dict[str, Any]) -> Predicate:
+def from_dict(data: dict[str, Any]) -> Predicate | AllOf | AsOf | Where:
     """The predicate whose `to_dict` gave this.
 
     Raises
@@ -24,7 +26,13 @@ def from_dict(data: dict[str, Any]) -> Predicate:
     try:
         kind = data["kind"]
         if kind == "any_of":
-            return AnyOf(*(from_dict(part) for part in data["parts"]))
+            return AnyOf(*(from_dict(part) for part in data["parts"]))  # type: ignore[arg-type]
+        if kind == "all_of":
+            return AllOf(*(from_dict(part) for part in data["parts"]))  # type: ignore[arg-type]
+        if kind == "as_of":
+            return AsOf.from_dict(data)
+        if kind == "where":
+            return Where.from_dict(data)
         if kind == "band":
             return Band.from_dict(data)
         if kind == "compare":
@@ -34,4 +42,4 @@ def from_dict(data: dict[str, Any]) -> Predicate:
     raise PredicateError(f"not a predicate: {data!r}")
 
 
-__all__ = ["AllOf", "AnyOf", "Band", "Compare", "Piece", "Predicate", "from_dict"]
+__all__ = ["AllOf", "AnyOf", "AsOf", "Band", "Compare", "Piece", "Predicate", "Where", "from_dict", "one_sided"]

@@ -1,22 +1,58 @@
-"""The conjunction of predicates, known by name."""
+"""The conjunction of predicates."""
 
 from __future__ import annotations
 
-from host.errors import UnsupportedError
+from typing import Any
+
+from host.errors import PredicateError
+from host.predicates.any_of import AnyOf
 from host.predicates.predicate import Predicate
+from host.predicates.where import Where
 
 
 class AllOf:
-    """A conjunction over several keys. Not supported yet.
+    """Holds where every one of its parts does.
+
+    Parameters
+    ----------
+    *parts : Band, Compare, AnyOf, Where or AllOf
+        Over any columns; at least one of them compares the two sides. Parts of an `AllOf` inside are parts of this one.
 
     Raises
     ------
-    UnsupportedError
-        Always: join on one of the conditions and filter the result by the others.
+    PredicateError
+        If a part is no predicate, or none compares the two sides.
     """
 
-    def __init__(self, *parts: Predicate):
-        raise UnsupportedError(
-            "AllOf (a conjunction over several keys) is not supported yet: join on the most selective of its "
-            f"{len(parts)} conditions and filter the result by the others"
-        )
+    def __init__(self, *parts: Predicate | Where | AllOf):
+        flat: list[Predicate | Where] = []
+        for part in parts:
+            if isinstance(part, AllOf):
+                flat += part.parts
+            elif isinstance(part, (Predicate, Where)):
+                flat.append(part)
+            else:
+                raise PredicateError(f"AllOf takes Band, Compare, AnyOf and Where, not {part!r}")
+        if all(one_sided(part) for part in flat):
+            raise PredicateError(
+                "AllOf needs a part that compares the two sides, a Band, Compare or AnyOf of them: "
+                f"{', '.join(map(repr, flat)) or 'no part'} does not"
+            )
+        self.parts: tuple[Predicate | Where, ...] = tuple(flat)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "all_of", "parts": [part.to_dict() for part in self.parts]}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AllOf) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash(("all_of", self.parts))
+
+    def __repr__(self) -> str:
+        return f"AllOf({', '.join(map(repr, self.parts))})"
+
+
+def one_sided(part: Predicate | Where | AllOf) -> bool:
+    """Whether a part is about one side alone: a `Where`, or an `AnyOf` of them."""
+    return isinstance(part, Where) or (isinstance(part, AnyOf) and isinstance(part.parts[0], Where))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from host.errors import PredicateError, UnsupportedError
+from host.predicates.compare import Compare
 from host.predicates.piece import Piece
 from host.predicates.predicate import Predicate
+from host.predicates.where import Where
 
 
 class AnyOf(Predicate):
@@ -14,32 +16,50 @@ class AnyOf(Predicate):
 
     Parameters
     ----------
-    *parts : Band, Compare or AnyOf
-        All on the same two columns.
+    *parts : Band, Compare, AnyOf or Where
+        All on the same two columns, or all `Where` on the same column of one side.
 
     Raises
     ------
     PredicateError
         If there is no part, or a part is no predicate.
     UnsupportedError
-        If the parts name different columns.
+        If the parts name different columns, or a part is a conjunction or compares with ``<=>``.
     """
 
-    def __init__(self, *parts: Predicate):
+    def __init__(self, *parts: Predicate | Where):
         if not parts:
             raise PredicateError("AnyOf needs at least one predicate")
+        from host.predicates.all_of import AllOf  # which takes this as a part
+
         for part in parts:
-            if not isinstance(part, Predicate):
+            if isinstance(part, AllOf):
+                raise UnsupportedError("a conjunction (AllOf) inside AnyOf is not supported: only an AllOf of AnyOf is")
+            if not isinstance(part, (Predicate, Where)):
                 raise PredicateError(f"AnyOf takes predicates, not {part!r}")
-        columns = {(part.left, part.right) for part in parts}
+            if isinstance(part, Compare) and part.null_safe:
+                raise UnsupportedError(f"{part!r} inside AnyOf is not supported: <=> stands alone or in AllOf")
+        self.parts = parts
+        wheres = [part for part in parts if isinstance(part, Where)]
+        if wheres:
+            if len({(part.side, part.column) for part in wheres}) > 1 or len(wheres) < len(parts):
+                raise UnsupportedError(
+                    f"AnyOf over several columns ({', '.join(map(repr, parts))}) is not supported: use one column of "
+                    "one side with constants, or one pair of columns"
+                )
+            self.left = self.right = wheres[0].column
+            return
+        columns = {(part.left, part.right) for part in self._predicates()}
         if len(columns) > 1:
             pairs = ", ".join(f"{a}/{b}" for a, b in sorted(columns))
             raise UnsupportedError(f"AnyOf over several pairs of columns ({pairs}) is not supported yet: use one pair")
-        self.parts = parts
-        self.left, self.right = parts[0].left, parts[0].right
+        self.left, self.right = next(iter(columns))
+
+    def _predicates(self) -> list[Predicate]:
+        return [part for part in self.parts if isinstance(part, Predicate)]
 
     def pieces(self) -> list[Piece]:
-        return [piece for part in self.parts for piece in part.pieces()]
+        return [piece for part in self._predicates() for piece in part.pieces()]
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "any_of", "parts": [part.to_dict() for part in self.parts]}

@@ -17,6 +17,7 @@ _PIECES = {
     ">": [Piece(high=0, high_strict=True)],
     ">=": [Piece(high=0)],
     "!=": [Piece(high=0, high_strict=True), Piece(low=0, low_strict=True)],
+    "<=>": [Piece(0, 0)],
 }
 _SAME = {"==": "=", "<>": "!="}
 
@@ -30,7 +31,7 @@ class Compare(Predicate):
     left : str
         Key column of the left side.
     op : str
-        One of ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=``, ``!=`` (or ``<>``).
+        One of ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=``, ``!=`` (or ``<>``), ``<=>`` (equal, or both NULL).
     right : str
         Key column of the right side.
 
@@ -51,6 +52,16 @@ class Compare(Predicate):
         if not isinstance(self.op, str) or _SAME.get(self.op, self.op) not in _PIECES:
             raise PredicateError(f"{self.op!r} is no operator: use one of {' '.join(_PIECES)}")
         object.__setattr__(self, "op", _SAME.get(self.op, self.op))
+
+    @property
+    def equality(self) -> bool:
+        """Whether it is ``=`` or ``<=>``, which any type with equality has."""
+        return self.op in ("=", "<=>")
+
+    @property
+    def null_safe(self) -> bool:
+        """Whether NULL equals NULL."""
+        return self.op == "<=>"
 
     def pieces(self) -> list[Piece]:
         return list(_PIECES[self.op])

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from host.windows.watermark import Watermark
 
 SIDES = ("left", "right")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """How far a partition of a join has come.
+
+    Attributes
+    ----------
+    batch : int
+        The caller's number of its newest call.
+    before : dict
+        What the watermark's tracker knew before that, as `WatermarkTracker.state` gives it.
+    newest : dict of str to int
+        The newest event time of each side in it, of those that had any.
+    """
+
+    batch: int
+    before: dict[str, Any]
+    newest: dict[str, int]
 
 
 class WatermarkTracker:
@@ -21,9 +44,14 @@ class WatermarkTracker:
         The watermark is rounded down to multiples of this (a millisecond in the join's time unit, or 1).
     initial : int or None
         The watermark before the first call, in the join's time unit.
+    judged : sequence of str
+        The sides whose rows can be late.
     """
 
-    def __init__(self, watermark: Watermark, delays: dict[str, int], tick: int, initial: int | None):
+    def __init__(
+        self, watermark: Watermark, delays: dict[str, int], tick: int, initial: int | None, judged: Sequence[str]
+    ):
+        self._judged = judged
         self._choose = min if watermark.policy == "min" else max
         self._delays = delays
         self._tick = tick
@@ -41,9 +69,19 @@ class WatermarkTracker:
         """The watermark as of all rows seen."""
         return self._recent[-1]
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """What it has seen, JSON-able; set to go on from there."""
+        return {"reached": dict(self._reached), "recent": list(self._recent)}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._reached = {side: state["reached"][side] for side in self._reached}
+        self._recent = list(state["recent"])
+
     def late(self, side: str, times: np.ndarray) -> np.ndarray | None:
         """Which of these times, shape (n,), are late; None if none can be."""
-        if side not in self._delays or self.in_force is None:
+        if side not in self._judged or self.in_force is None:
             return None
         return times <= self.in_force
 
@@ -67,3 +105,28 @@ class WatermarkTracker:
             chosen = self._choose(known)
             newest = chosen if newest is None else max(newest, chosen)
         self._recent = [*self._recent[1:], newest]
+
+    def follow(self, marks: Sequence[Mark], batch: int) -> None:
+        """Takes over what the partitions of a join know together before a batch.
+
+        A batch that some partition has joined began with the same for all. Before a new one it is what the newest of
+        the batches before began with, and the times that its partitions saw.
+
+        Parameters
+        ----------
+        marks : sequence of Mark
+            One of each partition that has joined a batch, none of them after this one.
+        batch : int
+            The number of the batch that comes.
+        """
+        if not marks:
+            return
+        last = max(mark.batch for mark in marks)
+        newest = [mark for mark in marks if mark.batch == last]
+        self.state = newest[0].before
+        if last < batch:
+            seen: dict[str, int] = {}
+            for mark in newest:
+                for side, time in mark.newest.items():
+                    seen[side] = max(time, seen.get(side, time))
+            self.advance(seen)

@@ -18,7 +18,7 @@ def axi_component(kernel: AxiKernel, name: str, outstanding: int) -> str:
     name : str
         Of the module, of its file without its ending, and of the component.
     outstanding : int
-        Bursts that a memory port may have under way in each direction.
+        Bursts that a memory port may have in flight in each direction.
 
     Source
     ------

@@ -20,4 +20,4 @@ class TimingError(BuildError):
 
 
 class RoutingError(BuildError):
-    """The router finds no way for all wires."""
+    """The router leaves nets unrouted."""

@@ -149,7 +149,7 @@ class De5aBoard(Board):
         missing = [name for name in needed if shutil.which(name) is None]
         if missing:
             raise ToolMissingError(
-                f"{', '.join(missing)} not found: the rest of the way to {made} needs {suite}. Everything up to there "
+                f"{', '.join(missing)} not found: the steps from here to {made} need {suite}. Everything up to there "
                 f"is in {folder}: on a machine that has these tools on its PATH, run `sh {SCRIPT}` in that folder, or "
                 f"this command again. Nothing that was written has been through them. {self._use(design)}"
             )

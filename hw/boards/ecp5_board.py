@@ -42,7 +42,7 @@ class Ecp5Board(Board):
     output_registers : tuple of str
         Designs whose block RAMs take the registers behind them in (`use_output_registers`).
     free_rows : tuple of str
-        Designs that find no ways unless some rows of tiles are kept free for wires (`keep_rows_free`).
+        Designs that route only with some rows of tiles kept free for wires (`keep_rows_free`).
     input_hz : int
         The board's clock.
     dram : DramSettings
@@ -52,10 +52,10 @@ class Ecp5Board(Board):
     seeds : tuple of int
         Of place and route, tried in turn until one meets the timing.
     seeds_of : dict of str to tuple of int
-        Other ones, of designs for which one that is known to do is to be tried first.
+        Other ones, for designs with a seed that is known to route.
     routers : dict of str to str
-        nextpnr's router for designs that "router2", the one for all others and the quicker one, leaves wires in
-        conflict of: "router1".
+        nextpnr's router for designs that "router2", the faster one that routes all others, leaves with overused
+        wires: "router1".
     for_delays : tuple of str
         Designs that are placed with `hw.boards.ecp5_placement.FOR_DELAYS`.
     """

@@ -30,21 +30,20 @@ _TILES = {
 def keep_rows_free(netlist: Path, device: str) -> int:
     """Put look-up tables without a wire into every third row of tiles, so that place and route puts no others there.
 
-    nextpnr's placer fills tiles to the last look-up table while others stay empty, and where many full ones lie
-    together, their wires may find no way though the device has enough of them. The flip-flops and the wires of the rows
-    stay in use.
+    nextpnr's placer fills tiles completely while others stay empty, and where full ones cluster, nets may stay unrouted
+    though the device has wires enough. The flip-flops and the wires of the rows stay in use.
 
     Parameters
     ----------
     netlist : Path
-        A flat netlist for an ECP5 as Yosys writes it, in JSON; written anew.
+        A flat netlist for an ECP5 as Yosys writes it, in JSON; rewritten in place.
     device : str
         As nextpnr calls it.
 
     Returns
     -------
     int
-        Look-up tables in the way, which nextpnr counts as used.
+        Look-up tables that block a place, which nextpnr counts as used.
 
     Raises
     ------

@@ -21,7 +21,7 @@ def use_output_registers(netlist: Path) -> int:
     Parameters
     ----------
     netlist : Path
-        A flat netlist for an ECP5 as Yosys writes it, in JSON; written anew where something was moved.
+        A flat netlist for an ECP5 as Yosys writes it, in JSON; rewritten in place where something was moved.
 
     Returns
     -------

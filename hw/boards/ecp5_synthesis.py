@@ -10,8 +10,8 @@ def ecp5_synthesis(name: str, *, verilog: Sequence[str] = (), apart: Sequence[st
 
     Memories that are read by clock: what a read gives that meets a write of the same place does not matter to any of
     the design's (FIFOs, the index, sub-windows); Yosys would make up for it with logic, a tenth of all flip-flops.
-    Without wide multiplexers: packing them makes places that cannot be routed. Yosys sorts a design by name as it is
-    written; of a sorted one ABC made netlists that routed, of the same unsorted ones that did not.
+    Without wide multiplexers: packing them gives placements that do not route. Yosys sorts a design by name as it is
+    written; ABC's netlists of a sorted design route, those of the same design unsorted did not.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def ecp5_synthesis(name: str, *, verilog: Sequence[str] = (), apart: Sequence[st
         Files of Verilog that belong to it.
     apart : sequence of str
         Patterns of modules' names, as Yosys takes them: each such module is synthesized by itself, so that copies of a
-        register that stand in several of them, to be near, do not become one.
+        register in several of them, kept for short nets, are not merged.
 
     Returns
     -------

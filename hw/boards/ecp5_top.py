@@ -35,7 +35,7 @@ class Ecp5Top(wiring.Component):
     eth_clk_rx, eth_rx_data, eth_tx_data, ... : In, Out
         To the Ethernet chip; only where the design is at a UDP core.
     pads : list of IOPort
-        ``ddram_dq`` and ``ddram_dqs_p``, which go both ways.
+        ``ddram_dq`` and ``ddram_dqs_p``, which are bidirectional.
     """
 
     def __init__(self, design: LinkedKernel, *, chip_bits: int, row_bits: int, bank_bits: int):

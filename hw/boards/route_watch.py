@@ -1,20 +1,21 @@
-"""Tells from nextpnr's log whether its router still gets on."""
+"""Tells from nextpnr's log whether its router makes progress."""
 
 from __future__ import annotations
 
 import re
 
 PATIENCE = {"router2": 60, "router1": 8}
-"""Lines of the router's log without fewer wires in conflict, or ways left, after which it is given up.
+"""Lines of the router's log without fewer overused wires, or unrouted nets, after which it is given up.
 
-Of six large routes by router1 that ended well, none had more than one such line after the other.
+Of six large routes that router1 completed, none had two such lines in a row.
 """
 
-# router2 tells of each iteration over all wires, router1 of each thousand of ways that it has sought.
+# router2 logs each iteration over all wires, router1 each thousand arcs (of a net, from its driver to one load) that it
+# has tried.
 _LINES = {
-    "router2": ("wires in conflict", re.compile(r"^Info:\s+iter=\d+ wires=\d+ overused=(\d+)", re.M)),
+    "router2": ("overused wires", re.compile(r"^Info:\s+iter=\d+ wires=\d+ overused=(\d+)", re.M)),
     "router1": (
-        "ways still to be found",
+        "unrouted nets",
         re.compile(r"^Info:\s+\d+ \|\s+\d+\s+\d+ \|\s+\d+\s+\d+ \|\s+(\d+)\|", re.M),
     ),
 }
@@ -23,9 +24,9 @@ _LINES = {
 def given_up(log: str) -> str | None:
     """Why a route is to be given up.
 
-    Either router goes on for ever where too many wires are wanted in one place: their number then falls for a while and
-    stands still, or grows. With router2 the last few of a route that ends well may take some twenty iterations each;
-    router1 may take minutes for each of its last lines.
+    Neither router ends where too many nets need the same wires: the number left falls for a while, then stays or grows.
+    With router2 the last few of a route that completes may take some twenty iterations each; router1 may take minutes
+    for each of its last lines.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ def given_up(log: str) -> str | None:
     Returns
     -------
     str or None
-        The reason, with the fewest and when they were reached; None while it gets on.
+        The reason, with the fewest and when they were reached; None while it makes progress.
     """
     for router, (what, line) in _LINES.items():
         left = [int(count) for count in line.findall(log)]

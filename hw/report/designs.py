@@ -18,10 +18,10 @@ from hw.splitjoin.splitjoin import SplitJoin
 ECP5, ARRIA_10 = "ECP5-85", "Arria 10"
 PARTS = (ECP5, ARRIA_10)
 SPLITJOIN_PARTS = ("*.core_?", "*.core_??", "*_merger.node_*", "*.distributor.node_*", "*.admission", "*.combiner")
-"""The modules of a SplitJoin that stand apart: join cores, and the nodes of its trees.
+"""The modules of a SplitJoin that are synthesized separately: join cores, and the nodes of its trees.
 
-Yosys would make one register of the copies that a row has in the nodes of one level; and what it finds for a node by
-itself has fewer look-up tables in a row than where longer ways in other modules leave it time.
+Yosys would merge the copies that a row has in the nodes of one level; and a node synthesized alone has fewer levels of
+look-up tables than where longer paths of other modules leave it slack.
 """
 _ROW_BYTES = 16  # that a merge moves for each row: key and row number, in and out
 

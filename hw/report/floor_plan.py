@@ -1,4 +1,4 @@
-"""A floor plan for join cores: one is placed by itself, and all others' registers stand to each other as its do."""
+"""A floor plan for join cores: one is placed alone, and the registers of all others take its relative positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hw.report.ecp5 import place_and_route, synthesize
 from hw.report.ring import Ring
 
 SLOTS = tuple((right + far, down) for right in (0, 65) for down in (0, 48) for far in (0, 27))
-"""How far right and down of the first core each one stands, in tiles: neighbours in the trees beside each other.
+"""How far right and down of the first core each one is, in tiles: neighbours in the trees beside each other.
 
 Columns of block RAM are 9 tiles apart in either half of an ECP5-85, rows of it 24.
 """
@@ -75,12 +75,12 @@ def gather_memory(netlist: Path) -> None:
     Parameters
     ----------
     netlist : Path
-        As `hw.report.ecp5.synthesize` wrote it; written anew.
+        As `hw.report.ecp5.synthesize` wrote it; rewritten in place.
 
     Raises
     ------
     ParameterError
-        If a region has more block RAMs than stand side by side.
+        If a region has more block RAMs than fit side by side.
     """
     content = json.loads(netlist.read_text())
     count: defaultdict[str, int] = defaultdict(int)
@@ -98,7 +98,7 @@ def gather_memory(netlist: Path) -> None:
 
 
 def places(netlist: Path, placed: Path) -> dict[str, str]:
-    """Where a core's registers and block RAMs stand.
+    """Where a core's registers and block RAMs are placed.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def plan(netlist: Path, first: Mapping[str, str]) -> int:
     Parameters
     ----------
     netlist : Path
-        SplitJoin in a ring, its cores synthesized apart, as `hw.report.ecp5.synthesize` wrote it; written anew.
+        SplitJoin in a ring, its cores synthesized apart, as `hw.report.ecp5.synthesize` wrote it; rewritten in place.
     first : mapping of str to str
         As of `places`.
 

@@ -62,7 +62,7 @@ def main() -> None:
                 places = core_places(
                     JoinCore(parameters, index=0), folder, "splitjoin_placed_core", speed=arguments.speed
                 )
-                print(f"{plan(ring, places)} registers and block RAMs stand as in a core by itself", flush=True)
+                print(f"{plan(ring, places)} registers and block RAMs are placed as in a core alone", flush=True)
             for seed in range(1, arguments.seeds + 1):
                 try:
                     now = place_and_route(

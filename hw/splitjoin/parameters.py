@@ -255,7 +255,7 @@ PRESETS: dict[str, SplitJoinParameters] = {
         clock_hz=100_000_000,
     ),
     # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave: 8 K rows a
-    # window. Few rows that wait, as larger builds left more wires in conflict. The memory port as of BI-Sort's build
+    # window. Few rows that wait, as larger builds left more overused wires. The memory port as of BI-Sort's build
     # for that board, but at the clock that LiteX runs this board with, which this kernel reaches.
     "ecpix5": SplitJoinParameters(
         cores=2,

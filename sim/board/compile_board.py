@@ -1,7 +1,6 @@
 """Compiles a board into a library."""
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import importlib.metadata
@@ -10,9 +9,8 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from sim.board.memory_settings import MemorySettings
 from sim.board.verilator_environment import verilator_environment
 from sim.colliding_reads import colliding_reads
 from sim.compact_verilog import compact_verilog
+from sim.kept import COUNTS, digest, is_whole, kept
 
 BUILD = Path(__file__).parents[2] / "build" / "boards"
 _HARNESS = Path(__file__).with_name("harness.cpp")
@@ -132,8 +131,9 @@ def compile_texts(
     tools = [verilate, compiler, [_version(command[0], environment["PATH"]) for command in (verilate, compiler)]]
     short_cut = None
     if key is not None:
-        short_cut = BUILD / f"{name}-{_digest([key, _sources(), tools])}.of"
-        if short_cut.exists() and (BUILD / short_cut.read_text() / "board.so").exists():
+        short_cut = BUILD / f"{name}-{digest([key, _sources(), tools])}.of"
+        if short_cut.exists() and is_whole(BUILD / short_cut.read_text()):
+            COUNTS["board kept"] += 1
             return BUILD / short_cut.read_text()
     folder = _compile(make_texts(), name, tools, environment, progress or (lambda done, steps: None))
     if short_cut is not None:
@@ -194,15 +194,10 @@ def _compile(
     waves = "--trace" in verilate
     texts = {**texts, "harness.cpp": _HARNESS.read_text()}
 
-    folder = BUILD / f"{name}-{'waves-' if waves else ''}{_digest([texts, *tools])}"
-    if (folder / "board.so").exists():
-        return folder
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=BUILD) as temporary:
-        if (folder / "board.so").exists():  # made by another process in the meantime
-            return folder
+    folder = BUILD / f"{name}-{'waves-' if waves else ''}{digest([texts, *tools])}"
+
+    def make(place: Path) -> None:
         tell(0, 1)
-        place = Path(temporary)
         for file, text in texts.items():
             (place / file).write_text(text)
         designs = sorted(
@@ -237,23 +232,11 @@ def _compile(
             objects = list(pool.map(translate, sources))
         _run([*compiler, "-shared", "-o", "board.so", *objects, "-lpthread", "-latomic"], place, environment)
         step()
-        folder.mkdir(exist_ok=True)
-        for file in (*texts, "board.so"):
-            # Each file appears whole, the library last, so that another process never sees half a board.
-            os.replace(place / file, folder / file)
-    return folder
+        for file in place.iterdir():
+            if file.name not in (*texts, "board.so"):
+                file.unlink()
 
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Lets one process at a time do what a file stands for; the system frees it when a process ends."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    return kept(folder, "board", make)
 
 
 @functools.cache

@@ -1,7 +1,9 @@
 """A compiled board, driven from Python."""
 
 import ctypes
+import functools
 import json
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -40,6 +42,7 @@ class SimulatedBoard:
         self._index = {name: index for index, name in enumerate(self.ports)}
         self._library = _load(folder / "board.so")
         self._board = self._library.board_new(str(folder / "dump.vcd").encode())
+        self._free = weakref.finalize(self, self._library.board_delete, self._board)
         self._banks: list[list[NDArray[np.uint8]]] = []
         array = 0
         for banks, rows, row_bytes in description["channels"]:
@@ -54,11 +57,10 @@ class SimulatedBoard:
         self.reset()
 
     def close(self) -> None:
-        """Free the board; its memory must not be touched any more."""
-        if self._board:
-            self._banks = []
-            self._library.board_delete(self._board)
-            self._board = None
+        """Free the board; its memory must not be touched any more. Idempotent; done also when it is dropped."""
+        self._banks = []
+        self._board = None
+        self._free()
 
     def __enter__(self) -> "SimulatedBoard":
         return self
@@ -245,7 +247,9 @@ class SimulatedBoard:
         return table[:, 0], {name: sums[:, :, bit] for bit, name in enumerate(ACTIVITY)}
 
 
+@functools.cache
 def _load(path: Path) -> ctypes.CDLL:
+    """The library, loaded once: a process never lets go of what it has loaded."""
     library = ctypes.CDLL(str(path))
     words = ctypes.POINTER(ctypes.c_uint32)
     board = ctypes.c_void_p

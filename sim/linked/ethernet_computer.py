@@ -6,6 +6,7 @@ import ipaddress
 import select
 import socket
 import threading
+import weakref
 import zlib
 from collections.abc import Callable
 
@@ -64,9 +65,11 @@ class EthernetComputer:
         self.ip = (int.from_bytes(self._board_ip) ^ 1).to_bytes(4)
         self.pass_on: Callable[[str, bytes], list[bytes]] = lambda direction, packet: [packet]
         self.broken = 0
-        self._over = False
-        self._thread = threading.Thread(target=self._run, name=f"computer of {line.ip}", daemon=True)
-        self._thread.start()
+        over = threading.Event()
+        run = (weakref.ref(self), self._udp, wire, over)  # the thread does not keep the computer
+        thread = threading.Thread(target=_run, args=run, name=f"computer of {line.ip}", daemon=True)
+        thread.start()
+        self._free = weakref.finalize(self, _give_back, over, thread, self._udp)
 
     def send(self, kind: int, content: bytes, to: bytes = _EVERYONE) -> None:
         """Puts a packet of that kind on the wire."""
@@ -83,20 +86,17 @@ class EthernetComputer:
         return bytes(packet)
 
     def close(self) -> None:
-        """Takes the computer away. Idempotent."""
-        self._over = True
-        self._thread.join()
-        self._udp.close()
+        """Takes the computer away. Idempotent; done also when it is dropped."""
+        self._free()
 
-    def _run(self) -> None:
-        while not self._over:
-            ready = select.select([self._udp, self._wire], [], [], _TICK)[0]
-            if self._udp in ready:
-                content, (_, port) = self._udp.recvfrom(_LARGEST)
-                self._to_board(self.datagram(content, port))
-            if self._wire in ready:
-                for packet in self.pass_on("from", self._wire.recv(_LARGEST)):
-                    self._take(packet)
+    def _pass(self, ready: list[socket.socket]) -> None:
+        """Passes on what has come to these sockets."""
+        if self._udp in ready:
+            content, (_, port) = self._udp.recvfrom(_LARGEST)
+            self._to_board(self.datagram(content, port))
+        if self._wire in ready:
+            for packet in self.pass_on("from", self._wire.recv(_LARGEST)):
+                self._take(packet)
 
     def _to_board(self, packet: bytes) -> None:
         if self._board_mac:
@@ -126,3 +126,20 @@ class EthernetComputer:
             waiting, self._waiting = self._waiting, []
             for packet in waiting:
                 self._to_board(packet)
+
+
+def _run(
+    computer: weakref.ref[EthernetComputer], udp: socket.socket, wire: socket.socket, over: threading.Event
+) -> None:
+    while not over.is_set():
+        ready = select.select([udp, wire], [], [], _TICK)[0]
+        if (alive := computer()) is not None:
+            alive._pass(ready)
+        del alive
+
+
+def _give_back(over: threading.Event, thread: threading.Thread, udp: socket.socket) -> None:
+    over.set()
+    if thread is not threading.current_thread():  # which may be the last to have held the computer
+        thread.join()
+    udp.close()

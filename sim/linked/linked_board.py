@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import tty
+import weakref
 from collections.abc import Callable
 
 from amaranth.back import verilog
@@ -62,44 +63,54 @@ class LinkedBoard:
             lambda: _texts(board, chosen), f"linked-{board.name}-{chosen}", key=repr((board, chosen)), progress=progress
         )
         self.board = SimulatedBoard(folder)
-        self._file, self._far_end = os.openpty()
-        tty.setraw(self._far_end)
-        os.set_blocking(self._file, False)
+        file, far_end = os.openpty()
+        tty.setraw(far_end)
+        os.set_blocking(file, False)
         # The far end stays open here too: a terminal that nobody has open hangs up.
-        self.path = os.ttyname(self._far_end)
+        self.path = os.ttyname(far_end)
         self.computer: EthernetComputer | None = None
-        self._wire: list[socket.socket] = []
+        wires: list[socket.socket] = []
         if (ethernet := board.ethernet_of(chosen)) is not None:
-            self._wire = list(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
-            self._wire[0].setblocking(False)
-            self.computer = EthernetComputer(ethernet, self._wire[1])
-        wire = self._wire[0].fileno() if self._wire else -1
-        self._stop = ctypes.c_int32(0)
-        self._thread = threading.Thread(
-            target=self.board.serve, args=(self._file, DIVISOR, wire, self._stop), name=self.path, daemon=True
+            wires = list(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+            wires[0].setblocking(False)
+            self.computer = EthernetComputer(ethernet, wires[1])
+        wire = wires[0].fileno() if wires else -1
+        stop = ctypes.c_int32(0)
+        thread = threading.Thread(
+            target=self.board.serve, args=(file, DIVISOR, wire, stop), name=self.path, daemon=True
         )
-        self._thread.start()
+        thread.start()
+        self._free = weakref.finalize(self, _give_back, stop, thread, self.computer, wires, (file, far_end), self.board)
 
     def close(self) -> None:
-        """Free the board. Idempotent."""
-        if self._thread.is_alive():
-            self._stop.value = 1
-            self._thread.join()
-        if self.computer is not None:
-            self.computer.close()
-        for end in self._wire:
-            end.close()
-        if self._file >= 0:
-            os.close(self._file)
-            os.close(self._far_end)
-            self._file = -1
-        self.board.close()
+        """Free the board. Idempotent; done also when it is dropped."""
+        self._free()
 
     def __enter__(self) -> LinkedBoard:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _give_back(
+    stop: ctypes.c_int32,
+    thread: threading.Thread,
+    computer: EthernetComputer | None,
+    wires: list[socket.socket],
+    files: tuple[int, int],
+    board: SimulatedBoard,
+) -> None:
+    """Ends what uses the files and the board, then frees them."""
+    stop.value = 1
+    thread.join()
+    if computer is not None:
+        computer.close()
+    for end in wires:
+        end.close()
+    for file in files:
+        os.close(file)
+    board.close()
 
 
 def _texts(board: Ecp5Board, design: str) -> dict[str, str]:

@@ -5,27 +5,53 @@ from bench.aims import aims
 K, M = 1 << 10, 1 << 20
 
 
-def entry(*rates: float, used: int = 0) -> dict:
-    return {"rate": rates[0], "rates": list(rates), "memory": {"used": used, "keys_and_rows": 100}}
+def entry(*rates: float, used: int = 0, p99: float = 1.0) -> dict:
+    memory = {"used": used, "content": 100}
+    return {"rate": rates[0], "rates": list(rates), "memory": memory, "call_ms": {"median": 1.0, "p99": p99}}
 
 
-def cell(batch: int, contenders: dict) -> dict:
-    return {"workload": "uniform", "window": 8 * M, "batch": batch, "contenders": contenders}
+def cell(workload: str, window: int, batch: int, **contenders: dict) -> dict:
+    one_thread = {"cpu:threads=1": contenders.pop("one")}
+    return {"workload": workload, "window": window, "batch": batch, "contenders": {**contenders, **one_thread}}
 
 
 def test_operator() -> None:
     cells = [
-        cell(32 * K, {"opencl/ladder": entry(8e6, used=210), "opencl/flat": entry(4e6), "cpp": entry(2e6)}),
-        cell(4 * K, {"opencl/ladder": entry(3e6, 4e6, 5e6, used=230), "opencl/flat": entry(1e6, 1e6, 1e6)}),
-        cell(256 * K, {"opencl/ladder": entry(9e6, used=220), "opencl/flat": entry(10e6)}),
+        cell(
+            *("uniform", 8 * M, 32 * K),
+            cpu=entry(8e6, used=210, p99=2.5),
+            one=entry(3e6),
+            cpp=entry(2e6),
+            opencl=entry(4e6),
+            duckdb=entry(2e4),
+        ),
+        cell(
+            *("time", 8 * M, 4 * K),
+            cpu=entry(3e6, 4e6, 5e6, used=230, p99=3.5),
+            one=entry(1e6, 1e6, 1e6),
+            cpp=entry(1e6, 1e6, 1e6),
+            opencl=entry(1e6, 1e6, 1e6),
+        ),
+        # Tails of small windows have no aim.
+        cell(
+            "uniform", 1 * M, 4 * K, cpu=entry(1e6, p99=9.0, used=150), one=entry(1e6), cpp=entry(1e6), numpy=entry(1)
+        ),
     ]
     assert aims({"operator": cells}) == [
-        ("8M rows a side, batches of 32K: rows/s", "8,000,000", "8,000,000"),
-        ("the same, against cpp", "2x", "4.00x"),
-        ("the same, against opencl/flat", "1.5x", "2.00x"),
-        ("batches of 4K, against opencl/flat", "5x", "4.00x"),
-        ("every cell of the table, against opencl/flat: the least", "0.9x", "0.90x"),
-        ("device memory over keys and row numbers: the most", "2.5x", "2.30x"),
+        ("8M rows a side, batches of 32K: rows/s", "10,000,000", "8,000,000"),
+        ("the same, against cpp", "6x", "4.00x"),
+        ("the same, against duckdb", "200x", "400.00x"),
+        ("cpu against cpp, 3 cells: the least", "1.5x", "1.00x (uniform, 1M, 4K)"),
+        ("cpu against cpp, 3 cells: geometric mean", "4x", "2.52x"),
+        ("cpu:threads=1 against cpp, 3 cells: the least", "0.9x", "1.00x (time, 8M, 4K)"),
+        ("cpu:threads=1 against cpp, 3 cells: geometric mean", "2.5x", "1.14x"),
+        ("cpu against opencl, 2 cells: the least", "2.5x", "2.00x (uniform, 8M, 32K)"),
+        ("8M rows a side, batches of 32K: p99 of a call over its median, the most", "3x", "2.50x (uniform, 8M, 32K)"),
+        ("8M rows a side, batches of 4K: p99 of a call over its median, the most", "3x", "3.50x (time, 8M, 4K)"),
+        (
+            "device memory over keys, row numbers and event times of time windows, the most",
+            *("2.2x", "2.30x (time, 8M, 4K)"),
+        ),
     ]
 
 

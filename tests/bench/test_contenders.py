@@ -9,7 +9,7 @@ from bench.contenders import PEERS, Unavailable, make_contender
 from bench.workloads import KINDS, Batch, Workload
 
 WINDOW = 1024
-OPERATORS = ("numpy/ladder", "numpy/flat")
+OPERATORS = ("cpu", "cpu:threads=1", "numpy", "numpy/bisort")
 
 
 @cache
@@ -69,15 +69,15 @@ def test_a_cpp_peer_with_extreme_keys_saturates() -> None:
 
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.contenders.cpp_library import cpp_library
+    from bench.contenders.cpp_library import compiled
 
-    cpp_library.cache_clear()
+    compiled.cache_clear()
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(Unavailable, match="no-such-compiler"):
         make_contender("cpp", Workload(kind="uniform", window=64))
-    cpp_library.cache_clear()
+    compiled.cache_clear()
 
 
 def test_an_unknown_contender_is_named() -> None:
-    with pytest.raises(ValueError, match="polars, duckdb or DEVICE/POLICY, not 'polar'"):
+    with pytest.raises(ValueError, match="polars, duckdb, DEVICE or DEVICE/INDEX, not 'polar'"):
         make_contender("polar", Workload(kind="uniform", window=64))

@@ -35,7 +35,7 @@ def test_what_is_drawn_can_be_seen(tmp_path):
     ]
     figures += [nested("sub-windows", name, 4, window) for name in ("nested loop", "BI-Sort") for window in (64, 256)]
     figures += [{"what": "latency", "cores": cores, "fan_out": 2, "cycles": 20} for cores in (4, 16)]
-    cost = {"by": "simulation", "policy": "ladder", "rows": 100, "costs": {"MERGE": {"cycles": 2000}}}
+    cost = {"by": "simulation", "index": "sorted_runs", "rows": 100, "costs": {"MERGE": {"cycles": 2000}}}
     costs = [cost | {"window": window} for window in (4096, 65536)]
     (tmp_path / "splitjoin.json").write_text(json.dumps({"figures": figures}))
     (tmp_path / "bisort.json").write_text(json.dumps({"costs": costs}))

@@ -1,18 +1,30 @@
 """A small benchmark run from the command line to the README's table."""
 
 import json
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bench.__main__ import main
 from bench.contenders import CppSortedArray, NumpySearchsorted, Pairs, Unavailable
-from bench.contenders.cpp_library import cpp_library
+from bench.contenders.cpp_library import compiled
+from bench.readme import DOCUMENTS, filled
 from bench.readme import main as readme
+from bench.report import operator_rows, slow_rows
 
-CONTENDERS = ("numpy/ladder", "numpy/flat", "numpy-searchsorted")
+CONTENDERS = ("numpy", "numpy/bisort", "numpy-searchsorted")
 CELL = ("--workload", "uniform", "--window", "4K", "--batch", "1K")
+
+
+@pytest.fixture(autouse=True)
+def every_call_takes_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many calls fit a budget does not depend on this machine."""
+    ticks = count()
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks) / 1e3)
+    monkeypatch.setattr("bench.operator_benchmark.time", clock)
 
 
 def run(out: Path, *more: str) -> Result:
@@ -33,17 +45,55 @@ def test_a_run_writes_json_and_plots_and_the_readme_table(tmp_path: Path) -> Non
         assert set(cell["contenders"]) == set(CONTENDERS)
         assert cell["calls_compared"] > 0
         assert cell["pairs_per_row"] == pytest.approx(1, rel=0.3)
+        assert cell["contenders"]["numpy"]["calls"] == cell["calls"], "it goes through every batch"
         for entry in cell["contenders"].values():
-            assert len(entry["rates"]) == 2
+            assert entry["rates"] == pytest.approx([2000 * cell["batch"]] * 2)
             assert sum(stretch["calls"] for stretch in entry["stretches"]) == entry["calls"]
-    assert (tmp_path / "latest.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "latest.svg").read_text()
+            assert entry["call_ms"]["p99"] == pytest.approx(1)
+    for plot in ("rates", "ratios"):
+        assert (tmp_path / f"latest-{plot}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / f"latest-{plot}.svg").read_text()
     table = CliRunner().invoke(readme, [str(tmp_path / "latest.json")])
     assert table.exit_code == 0, table.output
     assert "| uniform | 4K | 1K |" in table.output
     assert result["date"][:10] in table.output
     assert (result["commit"] or "outside a git checkout") in table.output
     assert str(tmp_path) not in table.output
+
+
+def test_figures_are_written_between_their_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(tmp_path, "--turns", "1").exit_code == 0
+    document = tmp_path / "figures.md"
+    monkeypatch.setattr("bench.readme.DOCUMENTS", (document,))
+    monkeypatch.setattr("bench.readme.PLOTS", tmp_path / "drawn-{}.png")
+    before, between, after = "# Figures\n\n", "\nprose\n\n", "\nthe end\n"
+    blocks = [f"<!-- bench: {name} -->\nolder\n<!-- bench: end -->\n" for name in ("measured", "operator")]
+    document.write_text(before + blocks[0] + between + blocks[1] + after)
+    written = CliRunner().invoke(readme, ["--write", str(tmp_path / "latest.json")])
+    assert written.exit_code == 0, written.output
+    text = document.read_text()
+    assert text.startswith(before + "<!-- bench: measured -->\nMeasured ")
+    assert between + "<!-- bench: operator -->\nOperator: " in text
+    assert text.endswith(" |\n<!-- bench: end -->\n" + after)
+    assert "older" not in text
+    assert "| uniform | 4K | 1K |" in text
+    assert (tmp_path / "drawn-rates.png").exists()
+    assert (tmp_path / "drawn-ratios.png").exists()
+    assert CliRunner().invoke(readme, ["--write", str(tmp_path / "latest.json")]).exit_code == 0
+    assert document.read_text() == text, "a second time changes nothing"
+    # Figures of several runs under one date would be wrong: all blocks come from one result, or none is written.
+    document.write_text(text + blocks[0].replace("measured", "spark"))
+    refused = CliRunner().invoke(readme, ["--write", str(tmp_path / "latest.json")])
+    assert refused.exit_code == 1
+    assert "a block 'spark'" in refused.output
+    assert "older" in document.read_text()
+
+
+def test_the_documents_have_a_place_for_each_block() -> None:
+    names = ("measured", "aims", "spark", "peers", "operator", "slow")
+    shown = [filled(path.read_text(), {name: f"\n{name} is here\n" for name in names}) for path in DOCUMENTS]
+    for name in names:
+        assert sum(text.count(f"{name} is here") for text in shown) == (2 if name in ("measured", "aims") else 1)
 
 
 def test_pairs_that_differ_end_the_run_and_keep_what_was_measured(
@@ -66,10 +116,10 @@ def test_pairs_that_differ_end_the_run_and_keep_what_was_measured(
 
 
 def test_an_absent_contender_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cpp_library.cache_clear()
+    compiled.cache_clear()
     monkeypatch.setenv("CXX", "no-such-compiler")
     done = run(tmp_path, "--contender", CppSortedArray.name, "--turns", "1")
-    cpp_library.cache_clear()
+    compiled.cache_clear()
     assert done.exit_code == 0, done.output
     assert "without cpp: the C++ peer needs a compiler" in done.output.replace("\n", " ")
 
@@ -77,9 +127,11 @@ def test_an_absent_contender_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "hardware"], "'hardware' is not one of operator, spark"),
+        (["--only", "hardware"], "'hardware' is not one of operator, peers, spark"),
         (["--window", "lots"], "'lots' is not a number of rows"),
         (["--quick", "--full"], "exclude each other"),
+        (["--without", "flink"], "'flink' is no contender of this run"),
+        (["--contender", "cpp", "--without", "cpp"], "no contender is left without cpp"),
     ],
 )
 def test_bad_options_are_explained(arguments: list[str], message: str) -> None:
@@ -88,10 +140,39 @@ def test_bad_options_are_explained(arguments: list[str], message: str) -> None:
     assert message in done.output
 
 
+def test_slow_contenders_stand_in_a_table_of_their_own() -> None:
+    def cell(batch: int, **rates: float) -> dict:
+        entries = {
+            name: {
+                "rate": rate,
+                "rates": [rate],
+                "call_ms": {"median": 2.0, "p99": 5.0},
+                "memory": {"used": 30, "content": 20},
+            }
+            for name, rate in rates.items()
+        }
+        return {"workload": "uniform", "window": 4096, "batch": batch, "contenders": entries}
+
+    cells = [
+        cell(1024, **{"cpu": 8e6, "cpu:threads=1": 6e6, "cpp": 2e6, "opencl": 1e6, "polars": 4e5}),
+        cell(256, **{"cpu": 9e6, "cpu:threads=1": 6e6, "cpp": 3e6, "opencl": 1e6}),
+    ]
+    headings, lines = operator_rows(cells)
+    assert headings == [
+        *("workload", "window", "batch", "cpu", "cpu, one thread", "cpp", "opencl", "cpu / cpp", "cpu / opencl"),
+        *("cpu, one thread / cpp", "p99/median", "memory"),
+    ]
+    assert lines == [
+        ["uniform", "4K", "1K", "8.00", "6.00", "2.00", "1.00", "4.00x", "8.00x", "3.00x", "2.50x", "1.50x"],
+        ["uniform", "4K", "256", "9.00", "6.00", "3.00", "1.00", "3.00x", "9.00x", "2.00x", "2.50x", "1.50x"],
+    ]
+    assert slow_rows(cells)[1] == [["polars", "uniform", "4K", "1K", "0.40", "20x"]]
+
+
 def test_unavailable_is_not_swallowed_when_nobody_is_left(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         main,
-        [*CELL, "--contender", "opencl:no such device/ladder", "--out", str(tmp_path)],
+        [*CELL, "--contender", "opencl:no such device/sorted_runs", "--out", str(tmp_path)],
     )
     assert done.exit_code == 1
     assert "no such device" in done.output

@@ -15,19 +15,19 @@ pytest.importorskip("amaranth")
 MEMORY = 1 << 26
 
 
-def cost(policy, **changes):
+def cost(index, **changes):
     link = CountingLink(KernelModel(board_parameters(32, "fast"), MEMORY))
     arguments = {"window": 1 << 16, "batch": 1 << 10, "calls": 22, "seed": 5}
-    return join_cost(link, MEMORY, policy=policy, **(arguments | changes))
+    return join_cost(link, MEMORY, index=index, **(arguments | changes))
 
 
-def test_flat_moves_more_bytes_than_the_ladder():
-    flat, ladder = cost("flat"), cost("ladder")
-    assert flat.rows == ladder.rows == 2 * 22 << 10
-    assert flat.bytes_per_row("MERGE") > 1.5 * ladder.bytes_per_row("MERGE") > 0
-    assert flat.bytes_per_row("GATHER") > 0
-    assert set(flat.costs) >= {"MERGE", "PROBE", "GATHER"}
-    assert flat.cycles == 0
+def test_bisort_moves_more_bytes_than_sorted_runs():
+    bisort, runs = cost("bisort"), cost("sorted_runs")
+    assert bisort.rows == runs.rows == 2 * 22 << 10
+    assert bisort.bytes_per_row("MERGE") > 1.5 * runs.bytes_per_row("MERGE") > 0
+    assert bisort.bytes_per_row("GATHER") > 0
+    assert set(bisort.costs) >= {"MERGE", "PROBE", "GATHER"}
+    assert bisort.cycles == 0
 
 
 def test_one_array_is_rewritten_for_every_batch():
@@ -43,7 +43,7 @@ def test_windows_that_a_model_filled():
     """The board, here another model, does only what is counted and the call before, and goes on with the same rows."""
     board = KernelModel(board_parameters(32, "fast"), MEMORY)
     filled = FilledBoard(board)
-    arguments = {"policy": "ladder", "window": 1 << 16, "batch": 1 << 10, "seed": 5}
+    arguments = {"index": "sorted_runs", "window": 1 << 16, "batch": 1 << 10, "seed": 5}
     handed = join_cost(CountingLink(filled), MEMORY, calls=3, filled=filled, **arguments)
     plain = CountingLink(KernelModel(board_parameters(32, "fast"), MEMORY))
     # One call more, as the call before is not counted; the rest is alike, but for indexes that lie on chip.
@@ -54,10 +54,10 @@ def test_windows_that_a_model_filled():
         filled.hand_over()
 
 
-def test_the_command_prints_both_policies_and_writes_json(tmp_path):
+def test_the_command_prints_both_indexes_and_writes_json(tmp_path):
     path = tmp_path / "join.json"
     done = CliRunner().invoke(main, ["--window", "16K", "--batch", "512", "--calls", "2", "--json", str(path)])
     assert done.exit_code == 0, done.output
-    assert "flat" in done.output
-    assert "ladder" in done.output
-    assert [entry["policy"] for entry in json.loads(path.read_text())["costs"]] == ["one array", "flat", "ladder"]
+    assert "bisort" in done.output
+    assert "sorted_runs" in done.output
+    assert [entry["index"] for entry in json.loads(path.read_text())["costs"]] == ["one array", "bisort", "sorted_runs"]

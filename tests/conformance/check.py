@@ -28,7 +28,7 @@ def host_arguments(predicate: tuple, key: KeyCase, window: WindowCase, sequenced
     return arguments
 
 
-def oracle(predicate: tuple, key: KeyCase, window: WindowCase, sequenced: bool) -> NestedLoop:
+def oracle(predicate: tuple, key: KeyCase, window: WindowCase, sequenced: bool, how: str = "inner") -> NestedLoop:
     """The nested loop for the same query."""
     within, delays = None, (None, None)
     if window.time is not None:
@@ -44,10 +44,11 @@ def oracle(predicate: tuple, key: KeyCase, window: WindowCase, sequenced: bool) 
         sequence="q" if sequenced else None,
         delays=delays,
         lag=window.lag,
+        how=how,
     )
 
 
-def check_join(join: object, loop: NestedLoop, streams: Streams, form: str, order: str) -> int:
+def check_join(join: object, loop: NestedLoop, streams: Streams, form: str, order: str, first_row: int = 0) -> int:
     """Runs every call through both and compares call by call; the number of pairs.
 
     Parameters
@@ -56,6 +57,8 @@ def check_join(join: object, loop: NestedLoop, streams: Streams, form: str, orde
         A `WindowJoin` that saw nothing yet.
     loop
         The oracle for the same query.
+    first_row
+        Arrival number of the first row of each stream.
     """
     total = 0
     late = {"left": 0, "right": 0}
@@ -67,9 +70,9 @@ def check_join(join: object, loop: NestedLoop, streams: Streams, form: str, orde
         assert isinstance(result, pa.Table)
         result.validate(full=True)
         if form == "counts":
-            check_counts(result, expected, before, after)
+            check_counts(result, expected, before, after, first_row)
         else:
-            numbers = row_numbers(result, streams, form)
+            numbers = row_numbers(result, streams, form, first_row)
             check_pairs(numbers, expected, call)
             check_order(numbers, streams, order)
         total += len(expected)
@@ -104,7 +107,7 @@ def check_order(numbers: list[tuple[int, int]], streams: Streams, order: str) ->
         previous = (probing, stored)
 
 
-def check_counts(result: pa.Table, expected: list[Pair], before: dict, after: dict) -> None:
+def check_counts(result: pa.Table, expected: list[Pair], before: dict, after: dict, first_row: int) -> None:
     """One line for every row of the call, with the matches it found when it arrived."""
     due = {(side, row): 0 for side in before for row in range(before[side], after[side])}
     for pair in expected:
@@ -112,29 +115,43 @@ def check_counts(result: pa.Table, expected: list[Pair], before: dict, after: di
     assert result.column_names == ["side", "row", "matches"]
     sides = result["side"].to_pylist()
     assert len(sides) == len(due)
-    found = dict(zip(zip(sides, result["row"].to_pylist(), strict=True), result["matches"].to_pylist(), strict=True))
+    rows = (result["row"].to_numpy() - first_row).tolist()
+    found = dict(zip(zip(sides, rows, strict=True), result["matches"].to_pylist(), strict=True))
     assert found == due
 
 
-def row_numbers(result: pa.Table, streams: Streams, form: str) -> list[tuple[int, int]]:
-    """The emitted pairs as row numbers, in emitted order; checks the schema, and for rows every column."""
+def row_numbers(
+    result: pa.Table, streams: Streams, form: str, first_row: int, left_alone: bool = False
+) -> list[tuple[int | None, int | None]]:
+    """The emitted pairs as row numbers, in emitted order; checks the schema, and for rows every column.
+
+    None stands for a row that is missing, and for all right rows where the result has the left side alone.
+    """
+    names = ["left_row"] if left_alone else ["left_row", "right_row"]
     if form == "pairs":
-        assert result.schema == pa.schema([("left_row", pa.int64()), ("right_row", pa.int64())])
-        return list(zip(result["left_row"].to_pylist(), result["right_row"].to_pylist(), strict=True))
-    expected = expected_schema(streams.left.schema, streams.right.schema)
+        assert result.schema == pa.schema([(name, pa.int64()) for name in names])
+        columns = [[row if row is None else row - first_row for row in result[name].to_pylist()] for name in names]
+        return list(zip(columns[0], columns[-1] if not left_alone else [None] * len(result), strict=True))
+    lids = result["lid"].to_pylist()
+    rids = [None] * len(result) if left_alone else result["rid"].to_pylist()
+    columns = streams.left.take(pa.array(lids, pa.int64())).columns
+    if left_alone:
+        expected = expected_schema(streams.left.schema, pa.schema([]))
+    else:
+        expected = expected_schema(streams.left.schema, streams.right.schema)
+        columns += streams.right.take(pa.array(rids, pa.int64())).columns
     assert result.schema.remove_metadata() == expected
-    lids, rids = result["lid"].to_pylist(), result["rid"].to_pylist()
-    due = pa.Table.from_arrays(
-        streams.left.take(pa.array(lids, pa.int64())).columns + streams.right.take(pa.array(rids, pa.int64())).columns,
-        schema=expected,
-    )
+    due = pa.Table.from_arrays(columns, schema=expected)
     for name in due.column_names:
         assert plain(result[name]) == plain(due[name]), f"column {name}"
-    return [(streams.numbers["left"][a], streams.numbers["right"][b]) for a, b in zip(lids, rids, strict=True)]
+    numbers = {side: {None: None, **of} for side, of in streams.numbers.items()}
+    return [(numbers["left"][a], numbers["right"][b]) for a, b in zip(lids, rids, strict=True)]
 
 
 def plain(column: pa.ChunkedArray) -> list:
-    """Values that compare bit by bit: temporal values out of Python's range come as integers."""
+    """Values that compare bit by bit: temporal values out of Python's range come as integers, floats as text."""
+    if pa.types.is_floating(column.type):
+        return list(map(repr, column.to_pylist()))  # NaN, too, equals itself
     if pa.types.is_temporal(column.type):
         column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
     return column.to_pylist()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from host.native import _core
 from tests.conformance.keys import KeyCase
 from tests.conformance.windows import WindowCase
 
@@ -16,8 +17,8 @@ class DeviceCase:
         What a user writes in ``device=``.
     max_window
         Rows that fit a window, None for more than any test needs.
-    policies, forms
-        Run policies and result forms it carries out.
+    indexes, forms
+        Indexes (``"auto"``: its default) and result forms it carries out.
     time_windows
         Whether it joins within time windows.
     key_bits
@@ -32,7 +33,7 @@ class DeviceCase:
 
     name: str
     max_window: int | None = None
-    policies: tuple[str, ...] = ("ladder", "flat")
+    indexes: tuple[str, ...] = ("auto", "bisort")
     forms: tuple[str, ...] = ("rows", "pairs", "counts")
     time_windows: bool = True
     key_bits: int = 64
@@ -48,10 +49,10 @@ class DeviceCase:
         """Whether a test (as pytest names it, from its file's name on) is run on this device only with ``--full``."""
         return test.startswith(self.long) or (self.pinned is not None and not test.startswith(self.pinned))
 
-    def may_refuse(self, policy: str, form: str, window: WindowCase, key: KeyCase) -> str | None:
+    def may_refuse(self, index: str, form: str, window: WindowCase, key: KeyCase) -> str | None:
         """Why the device need not carry out a query, or None where it must."""
-        if policy not in self.policies:
-            return f"no policy {policy}"
+        if index not in self.indexes:
+            return f"no index {index}"
         if form not in self.forms:
             return f"no form {form}"
         if window.rows is None and not self.time_windows:
@@ -64,6 +65,48 @@ class DeviceCase:
 
 
 DEVICES = [
+    DeviceCase(
+        "cpu",
+        indexes=(
+            *("auto", "bisort", "sorted_array", "bplus_tree", "b_chain", "ib_chain", "im_tree", "pim_tree"),
+            *("csb_tree", "burst_trie", "slices", "rap_table", "wib_tree", "spo_join"),
+            *(("judy",) if _core.has_index("judy") else ()),
+        ),
+    ),
+    # The same device by threads over shared trees.
+    DeviceCase(
+        "cpu:engine=shared",
+        indexes=("auto", "bplus_tree", "b_chain", "ib_chain", "im_tree"),
+        pinned=(
+            "test_contract.py::test_sample[cpu:engine=shared-rows",
+            "test_contract.py::test_sample[cpu:engine=shared-within",
+            "test_integer_keys.py::test_unions_at_the_limits",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_count_windows.py::test_null_keys_take",
+            "test_count_windows.py::test_self_join",
+            "test_self_joins.py::test_orders_and_forms",
+            "test_time_windows.py::test_capacity_exactly_full",
+            "test_time_windows.py::test_rows_leave_only",
+            "test_time_windows.py::test_the_watermark_makes_room",
+        ),
+    ),
+    # The same device by join cores, each a thread: row by row, so what is there for its millions of rows is left out.
+    DeviceCase(
+        "cpu:engine=splitjoin",
+        indexes=("auto", "bisort"),
+        pinned=(
+            "test_contract.py::test_sample[cpu:engine=splitjoin-rows-unequal",
+            "test_contract.py::test_sample[cpu:engine=splitjoin-within-late-right",
+            "test_integer_keys.py::test_unions_at_the_limits",
+            "test_count_windows.py::test_many_calls_of_every_size",
+            "test_count_windows.py::test_null_keys_take",
+            "test_count_windows.py::test_self_join",
+            "test_self_joins.py::test_orders_and_forms",
+            "test_time_windows.py::test_capacity_exactly_full",
+            "test_time_windows.py::test_rows_leave_only",
+            "test_time_windows.py::test_the_watermark_makes_room",
+        ),
+    ),
     DeviceCase("numpy"),
     DeviceCase("opencl"),
     DeviceCase("sim:bisort-model"),
@@ -83,12 +126,17 @@ DEVICES = [
             "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-uint64-1024",
         ),
     ),
-    DeviceCase("sim:splitjoin-model", max_window=16_384, policies=("ladder",)),
+    DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",)),
     # It carries out the whole suite in some three minutes, but for what is there for its millions of rows or pairs.
     DeviceCase(
         "sim:bisort-fast",
         long=(
+            "test_all_of.py::test_self_join",
+            "test_all_of.py::test_flights",
+            "test_flights.py::test_counts_over_many_flights",
+            "test_how.py::test_state_is_bounded",
             "test_large.py::test_one_huge_call_equals_many_small_ones",
+            "test_self_joins.py::test_many_rows_equal",
             "test_resources.py::test_a_result_of_millions_of_pairs",
         ),
     ),
@@ -102,7 +150,7 @@ DEVICES = [
             "test_count_windows.py::test_many_calls_of_every_size",
             "test_count_windows.py::test_self_join",
             "test_time_windows.py::test_the_watermark_makes_room",
-            "test_large.py::test_against_duckdb[sim:bisort-int64-1024-ladder",
+            "test_large.py::test_against_duckdb[sim:bisort-int64-1024-auto",
         ),
     ),
     # A compilation of its own, and about as many rows a second as the model: keys at their limits, windows at their
@@ -110,7 +158,7 @@ DEVICES = [
     DeviceCase(
         "sim:splitjoin",
         max_window=16_384,
-        policies=("ladder",),
+        indexes=("auto",),
         pinned=(
             "test_integer_keys.py::test_compare_at_the_limits",
             "test_integer_keys.py::test_unions_at_the_limits",
@@ -120,7 +168,7 @@ DEVICES = [
             "test_count_windows.py::test_self_join",
             "test_time_windows.py::test_capacity_exactly_full",
             "test_time_windows.py::test_rows_leave_only",
-            "test_large.py::test_against_duckdb[sim:splitjoin-int64-97-ladder",
+            "test_large.py::test_against_duckdb[sim:splitjoin-int64-97-auto",
         ),
         long=("test_resources.py::test_a_result_of_millions_of_pairs",),
     ),
@@ -137,7 +185,7 @@ DEVICES = [
     DeviceCase(
         "sim:de5a:design=splitjoin",
         max_window=65_536,
-        policies=("ladder",),
+        indexes=("auto",),
         pinned=(
             "test_integer_keys.py::test_unions_at_the_limits",
             "test_count_windows.py::test_many_calls_of_every_size",
@@ -157,10 +205,10 @@ DEVICES = [
     DeviceCase(
         "sim:ecpix5:design=splitjoin",
         max_window=8192,
-        policies=("ladder",),
+        indexes=("auto",),
         pinned=(
-            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-rows-wide/compare-greater-equal/ladder/rows/",
-            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-within-late-right/any-not-equal/ladder/rows/",
+            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-rows-wide/compare-greater-equal/auto/rows/",
+            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-within-late-right/any-not-equal/auto/rows/",
         ),
         pinned_only=True,
     ),

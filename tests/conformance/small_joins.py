@@ -1,5 +1,7 @@
 """Short joins on a key column `k`, written out by hand and compared with the nested loop."""
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from host import Rows, WindowJoin
@@ -28,6 +30,11 @@ def open_join(device: object, on: object, rows: tuple[int, int] | None = (100, 1
     return WindowJoin(on=on, device=device, **({"form": "pairs", "order": "inner"} | more))
 
 
+def schema_of(batches: Iterable[pa.Table | None]) -> pa.Schema:
+    """The schema of the first of a side's batches that is there."""
+    return next(batch.schema for batch in batches if batch is not None)
+
+
 def agree(
     device: object,
     predicate: tuple,
@@ -38,6 +45,7 @@ def agree(
 ) -> int:
     """Runs the calls `left[i], right[i]`, compares each, in inner order, with the nested loop; the number of pairs."""
     loop = NestedLoop(predicate, "k", "k", rows=rows, sequence=more.get("sequence"))
+    more = {"left_schema": schema_of(left), "right_schema": schema_of(right)} | more
     found = 0
     with open_join(device, for_host(predicate, "k", "k"), rows, **more) as join:
         for one, other in zip(left, right, strict=True):

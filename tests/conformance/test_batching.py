@@ -53,7 +53,7 @@ def sequenced(raw: list[tuple]) -> list[tuple]:
     return sorted(rows, key=lambda row: (row[3], row[0]))
 
 
-@pytest.mark.parametrize("policy", ["ladder", "flat"])
+@pytest.mark.parametrize("index", ["auto", "bisort"])
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: "within" if window is None else f"rows{window}")
 @hypothesis.seed(SEED)
 @hypothesis.settings(
@@ -70,9 +70,9 @@ def sequenced(raw: list[tuple]) -> list[tuple]:
     predicate=st.sampled_from(PREDICATES),
     form=st.sampled_from(["pairs", "counts"]),
 )
-def test_cuts_do_not_matter(policy, window, device_case, device, raw, one, other, predicate, form):
-    if policy not in device_case.policies or (window is None and not device_case.time_windows):
-        pytest.skip(f"device {device_case.name} has no such policy or window")
+def test_cuts_do_not_matter(index, window, device_case, device, raw, one, other, predicate, form):
+    if index not in device_case.indexes or (window is None and not device_case.time_windows):
+        pytest.skip(f"device {device_case.name} has no such index or window")
     if window is None:
         kind, loop = {"within": Within("t", "t", -4, 6)}, {"within": ("t", "t", -4, 6)}
     else:
@@ -87,7 +87,7 @@ def test_cuts_do_not_matter(policy, window, device_case, device, raw, one, other
             sequence="q",
             form=form,
             order="inner",
-            policy=policy,
+            index=index,
             device=device,
             left_schema=schema,
             right_schema=schema,

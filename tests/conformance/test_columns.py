@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from host import Band, Compare, JoinSpec, Rows, Watermark, Within
-from tests.conformance.small_joins import open_join, table
+from tests.conformance.small_joins import open_join
 
 
 @pytest.mark.parametrize("form", ["rows", "pairs", "counts"])
@@ -83,38 +83,6 @@ def test_the_suffix_is_the_callers(device):
     with open_join(device, Compare("k", "=", "k"), form="rows", suffix="_ask") as join:
         result = join.process(one, one)
     assert result.to_pylist() == [{"k": 1, "a": 2, "b": 3, "k_ask": 1, "a_ask": 2, "b_ask": 3}]
-
-
-@pytest.mark.parametrize("form", ["pairs", "counts"])
-@pytest.mark.parametrize("window", ["rows", "within", "late"])
-def test_late_schemas_change_nothing(window, form, time_windows, device, seed):
-    """A side whose columns become known calls later: all is as if they had been known from the start."""
-    rng = np.random.default_rng([seed, len(window)])
-    more = {
-        "rows": {"left": Rows(6), "right": Rows(9)},
-        "within": {"within": Within("t", "t", -4, 8)},
-        "late": {"within": Within("t", "t", -40, 40), "watermark": Watermark(left=3, lag=1)},
-    }[window]
-    sizes = [(3, None), (None, None), (5, None), (0, None), (2, None), (4, 6), (None, 3), (5, 5)]
-    calls = [
-        [None if n is None else table(rng.integers(0, 3, n), t=call * 5 + rng.integers(-20, 5, n)) for n in size]
-        for call, size in enumerate(sizes)
-    ]
-    schema = pa.schema({"k": pa.int64(), "t": pa.int64()})
-    outcomes = []
-    for schemas in (
-        {},
-        {"left_schema": schema},
-        {"right_schema": schema},
-        {"left_schema": schema, "right_schema": schema},
-    ):
-        with open_join(device, Compare("k", "=", "k"), None, form=form, **more, **schemas) as join:
-            results = [join.process(*call).to_pylist() for call in calls]
-            stats = join.stats.as_dict()
-        outcomes.append((results, {name: stats[name] for name in ("rows_left", "rows_right", "matches", "late_left")}))
-    assert outcomes[-1][1]["matches"] > 0
-    for outcome in outcomes[:-1]:
-        assert outcome == outcomes[-1]
 
 
 @pytest.mark.parametrize("window", ["rows", "within"])

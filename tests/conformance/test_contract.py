@@ -1,7 +1,7 @@
-"""The contract over every device, window, predicate, run policy, form, order, key type and batching.
+"""The contract over every device, window, predicate, index, form, order, key type and batching.
 
 A pairwise sample runs by default: any two values of any two axes meet in some case. `--full` runs the whole
-product of windows, predicates, policies, forms and orders, with the other axes drawn at random.
+product of windows, predicates, indexes, forms and orders, with the other axes drawn at random.
 """
 
 import itertools
@@ -23,7 +23,7 @@ ALL_KEYS = {key.name: key for key in KEYS + WIDE_KEYS}
 OPERATOR_AXES = {
     "window": list(WINDOWS),
     "predicate": list(PREDICATES),
-    "policy": ["ladder", "flat"],
+    "index": ["auto", "bisort"],
     "form": ["rows", "pairs", "counts"],
     "order": ["none", "outer", "inner"],
 }
@@ -39,24 +39,27 @@ def name_of(case: dict) -> str:
     return "/".join(case.values())
 
 
-def run(case: dict, device_case: DeviceCase, device: object, rng: np.random.Generator, count: int = 40) -> None:
-    """One case of the suite against the nested loop."""
+def run(
+    case: dict, device_case: DeviceCase, device: object, rng: np.random.Generator, count: int = 40, first_row: int = 0
+) -> None:
+    """One case of the suite against the nested loop; the streams' first rows have the arrival number `first_row`."""
     key, window = ALL_KEYS[case["key"]], WINDOWS[case["window"]]
-    if reason := device_case.may_refuse(case["policy"], case["form"], window, key):
+    if reason := device_case.may_refuse(case["index"], case["form"], window, key):
         pytest.skip(f"device {device_case.name}: {reason}")
     predicate = PREDICATES[case["predicate"]]
     sequenced = case["sequence"] != "none"
     streams = make_streams(key, case["shape"], window, case["sequence"], case["cut"], count, rng)
     with WindowJoin(
         **host_arguments(predicate, key, window, sequenced),
-        policy=case["policy"],
+        index=case["index"],
         form=case["form"],
         order=case["order"],
         device=device,
         left_schema=streams.left.schema,
         right_schema=streams.right.schema,
+        _first_row=first_row,
     ) as join:
-        check_join(join, oracle(predicate, key, window, sequenced), streams, case["form"], case["order"])
+        check_join(join, oracle(predicate, key, window, sequenced), streams, case["form"], case["order"], first_row)
 
 
 SAMPLE = pairwise(OPERATOR_AXES | STREAM_AXES, SEED)
@@ -65,6 +68,21 @@ SAMPLE = pairwise(OPERATOR_AXES | STREAM_AXES, SEED)
 @pytest.mark.parametrize("case", SAMPLE, ids=name_of)
 def test_sample(case, device_case, device, seed):
     run(case, device_case, device, np.random.default_rng([seed, SAMPLE.index(case)]))
+
+
+@pytest.mark.parametrize("case", SAMPLE[::4], ids=name_of)
+def test_indexes_of_one_device(case, device_case, device, seed):
+    """Those that not all devices have."""
+    for index in device_case.indexes:
+        if index not in OPERATOR_AXES["index"]:
+            run(case | {"index": index}, device_case, device, np.random.default_rng([seed, SAMPLE.index(case)]))
+
+
+@pytest.mark.parametrize("power", [31, 32, 53])
+@pytest.mark.parametrize("case", SAMPLE[::16], ids=name_of)
+def test_arrival_numbers_of_any_width(case, power, device_case, device, seed):
+    """They pass a power of two in the middle of the streams."""
+    run(case, device_case, device, np.random.default_rng([seed, power]), first_row=2**power - 20)
 
 
 def product(axes: dict[str, list]) -> list[dict]:
@@ -91,7 +109,7 @@ WIDE_AXES = {
 def test_keys_whose_common_unit_may_pass_64_bits(case, device_case, device, seed):
     """Exact, or refused by name: by type at the start, or by value; never rounded, never wrapped."""
     rng = np.random.default_rng([seed, *name_of(case).encode()])
-    rest = {"window": "rows-unequal", "policy": "ladder", "form": "pairs", "order": "inner"}
+    rest = {"window": "rows-unequal", "index": "auto", "form": "pairs", "order": "inner"}
     rest |= {"sequence": "distinct", "cut": "few"}
     try:
         run(case | rest, device_case, device, rng)

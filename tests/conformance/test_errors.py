@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import host
-from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Within, errors
+from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within, errors
 
 LEFT = pa.schema(
     {
@@ -202,29 +202,76 @@ def test_unknown_devices():
             attempt(device=device)
 
 
+def test_cross_joins_are_refused_by_name():
+    with pytest.raises(errors.UnsupportedError, match="cross"):
+        attempt(how="cross")
+
+
 @pytest.mark.parametrize(
-    "how",
-    [
-        "left_outer",
-        "left",
-        "right",
-        "right_outer",
-        "full_outer",
-        "outer",
-        "left_semi",
-        "semi",
-        "left_anti",
-        "anti",
-    ],
+    ("part", "side"), [(Compare("limit", "<", "cost"), "right"), (Where("left", "ratios", ">", 0), "left")], ids=repr
 )
-def test_other_joins_are_refused_by_name(how):
-    with pytest.raises(errors.UnsupportedError, match=how):
-        attempt(how=how)
+def test_a_part_that_names_a_missing_column(part, side):
+    column = "cost" if side == "right" else "ratios"
+    with pytest.raises(errors.SchemaError) as caught:
+        attempt(on=AllOf(Band("limit", "price", 0, 1), part))
+    for named in (repr(part), f"the {side} side", repr(column)):
+        assert named in str(caught.value)
 
 
-def test_conjunctions_are_refused_by_name():
+def test_conjunctions_that_are_refused():
+    band = Band("limit", "price", 0, 1)
     with pytest.raises(errors.UnsupportedError, match="AllOf"):
-        attempt(on=AllOf(Band("limit", "price", 0, 1), Compare("ratio", "<", "ratio")))
+        AnyOf(band, AllOf(band, Compare("ratio", "<", "ratio")))
+    with pytest.raises(errors.UnsupportedError, match="<=>"):
+        AnyOf(band, Compare("limit", "<=>", "price"))
+    for parts in ((), (Where("left", "limit", ">", 1),), (AnyOf(*[Where("left", "limit", ">", 1)] * 2),)):
+        with pytest.raises(errors.PredicateError, match="two sides"):
+            AllOf(*parts)
+    with pytest.raises(errors.PredicateError, match="AllOf takes"):
+        AllOf(band, "limit < price")
+    for columns in (("left", "limit"), ("right", "price")):
+        with pytest.raises(errors.UnsupportedError, match="one column"):
+            AnyOf(band, Where(*columns, ">", 1))
+    with pytest.raises(errors.UnsupportedError, match="one column"):
+        AnyOf(Where("left", "limit", ">", 1), Where("left", "ratio", ">", 1))
+    with pytest.raises(errors.PredicateError, match="two sides"):
+        attempt(on=AnyOf(Where("left", "limit", ">", 1), Where("left", "limit", "<", 0)))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [("up", "limit", ">", 1), ("left", 5, ">", 1), ("left", "limit", "like", "x"), ("left", "limit", "=", None),
+     ("left", "limit", "<", float("nan")), ("left", "limit", "<", [1])],
+    ids=str,
+)  # fmt: skip
+def test_a_where_that_makes_no_sense(where):
+    with pytest.raises(errors.PredicateError):
+        Where(*where)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [("limit", "x"), ("name", 1), ("name", b"x"), ("flag", 1), ("ratio", "x"), ("at", 5), ("at", "yesterday"),
+     ("at", dt.datetime(2020, 1, 1, tzinfo=dt.UTC)), ("limit", True)],
+    ids=str,
+)  # fmt: skip
+def test_a_constant_that_does_not_fit_its_column(where):
+    with pytest.raises(errors.PredicateError, match=where[0]):
+        attempt(on=AllOf(Band("limit", "price", 0, 1), Where("left", where[0], "=", where[1])))
+
+
+def test_equality_of_types_that_have_none_in_common():
+    for left, right in (("name", "price"), ("flag", "half"), ("limit", "name"), ("name", "when")):
+        for op in ("=", "<=>"):
+            with pytest.raises(errors.KeyTypeError, match=left):
+                attempt(on=AllOf(Compare(left, op, right), Band("limit", "price", 0, 1)))
+    kinds = (pa.struct({"x": pa.int64()}), pa.struct({"x": pa.int64(), "y": pa.int64()}))
+    schemas = [pa.schema({"w": kind}) for kind in kinds]
+    with pytest.raises(errors.KeyTypeError, match="fields"):
+        attempt(on=Compare("w", "=", "w"), left_schema=schemas[0], right_schema=schemas[1])
+    nested = pa.schema({"w": pa.struct({"x": pa.list_(pa.int64())})})
+    with pytest.raises(errors.KeyTypeError, match=r"w\.x"):
+        attempt(on=Compare("w", "=", "w"), left_schema=nested, right_schema=nested)
 
 
 def test_unions_over_one_pair_of_columns_only():
@@ -236,7 +283,7 @@ def test_unions_over_one_pair_of_columns_only():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"form": "row"}, {"order": "sorted"}, {"policy": "stairs"}, {"how": "sideways"}, {"capacity": 0}],
+    [{"form": "row"}, {"order": "sorted"}, {"index": "stairs"}, {"how": "sideways"}, {"capacity": 0}],
     ids=str,
 )
 def test_unknown_options(changes):
@@ -252,7 +299,7 @@ def test_a_window_that_cannot_fit_is_refused_at_the_start(device):
 
 def test_the_specification_survives_json():
     for spec in (
-        JoinSpec(on=Band("a", "b", -5, None), left=Rows(3), right=Rows(4), sequence="s", policy="flat", suffix="_x"),
+        JoinSpec(on=Band("a", "b", -5, None), left=Rows(3), right=Rows(4), sequence="s", index="bisort", suffix="_x"),
         JoinSpec(
             on=AnyOf(Compare("a", "!=", "b"), Band("a", "b", "-1 minute", "2 minutes")),
             within=Within("t", "u", "-10 minutes", "0"),

@@ -72,13 +72,13 @@ def test_last_5000_flights(flights, column, window, batch, device_case, device):
 
 
 @pytest.mark.parametrize("column", ["delay", "time"])
-@pytest.mark.parametrize("policy", ["ladder", "flat"])
+@pytest.mark.parametrize("index", ["auto", "bisort"])
 @pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.full)])
-def test_counts_over_many_flights(flights, column, policy, count, device_case, device):
+def test_counts_over_many_flights(flights, column, index, count, device_case, device):
     """Counts of every row over a longer stretch, against the condition counted chunk by chunk."""
     window, batch = 1500, 4096
-    if policy not in device_case.policies or (device_case.max_window or window) < window:
-        pytest.skip(f"device {device_case.name} has no such policy or window")
+    if index not in device_case.indexes or (device_case.max_window or window) < window:
+        pytest.skip(f"device {device_case.name} has no such index or window")
     rows = flights.slice(0, count)
     keys, width = rows[column].to_numpy(), BANDS[column]
     with WindowJoin(
@@ -86,7 +86,7 @@ def test_counts_over_many_flights(flights, column, policy, count, device_case, d
         left=Rows(window),
         right=Rows(window),
         form="counts",
-        policy=policy,
+        index=index,
         device=device,
     ) as join:
         for first in range(0, count, batch):

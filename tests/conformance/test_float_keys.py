@@ -54,30 +54,30 @@ FLOAT_BANDS = [
 
 
 @pytest.mark.parametrize("low_high", FLOAT_BANDS, ids=str)
-def test_float_bands(low_high, policy, device):
+def test_float_bands(low_high, index, device):
     """Bounds are sums in float64 whichever side probes: they cancel, overflow and round as in SQL."""
     keys = table(FLOATS, pa.float64())
-    assert agree(device, ("band", *low_high), [keys, keys], [None, keys], policy=policy)
+    assert agree(device, ("band", *low_high), [keys, keys], [None, keys], index=index)
 
 
 @pytest.mark.parametrize("low_high", [(0.1, 0.1), (-0.1, 0.2), (None, 0.1), (1e-46, 1e-46), (-1e39, 1e39)], ids=str)
-def test_float32_keys_have_float64_bounds(low_high, policy, device):
+def test_float32_keys_have_float64_bounds(low_high, index, device):
     values = [0.0, -0.0, 1e-45, -1e-45, 0.1, 0.2, 0.3, 1e38, -1e38, math.inf, -math.inf, math.nan, 16777216.0]
     keys = table(pa.array(np.array(values, np.float32)))
     wide = table(values, pa.float64())
     for one, other in ((keys, keys), (keys, wide), (wide, keys)):
-        agree(device, ("band", *low_high), [one, one], [None, other], policy=policy)
+        agree(device, ("band", *low_high), [one, one], [None, other], index=index)
 
 
 @pytest.mark.parametrize("op", ["<", "<=", "=", "!=", ">=", ">"])
-def test_float_compares(op, policy, device):
+def test_float_compares(op, index, device):
     keys = table(FLOATS, pa.float64())
-    assert agree(device, ("compare", op), [keys, keys], [None, keys], policy=policy)
+    assert agree(device, ("compare", op), [keys, keys], [None, keys], index=index)
     union = ("any", [("compare", op), ("band", 0.2, 0.2), ("compare", "=")])
-    assert agree(device, union, [keys, keys], [None, keys], policy=policy)
+    assert agree(device, union, [keys, keys], [None, keys], index=index)
 
 
-def test_random_float_bounds_round_the_same_from_both_sides(policy, device, seed):
+def test_random_float_bounds_round_the_same_from_both_sides(index, device, seed):
     """Keys on and next to the rounded bound: the sum is l + low in float64, also when the left row probes."""
     rng = np.random.default_rng(seed)
     for _ in range(5):
@@ -89,7 +89,7 @@ def test_random_float_bounds_round_the_same_from_both_sides(policy, device, seed
             ([table(left), None], [None, table(right)]),
             ([None, table(left)], [table(right), None]),
         ):
-            assert agree(device, ("band", float(low), float(high)), *batches, rows=(500, 500), policy=policy)
+            assert agree(device, ("band", float(low), float(high)), *batches, rows=(500, 500), index=index)
 
 
 def test_an_infinite_key_meets_an_infinite_key(device):

@@ -58,10 +58,10 @@ def streams_of(kind: str, batch: int, rows: tuple[int, int] | None, seed: int) -
     return Streams(predicate, tables, sequence, expected)
 
 
-@pytest.mark.parametrize("policy", ["ladder", "flat"], indirect=True)
+@pytest.mark.parametrize("index", ["auto", "bisort"], indirect=True)
 @pytest.mark.parametrize("batch", [97, 1024, 5000])
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_against_duckdb(kind, batch, policy, device_case, device, seed):
+def test_against_duckdb(kind, batch, index, device_case, device, seed):
     rows = None if batch == 1024 else (2000, 1111)
     if rows is None and not device_case.time_windows:
         pytest.skip(f"device {device_case.name}: no time windows")
@@ -76,7 +76,7 @@ def test_against_duckdb(kind, batch, policy, device_case, device, seed):
         sequence="q",
         form="pairs",
         order="outer",
-        policy=policy,
+        index=index,
         device=device,
         left_schema=streams.tables[0].schema,
         right_schema=streams.tables[1].schema,

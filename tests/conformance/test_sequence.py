@@ -8,7 +8,7 @@ from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_o
 from tests.oracles.nested_loop import NestedLoop
 
 
-def test_sequence_ties_and_unsorted_batches(policy, device):
+def test_sequence_ties_and_unsorted_batches(index, device):
     left = table([1, 1, 1, 1], q=[7, 3, 5, 5])
     right = table([1, 1, 1, 1], q=[5, 3, 9, 5])
     assert agree(
@@ -17,7 +17,7 @@ def test_sequence_ties_and_unsorted_batches(policy, device):
         [left, left.slice(4)],
         [right, right.slice(4)],
         (2, 3),
-        policy=policy,
+        index=index,
         sequence="q",
     )
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from host import Band, Watermark, Within, errors
-from tests.conformance.small_joins import BOTTOM, TOP, open_join, pairs_of, table
+from tests.conformance.small_joins import BOTTOM, TOP, open_join, pairs_of, schema_of, table
 from tests.oracles.duckdb_oracle import arrival_positions
 from tests.oracles.duckdb_oracle import join as join_in_duckdb
 from tests.oracles.nested_loop import NestedLoop
@@ -28,11 +28,14 @@ def timed(device, low, high, calls, delays=(None, None), **more):
     loop = NestedLoop(
         ("band", None, None), "k", "k", within=("t", "t", low, high), delays=delays, watermark_policy=choice, **marks
     )
+    tabled = [
+        [None if times is None else table([0] * len(times), pa.int8(), t=as_times(times)) for times in call]
+        for call in calls
+    ]
+    for name, side in zip(("left_schema", "right_schema"), zip(*tabled, strict=True), strict=True):
+        more[name] = schema_of(side)
     with open_join(device, Band("k", "k"), None, within=Within("t", "t", *host_bounds), **more) as join:
-        for call in calls:
-            tables = [
-                None if times is None else table([0] * len(times), pa.int8(), t=as_times(times)) for times in call
-            ]
+        for tables in tabled:
             due = [(pair.left, pair.right) for pair in loop.process(*tables)]
             assert pairs_of(join.process(*tables)) == due
         stats = join.stats
@@ -40,7 +43,7 @@ def timed(device, low, high, calls, delays=(None, None), **more):
     return loop
 
 
-def test_time_windows_at_the_limits_of_64_bits(policy, time_windows, device):
+def test_time_windows_at_the_limits_of_64_bits(index, time_windows, device):
     edge = [BOTTOM, BOTTOM + 1, -1, 0, 1, TOP - 1, TOP]
     for low, high in (
         (-1, 1),
@@ -51,10 +54,10 @@ def test_time_windows_at_the_limits_of_64_bits(policy, time_windows, device):
         (-(2**64), 2**64),
         (2**64 - 1, 2**65),
     ):
-        timed(device, low, high, [(edge, None), (None, edge), (edge, edge)], policy=policy)
+        timed(device, low, high, [(edge, None), (None, edge), (edge, edge)], index=index)
 
 
-def test_late_rows_at_and_above_the_watermark(policy, time_windows, device):
+def test_late_rows_at_and_above_the_watermark(index, time_windows, device):
     loop = timed(
         device,
         -100,
@@ -68,7 +71,7 @@ def test_late_rows_at_and_above_the_watermark(policy, time_windows, device):
             ([189, 190, 191], [190]),
         ],
         (10, 10),
-        policy=policy,
+        index=index,
     )
     # Watermarks: 80 after the first call and as long as the right side stays behind, then 190.
     assert (loop.streams["left"].late, loop.streams["right"].late) == (2 + 2, 2 + 1)
@@ -80,21 +83,21 @@ def test_the_watermark_of_a_call_does_not_hold_in_it(time_windows, device):
     assert (loop.streams["left"].late, loop.streams["right"].late) == (1, 1)
 
 
-def test_rows_leave_only_when_no_later_row_can_match(policy, time_windows, device, seed):
+def test_rows_leave_only_when_no_later_row_can_match(index, time_windows, device, seed):
     """A long stream with stragglers just above the watermark: whoever drops state too early loses pairs."""
     rng = np.random.default_rng(seed)
     for low, high in ((-30, -10), (10, 30), (-5, 5), (0, 0)):
         calls = [
             [(call * 10 + rng.integers(-40, 10, rng.integers(0, 12))).tolist() for _ in range(2)] for call in range(30)
         ]
-        timed(device, low, high, calls, (15, 25), policy=policy)
+        timed(device, low, high, calls, (15, 25), index=index)
 
 
 @pytest.mark.parametrize("delays", [(20, None), (None, 20)])
-def test_a_watermark_on_one_side_only(delays, policy, time_windows, device, seed):
+def test_a_watermark_on_one_side_only(delays, index, time_windows, device, seed):
     rng = np.random.default_rng(seed)
     calls = [[[int(at) for at in call * 10 + rng.integers(-60, 10, 8)] for _ in range(2)] for call in range(20)]
-    loop = timed(device, -7, 12, calls, delays, policy=policy)
+    loop = timed(device, -7, 12, calls, delays, index=index)
     late = (loop.streams["left"].late, loop.streams["right"].late)
     assert late[0 if delays[0] else 1] > 0
     assert late[1 if delays[0] else 0] == 0
@@ -156,18 +159,18 @@ def test_watermark_policies(choice, initial, lag, time_windows, device, seed):
     assert loop.streams["left"].late > 0
 
 
-def test_the_time_may_be_the_key_and_the_sequence(policy, time_windows, device, seed):
+def test_the_time_may_be_the_key_and_the_sequence(index, time_windows, device, seed):
     rng = np.random.default_rng(seed)
     loop = NestedLoop(("band", -3, 5), "k", "k", within=("k", "k", -4, 4), sequence="k")
     with open_join(
-        device, Band("k", "k", -3, 5), None, within=Within("k", "k", -4, 4), sequence="k", policy=policy
+        device, Band("k", "k", -3, 5), None, within=Within("k", "k", -4, 4), sequence="k", index=index
     ) as join:
         for call in range(10):
             tables = [table(np.sort(rng.integers(call * 7, call * 7 + 7, 9))) for _ in range(2)]
             assert pairs_of(join.process(*tables)) == [(p.left, p.right) for p in loop.process(*tables)]
 
 
-def test_a_long_stream_with_late_rows_against_duckdb(policy, time_windows, device, seed):
+def test_a_long_stream_with_late_rows_against_duckdb(index, time_windows, device, seed):
     """Many calls, a watermark that drops state all along, bursts and pauses in event time."""
     rng = np.random.default_rng(seed)
     low, high, delays = -120, 60, (100, 150)
@@ -175,7 +178,7 @@ def test_a_long_stream_with_late_rows_against_duckdb(policy, time_windows, devic
     watermark, newest, seen, late = None, [None, None], [0, 0], [0, 0]
     found, now = [], 0
     with open_join(
-        device, Band("k", "k", -2, 1), None, within=Within("t", "t", low, high), order="outer", policy=policy,
+        device, Band("k", "k", -2, 1), None, within=Within("t", "t", low, high), order="outer", index=index,
         watermark=Watermark(left=delays[0], right=delays[1]),
     ) as join:  # fmt: skip
         for call in range(120):
@@ -215,10 +218,10 @@ def test_null_times_match_nothing_and_are_not_late(time_windows, device):
     timed(device, -9, 9, [([1, None], [2, None]), ([None, 50], [None, 51]), ([None, 60], [None])], (3, 3))
 
 
-def test_capacity_exactly_full_and_one_over(policy, time_windows, device):
+def test_capacity_exactly_full_and_one_over(index, time_windows, device):
     loop = NestedLoop(("band", 0, 0), "k", "k", within=("t", "t", -5, 5))
     with open_join(
-        device, Band("k", "k", 0, 0), None, within=Within("t", "t", -5, 5), capacity=64, policy=policy
+        device, Band("k", "k", 0, 0), None, within=Within("t", "t", -5, 5), capacity=64, index=index
     ) as join:
 
         def both(left, right):
@@ -240,7 +243,7 @@ def test_capacity_exactly_full_and_one_over(policy, time_windows, device):
         both(rows.slice(64), None)
 
 
-def test_the_watermark_makes_room(policy, time_windows, device):
+def test_the_watermark_makes_room(index, time_windows, device):
     """A stream without end in a bounded window: what has left makes room for what comes."""
     loop = NestedLoop(("band", 0, 0), "k", "k", within=("t", "t", -2, 2), delays=(1, 1))
     with open_join(
@@ -250,7 +253,7 @@ def test_the_watermark_makes_room(policy, time_windows, device):
         within=Within("t", "t", -2, 2),
         watermark=Watermark(left=1, right=1),
         capacity=400,
-        policy=policy,
+        index=index,
     ) as join:
         for call in range(60):
             rows = table([call % 3] * 30, t=[call * 10 + i // 3 for i in range(30)])

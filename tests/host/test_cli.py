@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +36,10 @@ def streams(seed: int, rows: int = 300) -> tuple[pa.Table, pa.Table]:
     sequence = np.sort(random.integers(0, rows, 2 * rows))
     is_left = random.random(2 * rows) < np.repeat(random.random(8), rows // 4)
     tables = []
-    for mask, key, time in ((is_left, "limit", "bid_time"), (~is_left, "price", "ask_time")):
+    for mask, key, event_time in ((is_left, "limit", "bid_time"), (~is_left, "price", "ask_time")):
         count = int(mask.sum())
         times = (sequence[mask] * 1_000_000 + random.integers(-5, 5, count)).astype("datetime64[us]")
-        columns = {"seq": sequence[mask], key: random.integers(0, 60, count), time: times, "id": np.arange(count)}
+        columns = {"seq": sequence[mask], key: random.integers(0, 60, count), event_time: times, "id": np.arange(count)}
         tables.append(pa.table(columns))
     return tables[0], tables[1]
 
@@ -181,6 +182,108 @@ def test_join_any_of_two_conditions(tmp_path: Path) -> None:
     assert sorted(told.stdout.splitlines()) == ['"a","b"', "1,1", "20,1"]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv", "arrow"])
+@pytest.mark.parametrize("how", ["full", "left_semi", "anti"])
+def test_join_how(tmp_path: Path, seed: int, how: str, ending: str) -> None:
+    """Every row comes out: with its matches, or alone, at the end at the latest."""
+    left, right = streams(seed)
+    files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.parquet")
+    output = tmp_path / f"out.{ending}"
+    told = mullion(
+        "join", *files, "--on", "limit,price,-2,3", "--left-rows", 4, "--right-rows", 5, "--sequence", "seq",
+        "--device", "numpy", "--batch-rows", 40, "--how", how, "-o", output,
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    pairs = nested_loop(left, right, (4, 5), by_sequence(left, right))
+    lefts, rights = ({pair[side] for pair in pairs} for side in (0, 1))
+    assert 0 < len(lefts) < left.num_rows
+    found = read(output)
+    if how == "full":
+        alone = {(i, None) for i in range(left.num_rows) if i not in lefts}
+        alone |= {(None, i) for i in range(right.num_rows) if i not in rights}
+        assert ids(found) == pairs | alone
+    else:
+        assert found.schema.names == ["seq", "limit", "bid_time", "id"]
+        wanted = lefts if how == "left_semi" else set(range(left.num_rows)) - lefts
+        assert sorted(found["id"].to_pylist()) == sorted(wanted)
+    assert f"{len(pairs):,} matches, {found.num_rows:,} rows out" in told.stderr
+
+
+def test_all_of(tmp_path: Path) -> None:
+    left = write(
+        pa.table({"a": [1, 2, 3, 4], "s": ["x", "y", "x", None], "n": [0.5, 1.5, 2.5, 3.5]}), tmp_path / "l.parquet"
+    )
+    right = write(
+        pa.table({"b": [2, 2, 4, 9], "t": ["x", "y", "x", None], "ok": [True, True, False, None]}),
+        tmp_path / "r.parquet",
+    )
+    files = (left, right, "--left-rows", 9, "--right-rows", 9, "--device", "numpy")
+    conditions = ("--all-of", "--on", "s = t", "--on", "a,b,0,2")
+
+    def rows(*options: str) -> list[str]:
+        return sorted(mullion("join", *files, *options).stdout.splitlines()[1:])
+
+    assert rows(*conditions) == ['1,"x",0.5,2,"x",true', '2,"y",1.5,2,"y",true', '3,"x",2.5,4,"x",false']
+    assert rows(*conditions, "--where", "left.n >= 1.5", "--where", "right.ok = true") == ['2,"y",1.5,2,"y",true']
+    assert rows(*conditions, "--where", "left.s = 'x'", "--where", "right.b<3") == ['1,"x",0.5,2,"x",true']
+    assert rows("--on", "s <=> t", "--where", "right.ok <=> null") == ["4,,3.5,9,,"]
+    told = mullion("join", *files, *conditions, "--explain").stdout.splitlines()
+    assert told[0] == "device:    numpy"
+    assert told[-2:] == [
+        "driver:    left.s = right.t, by a code for each distinct value", "residual:  0 <= right.b - left.a <= 2",
+    ]  # fmt: skip
+    for text, named in (
+        ("n > 1", "must be like"),
+        ("left.nope > 1", "'nope'"),
+        ("left.a > x", "compare it with a number"),
+    ):
+        failed = mullion("join", *files, *conditions, "--where", text)
+        assert failed.exit_code == 1
+        assert named in failed.stderr
+
+
+def test_join_aggregates(tmp_path: Path) -> None:
+    left = write(pa.table({"a": [1, 2, 3], "t": [0, 1, 2]}), tmp_path / "l.parquet")
+    right = write(pa.table({"a": [1, 1, 3], "t": [0, 1, 9], "v": [5, None, 7]}), tmp_path / "r.parquet")
+    options = ["--on", "a = a", "--form", "aggregate", "--aggregate", "sum(v)", "--aggregate", "count(*) as n"]
+    told = mullion("join", left, right, *options, "--within", "t,t,-3,3", "--at", "close", "-o", tmp_path / "o.arrow")
+    assert told.exit_code == 0, told.stderr
+    assert read(tmp_path / "o.arrow").to_pylist() == [
+        {"a": 1, "t": 0, "sum(v)": 5, "n": 2},
+        {"a": 2, "t": 1, "sum(v)": None, "n": 0},
+        {"a": 3, "t": 2, "sum(v)": None, "n": 0},
+    ]
+    told = mullion("join", left, right, *options, "--left-rows", 5, "--right-rows", 5, "-o", tmp_path / "p.arrow")
+    assert told.exit_code == 0, told.stderr
+    assert read(tmp_path / "p.arrow").schema.names == ["side", "row", "sum(v)", "n"]
+    assert read(tmp_path / "p.arrow")["n"].to_pylist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_conditions_in_sql_and_selected_columns(tmp_path: Path) -> None:
+    left, right = streams(5)
+    files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.parquet")
+    windows = ("--left-rows", 40, "--right-rows", 30, "--sequence", "seq")
+    out = tmp_path / "out.parquet"
+    plain = ("--all-of", "--on", "limit,price,-2,3", "--where", "right.id > 9")
+    in_sql = ("--on", "price BETWEEN limit - 2 AND limit + 3 AND right.id > 9")
+    found = []
+    for on in (plain, in_sql):
+        result = mullion(
+            "join", *files, *on, *windows, "--select", "id_right,bid_time,id", "--order", "inner", "-o", out
+        )
+        assert result.exit_code == 0, result.output
+        found.append(read(out))
+    assert found[0].equals(found[1])
+    assert found[1].column_names == ["id_right", "bid_time", "id"]
+    assert found[1].num_rows > 20
+    explained = [mullion("join", *files, *on, *windows, "--explain").output for on in (plain, in_sql)]
+    assert explained[0] == explained[1]
+    for wrong, said in ((("--on", "limit <= other.price"), "line 1, column 10"), ((*in_sql, "--select", "x"), "'x'")):
+        result = mullion("join", *files, *wrong, *windows)
+        assert result.exit_code == 1
+        assert said in result.output
+
+
 @pytest.mark.parametrize(
     ("form", "names"), [("pairs", ["left_row", "right_row"]), ("counts", ["side", "row", "matches"])]
 )
@@ -202,11 +305,14 @@ def test_join_forms(tmp_path: Path, form: str, names: list[str]) -> None:
     [
         (["--on", "a,b,1"], 'must be like "limit,price,-5,5"'),
         (["--on", "nope,b,0,1"], "'nope'"),
+        (["--on", "a,b,0,1", "--index", "tree"], "there is no index 'tree': use one of sorted_runs"),
+        (["--on", "a,b,0,1", "--index", "nested_loop"], "device numpy has no index 'nested_loop': it has sorted_runs"),
         (["--on", "a,b,5,1"], "lies above"),
         (["--within", "a,b,1"], "--within must be like"),
         (["--left-rows", "0"], "0"),
         (["--device", "abacus"], "abacus"),
-        (["--how", "left"], "left"),
+        (["--how", "sideways"], "there is no join how='sideways': use one of inner, left"),
+        (["--how", "anti", "--form", "counts"], "form='counts' is for inner joins"),
         (["--sequence", "nope"], "no sequence column 'nope'"),
         (["--sequence", "u"], "does not ascend"),
         (["--sequence", "t"], "use integers, timestamps"),
@@ -253,14 +359,19 @@ def test_unreadable_files(tmp_path: Path) -> None:
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     file = write(pa.table({"a": [1]}), tmp_path / "a.csv")
     told = mullion("--debug", "join", file, file, "--on", "a", "--left-rows", 1, "--right-rows", 1)
-    assert type(told.exception).__name__ == "PredicateError"
+    assert type(told.exception).__name__ == "SqlError"
 
 
 def test_devices() -> None:
     listed = mullion("devices")
     assert listed.exit_code == 0
     assert any(line.startswith("numpy") for line in listed.stdout.splitlines())
-    assert "numpy" in [device["name"] for device in json.loads(mullion("devices", "--json").stdout)]
+    by_name = {device["name"]: device for device in json.loads(mullion("devices", "--json").stdout)}
+    assert by_name["numpy"]["indexes"] == ["sorted_runs", "bisort"]
+    assert by_name["sim:splitjoin-model"]["indexes"] == ["nested_loop"]
+    assert by_name["board:ecpix5:design=splitjoin"]["indexes"] == ["nested_loop"]
+    assert by_name["board:ecpix5"]["indexes"] == ["sorted_runs", "bisort"]
+    assert "(index: sorted_runs, bisort)" in listed.stdout
 
 
 def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,3 +447,100 @@ def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     os.close(writing)
     assert "Traceback" not in told.stderr
     assert told.returncode == 1
+
+
+# What users do that they should not
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    paths = tmp_path / "left.parquet", tmp_path / "right.csv"
+    pyarrow.parquet.write_table(pa.table({"limit": range(50)}), paths[0])
+    pyarrow.csv.write_csv(pa.table({"price": range(50)}), paths[1])
+    return paths
+
+
+BAND = ("--on", "limit,price,0,0", "--left-rows", 9, "--right-rows", 9)
+
+
+def test_an_output_that_is_an_input(files: tuple[Path, Path], tmp_path: Path) -> None:
+    before = files[0].read_bytes()
+    (tmp_path / "alias.parquet").symlink_to(files[0])
+    for output in (files[0], tmp_path / "alias.parquet"):
+        result = mullion("join", *files, *BAND, "-o", output)
+        assert result.exit_code == 1
+        assert "which it would replace" in result.output
+    assert files[0].read_bytes() == before
+
+
+def test_an_output_that_is_a_device(files: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "full.csv").symlink_to("/dev/full")
+    result = mullion("join", *files, *BAND, "-o", tmp_path / "full.csv")
+    assert result.exit_code == 1
+    assert "is no plain file" in result.output
+
+
+def test_a_column_twice(files: tuple[Path, Path]) -> None:
+    files[1].write_text("price,price\n1,2\n")
+    result = mullion("join", *files, *BAND)
+    assert "right.csv has 2 columns 'price'" in result.output
+
+
+@pytest.mark.parametrize("ending", ["arrow", "arrows"])
+def test_a_damaged_arrow_file_is_named(files: tuple[Path, Path], tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"left.{ending}"
+    table = pa.table({"limit": range(20_000), "text": [f"value {i}" for i in range(20_000)]})
+    with (pa.ipc.new_file if ending == "arrow" else pa.ipc.new_stream)(str(path), table.schema) as writer:
+        writer.write_table(table, 1000)
+    data = path.read_bytes()
+    for damaged in (data[: len(data) // 2], data[:9], b""):
+        path.write_bytes(damaged)
+        result = mullion("join", path, files[1], *BAND)
+        assert result.exit_code == 1
+        assert result.output.splitlines()[-1].startswith("error: ")
+        assert path.name in result.output
+
+
+def test_too_many_rows_for_a_batch(files: tuple[Path, Path]) -> None:
+    assert mullion("join", *files, *BAND, "--batch-rows", 10**20).exit_code == 2
+
+
+def test_sigterm_leaves_no_half_output(files: tuple[Path, Path], tmp_path: Path) -> None:
+    rows = 3_000_000
+    pyarrow.parquet.write_table(pa.table({"limit": np.arange(rows)}), files[0])
+    pyarrow.parquet.write_table(pa.table({"price": np.arange(rows)}), tmp_path / "right.parquet")
+    output = tmp_path / "out"
+    output.mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "host.cli",
+        "join",
+        str(files[0]),
+        str(tmp_path / "right.parquet"),
+        *map(str, BAND),
+    ]
+    process = subprocess.Popen([*command, "--batch-rows", "64", "-o", str(output / "out.csv")], cwd=ROOT, stderr=-3)
+    try:
+        while not list(output.iterdir()):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.terminate()
+        assert process.wait(60) == 143
+    finally:
+        process.kill()
+        process.wait()
+    assert list(output.iterdir()) == []
+
+
+def test_top(tmp_path: Path) -> None:
+    schemas = pa.schema([("limit", pa.int64())]), pa.schema([("price", pa.int64())])
+    spec = JoinSpec(on=Band("limit", "price", 0, 0), left=Rows(5), right=Rows(7))
+    with start_private("numpy", state=str(tmp_path)) as daemon, DaemonClient(daemon.address) as client:
+        client.open_query("q", spec, *schemas)
+        rows = pa.record_batch([pa.array(range(9))], schema=schemas[0])
+        assert list(client.process("q", 0, [("left", rows)])) == []
+        result = mullion("top", "--daemon", daemon.address, "--times", 2, "--seconds", 0.1)
+        assert result.exit_code == 0, result.output
+        assert "numpy" in result.output
+        assert client.status()["queries"]["q"]["stats"]["state_calls"] == 1

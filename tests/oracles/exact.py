@@ -35,6 +35,14 @@ def exact(column: pa.ChunkedArray | pa.Array) -> list:
         return [None if v is None else Fraction(v) for v in column.to_pylist()]
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return column.to_pylist()
+    if pa.types.is_struct(kind):
+        fields = [exact(each) for each in column.flatten()]
+        return [
+            row if there else None
+            for row, there in zip(zip(*fields, strict=True), column.is_valid().to_pylist(), strict=True)
+        ]
+    if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return column.to_pylist()
     raise TypeError(f"the oracle does not know keys of type {kind}")
 
 

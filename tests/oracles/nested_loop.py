@@ -6,11 +6,15 @@ A predicate is one of
 
 - ``("band", low, high)``: ``low <= r - l <= high``, None for an open bound;
 - ``("compare", op)``: ``l op r`` with op one of ``= == < <= > >= != <>``;
-- ``("any", [predicate, ...])``: the union of several over the same pair of columns.
+- ``("any", [predicate, ...])``: the union of several over the same pair of columns;
+- ``("all", [part, ...])`` over several columns, whose parts are ``("pair", i, j, predicate)`` on columns i and j of
+  the left and right keys, ``("same", i, j)``, where NULL equals NULL, and ``("where", side, i, test)``, a Python
+  function of one value that is there.
 """
 
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,6 +53,8 @@ class Row:
     time: int | None
     position: int
     late: bool
+    matched: bool = False
+    out: bool = False
 
 
 @dataclass
@@ -66,6 +72,8 @@ def matches(predicate: tuple, left: object, right: object) -> bool:
     Where either key is a float both are compared as float64 and a bound is ``float64(l) + float64(bound)``;
     everything else is exact. NULL and NaN match nothing, not even ``!=``.
     """
+    if predicate[0] == "all":
+        return all(holds(part, left, right) for part in predicate[1])
     if left is None or right is None:
         return False
     floating = isinstance(left, float) or isinstance(right, float)
@@ -88,13 +96,27 @@ def matches(predicate: tuple, left: object, right: object) -> bool:
     return (low is None or low <= difference) and (high is None or difference <= high)
 
 
+def holds(part: tuple, left: tuple, right: tuple) -> bool:
+    """Whether one pair of rows, as tuples of keys, satisfies one part of a conjunction."""
+    if part[0] == "where":
+        value = (left if part[1] == "left" else right)[part[2]]
+        return value is not None and value == value and part[3](value)
+    one, other = left[part[1]], right[part[2]]
+    if part[0] == "same":
+        return (one is None and other is None) or (one is not None and other is not None and one == other)
+    if isinstance(one, tuple) and isinstance(other, tuple):  # structs: field by field
+        return all(matches(part[3], a, b) for a, b in zip(one, other, strict=True))
+    return matches(part[3], one, other)
+
+
 class NestedLoop:
     """The join by brute force.
 
     Parameters
     ----------
     predicate
-        As in the module's docstring, on ``left_key`` of the left and ``right_key`` of the right rows.
+        As in the module's docstring, on ``left_key`` of the left and ``right_key`` of the right rows: a column, or for
+        a conjunction several.
     rows
         ``(n of the left window, m of the right window)`` for count windows: a right row sees the last n left
         rows.
@@ -108,6 +130,12 @@ class NestedLoop:
     watermark_policy, initial
         ``"min"`` or ``"max"`` of the sides' watermarks; the watermark before the first call, and of a side without
         rows (in the unit of exact times), None: there is none, and for ``"min"`` none until both sides saw a row.
+    self_join, itself
+        One stream, `left` of each call, in both roles: a row meets the earlier rows of the window of either role, and
+        with `itself` itself.
+    how
+        ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"left_semi"`` or ``"left_anti"``, for `results` and
+        `finish`.
     lag
         How many calls the late-row filter runs behind; 0: a watermark holds from the next call on.
     """
@@ -115,8 +143,8 @@ class NestedLoop:
     def __init__(
         self,
         predicate: tuple,
-        left_key: str,
-        right_key: str,
+        left_key: str | list[str],
+        right_key: str | list[str],
         *,
         rows: tuple[int, int] | None = None,
         within: tuple | None = None,
@@ -125,14 +153,21 @@ class NestedLoop:
         watermark_policy: str = "min",
         initial: int | None = None,
         lag: int = 0,
+        self_join: bool = False,
+        itself: bool = False,
+        how: str = "inner",
     ):
         if (rows is None) == (within is None):
             raise ValueError("give either rows or within")
+        self.self_join, self.itself, self.how = self_join, itself, how
         self.predicate, self.rows, self.within, self.sequence = predicate, rows, within, sequence
         self.keys = {"left": left_key, "right": right_key}
         self.times = {"left": within[0], "right": within[1]} if within else {}
         self.bounds = (exact_bound(within[2]), exact_bound(within[3])) if within else None
         self.delays = {"left": exact_bound(delays[0]), "right": exact_bound(delays[1])}
+        # Rows that have equal times where they meet are late by one watermark, whichever side has it.
+        shared = self.bounds == (0, 0) and any(delay is not None for delay in self.delays.values())
+        self.judged = [side for side, delay in self.delays.items() if shared or delay is not None]
         # Spark rounds the newest event time down to milliseconds.
         self.tick = 1 if all(isinstance(delay, int | None) for delay in delays) else 10**6
         self.streams = {"left": Stream(), "right": Stream()}
@@ -148,10 +183,12 @@ class NestedLoop:
         # What holds now was known lag + 1 calls ago; this call's own rows count from a later call on.
         watermark = self.before = self.watermarks.pop(0)
         result: list[Pair] = []
+        if self.self_join:
+            return self._process_self(left, watermark)
         for side, key, time in self._arrivals(left, right):
             stream = self.streams[side]
             late = False
-            if time is not None and self.delays[side] is not None:
+            if time is not None and side in self.judged:
                 late = watermark is not None and time <= watermark
                 stream.max_time = time if stream.max_time is None else max(stream.max_time, time)
             row = Row(len(stream.rows), key, time, self.position, late)
@@ -169,6 +206,92 @@ class NestedLoop:
         self.call += 1
         return result
 
+    def results(self, pairs: list[Pair]) -> list[tuple[int | None, int | None]]:
+        """What comes out of the call that `process` gave these pairs for, as left and right row numbers.
+
+        In the order of the pairs, then rows that can match nothing any more, in arrival order, with None for the other
+        side. Semi and anti joins have left rows alone.
+        """
+        found = []
+        for pair in pairs:
+            left, right = self.streams["left"].rows[pair.left], self.streams["right"].rows[pair.right]
+            if self.how == "left_semi":
+                found += [] if left.matched else [(pair.left, None)]
+            elif self.how != "left_anti":
+                found.append((pair.left, pair.right))
+            left.matched = right.matched = True
+        return found + self._unmatched(self._alone)
+
+    def finish(self) -> list[tuple[int | None, int | None]]:
+        """What comes out at the end of the streams, as `results`."""
+        return self._unmatched(lambda side, row: True)
+
+    def waiting(self, side: str) -> int:
+        """Rows of a side that may still match and have not."""
+        return sum(not (row.matched or row.late or self._alone(side, row)) for row in self.streams[side].rows)
+
+    def _unmatched(self, due: Callable[[str, Row], bool]) -> list[tuple[int | None, int | None]]:
+        sides = {"left": ["left"], "left_anti": ["left"], "right": ["right"], "full": ["left", "right"]}
+        rows = [
+            (row.position, side, row)
+            for side in sides.get(self.how, [])
+            for row in self.streams[side].rows
+            if not (row.matched or row.late or row.out) and due(side, row)
+        ]
+        for _, _, row in rows:
+            row.out = True
+        rows.sort(key=lambda entry: entry[:2])
+        return [(row.number, None) if side == "left" else (None, row.number) for _, side, row in rows]
+
+    def _alone(self, side: str, row: Row) -> bool:
+        """Whether no row that comes after this call can match a row."""
+        if row.key is None or (isinstance(row.key, float) and math.isnan(row.key)):
+            return True
+        if self.rows is not None:
+            # Any later row of the other stream sees the last rows of this one, so many as its window has.
+            later = len(self.streams[side].rows) - 1 - row.number
+            return later >= self.rows[0 if side == "left" else 1]
+        if row.time is None:
+            return True
+        other = "right" if side == "left" else "left"
+        watermark = self.watermarks[0]  # what is not after it is late in the next call
+        if other not in self.judged or watermark is None:
+            return False
+        last = row.time + self.bounds[1] if side == "left" else row.time - self.bounds[0]
+        return last <= watermark
+
+    def _process_self(self, table: pa.Table, watermark: int | None) -> list[Pair]:
+        """One call of a self join, in the same order."""
+        result: list[Pair] = []
+        # The stream in each role: both have the same rows in the same order, and their own keys.
+        arrivals = self._arrivals(table, table)
+        roles = [[row for row in arrivals if row[0] == side] for side in ("left", "right")]
+        for pair in zip(*roles, strict=True):
+            new = {}
+            for side, key, time in pair:
+                stream = self.streams[side]
+                late = watermark is not None and time is not None and time <= watermark
+                if time is not None:
+                    stream.max_time = time if stream.max_time is None else max(stream.max_time, time)
+                stream.late += late
+                new[side] = Row(len(stream.rows), key, time, self.position, late)
+            self.position += 1
+            found = []
+            if not new["left"].late:
+                met = [(stored.number, "left", new["left"], stored) for stored in self._window("right")]
+                met += [(stored.number, "right", stored, new["right"]) for stored in self._window("left")]
+                if self.itself:
+                    met.append((new["left"].number, "right", new["left"], new["right"]))
+                for number, side, one, other in met:
+                    if self._in_time(one, other) and matches(self.predicate, one.key, other.key):
+                        found.append((number, side, Pair(one.number, other.number, self.call, side)))
+            result += [pair for _, _, pair in sorted(found)]
+            for side, row in new.items():
+                self.streams[side].rows.append(row)
+        self.watermarks.append(self._watermark())
+        self.call += 1
+        return result
+
     def _arrivals(self, left: pa.Table | None, right: pa.Table | None) -> list[tuple]:
         """``(side, key, time)`` of every row of the call in arrival order."""
         arrivals = []
@@ -177,7 +300,11 @@ class NestedLoop:
                 continue
             if isinstance(table, pa.RecordBatch):
                 table = pa.Table.from_batches([table])
-            keys = exact(table[self.keys[side]])
+            names = self.keys[side]
+            if isinstance(names, str):
+                keys: list = exact(table[names])
+            else:
+                keys = list(zip(*(exact(table[name]) for name in names), strict=True))
             times = exact(table[self.times[side]]) if self.times else [None] * len(keys)
             order = exact(table[self.sequence]) if self.sequence else [0] * len(keys)
             arrivals += [(at, side, key, time) for at, key, time in zip(order, keys, times, strict=True)]

@@ -4,9 +4,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from host import Band, Rows, Within, errors
+from host.daemon import start_private
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
@@ -67,6 +69,12 @@ def main(folder: Path, seed: int) -> None:
         lag=1,
     )
     assert ids(run(timed)) == expected(loop, bids, asks)
+
+    with start_private("numpy") as daemon:
+        windows = {"left": Rows(50), "right": Rows(50), "sequence": "seq", "daemon": daemon.address}
+        alike = [window_join(left, right, on=options["on"], **windows) for _ in range(2)]
+        with pytest.raises(Exception, match="two joins of one streaming query"):
+            run(alike[0].unionAll(alike[1]))
 
     frames = [spark.createDataFrame(side[0].to_pandas()) for side in (bids, asks)]
     plain = window_join(*frames, **options, left=Rows(50), right=Rows(50), sequence="seq")

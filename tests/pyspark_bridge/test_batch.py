@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from host import Band, Rows, Within
+from host import AllOf, Band, Compare, Rows, Where, Within
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
@@ -53,6 +53,37 @@ def test_time_window(spark, daemon, sides):
         capacity=10_000,
     )
     assert found(joined) == oracle(sides, within=("ts", "ts", seconds(-5), seconds(5)))
+
+
+def test_a_conjunction(spark, daemon, sides):
+    frames = [spark.createDataFrame(side).repartition(3) for side in sides]
+    on = AllOf(Band("limit", "price", -9, 9), Compare("id", "<", "id"), Where("right", "price", ">", 7))
+    joined = window_join(*frames, on=on, left=Rows(40), right=Rows(30), sequence="seq", daemon=daemon.address)
+    parts = [("pair", 0, 0, ("band", -9, 9)), ("pair", 1, 1, ("compare", "<")), ("where", "right", 0, lambda v: v > 7)]
+    loop = NestedLoop(("all", parts), ["limit", "id"], ["price", "id"], rows=(40, 30), sequence="seq")
+    wanted = sorted((pair.left, pair.right) for pair in loop.process(*sides))
+    assert wanted
+    assert found(joined) == wanted
+
+
+@pytest.mark.parametrize("window", ["rows", "within"])
+def test_the_same_frame_twice_is_a_self_join(spark, daemon, sides, window):
+    """Read once; each row meets itself and, in both roles, the rows before it."""
+    rows = sides[0]
+    frame = spark.createDataFrame(rows).repartition(2)
+    if window == "rows":
+        kind, loop = {"left": Rows(40), "right": Rows(30)}, {"rows": (40, 30)}
+    else:
+        kind, loop = (
+            {"within": Within("ts", "ts", "-5 seconds", "2 seconds")},
+            {"within": ("ts", "ts", seconds(-5), seconds(2))},
+        )
+    joined = window_join(frame, frame, on=Band("limit", "limit", -2, 2), **kind, sequence="seq", daemon=daemon.address)
+    due = NestedLoop(("band", -2, 2), "limit", "limit", **loop, sequence="seq", self_join=True, itself=True).process(
+        rows, None
+    )
+    assert len(due) > rows.num_rows / 2
+    assert found(joined) == sorted((pair.left, pair.right) for pair in due)
 
 
 def test_empty_sides(spark, daemon, sides):

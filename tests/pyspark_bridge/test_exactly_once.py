@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 from host import Band, Rows
+from host.daemon.daemon import Daemon
+from host.devices.numpy_device import NumpyDevice
+from host.errors import CapacityError
 from pyspark_bridge import window_join
+from tests.host.daemon.test_check import one_board
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.newest_query import newest_query
@@ -40,6 +44,32 @@ def test_replay_of_a_batch_that_was_not_committed(runner, daemon, seed):
     assert {batch for batch, _ in before} <= {0, 1, 2}
     runner.run(join(runner, daemon, bids, asks))
     assert pairs(runner) == wanted(bids, asks)
+
+
+@pytest.mark.parametrize("device", ["memory of one", "board of one"])
+def test_restart_on_a_device_that_holds_one_join(runner, tmp_path_factory, seed, device):
+    """The call that makes the join again takes nothing beside the live one; a join that could never fit is refused."""
+    if device == "memory of one":
+        made = NumpyDevice(memory_bytes=300_000)
+        options = {**OPTIONS, "left": Rows(10), "right": Rows(5)}
+    else:
+        made = one_board()
+        options = {**OPTIONS, "left": Rows(50), "right": Rows(50)}
+    rows = (options["left"].count, options["right"].count)
+    bids, asks = bids_and_asks(seed, batches=4)
+    served = Daemon(made, tmp_path_factory.mktemp("d") / "sock")
+    try:
+        for batches in (2, 4):
+            sides = runner.stream("bids", bids[:batches]), runner.stream("asks", asks[:batches])
+            runner.run(window_join(*sides, **options, daemon=served.addresses[0]))
+            if device == "memory of one":
+                assert 2 * made.used_bytes > made.memory_bytes
+        with pytest.raises(CapacityError):
+            window_join(*sides, **{**options, "left": Rows(40_000)}, daemon=served.addresses[0])
+    finally:
+        served.stop()
+    loop = NestedLoop(("band", -2, 2), "limit", "price", rows=rows, sequence="seq")
+    assert pairs(runner) == expected(loop, bids, asks)
 
 
 def fail_first_attempt(batches, marker: str, rows_before: int):

@@ -18,6 +18,7 @@ OPTIONS = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(
 def flight(tmp_path_factory):
     """Address of a daemon that asks for the token "secret"."""
     token = tmp_path_factory.mktemp("flight") / "token"
+    token.touch(0o600)
     token.write_text("secret\n")
     token.chmod(0o600)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -108,8 +108,21 @@ def test_self_join(runner, daemon, seed):
         daemon=daemon.address,
     )
     runner.run(joined)
-    loop = NestedLoop(("band", 0, 1), "limit", "limit", rows=(25, 25), sequence="seq")
-    assert pairs(runner) == expected(loop, bids, bids)
+    options = {"rows": (25, 25), "sequence": "seq", "self_join": True, "itself": True}
+    loop = NestedLoop(("band", 0, 1), "limit", "limit", **options)
+    assert pairs(runner) == expected(loop, bids, [None] * len(bids))
+
+
+def test_aggregates(runner, seed):
+    bids, asks = bids_and_asks(seed)
+    options = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(50), "sequence": "seq"}
+    sides = runner.stream("bids", bids), runner.stream("asks", asks)
+    wanted = expected(NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq"), bids, asks)
+    frame = window_join(*sides, **options, form="aggregate", aggregates=["count(*)", "sum(price)", "max(id)"])
+    assert frame.columns == ["side", "row", "count(1)", "sum(price)", "max(id)"]
+    found = runner.run(frame, "aggregates")
+    assert len(found) == sum(map(len, bids)) + sum(map(len, asks))
+    assert sum(row["count(1)"] for row in found) == len(wanted)
 
 
 def test_counts_and_own_suffix(runner, daemon, seed):

@@ -39,9 +39,9 @@ def expected(numbers: list[int], spec: JoinSpec = SPEC) -> pa.Table:
     return result
 
 
-def process(client: DaemonClient, number: int, *, query: str = "q", partition: int = 0, attempt: int = 0) -> pa.Table:
+def process(client: DaemonClient, number: int, *, query: str = "q", run: str = "", instance: str = "") -> pa.Table:
     """Send batch `number` and return its result."""
-    return as_table(client.process(query, number, partition, attempt, batch(number)))
+    return as_table(client.process(query, number, batch(number), run=run, instance=instance))
 
 
 def as_table(batches: Iterator[pa.RecordBatch]) -> pa.Table:

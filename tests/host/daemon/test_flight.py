@@ -34,6 +34,7 @@ def test_tls(start: Callable[..., Daemon], tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
     (tmp_path / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text(TOKEN + "\n")
     options = FlightOptions.from_files("127.0.0.1:0", tmp_path / "token", tmp_path / "cert.pem", tmp_path / "key.pem")
     address = start(flight=options).addresses[1]
@@ -48,6 +49,7 @@ def test_tls(start: Callable[..., Daemon], tmp_path: Path) -> None:
 
 
 def test_options_from_files(tmp_path: Path) -> None:
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text(" secret \n")
     assert FlightOptions.from_files("[::1]:5", tmp_path / "token", None, None) == FlightOptions("::1", 5, "secret")
     with pytest.raises(DaemonError, match="host:port"):
@@ -56,6 +58,7 @@ def test_options_from_files(tmp_path: Path) -> None:
         FlightOptions.from_files("localhost:1", tmp_path / "token", tmp_path / "cert", None)
     with pytest.raises(DaemonError, match=r"cannot read .*missing"):
         FlightOptions.from_files("localhost:1", tmp_path / "missing", None, None)
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text("\n")
     with pytest.raises(AuthError, match="one line"):
         FlightOptions.from_files("localhost:1", tmp_path / "token", None, None)
@@ -73,7 +76,7 @@ def test_stream_without_its_last_message_is_not_applied(daemon: Daemon) -> None:
         open_query(client)
         raw = flight.FlightClient(daemon.addresses[1], generic_options=[("grpc.enable_http_proxy", 0)])
         options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())], timeout=20)
-        command = json.dumps({"query": "q", "batch": 0, "partition": 0, "attempt": 0}).encode()
+        command = json.dumps({"query": "q", "batch": 0, "run": "", "instance": ""}).encode()
         for end in ("done", "cancel"):
             writer, reader = raw.do_exchange(flight.FlightDescriptor.for_command(command), options)
             schema = exchange_schema(LEFT, RIGHT)
@@ -91,14 +94,14 @@ def test_stream_without_its_last_message_is_not_applied(daemon: Daemon) -> None:
         wait_until(lambda: client.status()["queries"]["q"]["open_requests"] == 0)
         status = client.status()["queries"]["q"]
         assert (status["batch"], status["rows_left"], status["discarded"]) == (None, 0, 2)
-        assert process(client, 0, attempt=1) == expected([0])
+        assert process(client, 0) == expected([0])
 
 
 def test_both_front_ends_serve_the_same_queries(daemon: Daemon, client: DaemonClient) -> None:
     open_query(client)
     first = process(client, 0)
     with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as other:
-        assert process(other, 0, attempt=1) == first
+        assert process(other, 0) == first
         assert process(other, 1) == expected([0, 1])
     assert process(client, 2) == expected([0, 1, 2])
 
@@ -111,5 +114,13 @@ def test_unreachable() -> None:
 def test_actions_are_listed(daemon: Daemon) -> None:
     raw = flight.FlightClient(daemon.addresses[1], generic_options=[("grpc.enable_http_proxy", 0)])
     options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())], timeout=20)
-    assert {action.type for action in raw.list_actions(options)} == {"ping", "status", "open", "describe", "close"}
+    assert {action.type for action in raw.list_actions(options)} == {
+        "ping",
+        "status",
+        "check",
+        "open",
+        "describe",
+        "mark",
+        "close",
+    }
     raw.close()

@@ -20,7 +20,7 @@ from host.errors import LimitError, MullionError, ProtocolError, from_wire
 from tests.host.daemon.conftest import LEFT, RIGHT, batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
 
-PROCESS = {"op": "process", "query": "q", "batch": 0, "partition": 0, "attempt": 0}
+PROCESS = {"op": "process", "query": "q", "batch": 0, "run": "", "instance": ""}
 
 
 class Stranger:
@@ -111,6 +111,9 @@ def test_frame_cut_short(stranger: Stranger, client: DaemonClient, size: int) ->
         {**PROCESS, "batch": True},
         {**PROCESS, "batch": 1 << 70},
         {**PROCESS, "query": None},
+        {**PROCESS, "run": 1},
+        {"op": "process", "query": "q", "batch": 0, "run": ""},
+        {"op": "check", "spec": {}},
     ],
 )
 def test_bad_request_is_told_and_the_connection_stays(stranger: Stranger, message: dict[str, Any]) -> None:
@@ -143,7 +146,7 @@ def test_bad_rows_are_told_and_not_applied(
     assert text in str(stranger.error())
     wait_until(lambda: client.status()["queries"]["q"]["open_requests"] == 0)
     assert client.status()["queries"]["q"]["staged_bytes"] == 0
-    assert process(client, 0, attempt=1) == expected([0])
+    assert process(client, 0) == expected([0])
 
 
 def test_compressed_body_is_refused() -> None:
@@ -193,9 +196,9 @@ def test_messages_above_the_limit(start: Callable[..., Daemon]) -> None:
         assert process(client, 0) == expected([0])
         huge = pa.record_batch([pa.array([1]), pa.array(["x" * 5000])], schema=LEFT)
         with pytest.raises(LimitError, match="one row of"):
-            client.process("q", 1, 0, 0, [("left", huge)])
+            client.process("q", 1, [("left", huge)])
         with pytest.raises(LimitError, match="--max-staged"):
-            list(client.process("q", 1, 0, 0, batch(1) * 30))
+            list(client.process("q", 1, batch(1) * 30))
         wait_until(lambda: client.status()["queries"]["q"]["staged_bytes"] == 0)
         assert process(client, 1) == expected([0, 1])
 
@@ -209,9 +212,9 @@ def test_limits_over_flight(start: Callable[..., Daemon]) -> None:
         assert process(client, 0) == expected([0])
         huge = pa.record_batch([pa.array([1]), pa.array(["x" * 9000])], schema=LEFT)
         with pytest.raises(LimitError, match="--max-message"):
-            list(client.process("q", 1, 0, 0, [("left", huge)]))
+            list(client.process("q", 1, [("left", huge)]))
         with pytest.raises(LimitError, match="--max-staged"):
-            list(client.process("q", 1, 0, 0, batch(1) * 60))
+            list(client.process("q", 1, batch(1) * 60))
         assert process(client, 1) == expected([0, 1])
 
 

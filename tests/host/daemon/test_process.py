@@ -27,7 +27,7 @@ def rows():
     yield from batch(0)[:2]
     print("sent", flush=True)
     time.sleep(60)
-list(DaemonClient(sys.argv[1]).process("q", 0, 0, 0, rows()))
+list(DaemonClient(sys.argv[1]).process("q", 0, rows()))
 """
 STARTER = """
 import os, sys, time
@@ -84,14 +84,14 @@ def test_killed_client_harms_nobody(private: PrivateDaemon, client: DaemonClient
     status = client.status()["queries"]["q"]
     assert (status["staged_bytes"], status["rows_left"], status["discarded"]) == (0, 0, 1)
     assert process(client, 0, query="other") == expected([0])
-    assert process(client, 0, attempt=1) == expected([0])
+    assert process(client, 0) == expected([0])
     assert process(client, 1) == expected([0, 1])
 
 
 def test_metrics_and_log(private: PrivateDaemon, client: DaemonClient) -> None:
     open_query(client, 'a "name"')
     process(client, 0, query='a "name"')
-    process(client, 0, query='a "name"', attempt=1)
+    process(client, 0, query='a "name"')
     with pytest.raises(DaemonError):
         process(client, 0, query="unknown")
     port = next(
@@ -178,7 +178,7 @@ def test_sigterm_finishes_the_request_in_progress(directory: Path) -> None:
 
         with DaemonClient(f"unix:{directory}/s", timeout=20) as idle:
             idle.ping()
-            result = list(client.process("q", 0, 0, 0, rows()))  # type: ignore[arg-type]
+            result = list(client.process("q", 0, rows()))  # type: ignore[arg-type]
             assert stopping.is_set()
             with pytest.raises(ConnectionLostError):
                 idle.ping()

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from host import Band, JoinSpec, Rows
+from host import AllOf, Band, Compare, JoinSpec, Rows, Where
 from host.daemon import DaemonClient
 from host.daemon.daemon import Daemon
 from host.errors import (
@@ -19,7 +19,6 @@ from host.errors import (
     SchemaError,
     StateLostError,
     UnknownQueryError,
-    UnsupportedError,
 )
 from tests.host.daemon.conftest import (
     LEFT,
@@ -52,8 +51,8 @@ def test_repeat_gets_the_same_result_and_counts_once(either: DaemonClient) -> No
     open_query(either)
     process(either, 0)
     first = process(either, 1)
-    for attempt in range(1, 4):
-        assert process(either, 1, attempt=attempt) == first
+    for _ in range(3):
+        assert process(either, 1) == first
     assert process(either, 2) == expected([0, 1, 2])
     status = either.status()["queries"]["q"]
     assert (status["rows_left"], status["stats"]["rows_left"], status["repeats"]) == (120, 120, 3)
@@ -63,7 +62,7 @@ def test_repeat_reads_its_input_to_the_end(either: DaemonClient) -> None:
     open_query(either)
     process(either, 0)
     seen = []
-    again = as_table(either.process("q", 0, 0, 1, (seen.append(row) or row for row in batch(0))))
+    again = as_table(either.process("q", 0, (seen.append(row) or row for row in batch(0))))
     assert again == expected([0])
     assert len(seen) == len(batch(0))
 
@@ -117,19 +116,47 @@ def test_opening_tells_what_is_wrong(either: DaemonClient) -> None:
     assert either.status()["queries"] == {}
 
 
-def test_second_partition_is_refused(either: DaemonClient) -> None:
+def test_second_instance_in_a_run_is_refused(either: DaemonClient) -> None:
     open_query(either)
-    process(either, 0, partition=4)
-    with pytest.raises(UnsupportedError, match=r"partition 5 after partition 4.*coalesce"):
-        process(either, 0, partition=5)
-    assert process(either, 0, partition=4, attempt=2) == expected([0])
-    assert process(either, 1, partition=5) == expected([0, 1])
+    process(either, 0, run="r", instance="a")
+    for batch_number, instance in ((0, "b"), (0, "a"), (1, "b"), (1, "a")):
+        with pytest.raises(QueryError, match=r"two joins of one streaming query.*name="):
+            process(either, batch_number, run="r", instance=instance)
+    # Either may have fed the window: a run that continues it is told, one that begins again has an empty one.
+    with pytest.raises(StateLostError, match="two joins shared the name"):
+        process(either, 1, run="s", instance="a")
+    assert process(either, 0, run="s", instance="a") == expected([0])
+    assert process(either, 1, run="s", instance="a") == expected([0, 1])
+
+
+def test_another_instance_continues_in_another_run(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0, run="r", instance="a")
+    newest = process(either, 1, run="r", instance="a")
+    assert process(either, 1, run="s", instance="b") == newest
+    assert process(either, 2, run="s", instance="b") == expected([0, 1, 2])
+    assert process(either, 3, run="t", instance="b") == expected([0, 1, 2, 3])
+
+
+def test_a_run_that_is_refused_before_it_applied_rows_leaves_the_window(either: DaemonClient) -> None:
+    open_query(either)
+    process(either, 0, run="r", instance="a")
+
+    def rows() -> object:
+        yield batch(1)[0]
+        with pytest.raises(QueryError, match="name="):
+            process(either, 1, run="s", instance="b")
+        yield from batch(1)[1:]
+
+    with pytest.raises(QueryError, match="name="):
+        list(either.process("q", 1, rows(), run="s", instance="a"))  # type: ignore[arg-type]
+    assert process(either, 1, run="t", instance="a") == expected([0, 1])
 
 
 def test_requests_that_are_not_streaming_stand_alone(either: DaemonClient) -> None:
     open_query(either, streaming=False)
-    assert process(either, 5, partition=3) == expected([5])
-    assert process(either, 5, partition=3) == expected([5])
+    assert process(either, 5, instance="a") == expected([5])
+    assert process(either, 5, instance="b") == expected([5])
     assert process(either, 1) == expected([1])
 
 
@@ -138,8 +165,8 @@ def test_failed_batch_is_not_applied(either: DaemonClient) -> None:
     process(either, 0)
     wrong = [*batch(1), ("left", pa.record_batch({"limit": pa.array([1.5]), "who": pa.array(["x"])}))]
     with pytest.raises(SchemaError, match="'limit' is double"):
-        list(either.process("q", 1, 0, 0, wrong))
-    assert process(either, 1, attempt=1) == expected([0, 1])
+        list(either.process("q", 1, wrong))
+    assert process(either, 1) == expected([0, 1])
 
 
 def test_input_that_fails_is_not_applied(either: DaemonClient) -> None:
@@ -150,32 +177,35 @@ def test_input_that_fails_is_not_applied(either: DaemonClient) -> None:
         raise KeyError("upstream")
 
     with pytest.raises(KeyError):
-        either.process("q", 0, 0, 0, failing())  # type: ignore[arg-type]
+        either.process("q", 0, failing())  # type: ignore[arg-type]
     wait_until(lambda: either.status()["queries"]["q"]["open_requests"] == 0)
-    assert process(either, 0, attempt=1) == expected([0])
+    assert process(either, 0) == expected([0])
 
 
-def test_attempts_at_once_are_applied_once(either: DaemonClient, daemon: Daemon) -> None:
+def test_requests_at_once_are_applied_once(either: DaemonClient, daemon: Daemon) -> None:
     open_query(either)
     process(either, 0)
     with ThreadPoolExecutor(6) as pool:
         with daemon.service._device_lock:
-            attempts = [pool.submit(process, either, 1, attempt=attempt) for attempt in range(6)]
+            requests = [pool.submit(process, either, 1) for _ in range(6)]
             wait_until(lambda: either.status()["queries"]["q"]["open_requests"] == 6)
-        results = [attempt.result(20) for attempt in attempts]
+        results = [request.result(20) for request in requests]
     assert results == [expected([0, 1])] * 6
     assert daemon.service.status()["queries"]["q"]["rows_left"] == 80
 
 
-def test_attempts_at_once_in_two_partitions_are_refused(either: DaemonClient, daemon: Daemon) -> None:
+def test_two_instances_at_once_are_refused(either: DaemonClient, daemon: Daemon) -> None:
     open_query(either)
     with ThreadPoolExecutor(1) as pool:
         with daemon.service._device_lock:
             first = pool.submit(process, either, 0)
             wait_until(lambda: either.status()["queries"]["q"]["open_requests"] == 1)
-            with pytest.raises(UnsupportedError, match="partition 1 after partition 0"):
-                process(either, 0, partition=1)
+            wait_until(lambda: daemon.service._queries["q"]._fed_by is not None)
+            with pytest.raises(QueryError, match="name="):
+                process(either, 0, instance="b")
         assert first.result(20) == expected([0])
+    assert process(either, 0, run="s") == expected([0])
+    assert process(either, 1, run="s") == expected([0, 1])
 
 
 def test_two_queries_at_once(either: DaemonClient) -> None:
@@ -203,7 +233,7 @@ def test_slow_query_does_not_hold_up_another_ones_staging(client: DaemonClient, 
     with ThreadPoolExecutor(2) as pool:
         with daemon.service._device_lock:  # the device works on "slow"
             slow = pool.submit(process, client, 0, query="slow")
-            quick = pool.submit(lambda: as_table(client.process("quick", 0, 0, 0, rows())))  # type: ignore[arg-type]
+            quick = pool.submit(lambda: as_table(client.process("quick", 0, rows())))  # type: ignore[arg-type]
             assert sent.wait(10)
             wait_until(lambda: client.status()["queries"]["quick"]["staged_bytes"] > 0)
         assert slow.result(20) == quick.result(20) == expected([0])
@@ -219,7 +249,7 @@ def test_closing_during_a_request(either: DaemonClient, daemon: Daemon) -> None:
         yield batch(0)[1]
 
     with pytest.raises(UnknownQueryError, match="was closed"):
-        list(either.process("q", 0, 0, 0, rows()))  # type: ignore[arg-type]
+        list(either.process("q", 0, rows()))  # type: ignore[arg-type]
     assert daemon.service.device.used_bytes == 0
 
 
@@ -231,3 +261,16 @@ def test_limit_on_queries(start: Callable[..., Daemon]) -> None:
             open_query(client, "c")
         client.close_query("a")
         open_query(client, "c")
+
+
+def test_a_conjunction_through_a_daemon(either: DaemonClient) -> None:
+    on = AllOf(SPEC.on, Compare("who", "!=", "note"), Where("right", "note", ">", "r6"))
+    with pytest.raises(KeyTypeError, match="'who'"):
+        either.open_query("conjunction", JoinSpec(on=on, left=Rows(50), right=Rows(30)), LEFT, RIGHT, streaming=True)
+    spec = JoinSpec(on=AllOf(SPEC.on, *on.parts[2:]), left=Rows(50), right=Rows(30), order="inner")
+    either.open_query("conjunction", spec, LEFT, RIGHT, streaming=True)
+    for number in range(3):
+        due = expected(list(range(number + 1)), spec)
+        assert process(either, number, query="conjunction") == due
+    assert due.num_rows
+    assert due.num_rows < expected([0, 1, 2]).num_rows

@@ -86,7 +86,7 @@ def test_a_board_at_ethernet(monkeypatch):
         device = open_device(f"board:ecpix5:{path}")
         assert device.info.name == f"board:ecpix5:{path}"
         with pytest.raises(LinkSilentError):
-            device._open_link(32)
+            device.board(32)
     ethernet = board("ecpix5").ethernet
     assert asked == [(ethernet.ip, ethernet.port), (ethernet.ip, 5000), ("10.0.0.7", ethernet.port), ("10.0.0.7", 5000)]
 

@@ -1,9 +1,12 @@
 """Every device against plain NumPy, command by command."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
-from host.devices.device import Limits, RunDevice
+from host.devices.device import Limits
+from host.devices.run_device import RunDevice
 from host.errors import CapacityError
 
 BEYOND = 1 << 40  # arrival numbers have 64 bits
@@ -162,3 +165,23 @@ def test_what_does_not_fit_is_refused(device):
     assert run.length == 100
     store.close()
     assert device.used_bytes < used
+
+
+@pytest.mark.parametrize("runs", [1, 500])
+@pytest.mark.parametrize("rows", [1, 1000, 100_000])
+@pytest.mark.parametrize("key_bits", [32, 64])
+def test_room_is_what_a_store_takes(device, key_bits, rows, runs):
+    asked = {"key_bits": key_bits, "rows": rows, "runs": runs, "what": "the test's window"}
+    before = device.used_bytes
+    room = device.room(**asked)
+    with closing(device.trial().open_store(**asked)):
+        assert device.used_bytes == before
+    with closing(device.open_store(**asked)) as store:
+        assert (room.nbytes, room.most_run_rows) == (device.used_bytes - before, store.most_run_rows)
+
+
+def test_trial_refuses_what_an_empty_device_could_not_hold(device):
+    rows = device.memory_bytes // 11  # of 12 bytes at least
+    with pytest.raises(CapacityError) as refused:
+        device.trial().open_store(key_bits=64, rows=rows, what="the test's window")
+    assert refused.value.needed > refused.value.available

@@ -1,5 +1,7 @@
 """The blocks beside the merger, each against its model; two builds hold them all."""
 
+import functools
+
 import pytest
 
 from hw.bisort.bound_merger import BoundMerger
@@ -29,6 +31,7 @@ BUILDS = {
 }
 
 
+@functools.cache
 def bundle(key_bits: int, width: int, partition_log2: int, index_rows: int, buffer_rows: int) -> Bundle:
     return Bundle(
         {

@@ -17,21 +17,21 @@ def router2(*overused: int) -> str:
 def router1(*remaining: int) -> str:
     lines = ["Info:            |   (re-)routed arcs  |   delta    | remaining|       time spent     |"]
     lines += [
-        f"Info:     {1000 * at:6} | {100 * at:8} {900 * at:10} |  202   798 | {ways:9}|       1.22      61.88|"
-        for at, ways in enumerate(remaining, 1)
+        f"Info:     {1000 * at:6} | {100 * at:8} {900 * at:10} |  202   798 | {nets:9}|       1.22      61.88|"
+        for at, nets in enumerate(remaining, 1)
     ]
     return "\n".join([*lines, ""])
 
 
 ROUTERS = pytest.mark.parametrize(
     ("log", "patience", "what"),
-    [(router1, PATIENCE["router1"], "ways still to be found"), (router2, PATIENCE["router2"], "wires in conflict")],
+    [(router1, PATIENCE["router1"], "unrouted nets"), (router2, PATIENCE["router2"], "overused wires")],
     ids=["router1", "router2"],
 )
 
 
 @ROUTERS
-def test_a_route_that_gets_on_is_left_alone(log, patience, what):
+def test_a_route_that_makes_progress_is_left_alone(log, patience, what):
     for left in (
         (),
         (900, 500, 100, 20, 3, 0),
@@ -44,7 +44,7 @@ def test_a_route_that_gets_on_is_left_alone(log, patience, what):
 
 
 @ROUTERS
-def test_a_route_that_stands_still_is_given_up(log, patience, what):
+def test_a_route_without_progress_is_given_up(log, patience, what):
     reason = given_up(log(900, 300, 200, *[250] * patience))
     assert reason == f"200 {what} in line 3 of the router's log, and never fewer up to line {patience + 3}"
 

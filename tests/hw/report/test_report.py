@@ -77,7 +77,7 @@ def test_seeds_that_are_not_routed_are_told(monkeypatch, tmp_path):
 
     def place_and_route(netlist, *, seed, **_):
         if seed != 2:
-            raise RoutingError("600 ways still to be found")
+            raise RoutingError("600 unrouted nets")
         return Routed(seed, {"clk": 208.04}, netlist, [])
 
     monkeypatch.setattr(ecp5, "place_and_route", place_and_route)

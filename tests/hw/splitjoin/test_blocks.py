@@ -1,6 +1,7 @@
 """The blocks of SplitJoin, each against its model; one build holds them all."""
 
 import dataclasses
+import functools
 
 import pytest
 
@@ -35,11 +36,9 @@ PACKERS = {"packer_128": 128, "packer_512": 512}
 SORTED, SORTED_BUFFER = dataclasses.replace(TINY, lanes=1, rows=32, time_bits=0), 8
 
 
-@pytest.mark.parametrize(
-    "block", ["distributor", "rap_merger", "combiner", "join_core", "bisort_window", "row_cutter", "result_packer"]
-)
-def test_against_the_model(block, seed):
-    bundle = Bundle(
+@functools.cache
+def _bundle() -> Bundle:
+    return Bundle(
         {name: StreamedDistributor(tree) for name, tree in TREES.items()}
         | {name: RowCutter(cut) for name, cut in CUTS.items()}
         | {name: ResultPacker(bits) for name, bits in PACKERS.items()}
@@ -50,8 +49,14 @@ def test_against_the_model(block, seed):
             "bisort_window": BisortWindow(SORTED, side=Side.RIGHT, buffer_rows=SORTED_BUFFER),
         }
     )
+
+
+@pytest.mark.parametrize(
+    "block", ["distributor", "rap_merger", "combiner", "join_core", "bisort_window", "row_cutter", "result_packer"]
+)
+def test_against_the_model(block, seed):
     run_bench(
-        bundle,
+        _bundle(),
         "splitjoin_blocks",
         f"sim.benches.{block}",
         seed=seed,

@@ -1,0 +1,1 @@
+"""The papers' figures, made again: ``python -m bench.papers``."""

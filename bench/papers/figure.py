@@ -1,0 +1,119 @@
+"""One figure of a paper: its points, the paper's claim beside them, as a table and as a plot."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # no display is needed
+import matplotlib.pyplot as plt
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How long a figure may take.
+
+    Attributes
+    ----------
+    quick : bool
+        A few seconds for a figure: small windows, few points.
+    seconds : float
+        Time for one contender at one point.
+    """
+
+    quick: bool
+    seconds: float
+
+
+@dataclasses.dataclass
+class Figure:
+    """A figure of a paper, measured here.
+
+    Attributes
+    ----------
+    paper, number, title : str
+        As the paper has them.
+    claim : str
+        What the paper says that it shows, in a sentence.
+    x, y : str
+        What the axes show, with units.
+    points : list of dict
+        ``{"series": str, "x": number or str, "y": float}``; further entries go to the JSON file alone.
+    log_x, log_y : bool
+    note : str
+        Why it differs where it does, with the number that shows it; what is simulated, and what was left out and why.
+    """
+
+    paper: str
+    number: str
+    title: str
+    claim: str
+    x: str
+    y: str
+    points: list[dict[str, Any]]
+    log_x: bool = False
+    log_y: bool = False
+    note: str = ""
+
+
+def median_rate(run: Callable[[], float], turns: int = 5) -> float:
+    """The median of some turns of what `run` returns, a rate or a time."""
+    return statistics.median(run() for _ in range(turns))
+
+
+def print_figure(figure: Figure, console: Console) -> None:
+    """Prints a table: a row for each value of x, a column for each series."""
+    series = list(dict.fromkeys(point["series"] for point in figure.points))
+    places = list(dict.fromkeys(point["x"] for point in figure.points))
+    values = {(point["series"], point["x"]): point["y"] for point in figure.points}
+    table = Table(title=f"{figure.paper}, Fig. {figure.number}: {figure.title} [{figure.y}]", title_justify="left")
+    table.add_column(figure.x)
+    for name in series:
+        table.add_column(name, justify="right")
+    for place in places:
+        cells = (f"{values[name, place]:.4g}" if (name, place) in values else "" for name in series)
+        table.add_row(f"{place:,}" if isinstance(place, int) else str(place), *cells)
+    console.print(table)
+    console.print(f"paper: {figure.claim}", highlight=False)
+    if figure.note:
+        console.print(f"here:  {figure.note}", highlight=False)
+    console.print()
+
+
+def plot_figure(figure: Figure, path: Path) -> None:
+    """Draws the series: as lines over numbers, as bars over names."""
+    drawing, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    series = list(dict.fromkeys(point["series"] for point in figure.points))
+    places = list(dict.fromkeys(point["x"] for point in figure.points))
+    named = any(isinstance(place, str) for place in places)
+    for at, name in enumerate(series):
+        points = [point for point in figure.points if point["series"] == name]
+        heights = [point["y"] for point in points]
+        if named:
+            width = 0.8 / len(series)
+            axes.bar(
+                [places.index(point["x"]) + (at + 0.5) * width - 0.4 for point in points], heights, width, label=name
+            )
+        else:
+            axes.plot([point["x"] for point in points], heights, marker="o", label=name)
+    if named:
+        axes.set_xticks(range(len(places)), [str(place) for place in places])
+    elif figure.log_x:
+        axes.set_xscale("log", base=2)
+    if figure.log_y:
+        axes.set_yscale("log")
+    axes.set_xlabel(figure.x)
+    axes.set_ylabel(figure.y)
+    axes.set_title(f"{figure.paper}, Fig. {figure.number}: {figure.title}", loc="left", fontsize=10)
+    axes.grid(visible=True, alpha=0.3)
+    if len(series) > 1:
+        axes.legend(fontsize=8)
+    drawing.savefig(path)
+    plt.close(drawing)

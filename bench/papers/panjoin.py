@@ -1,0 +1,462 @@
+"""PanJoin, Fig. 10 to 13: its three structures on one subwindow, at the native core's own interface.
+
+A subwindow is filled, then batches are inserted, or probed, and the core's own clock tells how long that took: the sort
+of a batch, which the paper leaves to its manager node, is not counted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.papers.figure import Figure, Scale
+from host.native import _core
+
+SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_tree.cpp"
+BUILD = Path(__file__).parents[2] / "build" / "bench"
+RAP, WIB, BISORT = "RaP-Table", "WiB+-Tree", "BI-Sort"
+NARROW = np.iinfo(np.int32)
+EVEN = float(1 << 32)
+TURNS = 3
+SMALLER = "The subwindow is smaller than the paper's 8 M rows, and there are two cores for its eight threads"
+
+
+def rows_of(scale: Scale) -> int:
+    """Rows of a subwindow, where the paper has 8 M."""
+    return 1 << (15 if scale.quick else 20)
+
+
+def batches_of(scale: Scale) -> list[int]:
+    """Rows of a batch."""
+    return [1 << at for at in ((6, 10, 14) if scale.quick else (5, 8, 11, 14, 17, 19))]
+
+
+class Window:
+    """One subwindow of a structure, in an engine that stores left rows and probes with right ones.
+
+    Parameters
+    ----------
+    structure : str
+    rows : int
+        Of the subwindow.
+    partitions : int
+        Of a RaP-Table; a WiB+-Tree gets leaves that hold twice the rows of one, as they are three quarters full.
+    keys : ndarray of int32
+        That the subwindow is filled with.
+    filled : float
+        How much of it.
+    reach : int
+        Half the width of the band that probes have.
+    """
+
+    def __init__(
+        self,
+        structure: str,
+        rows: int,
+        partitions: int,
+        keys: np.ndarray,
+        *,
+        filled: float = 1.0,
+        reach: int = 0,
+        buffer_rows: int = 1024,
+        threads: int = 1 << 20,
+    ):
+        each = max(rows // partitions, 1)
+        parameters: dict[str, float] = {
+            RAP: {"partitions": partitions, "subwindow_rows": rows},
+            WIB: {"leaf_rows": max(4 * each // 3, 2), "subwindow_rows": rows},
+            BISORT: {"partitions": partitions, "buffer_rows": buffer_rows, "subwindow_rows": rows},
+        }[structure]
+        self.engine = _core.Engine(
+            key_bits=32,
+            index={RAP: "rap_table", WIB: "wib_tree", BISORT: "bisort"}[structure],
+            parameters=parameters,
+            window=(rows, 1),
+            bands=[_band(reach)],
+        )
+        self.threads = threads
+        self.arrived = self.probed = 0
+        self._none = _core.Input(np.empty(0, np.int32))
+        if structure == RAP:  # splitters come from the subwindow before
+            self.insert(keys)
+        for part in np.array_split(keys[: int(rows * filled)], 16):
+            self.insert(part)
+
+    def insert(self, keys: np.ndarray) -> float:
+        """Inserts one batch; seconds."""
+        before = self.engine.seconds[3]
+        self.engine.step(_core.Input(keys, first_row=self.arrived), self._none, threads=self.threads)
+        self.arrived += len(keys)
+        return self.engine.seconds[3] - before
+
+    def probe(self, keys: np.ndarray) -> tuple[float, int]:
+        """Probes with one batch; seconds, and pairs."""
+        before = sum(self.engine.seconds[1:3])
+        found = self.engine.step(
+            self._none,
+            _core.Input(keys, first_row=self.probed, same_opposite=self.arrived),
+            threads=self.threads,
+        )
+        self.probed += len(keys)
+        return sum(self.engine.seconds[1:3]) - before, len(found[1][0])
+
+
+def _band(reach: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    mask = (1 << 64) - 1
+    return (-reach >> 64, -reach & mask), (reach >> 64, reach & mask)
+
+
+def even_keys(rows: int, seed: int, domain: int = 1 << 32) -> np.ndarray:
+    """Keys that are even over 32 bits, `domain` different ones at most."""
+    keys = np.random.default_rng(seed).integers(0, domain, rows)
+    return (keys * ((1 << 32) // domain) + NARROW.min).astype(np.int32)
+
+
+def rate_of_inserts(structure: str, rows: int, partitions: int, batch: int, scale: Scale, **options: Any) -> float:
+    """M rows a second into the second half of a subwindow."""
+    keys, rates = even_keys(rows, 1), []
+    for turn in range(TURNS):
+        window = Window(structure, rows, partitions, keys, filled=0.5, **options)
+        more = even_keys(rows // 2, 2 + turn)
+        spent, done = 0.0, 0
+        for at in range(0, len(more), batch):
+            spent += window.insert(more[at : at + batch])
+            done += len(more[at : at + batch])
+            if spent > scale.seconds / TURNS:
+                break
+        rates.append(done / spent / 1e6)
+    return statistics.median(rates)
+
+
+def rate_of_probes(
+    structure: str, rows: int, partitions: int, batch: int, scale: Scale, matches: float = 1, equal: bool = False,
+    **options: Any,
+) -> float:  # fmt: skip
+    """M rows a second that probe a full subwindow, each of which meets `matches` rows on average."""
+    domain = max(int(rows / matches), 1) if equal else 1 << 32
+    domain = 1 << domain.bit_length() - 1 if equal else domain
+    reach = 0 if equal else int(matches * EVEN / rows / 2)
+    window = Window(structure, rows, partitions, even_keys(rows, 1, domain), reach=reach, **options)
+    rates = []
+    most = max(min(batch, int((1 << 24) / max(matches, 1))), 1)  # pairs of a call that fit memory at ease
+    for turn in range(TURNS):
+        probes = even_keys(max(most, 1 << 14), 10 + turn, domain)
+        spent, done = 0.0, 0
+        while spent < scale.seconds / TURNS:
+            part = probes[done % len(probes) :][:most]
+            spent += window.probe(part)[0]
+            done += len(part)
+        rates.append(done / spent / 1e6)
+    return statistics.median(rates)
+
+
+def points(series: Iterable[tuple[str, Any]], places: Iterable[int], value: Callable[[Any, int], float]) -> list[dict]:
+    """A point for each series and place; contenders take turns at each place."""
+    series = list(series)
+    return [{"series": name, "x": x, "y": value(given, x)} for x in places for name, given in series]
+
+
+def _partitions(rows: int, scale: Scale) -> list[tuple[str, int]]:
+    each = (128, 1024) if scale.quick else (32, 128, 1024, 8192)
+    return [(f"P={rows // of:,}", rows // of) for of in each]
+
+
+def _figure(number: str, title: str, claim: str, x: str, found: list[dict[str, Any]], note: str = SMALLER) -> Figure:
+    return Figure("PanJoin", number, title, claim, x, "M rows/s", found, log_x=True, log_y=True, note=note)
+
+
+def inserts_by_partitions(structure: str, number: str, claim: str, scale: Scale) -> Figure:
+    rows = rows_of(scale)
+    found = points(
+        _partitions(rows, scale), batches_of(scale), lambda p, b: rate_of_inserts(structure, rows, p, b, scale)
+    )
+    return _figure(number, f"{structure}, insert, by partitions", claim, "batch rows", found)
+
+
+def inserts_by_size(structure: str, number: str, claim: str, scale: Scale) -> Figure:
+    sizes = [rows_of(scale) >> by for by in ((0, 2) if scale.quick else (0, 2, 4, 6))]
+    found = points(
+        [(f"subwindow of {size:,}", size) for size in sizes],
+        batches_of(scale),
+        lambda size, batch: rate_of_inserts(structure, size, max(size // 128, 1), batch, scale),
+    )
+    return _figure(number, f"{structure}, insert, by subwindow", claim, "batch rows", found)
+
+
+def equal_probes_by_batch(structure: str, number: str, claim: str, scale: Scale) -> Figure:
+    rows = rows_of(scale)
+    series = [(f"{rows >> by:,} rows, {each} a partition", (rows >> by, each)) for by in (0, 3) for each in (32, 128)]
+    found = points(
+        series,
+        batches_of(scale),
+        lambda of, batch: rate_of_probes(structure, of[0], of[0] // of[1], batch, scale, equal=True),
+    )
+    return _figure(number, f"{structure}, equi-probe, one match a row", claim, "batch rows", found)
+
+
+def probes_by_matches(structure: str, number: str, claim: str, scale: Scale, *, equal: bool) -> Figure:
+    rows = rows_of(scale)
+    matches = (1, 16, 256) if scale.quick else (1, 4, 16, 64, 256, 1024, 4096)
+    batch = 1 << (10 if scale.quick else 15)
+    found = points(
+        _partitions(rows, scale),
+        matches,
+        lambda p, m: rate_of_probes(structure, rows, p, batch, scale, matches=m, equal=equal),
+    )
+    title = f"{structure}, {'equi' if equal else 'non-equi'}-probe, by partitions"
+    return _figure(number, title, claim, "matches of a probing row", found, SMALLER + "; results are copied as pairs")
+
+
+def errors(claim: str, scale: Scale) -> Figure:
+    """The normalised mean absolute error of the rows of partitions, after each subwindow."""
+    rows, found = rows_of(scale), []
+    rng = np.random.default_rng(0)
+
+    def modes(spread: float, count: int) -> np.ndarray:
+        middles = np.linspace(NARROW.min * 0.8, NARROW.max * 0.8, count) if count > 1 else np.zeros(1)
+        return np.clip(rng.normal(rng.choice(middles, rows), spread * EVEN), NARROW.min, NARROW.max)
+
+    def ranges(width: float, count: int) -> np.ndarray:
+        starts = np.linspace(NARROW.min, NARROW.max - width * EVEN, count)
+        return rng.choice(starts, rows) + rng.random(rows) * width * EVEN
+
+    def rank_size() -> np.ndarray:  # 99 % of the rows in 1 % of the range, as the view counts of YouTube's videos
+        return np.minimum(rng.pareto(0.7, rows) * 400, NARROW.max)
+
+    def worst(partitions: int) -> np.ndarray:
+        # A row at each power of the partitions below the greatest key, and all others below the least of them.
+        powers = [NARROW.max // partitions**k for k in range(32) if NARROW.max // partitions**k > 0]
+        return np.concatenate([np.array(powers), rng.integers(0, partitions, rows - len(powers))])
+
+    for partitions in (rows // 1024, rows // 64):
+        kinds: dict[str, Callable[[], np.ndarray]] = {
+            f"N(0.01, 1, {partitions})": lambda: modes(0.01, 1),
+            f"N(0.001, 8, {partitions})": lambda: modes(0.001, 8),
+            f"U(0.01, 4, {partitions})": lambda: ranges(0.01, 4),
+            f"rank-size, {partitions}": rank_size,
+            f"worst case, {partitions}": lambda partitions=partitions: worst(partitions),  # type: ignore[misc]
+        }
+        for name, draw in kinds.items():
+            window = Window(RAP, rows, partitions, np.empty(0, np.int32))
+            for adjustments in range(6):
+                window.insert(draw().astype(np.int32))
+                error = window.engine.figures(0)["errors_per_mille"][-1] / 1000  # type: ignore[index, operator]
+                found.append({"series": name, "x": adjustments, "y": error})
+    return Figure(
+        "PanJoin", "10f", "RaP-Table, error of the splitters", claim, "adjustments", "mean absolute error / even share",
+        found, note="Equal keys lie in one partition: what is left in rank-size and worst-case keys is theirs. "
+        "The YouTube data is not here; rank-size keys of a Pareto distribution (0.7) stand for it. Worst case as in "
+        "Fig. 4, of integers: it ends after the logarithm of 2^32 to the base of the partitions.",
+    )  # fmt: skip
+
+
+def _trees() -> tuple[ctypes.CDLL | None, str]:
+    """The peer's library, or why there is none."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        return None, "no C++ compiler here (Debian: apt install g++)"
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    library = BUILD / f"ordered_tree-{digest}.so"
+    if not library.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
+        partial = library.with_suffix(f".{os.getpid()}")
+        command = [compiler, "-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", str(SOURCE), "-o", str(partial)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:  # Abseil's headers are there without its libraries
+            return None, f"{compiler} failed on {SOURCE.name}: {done.stderr[-300:]}"
+        partial.replace(library)
+    trees = ctypes.CDLL(str(library))
+    trees.tree_new.restype = ctypes.c_void_p
+    trees.tree_free.argtypes = [ctypes.c_void_p]
+    trees.tree_insert.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64]
+    trees.tree_probe.argtypes = [
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p,
+    ]  # fmt: skip
+    trees.tree_probe.restype = ctypes.c_int64
+    return trees, ""
+
+
+def _rate(run: Callable[[], int], seconds: float) -> float:
+    """M rows a second of a run that returns how many it did."""
+    spent, done = 0.0, 0
+    while spent < seconds:
+        start = time.perf_counter()
+        done += run()
+        spent += time.perf_counter() - start
+    return done / spent / 1e6
+
+
+def wib_tree_against_btree(scale: Scale) -> Figure:
+    claim = (
+        "WiB+-Tree inserts 3.5 to 4.5 times as fast as Google's B-Tree; equi-probes up to 2.8, range probes up to 1.3."
+    )
+    trees, reason = _trees()
+    rows, found, notes = rows_of(scale), [], [SMALLER]
+    peers = []
+    if trees is not None:
+        if absl := trees.tree_new(1):
+            trees.tree_free(absl)
+            peers = [("absl::btree_multimap", 1), ("std::multimap", 0)]
+        else:
+            peers = [("std::multimap", 0)]
+            notes.append("absl::btree_multimap skipped: no Abseil here (Debian: apt install libabsl-dev)")
+    else:
+        notes.append(f"no peers: {reason}")
+    buffer = np.empty(1 << 24, np.uint32)
+    partitions = max(rows // 64, 1)
+    for batch in batches_of(scale):
+        wib = {
+            "insert": rate_of_inserts(WIB, rows, partitions, batch, scale, threads=1),
+            "equi-probe": rate_of_probes(WIB, rows, partitions, batch, scale, equal=True, threads=1),
+            "range probe, 256 matches": rate_of_probes(WIB, rows, partitions, batch, scale, matches=256, threads=1),
+        }
+        for name, kind in peers:
+            tree = trees.tree_new(kind)  # type: ignore[union-attr]
+            keys = even_keys(rows, 1)
+            trees.tree_insert(tree, keys.ctypes.data, 0, rows // 2)  # type: ignore[union-attr]
+            more = [np.sort(keys[at : at + batch]) for at in range(rows // 2, rows, batch)]
+            start = time.perf_counter()
+            for part in more:
+                trees.tree_insert(tree, part.ctypes.data, rows, len(part))  # type: ignore[union-attr]
+            rates = {"insert": sum(map(len, more)) / (time.perf_counter() - start) / 1e6}
+            for what, reach in (("equi-probe", 0), ("range probe, 256 matches", int(256 * EVEN / rows / 2))):
+                probes = np.sort(even_keys(batch, 10))
+
+                def run(reach: int = reach, probes: np.ndarray = probes, tree: int = tree, batch: int = batch) -> int:
+                    trees.tree_probe(tree, probes.ctypes.data, batch, reach, buffer.ctypes.data)  # type: ignore[union-attr]
+                    return batch
+
+                rates[what] = _rate(run, scale.seconds)
+            trees.tree_free(tree)  # type: ignore[union-attr]
+            found += [{"series": f"{what}, over {name}", "x": batch, "y": wib[what] / rates[what]} for what in wib]
+    figure = _figure("11f", "WiB+-Tree against trees of one thread", claim, "batch rows", found, ". ".join(notes))
+    figure.y = "times as fast"
+    figure.log_y = False
+    return figure
+
+
+def by_buffer(claim: str, scale: Scale) -> Figure:
+    rows, batch = 1 << 16, 32
+    series = [("insert", rate_of_inserts), ("equi-probe", rate_of_probes)]
+    found = points(
+        series,
+        (32, 256, 2048, 16384),
+        lambda measure, size: measure(BISORT, rows, 1, batch, scale, buffer_rows=size),
+    )
+    title = "BI-Sort, batches of 32 rows in a subwindow of 64 K"
+    return _figure("12f", title, claim, "buffer rows", found, "Probes compare each row of the buffer, as in the paper")
+
+
+STRUCTURES = [(RAP, lambda rows: rows // 128), (WIB, lambda rows: rows // 128), (BISORT, lambda rows: rows // 128)]
+
+
+def compared(number: str, claim: str, scale: Scale) -> Figure:
+    rows = rows_of(scale)
+    series = [(name, (name, of(rows))) for name, of in STRUCTURES]
+    if number == "13a":
+        found = points(series, batches_of(scale), lambda of, batch: rate_of_inserts(of[0], rows, of[1], batch, scale))
+        return _figure(number, "insert", claim, "batch rows", found, f"{SMALLER}. {_crossing(found)}")
+    matches = (1, 16, 256) if scale.quick else (1, 4, 16, 64, 256, 1024, 4096)
+    found = points(
+        series, matches,
+        lambda of, m: rate_of_probes(of[0], rows, of[1], 1 << (10 if scale.quick else 15), scale, matches=m),
+    )  # fmt: skip
+    note = f"{SMALLER}. All three copy pairs; BI-Sort's <start, end> is form='ranges'. {_crossing(found)}"
+    return _figure(number, "non-equi-probe", claim, "matches of a probing row", found, note)
+
+
+def _crossing(found: list[dict[str, Any]]) -> str:
+    """Which structure is best where."""
+    best = {}
+    for point in found:
+        if point["x"] not in best or point["y"] > best[point["x"]]["y"]:
+            best[point["x"]] = point
+    return "Best: " + ", ".join(f"{point['series']} at {x:,}" for x, point in best.items())
+
+
+def by_threads(scale: Scale) -> Figure:
+    rows, batch = rows_of(scale), 1 << (12 if scale.quick else 16)
+    cores = os.cpu_count() or 1
+    counts = [count for count in (1, 2, 4, 8) if count <= cores]
+    series = [(f"{name}, {what}", (name, measure)) for name, _ in STRUCTURES for what, measure in MEASURES]
+    before = _core.threads()
+    try:
+        _core.set_threads(max(counts))
+        found = points(series, counts, lambda of, n: of[1](of[0], rows, rows // 128, batch, scale, threads=n))
+    finally:
+        _core.set_threads(before)
+    return _figure(
+        "threads", "threads", "All probe with 8 threads; RaP-Table and WiB+-Tree insert with one, BI-Sort with 8.",
+        "threads", found, f"{SMALLER}. RaP-Table inserts with several threads here, each at partitions of its own",
+    )  # fmt: skip
+
+
+MEASURES: list[tuple[str, Callable[..., float]]] = [("insert", rate_of_inserts), ("probe", rate_of_probes)]
+LARGER_BATCHES = "Throughput grows with the batch; "
+CLAIMS: list[tuple[str, Callable[[str, Scale], Figure]]] = [
+    ("10a " + LARGER_BATCHES + "fewer partitions are faster; 100 M rows/s at batches of 8 M.",
+     lambda claim, scale: inserts_by_partitions(RAP, "10a", claim, scale)),
+    ("10b Smaller subwindows are slightly faster.", lambda claim, scale: inserts_by_size(RAP, "10b", claim, scale)),
+    ("10c Smaller partitions are faster, and smaller subwindows.",
+     lambda claim, scale: equal_probes_by_batch(RAP, "10c", claim, scale)),
+    ("10d Throughput falls as matches grow; more partitions are faster while they are few.",
+     lambda claim, scale: probes_by_matches(RAP, "10d", claim, scale, equal=True)),
+    ("10e As with equi-joins: fewer matches and more partitions are faster.",
+     lambda claim, scale: probes_by_matches(RAP, "10e", claim, scale, equal=False)),
+    ("10f The adjustment converges in one to three rounds for each distribution; fewer partitions fit better.", errors),
+    ("11a Larger batches are faster; partitions matter little.",
+     lambda claim, scale: inserts_by_partitions(WIB, "11a", claim, scale)),
+    ("11b Larger subwindows are slower.", lambda claim, scale: inserts_by_size(WIB, "11b", claim, scale)),
+    ("11c Smaller partitions are faster.", lambda claim, scale: equal_probes_by_batch(WIB, "11c", claim, scale)),
+    ("11d Throughput falls as matches grow.",
+     lambda claim, scale: probes_by_matches(WIB, "11d", claim, scale, equal=True)),
+    ("11e Throughput falls as matches grow.",
+     lambda claim, scale: probes_by_matches(WIB, "11e", claim, scale, equal=False)),
+    ("12a Partitions matter little.", lambda claim, scale: inserts_by_partitions(BISORT, "12a", claim, scale)),
+    ("12b Batches below the buffer's size are alike; larger subwindows are slower there.",
+     lambda claim, scale: inserts_by_size(BISORT, "12b", claim, scale)),
+    ("12c The size of partitions matters little.",
+     lambda claim, scale: equal_probes_by_batch(BISORT, "12c", claim, scale)),
+    ("12d Matches matter little, but where partitions have fewer rows than match.",
+     lambda claim, scale: probes_by_matches(BISORT, "12d", claim, scale, equal=True)),
+    ("12e Matches do not matter, as ranges are found and no rows copied; more partitions are faster.",
+     lambda claim, scale: probes_by_matches(BISORT, "12e", claim, scale, equal=False)),
+    ("12f A large buffer makes small batches 100 to 1000 times as fast; probes suffer from it.", by_buffer),
+    ("13a BI-Sort inserts faster than the others only with batches above 64 K.",
+     lambda claim, scale: compared("13a", claim, scale)),
+    ("13b Below 1 K matches RaP-Table is 1.7 to 2.4 times WiB+-Tree, BI-Sort 1.6 to 7 times RaP-Table.",
+     lambda claim, scale: compared("13b", claim, scale)),
+]  # fmt: skip
+
+
+def _named(claim: str, make: Callable[[str, Scale], Figure]) -> Callable[[Scale], Figure]:
+    number, _, text = claim.partition(" ")
+
+    def run(scale: Scale) -> Figure:
+        return make(text, scale)
+
+    run.__name__ = f"fig_{number}"
+    return run
+
+
+def fig_11f(scale: Scale) -> Figure:
+    """See `wib_tree_against_btree`."""
+    return wib_tree_against_btree(scale)
+
+
+def fig_threads(scale: Scale) -> Figure:
+    """See `by_threads`."""
+    return by_threads(scale)
+
+
+FIGURES: list[Callable[[Scale], Figure]] = [*(_named(*given) for given in CLAIMS), fig_11f, fig_threads]

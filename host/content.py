@@ -1,0 +1,131 @@
+"""What tells whether the rows of a batch that comes again are those that came before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from host.errors import ReplayError
+
+_MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
+_INVERSE = pow(_MULTIPLIER, -1, 1 << 64)
+_NULL = np.uint64(0x632BE59BD9B4E019)
+_SIDES = ("left", "right")
+
+
+class Content:
+    """Rows of both sides, counted and added up: the same for the same rows in any order and in any batches.
+
+    Not a secret hash: it tells accidents, not attacks.
+    """
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(_SIDES, 0)
+        self._sums = dict.fromkeys(_SIDES, 0)
+
+    def add(self, side: str, rows: pa.RecordBatch) -> None:
+        """Takes rows of one side."""
+        self._counts[side] += rows.num_rows
+        self._sums[side] += int(np.sum(row_hashes(rows), dtype=np.uint64))
+
+    @property
+    def digest(self) -> dict[str, str]:
+        """For each side a text, such as ``"120 rows, 9f3c..."``."""
+        return {side: f"{self._counts[side]:,} rows, {self._sums[side] % (1 << 64):016x}" for side in _SIDES}
+
+    @classmethod
+    def of(cls, left: pa.Table | None, right: pa.Table | None) -> Content:
+        """That of two tables."""
+        content = cls()
+        for side, table in zip(_SIDES, (left, right), strict=True):
+            for batch in [] if table is None else table.to_batches():
+                content.add(side, batch)
+        return content
+
+
+def check_repeat(batch: int, known: dict[str, str] | None, rows: Iterable[tuple[str, pa.RecordBatch]]) -> None:
+    """Reads the rows of a batch that comes again to their end.
+
+    Raises
+    ------
+    ReplayError
+        If their content is not what is known of it.
+    """
+    content = Content()
+    for side, part in rows:
+        content.add(side, part)
+    if known is not None:  # else a later batch came meanwhile
+        check_same(batch, known, content.digest)
+
+
+def check_same(batch: int, known: dict[str, str], found: dict[str, str]) -> None:
+    """Raises ReplayError where two digests of a batch differ."""
+    for side in _SIDES:
+        if known[side] != found[side]:
+            raise ReplayError(
+                f"batch {batch} comes again with other {side} rows: {found[side]}; it was joined with {known[side]}. "
+                "The input must be the same each time it is read: is a column random, or a source changed?"
+            )
+
+
+def row_hashes(rows: pa.RecordBatch) -> np.ndarray:
+    """A number for each row, uint64, shape (n,), that is the same for equal rows."""
+    hashes = np.zeros(rows.num_rows, np.uint64)
+    for column in rows.columns:
+        hashes = _mixed(hashes * np.uint64(_MULTIPLIER) + _values(column) + np.uint64(1))
+    return hashes
+
+
+def _values(column: pa.Array) -> np.ndarray:
+    """A number for each value, uint64, shape (n,)."""
+    kind = column.type
+    found = np.zeros(len(column), np.uint64)
+    if pa.types.is_boolean(kind):
+        found = column.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
+    elif pa.types.is_primitive(kind):
+        plain = column.view(f"uint{kind.bit_width}").fill_null(0)
+        found = plain.to_numpy(zero_copy_only=False).astype(np.uint64)
+    elif kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
+        found = _texts(column.cast(pa.large_binary()))
+    elif not pa.types.is_null(kind):
+        found = np.array([_of_object(value) for value in column.to_pylist()], np.uint64)
+    if column.null_count:
+        found = np.where(pc.is_valid(column).to_numpy(zero_copy_only=False), found, _NULL)
+    return found
+
+
+def _texts(column: pa.LargeBinaryArray) -> np.ndarray:
+    """Polynomials of the bytes of texts, and their lengths."""
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    if not len(ends) or data is None:
+        return np.zeros(len(column), np.uint64)
+    first = int(ends[0])
+    size = int(ends[-1]) - first
+    octets = np.frombuffer(data, np.uint8)[first : first + size].astype(np.uint64) + np.uint64(1)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(octets * _powers(_MULTIPLIER, size), dtype=np.uint64)])
+    at = ends - first
+    back = _powers(_INVERSE, size + 1)[at[:-1]]
+    return (sums[at[1:]] - sums[at[:-1]]) * back + np.diff(at).astype(np.uint64)
+
+
+def _powers(base: int, count: int) -> np.ndarray:
+    """Powers of a number from 0 on, modulo 2**64."""
+    powers = np.full(count, base, np.uint64)
+    powers[:1] = 1
+    return np.multiply.accumulate(powers)
+
+
+def _of_object(value: Any) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little")
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,157 @@
+"""The native core on the processor's cores: the default device."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from host.aggregates import AggregatePlan
+from host.devices.device import Device, DeviceInfo
+from host.devices.numpy_device import physical_memory
+from host.engines import EngineKind, Shared, SplitJoin, Steps
+from host.errors import DeviceError, UnsupportedError
+from host.index.specs import (
+    BChain,
+    BiSort,
+    BPlusTree,
+    BurstTrie,
+    CsbTree,
+    IbChain,
+    ImTree,
+    Index,
+    Judy,
+    NestedLoop,
+    PimTree,
+    RapTable,
+    Slices,
+    SortedArray,
+    SortedRuns,
+    SpoJoin,
+    WibTree,
+    open_index,
+)
+from host.join.aggregate_engine import AggregateEngine
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import EngineSpec
+from host.join.native_engine import NativeEngine
+from host.join.splitjoin_threads import SplitJoinThreads
+from host.join.spo_engine import SpoEngine
+from host.native import _core
+
+
+class CpuDevice(Device):
+    """The native core, in this process's memory.
+
+    All joins of a process share one pool of threads, which `mullion.set_threads` sizes; as many as there are cores by
+    default. A join that finds the pool at work for another one goes on with its own thread alone.
+
+    Parameters
+    ----------
+    threads : int or None
+        The most threads that a call of a join on this device uses; None for all of the pool.
+    memory_bytes : int or None
+        Memory that windows may take; half the machine's by default.
+    engine : str or None
+        The engine of joins that name none, instead of the first of `engines`.
+
+    Raises
+    ------
+    DeviceError
+        If `threads` is not a positive number, or there is no such engine.
+    """
+
+    indexes = (
+        *(kind.name for kind in (SortedRuns, BiSort, SortedArray, BPlusTree, BChain, IbChain, ImTree, PimTree)),
+        *(kind.name for kind in (RapTable, WibTree, SpoJoin)),
+        *(kind.name for kind in (CsbTree, BurstTrie, Slices)),
+        *((Judy.name,) if _core.has_index(Judy.name) else ()),
+    )
+    range_indexes: ClassVar[tuple[str, ...]] = (SortedRuns.name, BiSort.name)
+    as_of: ClassVar[bool] = True
+    aggregates: ClassVar[bool] = True
+    engines: tuple[str, ...] = (Steps.name, SplitJoin.name, Shared.name)
+
+    def __init__(self, threads: int | None = None, memory_bytes: int | None = None, engine: str | None = None):
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise DeviceError(f"threads must be a whole number of at least 1, not {threads!r}")
+        memory = physical_memory() // 2 if memory_bytes is None else memory_bytes
+        if engine is not None:
+            if engine not in self.engines:
+                raise DeviceError(f"device cpu has no engine {engine!r}: it has {', '.join(self.engines)}")
+            self.engines = (engine, *(name for name in self.engines if name != engine))
+        given = [
+            f"{option}={value}" for option, value in (("threads", threads), ("engine", engine)) if value is not None
+        ]
+        name = ":".join(["cpu", *filter(None, [",".join(given)])])
+        super().__init__(
+            DeviceInfo(name, "cpu", f"native core, {_core.isa()}, {_core.threads()} threads", memory), memory
+        )
+        self.threads = threads if threads is not None else (1 << 20)
+
+    @classmethod
+    def found(cls) -> list[DeviceInfo]:
+        """This device is always there."""
+        return [cls().info]
+
+    @classmethod
+    def open(cls, which: str = "") -> CpuDevice:
+        """Opens it: ``"cpu"``, ``"cpu:threads=N"``, ``"cpu:engine=NAME"``, or both. Raises DeviceError for the rest."""
+        options: dict[str, str] = {}
+        for part in which.split(",") if which else ():
+            option, _, value = part.partition("=")
+            if (
+                option in options
+                or option not in ("threads", "engine")
+                or (option == "threads" and not value.isdecimal())
+            ):
+                raise DeviceError(
+                    "behind 'cpu:' comes threads=N, the most threads of a call, or engine=NAME, that of joins that "
+                    f"name none, not {which!r}"
+                )
+            options[option] = value
+        threads = int(options["threads"]) if "threads" in options else None
+        return cls(threads=threads, engine=options.get("engine"))
+
+    def trial(self) -> CpuDevice:
+        """See `Device`."""
+        device = CpuDevice(memory_bytes=self.memory_bytes)
+        device.engines = self.engines
+        return device
+
+    def indexes_of(self, engine: EngineKind) -> tuple[str, ...]:
+        """See `Device`."""
+        if isinstance(engine, Shared):
+            return tuple(kind.name for kind in (PimTree, ImTree, BPlusTree, BChain, IbChain))
+        if isinstance(engine, SplitJoin):
+            return (NestedLoop.name, *(name for name in self.indexes if name != SpoJoin.name))
+        return self.indexes
+
+    def index(self, chosen: str | Index, engine: EngineKind) -> Index:
+        """See `Device`."""
+        if chosen != "auto":
+            check_judy(open_index(chosen))
+        return super().index(chosen, engine)
+
+    def open_engine(
+        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
+    ) -> NativeEngine:
+        """See `Device`."""
+        if isinstance(index, SpoJoin):
+            return SpoEngine(self, spec, generator, key_bits, index)
+        kind = SplitJoinThreads if isinstance(spec.engine, SplitJoin) else NativeEngine
+        return kind(self, spec, generator, key_bits, index)
+
+    def open_aggregates(
+        self, spec: EngineSpec, generator: BoundaryGenerator, plan: AggregatePlan, *, itself: bool, close: bool
+    ) -> AggregateEngine:
+        """The engine of a join with ``form="aggregate"``; parameters as of `AggregateEngine`."""
+        return AggregateEngine(self, self.threads, spec, generator, plan, itself=itself, close=close)
+
+
+def check_judy(index: Index) -> None:
+    """Raises UnsupportedError where an index is, or holds, Judy arrays and this build of the core has none."""
+    inner = getattr(index, "of", index)
+    if isinstance(inner, Judy) and not _core.has_index(Judy.name):
+        raise UnsupportedError(
+            f"index {index.name!r} needs Judy arrays, which this build of the native core leaves out: "
+            "install Debian's libjudy-dev and build Mullion again"
+        )

@@ -1,0 +1,91 @@
+"""A device that keeps windows as sorted runs."""
+
+from __future__ import annotations
+
+import abc
+from typing import cast
+
+from host.devices.device import SOME_RUNS, Device, DeviceInfo, Room, RunStore
+from host.errors import DeviceError
+from host.index.sorted_runs import RunWindow
+from host.index.specs import BiSort, Index, RunPolicy, SortedRuns
+from host.index.window_index import WindowIndex
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import EngineSpec
+from host.join.index_engine import IndexEngine
+
+
+class RunDevice(Device):
+    """A device with stores of sorted runs."""
+
+    indexes = (SortedRuns.name, BiSort.name)
+
+    def open_engine(
+        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
+    ) -> IndexEngine:
+        """See `Device`."""
+        assert isinstance(index, RunPolicy)
+
+        def open_window(side: str, count: int | None, step_rows: int) -> WindowIndex:
+            return RunWindow(self.open_store, index, spec, side, count, key_bits[side], step_rows)
+
+        return IndexEngine(spec, generator, open_window)
+
+    @abc.abstractmethod
+    def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> RunStore:
+        """Room for the runs of one side.
+
+        Parameters
+        ----------
+        key_bits : int
+            32 or 64.
+        rows : int
+            Rows all runs together may hold, merge output included.
+        what : str
+            Named in the error, such as "the left window".
+        runs : int
+            How many runs there may be at once: each may be padded to the granule.
+
+        Raises
+        ------
+        CapacityError
+            With the bytes needed and available.
+        """
+
+    @abc.abstractmethod
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+        """What `open_store` would take for these parameters. Takes nothing.
+
+        Raises
+        ------
+        CapacityError
+            If there can be no such store, whatever is free.
+        """
+
+    def trial(self) -> Device:
+        return _TrialDevice(self)
+
+
+class _TrialDevice(RunDevice):
+    """See `Device.trial`."""
+
+    def __init__(self, device: RunDevice):
+        super().__init__(device.info, device.memory_bytes)
+        self._device = device
+
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+        return self._device.room(key_bits=key_bits, rows=rows, what=what, runs=runs)
+
+    def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> RunStore:
+        room = self.room(key_bits=key_bits, rows=rows, what=what, runs=runs)
+        self.reserve(room.nbytes, what)  # of this stand-in's memory, so that both sides count
+        return cast(RunStore, room)  # has what is asked of a store until rows come
+
+    @classmethod
+    def found(cls) -> list[DeviceInfo]:
+        """None: it stands for a device that is open."""
+        return []
+
+    @classmethod
+    def open(cls, which: str = "") -> Device:
+        raise DeviceError(f"there is no device named like {which!r}")

@@ -1,1 +1,0 @@
-"""Engines: sequenced batches of encoded keys in, row-number pairs out."""

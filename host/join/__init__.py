@@ -1,0 +1,1 @@
+"""The operator in its parts: sequencer, engines, materializer and row log."""

@@ -1,0 +1,372 @@
+"""Engines of ``form="aggregate"``: aggregates of what rows match, in place of pairs.
+
+`AggregateEngine` reads them off ranges of sorted runs in the native core, so that a row that matches many costs what a
+row that matches one does; how stands in host/native/aggregate_window.hpp. `PairAggregateEngine` adds up the pairs of
+another engine, for conditions that no range decides.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from host.aggregates import AggregatePlan
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import OTHER, SIDES, Aggregates, Batch, Engine, EngineSpec, OrderedPairs, Pairs, beyond_capacity
+from host.join.index_engine import cut_steps
+from host.join.residual import RowColumn
+from host.native import _core
+
+if TYPE_CHECKING:
+    from host.devices.device import Device
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_STEP_ROWS = 1 << 20
+_MIXED_ROWS = 1 << 10  # of a step whose rows come from both sides in turn, in a time window: met one by one
+_FOLD_BYTES = {"sum": 10, "some": 2, "add": 24, "least": 24, "least_wide": 48}  # of a value in a run
+_TREE_LEVELS = 12
+
+
+class AggregateEngine(Engine):
+    """Aggregates from ranges of sorted runs.
+
+    Parameters
+    ----------
+    device : Device
+        Whose memory it takes: ``"cpu"``.
+    threads : int
+        The most threads of a call.
+    spec : EngineSpec
+    generator : BoundaryGenerator
+    plan : AggregatePlan
+    itself : bool
+        In a self join, each row meets itself too.
+    close : bool
+        Left rows wait until no later row can match them, and then meet all right rows.
+
+    Notes
+    -----
+    A probe searches each run of the other window once: for n rows there are 8 of the greatest size, and log(n) smaller
+    ones. Per run and aggregate it then takes constant time, where arrival or time limits cut the run log(n) steps. As
+    long as a run is cut it takes log2(n / 32) times the memory of its values. In time windows under a
+    sequence column, of the batch at hand at most 1,024 rows are looked at one by one.
+    """
+
+    def __init__(
+        self, device: Device, threads: int, spec: EngineSpec, generator: BoundaryGenerator, plan: AggregatePlan, *,
+        itself: bool, close: bool,
+    ):  # fmt: skip
+        self.spec = spec
+        self.seconds = {"sort": 0.0, "probe": 0.0, "store": 0.0}
+        self._device, self._threads, self._generator = device, threads, generator
+        self._itself, self._close = itself, close
+        self._stored: tuple[str, ...] = SIDES[1:] if close else SIDES  # whose rows are stored
+        self._expired: dict[str, int | None] = dict.fromkeys(SIDES)
+        self._row_bytes = {}
+        self._windows = {}
+        low, high = spec.within or (0, 0)
+        for side in self._stored:
+            folds = plan.folds[side]
+            values = sum(_FOLD_BYTES[fold] for fold in folds)
+            # Of a count window about a quarter is cut; of a time window all, where times come in no order.
+            self._row_bytes[side] = 24 + values * (1 + _TREE_LEVELS * (0.25 if spec.counts is not None else 1))
+            window = 0 if spec.counts is None else spec.counts[side]
+            self._windows[side] = _core.AggregateWindow(folds=folds, window=window, width=min(high - low, _INT64_MAX))
+        none = np.zeros(0, np.int64)
+        self._waiting = Batch(none, none, none, none)  # left rows, of `close`
+        self._ticket: int | None = None
+        self._reserve({side: spec.counts[side] if spec.counts else 1 << 14 for side in self._stored})
+
+    def _reserve(self, rows: dict[str, int]) -> None:
+        needed = int(sum(rows[side] * self._row_bytes[side] for side in self._stored))
+        self._ticket = self._device.reserve(needed, "the windows", self._ticket)
+        if not hasattr(self, "_finalizer"):
+            self._finalizer = weakref.finalize(self, self._device.release, self._ticket)
+        self._reserved = rows
+
+    @property
+    def device_bytes(self) -> int:
+        return sum(window.bytes for window in self._windows.values())
+
+    def stored_rows(self, side: str) -> int:
+        return self._windows[side].rows if side in self._windows else len(self._waiting)
+
+    def figures(self, side: str) -> dict[str, Any]:
+        return {"runs": self._windows[side].runs} if side in self._windows else {}
+
+    def oldest_row(self, side: str) -> int | None:
+        if side not in self._windows:
+            return int(self._waiting.rows.min()) if len(self._waiting) else None
+        oldest = self._windows[side].oldest(-1)
+        return None if oldest < 0 else oldest
+
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        if self.spec.counts is not None:
+            return
+        needed = {}
+        for side in self._stored:
+            window = self._windows[side]
+            limit, capacity = self._expired[side], self.spec.capacity
+            if capacity is not None and window.rows + new_rows[side] > capacity:
+                if limit is not None:
+                    window.purge(limit)
+                if window.rows + new_rows[side] > capacity:
+                    raise beyond_capacity(side, window.rows + new_rows[side], capacity)
+            needed[side] = window.rows + new_rows[side]
+        if (
+            self._close
+            and self.spec.capacity is not None
+            and len(self._waiting) + new_rows["left"] > self.spec.capacity
+        ):
+            raise beyond_capacity("left", len(self._waiting) + new_rows["left"], self.spec.capacity)
+        if any(needed[side] > self._reserved[side] for side in self._stored):
+            self._reserve({side: max(needed[side], self._reserved[side]) for side in self._stored})
+
+    # A call
+
+    def process(
+        self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int], *,
+        counting: bool = False,
+    ) -> Iterator[Aggregates]:  # fmt: skip
+        if self._close:
+            self._wait(batches["left"])
+            self._put("right", batches["right"])
+            return
+        for step in cut_steps(batches, self._most_rows(batches)):
+            orders = {side: self._stage(side, step[side]) for side in SIDES}
+            for side in SIDES:
+                if len(step[side]):
+                    yield self._probe(side, step[side], orders[side], step[OTHER[side]])
+            started = time.perf_counter()
+            for side in SIDES:
+                self._windows[side].store()
+            self.seconds["store"] += time.perf_counter() - started
+        self._expire_counted(arrived)
+
+    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
+        if self._close:
+            self._wait(batches["left"])
+        for side in self._stored:
+            self._put(side, batches[side])
+        self._expire_counted(arrived)
+
+    def closed(self, limit: int | None) -> Aggregates:
+        """For `close`: what the left rows of this time and before have met, None: all, which then wait no longer."""
+        waiting = self._waiting
+        assert waiting.times is not None
+        gone = np.ones(len(waiting), np.bool_) if limit is None else waiting.times <= limit
+        batch = waiting.take(gone)
+        self._waiting = waiting.take(~gone)
+        order = np.argsort(batch.keys, kind="stable")
+        return self._probe("left", batch, order, None)
+
+    def _wait(self, batch: Batch) -> None:
+        held = self._waiting
+        if batch.times is not None and held.times is not None:
+            columns = ((held.keys, batch.keys), (held.rows, batch.rows), (held.opposite, batch.opposite))
+            keys, rows, opposite = (np.concatenate(parts) for parts in columns)
+            self._waiting = Batch(keys, rows, opposite, np.concatenate([held.times, batch.times]))
+
+    def _put(self, side: str, batch: Batch) -> None:
+        self._stage(side, batch)
+        self._windows[side].store()
+
+    def _most_rows(self, batches: dict[str, Batch]) -> int:
+        if self.spec.within is None:
+            return _STEP_ROWS
+        mixed = any(len(b) and b.opposite[0] != b.opposite[-1] for b in batches.values())
+        return _MIXED_ROWS if mixed else _STEP_ROWS
+
+    def _stage(self, side: str, batch: Batch) -> np.ndarray:
+        """Lets probes of the other side meet rows; the order of their keys."""
+        started = time.perf_counter()
+        keys = np.ascontiguousarray(batch.keys, np.int64)
+        order = np.argsort(keys, kind="stable")
+        times = None if batch.times is None or not len(batch) else np.ascontiguousarray(batch.times)
+        values = [np.ascontiguousarray(column).reshape(-1) for column in batch.values]
+        self._windows[side].stage(keys, np.ascontiguousarray(batch.rows), times, values, order.astype(np.uint32))
+        self.seconds["sort"] += time.perf_counter() - started
+        return order
+
+    def _probe(self, side: str, batch: Batch, order: np.ndarray, staged: Batch | None) -> Aggregates:
+        """What rows meet: in the other window, and of the other side's staged rows; None: there are none."""
+        started = time.perf_counter()
+        intervals = []
+        for bound in self._generator.bounds(side, batch.keys[order]):
+            which = order if bound.probes is None else order[bound.probes]
+            lower, upper = np.ascontiguousarray(bound.lower, np.int64), np.ascontiguousarray(bound.upper, np.int64)
+            intervals.append((which.astype(np.uint32), lower, upper))
+        # A row that meets itself does so in its right role.
+        opposite = batch.opposite + (self._itself and side == "right")
+        end, met = None, staged is not None and len(staged) > 0
+        if self.spec.within is None:
+            assert self.spec.counts is not None
+            first, last = batch.opposite - self.spec.counts[OTHER[side]], opposite - 1
+        else:
+            low, high = self.spec.within if side == "left" else (-self.spec.within[1], -self.spec.within[0])
+            assert batch.times is not None
+            first, last = _shifted(batch.times, low), _shifted(batch.times, high)
+            if staged is not None and met and opposite.min() <= staged.rows[-1]:
+                met = bool(opposite.max() > staged.rows[0])
+                end = np.ascontiguousarray(opposite) if met else None
+        window = self._windows[OTHER[side]]
+        limits = (np.ascontiguousarray(first), np.ascontiguousarray(last))
+        counts, results = window.probe(intervals, *limits, end=end, staged=met, threads=self._threads)
+        self.seconds["probe"] += time.perf_counter() - started
+        return Aggregates(side, batch.rows, counts, results)
+
+    # Expiry
+
+    def _expire_counted(self, arrived: dict[str, int]) -> None:
+        if self.spec.counts is not None:
+            for side in self._stored:
+                self._windows[side].expire(arrived[side] - self.spec.counts[side])
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        for side in self._stored:
+            limit = last_useless[side]
+            if limit is None:
+                continue
+            before = limit + 1
+            if self._close and len(self._waiting):
+                assert self.spec.within is not None
+                assert self._waiting.times is not None
+                before = min(before, int(self._waiting.times.min()) + self.spec.within[0])
+            before = max(min(before, _INT64_MAX), _INT64_MIN)
+            self._expired[side] = before
+            self._windows[side].expire(before)
+
+    def close(self) -> None:
+        self._windows = {}
+        self._stored = ()
+        self._finalizer()
+
+
+class PairAggregateEngine(Engine):
+    """Aggregates of the pairs that another engine finds.
+
+    Parameters
+    ----------
+    engine : Engine
+        Closed with this one.
+    plan : AggregatePlan
+    """
+
+    def __init__(self, engine: Engine, plan: AggregatePlan):
+        self.spec = engine.spec
+        self.engine = engine
+        self._folds = plan.folds
+        self._values = {
+            side: [[RowColumn(_DTYPES[fold]) for _ in range(1 + (fold == "least_wide"))] for fold in plan.folds[side]]
+            for side in SIDES
+        }
+
+    @property
+    def seconds(self) -> dict[str, float]:  # type: ignore[override]
+        return self.engine.seconds
+
+    @property
+    def probed_runs(self) -> int:  # type: ignore[override]
+        return self.engine.probed_runs
+
+    @property
+    def device_bytes(self) -> int:
+        return self.engine.device_bytes
+
+    def stored_rows(self, side: str) -> int:
+        return self.engine.stored_rows(side)
+
+    def figures(self, side: str) -> dict[str, Any]:
+        return self.engine.figures(side)
+
+    def oldest_row(self, side: str) -> int | None:
+        return self.engine.oldest_row(side)
+
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        self.engine.make_room(new_rows)
+
+    def process(
+        self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int], *,
+        counting: bool = False,
+    ) -> Iterator[Aggregates]:  # fmt: skip
+        self._put(batches)
+        first = {side: arrived[side] - len(opposite[side]) for side in SIDES}
+        totals = {side: _core.AggregateTotals(self._folds[OTHER[side]], len(opposite[side])) for side in SIDES}
+        for found in self.engine.process(batches, opposite, arrived):
+            assert isinstance(found, Pairs | OrderedPairs)
+            for pairs in _by_side(found, opposite, first):
+                values = self._get(OTHER[pairs.side], pairs.stored)
+                totals[pairs.side].add(np.ascontiguousarray(pairs.probing - first[pairs.side]), values)
+        for side in SIDES:
+            yield Aggregates(side, first[side] + np.arange(len(opposite[side])), *totals[side].take())
+        self._trim_counted(arrived)
+
+    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
+        self._put(batches)
+        self.engine.load(batches, opposite, arrived)
+        self._trim_counted(arrived)
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        self.engine.expire_times(last_useless)
+        for side in SIDES:
+            if last_useless[side] is not None:
+                oldest = self.engine.oldest_row(side)
+                self._trim(side, _INT64_MAX if oldest is None else oldest)
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def _put(self, batches: dict[str, Batch]) -> None:
+        for side in SIDES:
+            batch = batches[side]
+            for kept, values in zip(self._values[side], batch.values if len(batch) else (), strict=False):
+                for at, part in enumerate(kept):
+                    part.put(batch.rows, values[:, at] if values.ndim == 2 else values)
+
+    def _get(self, side: str, rows: np.ndarray) -> list[np.ndarray]:
+        out = []
+        for kept in self._values[side]:
+            parts = [part.get(rows) for part in kept]
+            out.append(np.ascontiguousarray(parts[0] if len(parts) == 1 else np.stack(parts, axis=1).reshape(-1)))
+        return out
+
+    def _trim_counted(self, arrived: dict[str, int]) -> None:
+        if self.spec.counts is not None:
+            for side in SIDES:
+                self._trim(side, arrived[side] - max(self.spec.counts.values()))
+
+    def _trim(self, side: str, oldest: int) -> None:
+        for kept in self._values[side]:
+            for part in kept:
+                part.trim(oldest)
+
+
+_DTYPES: dict[str, type] = {
+    "sum": np.int64, "least": np.int64, "least_wide": np.int64, "add": np.float64, "some": np.uint8
+}  # fmt: skip
+
+
+def _by_side(found: Pairs | OrderedPairs, opposite: dict[str, np.ndarray], first: dict[str, int]) -> Iterator[Pairs]:
+    """Pairs by the side of the row that found them, the later one."""
+    if isinstance(found, Pairs):
+        yield found
+        return
+    # A row of the call met the rows of the other stream before its `opposite`.
+    left = np.zeros(len(found.left), np.bool_)
+    of_call = np.flatnonzero(found.left >= first["left"])
+    left[of_call] = found.right[of_call] < opposite["left"][found.left[of_call] - first["left"]]
+    yield Pairs("left", found.left[left], found.right[left])
+    yield Pairs("right", found.right[~left], found.left[~left])
+
+
+def _shifted(times: np.ndarray, by: int) -> np.ndarray:
+    """Times plus a number of any size, clipped to 64 bits; exact."""
+    if not len(times) or (-(1 << 61) < by < 1 << 61 and times.min() > -(1 << 61) and times.max() < 1 << 61):
+        return times + by if len(times) else times
+    if abs(by) >= 1 << 64:
+        return np.full(len(times), _INT64_MAX if by > 0 else _INT64_MIN)
+    return np.array([min(max(value + by, _INT64_MIN), _INT64_MAX) for value in times.tolist()], np.int64)

@@ -1,0 +1,263 @@
+"""The as-of join: right rows by time and `by` value, and the left rows that wait for a better one.
+
+Source: the merge of two sides in order of time is that of `merge_asof` (pandas) and ASOF JOIN (ClickHouse, DuckDB);
+waiting for the watermark, and what is kept, are ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from host.join.as_of_condition import AsOfAxis, AsOfCondition
+from host.join.engine import SIDES, Batch, Counts, Engine, EngineSpec, OrderedPairs, Pairs, Ranges
+from host.join.row_log import RowLog, empty_table
+from host.join.sequencer import Call
+from host.native import _core
+from host.predicates import AsOf
+from host.spec import JoinSpec
+
+_NONE = np.zeros(0, np.int64)
+_LEAST = 1 << 10  # slots, and codes, that are not looked through for those in use
+
+
+class SlotLog(RowLog):
+    """Rows by slot: consecutive numbers that `keep` gives to those that stay."""
+
+    end = 0
+
+    def append(self, first: int, table: pa.Table) -> None:
+        """Adds rows, as `stored` gives them; `first` is theirs in the stream, and not used."""
+        super().append(self.end, table)
+        self.end += len(table)
+
+    def trim(self, oldest: int) -> None:
+        """Does nothing: rows of any age may be needed, and go by `keep`."""
+
+    def keep(self, slots: np.ndarray) -> None:
+        """Forgets all rows but those of these slots, int64, ascending; the n-th of them gets slot n."""
+        self._blocks = [
+            (0, pa.concat_tables([block for _, block in self._blocks]).take(pa.array(slots)).combine_chunks())
+        ] if len(slots) else []  # fmt: skip
+        self.end = len(slots)
+
+
+class AsOfEngine(Engine):
+    """Holds the rows of an as-of join, and tells which left rows are answered.
+
+    Parameters
+    ----------
+    spec : EngineSpec
+    on : AsOf
+    axis : AsOfAxis
+    condition : AsOfCondition
+    logs : dict of str to SlotLog
+        Kept in step with what is held; may be empty.
+    first_row : int
+        Arrival number of the first row of each stream.
+    unmatched : bool
+        Left rows without a right row are wanted too.
+    threads : int
+        The most that a call uses.
+    """
+
+    def __init__(
+        self,
+        spec: EngineSpec,
+        on: AsOf,
+        axis: AsOfAxis,
+        condition: AsOfCondition,
+        logs: dict[str, SlotLog],
+        first_row: int,
+        *,
+        unmatched: bool,
+        threads: int,
+    ):
+        self.spec = spec
+        self.seconds = {"insert": 0.0, "probe": 0.0, "expire": 0.0}
+        limit: dict[str, Any] = {"float_tolerance" if axis.floats else "tolerance": axis.tolerance}
+        self._state = _core.AsOf(on.direction, exact=on.exact, floats=axis.floats, **limit)
+        self._condition, self._logs = condition, logs
+        self._unmatched, self._threads = unmatched, threads
+        # Slots of each side: first those of the rows that were kept, with their numbers, then all that arrived since.
+        self._kept = dict.fromkeys(SIDES, _NONE)
+        self._since = dict.fromkeys(SIDES, first_row)
+        self._arrived = dict.fromkeys(SIDES, first_row)
+
+    def begin(self, arrived: dict[str, int]) -> None:
+        """Says the arrival number of the first row of each side, before any comes."""
+        self._since, self._arrived = dict(arrived), dict(arrived)
+
+    @property
+    def device_bytes(self) -> int:
+        return self._state.bytes
+
+    def stored_rows(self, side: str) -> int:
+        return self._state.rows(side == "right")
+
+    def waiting(self) -> dict[str, int]:
+        return {"left": self._state.rows(False)}
+
+    def report(self) -> dict[str, Any]:
+        return {"groups": self._state.groups}
+
+    def oldest_row(self, side: str) -> int | None:
+        """A row before which none is held."""
+        if len(self._kept[side]):
+            return int(self._kept[side][0])
+        return self._since[side] if self._since[side] < self._arrived[side] else None
+
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        """Rows lie in the process's memory, which grows."""
+
+    def process(
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
+    ) -> Iterator[Pairs | OrderedPairs | Counts | Ranges]:
+        """Stores the rows; what they meet is known when the watermark has moved: `ready`."""
+        started = time.perf_counter()
+        for side in ("right", "left"):
+            batch = batches[side]
+            assert batch.times is not None
+            slots = self.slots(side, batch.rows)
+            self._state.add(side == "right", batch.keys, np.ascontiguousarray(batch.times), slots)
+            self._arrived[side] = arrived[side]
+        self.seconds["insert"] += time.perf_counter() - started
+        return iter(())
+
+    def slots(self, side: str, rows: np.ndarray) -> np.ndarray:
+        """The slots of rows that have arrived since any were kept."""
+        return rows + (len(self._kept[side]) - self._since[side])
+
+    def rows(self, side: str, slots: np.ndarray) -> np.ndarray:
+        """The arrival numbers of slots; -1 for -1."""
+        kept = self._kept[side]
+        rows = slots + (self._since[side] - len(kept))
+        old = slots < len(kept)
+        rows[old] = np.append(kept, -1)[slots[old]]  # -1 is the last of them
+        return rows
+
+    def ready(self, watermark: int | None, *, everything: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Slots of the left rows that are answered, ascending, int64, and of their right rows, -1 for none.
+
+        Parameters
+        ----------
+        watermark : int or None
+            All right rows to come are past it.
+        everything : bool
+            No right row will come.
+        """
+        started = time.perf_counter()
+        found = self._state.ready(
+            watermark, all=everything, matched=not self._unmatched, threads=self._threads
+        )  # fmt: skip
+        self.seconds["probe"] += time.perf_counter() - started
+        return found
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        started = time.perf_counter()
+        self._state.expire(last_useless["right"])
+        for side in SIDES:
+            slots = len(self._kept[side]) + self._arrived[side] - self._since[side]
+            if slots > _LEAST + 2 * self.stored_rows(side):
+                self._keep(side, slots)
+        if self._condition.words > _LEAST + 2 * self._state.groups:
+            self._condition.keep(self._state.words())
+        self.seconds["expire"] += time.perf_counter() - started
+
+    def _keep(self, side: str, slots: int) -> None:
+        """Forgets the slots whose rows are not held."""
+        held = self._state.slots(side == "right", slots)
+        self._kept[side] = self.rows(side, held.copy())
+        self._since[side] = self._arrived[side]
+        numbers = np.full(slots, -1, np.int64)
+        numbers[held] = np.arange(len(held))
+        self._state.renumber(side == "right", numbers)
+        if side in self._logs:
+            self._logs[side].keep(held)
+
+    def close(self) -> None:
+        """Nothing is held outside this object."""
+
+
+class AsOfMaterializer:
+    """Turns answered left rows into rows or pairs.
+
+    Parameters
+    ----------
+    spec : JoinSpec
+    schema : pyarrow.Schema
+        Of the result.
+    columns : list of (side, name, name in the result)
+        Of a result of rows, as `JoinSpec.output_columns` gives them.
+    engine : AsOfEngine
+    logs : dict of str to SlotLog
+        For ``form="rows"``.
+    """
+
+    def __init__(
+        self, spec: JoinSpec, schema: pa.Schema, columns: list[tuple[str, str, str]], engine: AsOfEngine,
+        logs: dict[str, SlotLog],
+    ):  # fmt: skip
+        self._schema, self._columns, self._engine, self._logs = schema, columns, engine, logs
+        self._rows = spec.form == "rows"
+        self._unmatched = spec.how == "left"
+        self.bits: dict[str, Any] = {}
+        self.rest_matches = 0  # pairs that `rest` gave
+
+    def result(
+        self,
+        found: list[Pairs | OrderedPairs | Counts | Ranges],
+        call: Call,
+        limits: dict[str, int | None],
+        *,
+        complete: bool = True,
+    ) -> tuple[pa.Table, int]:
+        """The result of a call, and how many pairs it has: pairs, then unmatched rows, each in the order of arrival."""
+        left, right = self._engine.ready(limits["left"])
+        never = self._engine.slots("left", call.never["left"]) if self._unmatched else _NONE
+        return self._table(left, right, never)
+
+    def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
+        """Repeats what a call of an earlier process has changed."""
+        self._engine.ready(limits["left"])
+
+    def rest(self) -> pa.Table:
+        """At the end of both streams: the left rows that wait."""
+        table, self.rest_matches = self._table(*self._engine.ready(None, everything=True), _NONE)
+        return table
+
+    def _table(self, left: np.ndarray, right: np.ndarray, never: np.ndarray) -> tuple[pa.Table, int]:
+        matches = len(left)
+        if self._unmatched:
+            matched = right >= 0
+            matches = int(np.count_nonzero(matched))
+            if matches < len(left) or len(never):
+                alone = np.sort(np.concatenate([left[~matched], never]))
+                left = np.concatenate([left[matched], alone])
+                right = np.concatenate([right[matched], np.full(len(alone), -1)])
+        if not len(left):
+            return empty_table(self._schema), 0
+        taken: dict[tuple[str, str], Any] = {}
+        for side, slots in (("left", left), ("right", right)):
+            if self._rows:
+                names = [name for of, name, _ in self._columns if of == side]
+                if names:
+                    columns = self._logs[side].take(slots, names)
+                    taken |= {(side, name): column for name, column in zip(names, columns, strict=True)}
+            else:
+                rows = self._engine.rows(side, slots)
+                taken[side, ""] = pa.array(rows, mask=rows < 0 if self._unmatched else None)
+        if self._rows:
+            found = [taken[side, name] for side, name, _ in self._columns]
+        else:
+            found = list(taken.values())
+        return pa.table(found, schema=self._schema), matches

@@ -1,0 +1,427 @@
+"""A join condition as it is carried out: which part drives, which ones are residual, which rows cannot match at all.
+
+Source: SPO-Join, section II, for conjunctions of conditions over several columns; which part drives, and composite keys
+for equality with a band, are ours.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from host.columns import column_of, column_type
+from host.durations import nanoseconds
+from host.errors import KeyTypeError, PredicateError
+from host.float_order import decode_float
+from host.join.boundary_generator import CODE_TYPE, BoundaryGenerator, CompositeGenerator
+from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
+from host.key_type import Family, KeyType, key_type, key_types
+from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
+
+
+class Condition:
+    """A condition over the columns of two schemas.
+
+    One part, or several as one key, *drive*: an engine finds the pairs that satisfy them. The other parts that compare
+    the two sides are *residual*: they are asked of each pair found. Parts about one side alone are asked of each row.
+
+    1. Where parts compare for equality, they drive together. One alone, of a type that encodes to 64 bits, drives by
+       its own encoding; otherwise each distinct value has a code.
+    2. Beside the codes goes the first other part on keys of 32 bits, by the order of 3: the two are one composite key.
+       Where no such part is there, all others are residual.
+    3. Without equality, the first part given that is bounded at both ends drives, else the first with one open end,
+       else the first.
+
+    Parameters
+    ----------
+    on : Predicate or AllOf
+    left, right : pyarrow.Schema
+
+    Attributes
+    ----------
+    generator : BoundaryGenerator
+        Of the driving keys.
+    residuals : list of BoundaryGenerator
+        Of the residual parts, whose keys stand in `Batch.others` in this order.
+    one_column : bool
+        All columns have one name on both sides: in a self join, both sides have the same keys.
+    codes : ValueCodes or None
+        Where values have codes.
+
+    Raises
+    ------
+    SchemaError
+        If a column is missing.
+    KeyTypeError
+        If a column has a type that the part cannot be asked of.
+    PredicateError
+        If a bound or a constant does not fit the type of its column.
+    """
+
+    def __init__(self, on: Predicate | AllOf, left: pa.Schema, right: pa.Schema):
+        parts = on.parts if isinstance(on, AllOf) else (on,)
+        self._schemas = {"left": left, "right": right}
+        pairs = [part for part in parts if isinstance(part, Predicate) and not one_sided(part)]
+        self._filters = [_Filter(part, self._schemas) for part in parts if one_sided(part)]
+        equal = [part for part in pairs if isinstance(part, Compare) and part.equality]
+        rest = [part for part in pairs if part not in equal]
+        kinds = {part: self._key_types(part) for part in rest}
+        by_ends = sorted(rest, key=_open_ends)  # stable: those alike stay as they were given
+        self.codes: ValueCodes | None = None
+        self._value: Predicate | None = None  # the part whose values go beside the codes
+        self._equal = equal
+        if equal:
+            narrow = [part for part in by_ends if all(kind.bits == 32 for kind in kinds[part])]
+            plain = len(equal) == 1 and not equal[0].null_safe and not self._coded(equal[0])
+            if plain and not narrow:
+                self.generator = BoundaryGenerator(equal[0], *self._key_types(equal[0]))
+            else:
+                columns = [(*self._types(part), part.null_safe) for part in equal]
+                self.codes = ValueCodes(columns)
+                if narrow:
+                    self._value = narrow[0]
+                    self.generator = CompositeGenerator(narrow[0], *kinds[narrow[0]])
+                else:
+                    self.generator = BoundaryGenerator(equal[0], CODE_TYPE, CODE_TYPE)
+            self._driver: Predicate = equal[0]
+        else:
+            self._driver = by_ends[0]
+            self.generator = BoundaryGenerator(self._driver, *kinds[self._driver])
+        taken = [part for part in (self._value, self._driver) if part is not None]
+        self._residual_parts = [part for part in rest if part not in taken]
+        self.residuals = [BoundaryGenerator(part, *kinds[part]) for part in self._residual_parts]
+        self.one_column = not self._filters and all(part.left == part.right for part in pairs)
+        self.generator.one_column = self.one_column  # else the sides differ in rows or residual keys
+
+    def _types(self, part: Predicate) -> tuple[pa.DataType, str, pa.DataType, str]:
+        left, right = self._schemas["left"], self._schemas["right"]
+        return column_type(left, part.left), part.left, column_type(right, part.right), part.right
+
+    def _coded(self, part: Predicate) -> bool:
+        left, _, right, _ = self._types(part)
+        return has_codes(left) or has_codes(right)
+
+    def _key_types(self, part: Predicate) -> tuple[KeyType, KeyType]:
+        return key_types(*self._types(part))
+
+    def encode(
+        self, side: str, table: pa.Table, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None, tuple[np.ndarray, ...]]:
+        """The keys of some rows.
+
+        Parameters
+        ----------
+        side : str
+        table : pyarrow.Table
+            The rows, n of them, with at least the columns of the condition.
+        rows : ndarray of int64, shape (n,)
+            Their arrival numbers.
+
+        Returns
+        -------
+        keys : ndarray of int32 or int64, shape (n,)
+            What drives; undefined where a row is not valid.
+        valid : ndarray of bool, shape (n,), or None
+            Which rows can match at all: they have a value in every column that needs one, and satisfy every part about
+            their side alone. None where all can.
+        others : tuple of ndarray, shape (n,) each
+            Keys of the residual parts.
+
+        Raises
+        ------
+        KeyTypeError
+            If a key does not fit 64 bits.
+        CapacityError
+            If there are too many different values of the columns compared for equality.
+        """
+        valid: np.ndarray | None = None
+        for test in self._filters:
+            if test.side == side:
+                valid = _both(valid, test.holds(table))
+        others = []
+        for part, generator in zip(self._residual_parts, self.residuals, strict=True):
+            keys, known = self._encoded(side, table, part, generator.key_types[side])
+            others.append(keys)
+            valid = _both(valid, known)
+        if self.codes is None:
+            keys, known = self._encoded(side, table, self._driver, self.generator.key_types[side])
+            return keys, _both(valid, known), tuple(others)
+        columns = [column_of(table, getattr(part, side)) for part in self._equal]
+        keys, known = self.codes.encode(side, columns, rows)
+        valid = _both(valid, known)
+        if self._value is not None:
+            assert isinstance(self.generator, CompositeGenerator)
+            values, known = self._encoded(side, table, self._value, self.generator.values.key_types[side])
+            valid = _both(valid, known)
+            keys = self.generator.keys(keys, values)
+        return keys, valid, tuple(others)
+
+    @staticmethod
+    def _encoded(side: str, table: pa.Table, part: Predicate, kind: KeyType) -> tuple[np.ndarray, np.ndarray | None]:
+        name = getattr(part, side)
+        try:
+            return kind.encode(column_of(table, name))
+        except KeyTypeError as error:
+            raise KeyTypeError(f"column {name!r} of the {side} side: {error}") from error
+
+    def equality_hashes(self, side: str, keys: np.ndarray) -> np.ndarray:
+        """For driving keys, shape (n,), numbers, uint64, that are the same for rows whose columns compared for equality
+        are equal."""
+        if self._value is not None:
+            assert isinstance(self.generator, CompositeGenerator)
+            return self.generator.codes(keys).view(np.uint64)
+        kinds = self.generator.key_types
+        kind = kinds[side]
+        if kind.family is Family.FLOAT:
+            return decode_float(keys).astype(np.float64).view(np.uint64)
+        scale = int(kind.unit / min(each.unit for each in kinds.values()))
+        # Modulo 2**64: what is equal stays so.
+        return (keys.astype(np.int64).view(np.uint64) + np.uint64(kind.offset % 2**64)) * np.uint64(scale % 2**64)
+
+    def forget(self, oldest: dict[str, int]) -> None:
+        """Lets go of what is known of rows before these arrival numbers."""
+        if self.codes is not None:
+            self.codes.forget(oldest)
+
+    def explain(self, *, indexed: bool = False) -> list[str]:
+        """What drives, what is residual and what is asked of each row: a line each.
+
+        Parameters
+        ----------
+        indexed : bool
+            The index takes every part: none is residual.
+        """
+        equal = " and ".join(map(in_words, self._equal))
+        if self._value is not None:
+            driver = f"{equal} and {in_words(self._value)}, as one composite key: a code, then the value"
+        elif self.codes is not None:
+            driver = f"{equal}, by a code for each distinct value"
+        else:
+            driver = in_words(self._driver)
+        lines = [f"{'indexed:  ' if indexed else 'driver:   '} {driver}"]
+        lines += [f"{'indexed:  ' if indexed else 'residual: '} {in_words(part)}" for part in self._residual_parts]
+        lines += [f"row test:  {in_words(test.part)}" for test in self._filters]
+        return lines
+
+
+def check_side(on: Predicate | AllOf | AsOf, side: str, schema: pa.Schema) -> None:
+    """Checks the types of the columns of one side, which are there. Raises KeyTypeError, PredicateError."""
+    if isinstance(on, AsOf):
+        for name in on.names(side):
+            if not has_codes(column_type(schema, name)):
+                key_type(comparable_type(column_type(schema, name)), name)
+        key_type(column_type(schema, on.time(side)), on.time(side))
+        return
+    for part in on.parts if isinstance(on, AllOf) else (on,):
+        if one_sided(part):
+            if _wheres(part)[0].side == side:
+                _Filter(part, {side: schema})
+            continue
+        name = getattr(part, side)
+        kind = column_type(schema, name)
+        if isinstance(part, Compare) and part.equality and has_codes(kind):
+            continue
+        key_type(kind, name)
+
+
+def condition_columns(on: Predicate | AllOf | AsOf, side: str) -> list[tuple[str, Predicate | AsOf | Where]]:
+    """The columns of one side that a condition names, with the part that does."""
+    if isinstance(on, AsOf):
+        return [(name, on) for name in on.names(side)]
+    found: list[tuple[str, Predicate | AsOf | Where]] = []
+    for part in on.parts if isinstance(on, AllOf) else (on,):
+        if one_sided(part):
+            test = _wheres(part)[0]
+            if test.side == side:
+                found.append((test.column, part))
+        else:
+            found.append((getattr(part, side), part))
+    return found
+
+
+def in_words(part: Predicate | Where | AllOf | AsOf) -> str:
+    """A part as one would write it, such as ``-3 <= right.price - left.limit <= 3``."""
+    if isinstance(part, AsOf):
+        by = "".join(f"left.{a} = right.{b} and " for a, b in part.by)
+        near = {"backward": "the last at or before", "forward": "the first at or after", "nearest": "the nearest to"}
+        strict = "" if part.exact else ", equal times left out"
+        most = "" if part.tolerance is None else f", at most {part.tolerance} away"
+        return f"{by}right.{part.right_time} {near[part.direction]} left.{part.left_time}{most}{strict}"
+    if isinstance(part, Compare):
+        return f"left.{part.left} {part.op} right.{part.right}"
+    if isinstance(part, Where):
+        return f"{part.side}.{part.column} {part.op} {'NULL' if part.value is None else repr(part.value)}"
+    if isinstance(part, Band):
+        low = "" if part.low is None else f"{part.low} <= "
+        high = "" if part.high is None else f" <= {part.high}"
+        return f"{low}right.{part.right} - left.{part.left}{high}"
+    assert isinstance(part, (AnyOf, AllOf))
+    joined = (" or " if isinstance(part, AnyOf) else " and ").join(map(in_words, part.parts))
+    return f"({joined})" if isinstance(part, AnyOf) else joined
+
+
+def _open_ends(part: Predicate) -> int:
+    """How little a part narrows down what a probe meets: the open ends of its intervals."""
+    pieces = part.pieces()
+    return sum(piece.low is None for piece in pieces) + sum(piece.high is None for piece in pieces)
+
+
+def _both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    return b if a is None else a if b is None else a & b
+
+
+class _Filter:
+    """A part about one side alone."""
+
+    def __init__(self, part: Predicate | Where, schemas: dict[str, pa.Schema]):
+        self.part = part
+        tests = _wheres(part)
+        self.side, self._column = tests[0].side, tests[0].column
+        kind = column_type(schemas[self.side], self._column)
+        self._tests = [_test(test, kind) for test in tests]
+
+    def holds(self, table: pa.Table) -> np.ndarray:
+        """For which rows it holds; bool, shape (n,)."""
+        column = column_of(table, self._column)
+        found = self._tests[0](column)
+        for test in self._tests[1:]:
+            found = found | test(column)
+        return found
+
+
+def _wheres(part: object) -> list[Where]:
+    return [part] if isinstance(part, Where) else [test for each in part.parts for test in _wheres(each)]  # type: ignore[attr-defined]
+
+
+_ARROW = {"=": pc.equal, "<=>": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
+          ">=": pc.greater_equal}  # fmt: skip
+_NUMPY: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "=": np.equal, "<=>": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
+    ">=": np.greater_equal,
+}  # fmt: skip
+
+
+def _test(where: Where, kind: pa.DataType) -> Callable[[pa.ChunkedArray], np.ndarray]:
+    """What tells for which rows of a column a part holds. Raises KeyTypeError, PredicateError."""
+    value, op = where.value, where.op
+    plain = comparable_type(kind)
+    if value is None:
+        return lambda column: pc.is_null(column).to_numpy().astype(np.bool_, copy=False)
+    if has_codes(kind) and not pa.types.is_struct(plain):
+        wanted = bool if pa.types.is_boolean(plain) else str if plain == pa.large_string() else bytes
+        if type(value) is not wanted:
+            raise _misfit(where, kind, f"a value of {wanted.__name__}")
+        scalar = pa.scalar(value, plain)
+
+        def listed(column: pa.ChunkedArray) -> np.ndarray:
+            found = _ARROW[op](comparable_values(column), scalar).fill_null(False)
+            return found.to_numpy().astype(np.bool_, copy=False)
+
+        return listed
+    of = key_type(plain, where.column)
+    exact = _constant(where, of)
+
+    def encoded(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
+        try:
+            return of.encode(comparable_values(column))
+        except KeyTypeError as error:
+            raise KeyTypeError(f"column {where.column!r} of the {where.side} side: {error}") from error
+
+    if of.family is Family.FLOAT:
+        number = float(exact)
+
+        def compare(column: pa.ChunkedArray) -> np.ndarray:
+            keys, valid = encoded(column)
+            found = _NUMPY[op](decode_float(keys).astype(np.float64), number)
+            return found if valid is None else found & valid
+
+        return compare
+    low, high, inside = _interval(op, exact, of)
+
+    def within(column: pa.ChunkedArray) -> np.ndarray:
+        keys, valid = encoded(column)
+        found = np.zeros(len(keys), np.bool_) if low > high else (keys >= low) & (keys <= high)
+        found = found if inside else ~found
+        return found if valid is None else found & valid
+
+    return within
+
+
+def _interval(op: str, exact: Fraction | float, of: KeyType) -> tuple[int, int, bool]:
+    """The encoded values for which ``value OP constant`` holds: those within two ends, or those outside."""
+    low, high = of.minimum, of.maximum
+    if isinstance(exact, float):  # an infinity
+        exact = Fraction(of.minimum - 1 if exact < 0 else of.maximum + 1)
+    else:
+        exact = exact / of.unit - of.offset
+    down, up = exact.numerator // exact.denominator, -(-exact.numerator // exact.denominator)
+    if op in ("=", "<=>", "!="):
+        low, high = max(low, up), min(high, down)
+    elif op in ("<", "<="):
+        high = min(high, up - 1 if op == "<" else down)
+    else:
+        low = max(low, down + 1 if op == ">" else up)
+    return low, high, op != "!="
+
+
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def _constant(where: Where, of: KeyType) -> Fraction | float:
+    """A constant in the unit of a column's family, exact; a float for float columns, and for infinities."""
+    value, family = where.value, of.family
+    if family in (Family.NUMBER, Family.FLOAT):
+        if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
+            raise _misfit(where, of.arrow, "a number")
+        try:
+            if family is Family.FLOAT or value in (float("inf"), float("-inf")):
+                return float(value)
+        except OverflowError:
+            raise _misfit(where, of.arrow, "a number that fits float64") from None
+        if isinstance(value, float) and not value.is_integer():  # 0.1 means a tenth
+            return Fraction(decimal.Decimal(repr(value)))
+        return Fraction(value)
+    if family is Family.DURATION:
+        if not isinstance(value, (str, dt.timedelta)):
+            raise _misfit(where, of.arrow, "a timedelta or a duration")
+        return Fraction(nanoseconds(value))
+    if family is Family.DATE and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return Fraction((value - _EPOCH.date()).days)
+    if family in (Family.TIMESTAMP, Family.TIMESTAMP_TZ) and isinstance(value, dt.datetime):
+        zoned = value.tzinfo is not None
+        if zoned == (family is Family.TIMESTAMP_TZ):
+            epoch = _EPOCH.replace(tzinfo=dt.UTC) if zoned else _EPOCH
+            return Fraction((value - epoch) // dt.timedelta(microseconds=1) * 1000)
+    if family is Family.TIME and isinstance(value, dt.time) and value.tzinfo is None:
+        return Fraction(((value.hour * 60 + value.minute) * 60 + value.second) * 10**9 + value.microsecond * 1000)
+    if isinstance(value, str):
+        exact = {
+            Family.DATE: pa.date32(),
+            Family.TIMESTAMP: pa.timestamp("ns"),
+            Family.TIMESTAMP_TZ: pa.timestamp("ns", "UTC"),
+            Family.TIME: pa.time64("ns"),
+        }[family]
+        try:
+            return Fraction(pa.scalar(value).cast(exact).value)
+        except pa.ArrowException:
+            pass
+    wanted = {
+        Family.DATE: "a date",
+        Family.TIMESTAMP: "a datetime without a time zone",
+        Family.TIMESTAMP_TZ: "a datetime with a time zone",
+        Family.TIME: "a time of day without a time zone",
+    }[family]
+    raise _misfit(where, of.arrow, f"{wanted}, or its ISO 8601 text")
+
+
+def _misfit(where: Where, kind: pa.DataType, wanted: str) -> PredicateError:
+    return PredicateError(
+        f"column {where.column!r} of the {where.side} side has type {kind}: compare it with {wanted}, "
+        f"not {where.value!r}"
+    )

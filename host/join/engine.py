@@ -1,0 +1,321 @@
+"""What the operator asks of an engine, and what they hand each other."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from host.engines import EngineKind, Steps
+from host.errors import CapacityError
+from host.join.boundary_generator import BoundaryGenerator
+
+SIDES = ("left", "right")
+OTHER = {"left": "right", "right": "left"}
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineSpec:
+    """What an engine must know of a query.
+
+    Attributes
+    ----------
+    counts : dict of str to int, or None
+        Rows of the window of each side, for count windows.
+    within : tuple of int, or None
+        ``(low, high)`` of ``right_time - left_time``, for time windows.
+    delay : int
+        How far a row may come after a newer one, as far as known.
+    capacity : int or None
+        Rows kept per side at most, for time windows.
+    order : str
+        Of the pairs: "none", "outer" or "inner". An engine that cannot put them in order gives `Pairs`, and the
+        operator sorts them.
+    every : int
+        The interval of the order, as `host.engines.Outer` and `Inner` have it; an order of a lesser one will do.
+    self_join : bool
+        Both sides are one stream: the batches of a call hold the same rows under the same arrival numbers, and
+        `opposite` is each row's own number, so that a row meets earlier rows alone. Where both sides have the same
+        key too, an engine may store the rows once.
+    time_unit : Fraction or None
+        Nanoseconds of a unit of times; None where they are plain integers, or there are none.
+    ranges : bool
+        Ranges of runs are wanted, and not pairs: `Ranges`.
+    engine : EngineKind
+        How the join runs: one that the device has.
+    others : tuple of BoundaryGenerator
+        Further parts of a conjunction that the engine must index or ask too, whose keys stand in `Batch.others`.
+    """
+
+    counts: dict[str, int] | None
+    within: tuple[int, int] | None
+    delay: int = 0
+    capacity: int | None = None
+    order: str = "none"
+    every: int = 1
+    self_join: bool = False
+    time_unit: Fraction | None = None
+    ranges: bool = False
+    engine: EngineKind = dataclasses.field(default_factory=Steps)
+    others: tuple[BoundaryGenerator, ...] = ()
+
+
+def beyond_capacity(side: str, rows: int, capacity: int) -> CapacityError:
+    """The error of a time window that would hold more rows than declared."""
+    return CapacityError(
+        f"the {side} window would hold {rows} rows, above the declared capacity of {capacity}: "
+        "raise the capacity, shorten the window or give a watermark",
+        rows,
+        capacity,
+    )
+
+
+@dataclasses.dataclass
+class Batch:
+    """Rows of one side in arrival order, those without a key, a time or a chance to match left out.
+
+    Attributes
+    ----------
+    keys : ndarray, shape (n,), int32 or int64
+        Encoded keys.
+    rows : ndarray of int64, shape (n,)
+        Arrival numbers within the stream, ascending; a stream's first row may have any number from 0 on.
+    opposite : ndarray of int64, shape (n,)
+        The arrival number that the next row of the other stream had then: it meets those before.
+    times : ndarray of int64, shape (n,), or None
+        Event times, for time windows.
+    others : tuple of ndarray, shape (n,) each
+        Encoded keys of the parts of a conjunction beside what drives.
+    values : tuple of ndarray, shape (n,) or (n, 2) each
+        What aggregates are made of, as `host.aggregates.AggregatePlan.encode` gives it.
+    """
+
+    keys: np.ndarray
+    rows: np.ndarray
+    opposite: np.ndarray
+    times: np.ndarray | None = None
+    others: tuple[np.ndarray, ...] = ()
+    values: tuple[np.ndarray, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, chosen: np.ndarray | slice) -> Batch:
+        """Some of the rows."""
+        times = None if self.times is None else self.times[chosen]
+        others = tuple(column[chosen] for column in self.others)
+        values = tuple(column[chosen] for column in self.values)
+        return Batch(self.keys[chosen], self.rows[chosen], self.opposite[chosen], times, others, values)
+
+    def sorted(self) -> Batch:
+        """The rows in the order of their keys."""
+        if len(self.keys) < 2 or bool((self.keys[1:] >= self.keys[:-1]).all()):
+            return self
+        if self.keys.dtype == np.int32:
+            # Key and place in one word: a plain sort is twice as fast as an indirect one, and keeps ties in order.
+            words = (self.keys.astype(np.int64) << 32) | np.arange(len(self.keys), dtype=np.int64)
+            words.sort()
+            return self.take(words & 0xFFFFFFFF)
+        return self.take(np.argsort(self.keys))
+
+
+@dataclasses.dataclass
+class Pairs:
+    """Pairs found by the rows of one side.
+
+    Attributes
+    ----------
+    side : str
+        The side that probed, whose row is the later of each pair.
+    probing, stored : ndarray of int64, shape (m,)
+        Arrival numbers within their streams.
+    """
+
+    side: str
+    probing: np.ndarray
+    stored: np.ndarray
+
+
+@dataclasses.dataclass
+class OrderedPairs:
+    """Pairs found by rows of either side, in the order that was asked for.
+
+    Attributes
+    ----------
+    left, right : ndarray of int64, shape (m,)
+        Arrival numbers within the streams.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+
+
+@dataclasses.dataclass
+class Counts:
+    """Numbers of pairs found by rows of one side; a row may occur in several.
+
+    Attributes
+    ----------
+    side : str
+        The side that probed.
+    probing : ndarray of int64, shape (m,)
+        Arrival numbers within the stream, each at most once.
+    counts : ndarray of int64, shape (m,)
+    """
+
+    side: str
+    probing: np.ndarray
+    counts: np.ndarray
+
+
+@dataclasses.dataclass
+class Ranges:
+    """Where in the runs of the other side rows of one side find their partners.
+
+    Attributes
+    ----------
+    side : str
+        The side that probed.
+    found : ndarray of int64, shape (m, 4)
+        Arrival number of the probing row, number of the run, start and end in it, the end excluded.
+    complement : bool
+        All rows of the run but these are meant.
+    """
+
+    side: str
+    found: np.ndarray
+    complement: bool
+
+
+@dataclasses.dataclass
+class Aggregates:
+    """What rows of one side have met.
+
+    Attributes
+    ----------
+    side : str
+        The side that probed.
+    probing : ndarray of int64, shape (n,)
+        Arrival numbers within the stream, each once.
+    counts : ndarray of int64, shape (n,)
+    results : list of ndarray
+        For each fold of the other side, as the core gives it.
+    """
+
+    side: str
+    probing: np.ndarray
+    counts: np.ndarray
+    results: list[np.ndarray]
+
+
+class Engine(abc.ABC):
+    """Turns sequenced batches of encoded keys into row-number pairs, on one device, for one join.
+
+    Attributes
+    ----------
+    spec : EngineSpec
+    seconds : dict of str to float
+        Time per step.
+    probed_runs : int
+        Runs probed, summed over probe commands; 0 where there are no runs.
+    """
+
+    spec: EngineSpec
+    seconds: dict[str, float]
+    probed_runs: int = 0
+
+    def run_events(self) -> dict[str, list[list[int]]]:
+        """For `EngineSpec.ranges`: what happened to the runs of each side since the last call, in order.
+
+        Four numbers for each event, as host/native/sorted_runs.hpp has them.
+        """
+        raise NotImplementedError
+
+    @property
+    @abc.abstractmethod
+    def device_bytes(self) -> int:
+        """Device memory taken by both windows."""
+
+    @abc.abstractmethod
+    def stored_rows(self, side: str) -> int:
+        """Rows of a side that lie on the device."""
+
+    def figures(self, side: str) -> dict[str, Any]:
+        """What the index of a side tells of its inside, by name, but for the middle of a call."""
+        return {}
+
+    def waiting(self) -> dict[str, int]:
+        """Rows that the engine itself lets wait for their result, by side."""
+        return {}
+
+    def report(self) -> dict[str, Any]:
+        """What the engine tells of itself, by name; nothing in the middle of a call."""
+        return {}
+
+    @abc.abstractmethod
+    def oldest_row(self, side: str) -> int | None:
+        """The oldest row number of a side on the device, or None. For time windows."""
+
+    @abc.abstractmethod
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        """Makes sure that a call's rows fit, before anything is applied.
+
+        Raises
+        ------
+        CapacityError
+            If they do not.
+        """
+
+    def room_for(self, batches: dict[str, Batch]) -> None:
+        """As `make_room`, for the rows of a call, one batch for each side."""
+        self.make_room({side: len(batch) for side, batch in batches.items()})
+
+    @abc.abstractmethod
+    def process(
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
+    ) -> Iterator[Pairs | OrderedPairs | Counts | Ranges | Aggregates]:
+        """Joins and stores the rows of one call.
+
+        Parameters
+        ----------
+        batches : dict of str to Batch
+            One for each side.
+        opposite : dict of str to ndarray of int64
+            `Batch.opposite` for every row of the call, whether joined or not.
+        arrived : dict of str to int
+            The arrival number of the next row of each stream after this call, rows that are not joined included.
+        counting : bool
+            Count the pairs instead.
+
+        Yields
+        ------
+        Pairs or OrderedPairs, or Counts when counting, or Ranges or Aggregates where those are asked for
+            The former in no particular order. All must be taken.
+
+        Raises
+        ------
+        IncompleteError
+            After the last of them, if the device lost some.
+        """
+
+    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
+        """Stores the rows of a call, as `process` does, without their pairs. Raises as `process`."""
+        for _ in self.process(batches, opposite, arrived, counting=True):
+            pass
+
+    @abc.abstractmethod
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        """Drops rows with a time at or before a limit (None: none), or some of them: whole runs, or the oldest."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Frees what the device holds. Idempotent."""

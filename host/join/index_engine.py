@@ -1,0 +1,237 @@
+"""The index engine: sequenced batches in, pairs out, by inserting into two window indexes and probing them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from host.errors import CapacityError
+from host.index.window_index import Extent, Probes, WindowIndex
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import OTHER, SIDES, Batch, Counts, Engine, EngineSpec, Pairs
+from host.join.residual import Residual, TimeWindow
+
+MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
+LEAST_STEP_ROWS = 1 << 13
+PROBE_ROWS = 1 << 15  # rows that probe at a time: bounds the scratch memory of a device
+_INT64 = np.iinfo(np.int64)
+
+
+def cut_steps(batches: dict[str, Batch], most: int) -> Iterator[dict[str, Batch]]:
+    """Cuts a call along the total order of arrival, in steps of about `most` rows of both sides."""
+    if sum(len(b) for b in batches.values()) <= most:
+        yield batches
+        return
+    places = {side: b.rows + b.opposite for side, b in batches.items()}
+    cuts = np.sort(np.concatenate(list(places.values())))[most::most]
+    at = dict.fromkeys(SIDES, 0)
+    for cut in [*cuts.tolist(), _INT64.max]:
+        to = {side: int(np.searchsorted(places[side], cut, "left")) for side in SIDES}
+        yield {side: batches[side].take(slice(at[side], to[side])) for side in SIDES}
+        at = to
+
+
+class IndexEngine(Engine):
+    """Joins batches by window indexes.
+
+    A call is cut into steps, none of them long against the windows. In each step the rows of both sides are inserted,
+    then each probes the other side's window for the keys it may meet, limited to the rows that arrived before it; what
+    is found must satisfy the residual conditions too. The time window is one of them.
+
+    In a self join on one key there is one window, which rows probe in both roles.
+
+    Parameters
+    ----------
+    spec : EngineSpec
+    generator : BoundaryGenerator
+    open_window : callable
+        Opens the window of a side: ``open_window(side, count, step_rows)``, where `count` is the rows of a count window
+        or None, and `step_rows` the most rows of a step.
+    residuals : sequence of Residual
+        Further residual conditions.
+
+    Raises
+    ------
+    CapacityError
+        If the windows do not fit the device.
+    """
+
+    def __init__(
+        self,
+        spec: EngineSpec,
+        generator: BoundaryGenerator,
+        open_window: Callable[[str, int | None, int], WindowIndex],
+        residuals: Sequence[Residual] = (),
+    ):
+        self.spec = spec
+        self._seconds = {"bounds": 0.0, "residual": 0.0}
+        self._generator = generator
+        self._counts: dict[str, int | None] = dict.fromkeys(SIDES) if spec.counts is None else {**spec.counts}
+        self._step_rows = MOST_STEP_ROWS
+        if spec.counts is not None:
+            self._step_rows = min(max(min(spec.counts.values()) // 8, LEAST_STEP_ROWS), MOST_STEP_ROWS)
+        self._shared = spec.self_join and generator.one_column
+        self._residuals = list(residuals)
+        if spec.within is not None:
+            self._residuals.insert(0, TimeWindow(*spec.within, shared=self._shared))
+        self._windows: dict[str, WindowIndex] = {}
+        try:
+            if self._shared:
+                most = None if spec.counts is None else max(spec.counts.values())
+                self._windows = dict.fromkeys(SIDES, open_window("left", most, self._step_rows))
+            else:
+                for side in SIDES:
+                    self._windows[side] = open_window(side, self._counts[side], self._step_rows)
+        except CapacityError:
+            self.close()
+            raise
+        self._stored = SIDES[:1] if self._shared else SIDES  # whose batches are stored
+
+    # What the operator asks
+
+    @property
+    def seconds(self) -> dict[str, float]:  # type: ignore[override]
+        """Time per step."""
+        total = {**self._seconds}
+        for side in self._stored:
+            for step, seconds in self._windows[side].seconds.items():
+                total[step] = total.get(step, 0.0) + seconds
+        return total
+
+    @property
+    def probed_runs(self) -> int:  # type: ignore[override]
+        """Runs probed, summed over probe commands; 0 where there are no runs."""
+        return sum(self._windows[side].probed_runs for side in self._stored)
+
+    @property
+    def device_bytes(self) -> int:
+        return sum(self._windows[side].nbytes for side in self._stored)
+
+    def stored_rows(self, side: str) -> int:
+        return self._windows[side].rows
+
+    def oldest_row(self, side: str) -> int | None:
+        return self._windows[side].oldest_row
+
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        for side in self._stored:
+            self._windows[side].make_room(new_rows[side])
+
+    def process(
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
+    ) -> Iterator[Pairs | Counts]:
+        for step in cut_steps(batches, self._step_rows):
+            yield from self._step(step, counting)
+        for side in self._stored:
+            self._settle(side, arrived[side])
+
+    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
+        for step in cut_steps(batches, self._step_rows):
+            self._insert(step)
+            for side in self._stored:
+                if len(step[side]):
+                    self._settle(side, int(step[side].rows[-1]) + 1)
+        for side in self._stored:
+            self._settle(side, arrived[side])
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        # What one window holds for both roles goes when it is useless in both.
+        limits = [last_useless[side] for side in SIDES]
+        for at, side in enumerate(self._stored):
+            limit = limits[at]
+            if self._shared:
+                limit = None if None in limits else min(limits)  # type: ignore[type-var]
+            if limit is not None:
+                window = self._windows[side]
+                window.expire_times(limit)
+                for residual in self._residuals:
+                    oldest = window.oldest_row
+                    residual.trim(side, _INT64.max if oldest is None else oldest)
+
+    def close(self) -> None:
+        for window in self._windows.values():
+            window.close()
+
+    # One call
+
+    def _insert(self, batches: dict[str, Batch]) -> dict[str, list[Batch]]:
+        """Stores a step; its rows in the order of their keys, in parts."""
+        parts: dict[str, list[Batch]] = {}
+        for side in self._stored:
+            batch = batches[side]
+            parts[side] = []
+            if len(batch):
+                for residual in self._residuals:
+                    residual.put(side, batch)
+                parts[side] = self._windows[side].insert(batch)
+        return parts
+
+    def _step(self, batches: dict[str, Batch], counting: bool) -> Iterator[Pairs | Counts]:
+        parts = self._insert(batches)
+        for side in SIDES:
+            for part in parts[self._stored[0]] if self._shared else parts[side]:
+                for start in range(0, len(part), PROBE_ROWS):
+                    yield from self._probe(side, part.take(slice(start, start + PROBE_ROWS)), counting)
+        for side in self._stored:
+            if len(batches[side]):
+                self._settle(side, int(batches[side].rows[-1]) + 1)
+
+    def _settle(self, side: str, arrived: int) -> None:
+        window = self._windows[side]
+        if self.spec.counts is not None:
+            count = max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
+            window.expire_rows(arrived - count)
+        window.settle()
+
+    def _probe(self, side: str, batch: Batch, counting: bool) -> Iterator[Pairs | Counts]:
+        """Pairs of some rows, in the order of their keys, with the other window."""
+        window = self._windows[OTHER[side]]
+        extent = Extent.of(batch)
+
+        def holds(stored: Extent) -> bool | None:
+            found = [residual.holds(side, extent, stored) for residual in self._residuals]
+            return False if False in found else None if None in found else True
+
+        with self._timed("bounds"):
+            bounds = self._generator.bounds(side, batch.keys)
+        for bound in bounds:
+            if not len(bound.lower):
+                continue
+            rows = batch.rows if bound.probes is None else batch.rows[bound.probes]
+            opposite = batch.opposite if bound.probes is None else batch.opposite[bound.probes]
+            probes = Probes(side, bound.lower, bound.upper, rows, opposite, self._counts[OTHER[side]])
+            for found, sure in window.probe(probes, holds, counting=counting):
+                if isinstance(found, Counts):
+                    yield found
+                    continue
+                pairs = found if sure else self._kept(found)
+                if not len(pairs.probing):
+                    continue
+                if counting:
+                    yield Counts(side, *np.unique(pairs.probing, return_counts=True))
+                else:
+                    yield pairs
+
+    def _kept(self, pairs: Pairs) -> Pairs:
+        """The pairs for which every residual condition holds."""
+        with self._timed("residual"):
+            for residual in self._residuals:
+                kept = residual.keep(pairs.side, pairs.probing, pairs.stored)
+                pairs = Pairs(pairs.side, pairs.probing[kept], pairs.stored[kept])
+        return pairs
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[step] += time.perf_counter() - start

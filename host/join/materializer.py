@@ -1,0 +1,299 @@
+"""Pairs of row numbers as the result that was asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from host.aggregates import AggregatePlan
+from host.arrow_array import empty_array
+from host.join.engine import OTHER, SIDES, Aggregates, Counts, OrderedPairs, Pairs, Ranges
+from host.join.match_bits import MatchBits
+from host.join.row_log import RowLog, empty_table
+from host.join.sequencer import Call
+from host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
+
+_NONE = np.zeros(0, np.int64)
+
+
+class Materializer:
+    """Turns what an engine finds into rows, pairs or counts, in the order of the specification.
+
+    Outer, semi and anti joins know by `bits` which rows have met a partner.
+
+    Parameters
+    ----------
+    spec : JoinSpec
+    schema : pyarrow.Schema
+        Of the result.
+    columns : list of (side, name, name in the result)
+        Of a result of rows, as `JoinSpec.output_columns` gives them.
+    logs : dict of str to RowLog
+        The rows of each side whose columns are in the result, for ``form="rows"``.
+    first_row : dict of str to int
+        Arrival number of the first row of each stream that comes.
+    within : tuple of int, optional
+        Bounds of right less left time, in the unit of encoded times, for ``form="ranges"``.
+    plan : AggregatePlan, optional
+        For ``form="aggregate"``.
+
+    Attributes
+    ----------
+    bits : dict of str to MatchBits
+        Of each side whose rows come out by whether they have matched.
+    """
+
+    def __init__(
+        self, spec: JoinSpec, schema: pa.Schema, columns: list[tuple[str, str, str]], logs: dict[str, RowLog],
+        first_row: dict[str, int], within: tuple[int, int] | None = None,
+        plan: AggregatePlan | None = None,
+    ):  # fmt: skip
+        self._spec = spec
+        self._plan = plan
+        self._schema = schema
+        self._columns = columns
+        self._logs = logs
+        self._within = within
+        self._sides = SIDES[:1] if spec.left_alone else SIDES  # whose columns the result has
+        self.bits: dict[str, MatchBits] = {}
+        for side in ("left",) if spec.left_alone else spec.unmatched:
+            count = getattr(spec, side).count if spec.counted else None
+            self.bits[side] = MatchBits(first_row[side], count, placed=spec.how == "full")
+
+    def result(
+        self,
+        found: list[Pairs | OrderedPairs | Counts | Ranges | Aggregates],
+        call: Call,
+        limits: dict[str, int | None],
+        *,
+        complete: bool = True,
+    ) -> tuple[pa.Table, int]:
+        """The result of a call, and how many pairs it has. The logs hold the rows of the call already.
+
+        Parameters
+        ----------
+        limits : dict of str to int or None
+            For time windows: rows of each side of this time and before can match no later row.
+        complete : bool
+            Nothing is missing from what was found. Else no row counts as unmatched.
+        """
+        if self._spec.form == "counts":
+            return self._counts([part for part in found if isinstance(part, Counts)], call)
+        if self._spec.form == "aggregate":
+            aggregates = [part for part in found if isinstance(part, Aggregates)]
+            if self._spec.closing:
+                return self.closed(aggregates, call.never["left"])
+            return self._aggregates(aggregates, call)
+        if self._spec.form == "ranges":
+            return self._ranges([part for part in found if isinstance(part, Ranges)], call)
+        pairs = [part for part in found if isinstance(part, Pairs)]
+        if len(call.itself):
+            pairs.append(Pairs("right", call.itself, call.itself))
+        parts = {side: [getattr(part, side) for part in found if isinstance(part, OrderedPairs)] for side in SIDES}
+        for side in SIDES:
+            parts[side] += [part.probing if part.side == side else part.stored for part in pairs]
+        matches = sum(map(len, parts["left"]))
+        for side, bits in self.bits.items():
+            bits.add(call.batches[side], call.opposite[side])
+            if self._spec.how != "left_semi":
+                for part in parts[side]:
+                    bits.match(part)
+        if self._spec.how == "left_anti":
+            parts = {side: [] for side in SIDES}
+        else:
+            parts = self._in_order(parts, pairs, matches, call)
+        if self._spec.how == "left_semi":
+            rows = np.concatenate([_NONE, *parts["left"]])
+            parts = {"left": [rows[self.bits["left"].match_first(rows)]], "right": []}
+        if complete:
+            for side, more in self._unmatched(call, limits).items():
+                parts[side] += [more] if len(more) else []
+        return self._table(parts), matches
+
+    def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
+        """Repeats what a call of an earlier process has changed: `matched` are the rows that it has matched."""
+        for side, bits in self.bits.items():
+            bits.add(call.batches[side], call.opposite[side])
+            bits.match(matched[side])
+            bits.let_go(call.batches[side], limits[side])
+
+    def rest(self) -> pa.Table:
+        """At the end of both streams: the rows that have not matched."""
+        gone = {side: bits.rest() for side, bits in self.bits.items()}
+        if not self._spec.unmatched:
+            return empty_table(self._schema)
+        return self._table({side: [part] for side, part in self._by_place(gone).items()})
+
+    # Pairs
+
+    def _in_order(
+        self, parts: dict[str, list[np.ndarray]], pairs: list[Pairs], matches: int, call: Call
+    ) -> dict[str, list[np.ndarray]]:
+        """The row numbers of the pairs, in the order of the specification."""
+        if self._spec.order == "none" or not pairs or matches < 2:
+            return parts
+        rows = {side: np.concatenate(p, out=empty_array(matches, np.int64)) for side, p in parts.items()}
+        order = self._order(rows, pairs, call)
+        return {side: [r[order]] for side, r in rows.items()}
+
+    # Unmatched rows
+
+    def _unmatched(self, call: Call, limits: dict[str, int | None]) -> dict[str, np.ndarray]:
+        """The row numbers of the rows that from this call on can match nothing, -1 for the other side's."""
+        gone = {}
+        for side, bits in self.bits.items():
+            rows, places = bits.let_go(call.batches[side], limits[side])
+            never = call.never[side]
+            if len(never):
+                rows = np.concatenate([rows, never])
+                places = rows if self._spec.how != "full" else np.concatenate(
+                    [places, never + call.opposite[side][never - call.first[side]]]
+                )  # fmt: skip
+            gone[side] = rows, places
+        return self._by_place(gone) if self._spec.unmatched else {}
+
+    def _by_place(self, gone: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Rows of each side and their places in the order of arrival, as the row numbers of results in that order."""
+        order = np.argsort(np.concatenate([places for _, places in gone.values()]), kind="stable")
+        columns = {}
+        for side in SIDES:
+            rows = [own if side == of else np.full(len(own), -1) for of, (own, _) in gone.items()]
+            columns[side] = np.concatenate(rows)[order]
+        return columns
+
+    # The result
+
+    def _table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
+        """Rows or pairs of these row numbers; -1 stands for NULLs."""
+        if self._spec.form == "pairs":
+            numbers = _numbers if self.bits else pa.array
+            columns = [pa.chunked_array([numbers(part) for part in parts[side]], pa.int64()) for side in self._sides]
+            return pa.table(columns, schema=self._schema)
+        taken = {}
+        for side in self._sides:
+            names = [name for of, name, _ in self._columns if of == side]
+            if not names:
+                continue
+            held = parts[side]
+            if len(held) == 1:
+                rows = held[0]
+            else:
+                rows = np.concatenate([_NONE, *held], out=empty_array(sum(map(len, held)), np.int64))
+            for name, column in zip(names, self._logs[side].take(rows, names), strict=True):
+                taken[side, name] = column
+        return pa.table([taken[side, name] for side, name, _ in self._columns], schema=self._schema)
+
+    def _order(self, rows: dict[str, np.ndarray], pairs: list[Pairs], call: Call) -> np.ndarray:
+        """Indices that sort the pairs by probing row, then by stored row."""
+        if self._spec.self_join:
+            place = np.maximum(rows["left"], rows["right"])
+            stored = np.minimum(rows["left"], rows["right"])
+            return np.lexsort((rows["right"] > rows["left"], stored, place))
+        # A row's place in the total order is its own number plus the rows of the other stream before it.
+        places = [part.probing + call.opposite[part.side][part.probing - call.first[part.side]] for part in pairs]
+        place, stored = np.concatenate(places), np.concatenate([part.stored for part in pairs])
+        place, stored = place - place.min(), stored - stored.min()
+        if int(place.max()) < 1 << 31 and int(stored.max()) < 1 << 32:
+            return np.argsort((place << 32) | stored)
+        return np.lexsort((stored, place))
+
+    def _counts(self, found: list[Counts], call: Call) -> tuple[pa.Table, int]:
+        if len(call.itself):
+            found = [*found, Counts("right", call.itself, np.ones(len(call.itself), np.int64))]
+        sides, numbers, totals, places = [], [], [], []
+        for side in SIDES:
+            base, n = call.first[side], call.arrived[side] - call.first[side]
+            total = np.zeros(n, np.int64)
+            for part in found:
+                if part.side == side:
+                    total[part.probing - base] += part.counts
+            rows = np.arange(base, base + n, dtype=np.int64)
+            sides.append(np.full(n, SIDES.index(side), np.int8))
+            numbers.append(rows)
+            totals.append(total)
+            places.append(rows + call.opposite[side])
+        order = np.argsort(np.concatenate(places), kind="stable")
+        names = pa.DictionaryArray.from_arrays(pa.array(np.concatenate(sides)[order]), pa.array(SIDES))
+        total = np.concatenate(totals)
+        columns = [names.cast(pa.string()), pa.array(np.concatenate(numbers)[order]), pa.array(total[order])]
+        return pa.table(columns, schema=COUNTS_SCHEMA), int(total.sum())
+
+    # Aggregates
+
+    def _totals(self, side: str, found: list[Aggregates], rows: np.ndarray) -> tuple[list[pa.Array], int]:
+        """The columns of aggregates of rows of one side, ascending, and how many pairs they are of."""
+        assert self._plan is not None
+        own = [part for part in found if part.side == side]
+        counts = np.zeros(len(rows), np.int64)
+        results = []
+        for at, fold in enumerate(self._plan.folds[OTHER[side]]):
+            width = 2 if fold in ("sum", "least_wide") else 1
+            results.append(np.zeros((len(rows), width), np.float64 if fold == "add" else np.int64))
+            for part in own:
+                results[at][np.searchsorted(rows, part.probing)] = part.results[at].reshape(-1, width)
+        for part in own:
+            counts[np.searchsorted(rows, part.probing)] = part.counts
+        return self._plan.columns(side, counts, [result.reshape(-1) for result in results]), int(counts.sum())
+
+    def _aggregates(self, found: list[Aggregates], call: Call) -> tuple[pa.Table, int]:
+        """A row for each of the call, by place in the order of arrival."""
+        tables, places, matches = [], [], 0
+        for side in SIDES:
+            rows = np.arange(call.first[side], call.arrived[side], dtype=np.int64)
+            columns, met = self._totals(side, found, rows)
+            names = pa.DictionaryArray.from_arrays(
+                pa.array(np.full(len(rows), SIDES.index(side), np.int8)), pa.array(SIDES)
+            )
+            tables.append(pa.table([names.cast(pa.string()), pa.array(rows), *columns], schema=self._schema))
+            places.append(rows + call.opposite[side])
+            matches += met
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return pa.concat_tables(tables).take(order), matches
+
+    def closed(self, found: list[Aggregates], never: np.ndarray = _NONE) -> tuple[pa.Table, int]:
+        """The left rows whose windows are over, and those that match nothing, by arrival; and the pairs in them."""
+        rows = np.sort(np.concatenate([never, *(part.probing for part in found)]))
+        columns, matches = self._totals("left", found, rows)
+        names = self._schema.names[: len(self._schema) - len(columns)]
+        return pa.table([*self._logs["left"].take(rows, names), *columns], schema=self._schema), matches
+
+    def _ranges(self, found: list[Ranges], call: Call) -> tuple[pa.Table, int]:
+        """Ranges with the limits of their probing rows, and how many there are."""
+        parts = []
+        for part in found:
+            rows, run, start, end = part.found.T
+            opposite = call.opposite[part.side][rows - call.first[part.side]]
+            other = SIDES[1 - SIDES.index(part.side)]
+            times: list[pa.Array] = [pa.nulls(len(rows), pa.int64())] * 2
+            if self._within is None:
+                first = np.maximum(opposite - getattr(self._spec, other).count, 0)
+            else:
+                first = np.zeros_like(opposite)
+                low, high = self._within if part.side == "left" else (-self._within[1], -self._within[0])
+                batch = call.batches[part.side]
+                assert batch.times is not None
+                own = batch.times[np.searchsorted(batch.rows, rows)]
+                times = [pa.array(shifted(own, by)) for by in (low, high)]
+            sides = pa.DictionaryArray.from_arrays(
+                pa.array(np.full(len(rows), SIDES.index(part.side), np.int8)), pa.array(SIDES)
+            )
+            numbers = [pa.array(column) for column in (rows, run, start, end)]
+            complement = pa.array(np.full(len(rows), part.complement))
+            limits = [pa.array(first), pa.array(opposite - 1), *times]
+            parts.append(pa.table([sides.cast(pa.string()), *numbers, complement, *limits], schema=RANGES_SCHEMA))
+        table = pa.concat_tables([RANGES_SCHEMA.empty_table(), *parts])
+        return table, len(table)
+
+
+def shifted(times: np.ndarray, by: int) -> np.ndarray:
+    """Times plus a number of any size, clipped to 64 bits; exact."""
+    ends = np.iinfo(np.int64)
+    if -(1 << 61) < by < 1 << 61 and (not len(times) or (times.min() > -(1 << 61) and times.max() < 1 << 61)):
+        return times + by
+    return np.array([min(max(time + by, ends.min), ends.max) for time in times.tolist()], np.int64)
+
+
+def _numbers(rows: np.ndarray) -> pa.Array:
+    """Row numbers, NULL for -1."""
+    missing = rows < 0
+    return pa.array(rows, mask=missing if missing.any() else None)

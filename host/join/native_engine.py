@@ -1,0 +1,380 @@
+"""The engine of the native core: whole steps in C++, on all cores.
+
+Source: PanJoin, section III, for the subwindow chain and sorted runs; PIM-Tree, section 4.2, for merges that no call
+waits for. What a step does stands in host/native/engine.hpp.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import weakref
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from host.durations import nanoseconds
+from host.engines import EngineKind, Shared
+from host.errors import DeviceError, WindowError
+from host.index.specs import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import SIDES, Batch, Counts, Engine, EngineSpec, OrderedPairs, Pairs, Ranges, beyond_capacity
+from host.join.index_engine import cut_steps
+from host.native import _core
+
+if TYPE_CHECKING:
+    from host.devices.cpu_device import CpuDevice
+
+LEAST_STEP_ROWS = 1 << 14  # of both sides, that are joined and stored at a time
+MOST_STEP_ROWS = 1 << 20
+_ROW_OVERHEAD = 1.2  # bytes of a stored row over those of its key and number: the index, and what blocks are rounded to
+_TREE_OVERHEAD = 1.6  # the same of trees: nodes that are not full, the order of arrival, and what a merge writes
+_TEMPORAL_OVERHEAD = {"csb_tree": 4.0, "burst_trie": 8.0, "judy": 4.0}  # as `_ROW_OVERHEAD`, logs of keys included
+_FIRST_TIME_ROWS = 1 << 14  # of a time window, that memory is set aside for at first
+_FAR = 1 << 100  # beyond this no bound differs from another
+_FAR_ROWS = 1 << 62  # beyond all windows
+_STEPS = ("sort", "probe", "copy", "store")
+
+
+def _halves(value: int | None, default: int) -> tuple[int, int]:
+    """The upper and the lower 64 bits of an integer, signed and unsigned, as the core takes integers of 128 bits."""
+    value = default if value is None else max(-_FAR, min(_FAR, value))
+    return value >> 64, value & ((1 << 64) - 1)
+
+
+def core_index(index: Index, time_unit: Fraction | None = None) -> tuple[str, dict[str, float]]:
+    """An index's name and parameters as the core takes them; those of an index within it begin with "of.".
+
+    Parameters
+    ----------
+    index : Index
+    time_unit : Fraction or None
+        Nanoseconds of a unit of times; None where lengths are plain numbers.
+
+    Raises
+    ------
+    WindowError
+        If the stride of slices is a duration where the window has none, or the other way round.
+    """
+    values = {field.name: getattr(index, field.name) for field in dataclasses.fields(index)}
+    inner = values.pop("of", None)
+    name = index.name
+    if isinstance(index, Slices):
+        values["stride"] = _stride(index.stride, time_unit)
+    parameters = {name: float(min(value, _FAR_ROWS)) for name, value in values.items() if value is not None}
+    if isinstance(index, SortedRuns):
+        parameters["adaptive"] = float(index == SortedRuns())
+    elif isinstance(index, BiSort):
+        parameters["flat"] = 1.0
+    if inner is not None:
+        _, within = core_index(inner)
+        name = f"{name}/{inner.name}"
+        parameters |= {f"of.{parameter}": value for parameter, value in within.items()}
+    return name, parameters
+
+
+def _stride(stride: int | str | None, time_unit: Fraction | None) -> int | None:
+    """A slice's length in the window's unit, at least 1."""
+    if stride is None:
+        return None
+    if isinstance(stride, int):
+        if time_unit is not None:
+            raise WindowError(
+                f"stride={stride!r} needs a unit, such as '{stride} seconds': the window's times are no integers"
+            )
+        return stride
+    if time_unit is None:
+        raise WindowError(
+            f"stride={stride!r} is a duration, but the window is of rows or of integer times: give an integer"
+        )
+    return max(1, math.ceil(nanoseconds(stride) / time_unit))
+
+
+def halved(bands: list[tuple[int | None, int | None]] | None) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Bands as the core takes them; None where bounds come with the rows."""
+    return [(_halves(low, -_FAR), _halves(high, _FAR)) for low, high in bands or ()]
+
+
+def _engine_parameters(engine: EngineKind) -> dict[str, float]:
+    """Those of an engine over shared indexes, as the core takes them."""
+    if not isinstance(engine, Shared):
+        return {}
+    return {"task_size": float(engine.task_size), "blocking": float(engine.merge == "blocking")}
+
+
+class NativeEngine(Engine):
+    """Joins batches in the native core.
+
+    Results depend on the rows alone, their order too: not on the number of threads, nor on how far merges have come.
+
+    Parameters
+    ----------
+    device : CpuDevice
+        Whose memory and threads it takes.
+    spec : EngineSpec
+    generator : BoundaryGenerator
+    key_bits : dict of str to int
+        Width of the encoded keys of each side. Where they differ, all are widened to 64 bits.
+    index : Index
+        One that the device has, for the engine that `spec` names.
+
+    Raises
+    ------
+    CapacityError
+        If the windows do not fit the device.
+    WindowError
+        If the stride of slices is of another unit than the window.
+    """
+
+    def __init__(
+        self,
+        device: CpuDevice,
+        spec: EngineSpec,
+        generator: BoundaryGenerator,
+        key_bits: dict[str, int],
+        index: Index,
+    ):
+        self.spec = spec
+        self._device = device
+        self._index = index
+        self._generator = generator
+        self._dtype = np.dtype(np.int32 if max(key_bits.values()) == 32 and not index.conjunctive else np.int64)
+        self._shared = self._stores_once and spec.self_join and generator.one_column
+        self._stored = SIDES[:1] if self._shared else SIDES  # whose rows are stored
+        self._pid = os.getpid()
+        name, parameters = self._core_index(index)
+        bands = generator.constant_bands()
+        self._complement = False  # ranges hold what does not match
+        if spec.ranges:
+            name = SortedRuns.name  # BI-Sort's main array and buffer as two runs
+            parameters["recording"] = 1.0
+            band = generator.constant_band()
+            if band is not None and band[2]:
+                bands, self._complement = [band[:2]], True
+        self._bounded = bands is None  # bounds come with the rows
+        structure = getattr(index, "of", index)
+        row_bytes = self._bytes_per_row() * _TEMPORAL_OVERHEAD.get(structure.name, _ROW_OVERHEAD)
+        if isinstance(index, BPlusTree | Chain | ImTree):
+            row_bytes = 2 * self._dtype.itemsize * _TREE_OVERHEAD
+        self._row_bytes = row_bytes + (8 if spec.counts is None else 0)
+        self._ticket: int | None = None
+        self._reserve({side: self._window_rows(side) for side in self._stored})
+        low, high = spec.within or (None, None)
+        self._core: _core.Engine | None = _core.Engine(
+            key_bits=8 * self._dtype.itemsize,
+            index=name,
+            parameters=parameters | _engine_parameters(spec.engine),
+            window=(0, 0) if spec.counts is None else (spec.counts["left"], spec.counts["right"]),
+            within=None if spec.within is None else (_halves(low, 0), _halves(high, 0)),
+            bands=halved(bands),
+            self_join=self._shared or (spec.self_join and not self._stores_once),
+            splitjoin=self._splitjoin_options(),
+            engine=Shared.name if isinstance(spec.engine, Shared) else "steps",
+            others=[halved(other.constant_bands()) for other in spec.others],
+        )
+        self._step_rows = MOST_STEP_ROWS
+        if spec.counts is not None:
+            self._step_rows = min(max(min(spec.counts.values()), LEAST_STEP_ROWS), MOST_STEP_ROWS)
+
+    def _core_index(self, index: Index) -> tuple[str, dict[str, float]]:
+        """An index's name and parameters as the core takes them."""
+        return core_index(index, self.spec.time_unit)
+
+    _stores_once = True  # the rows of a self join on one key
+
+    def _splitjoin_options(self) -> dict[str, int] | None:
+        """What the core is told where join cores share the windows."""
+        return None
+
+    # Memory
+
+    def _bytes_per_row(self) -> int:
+        """Bytes of a stored row's key and number."""
+        return self._dtype.itemsize + 4
+
+    def _window_rows(self, side: str) -> int:
+        """Rows that memory is set aside for: those of the window, some that have expired, and what an index needs."""
+        if self.spec.counts is None:
+            return _FIRST_TIME_ROWS
+        most = max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
+        return self._index.room(most)
+
+    def _reserve(self, rows: dict[str, int]) -> None:
+        needed = int(sum(rows.values()) * self._row_bytes)
+        windows = "the window" if self._shared else "the windows"
+        self._ticket = self._device.reserve(needed, windows, self._ticket)
+        if self._ticket is not None and not hasattr(self, "_finalizer"):
+            self._finalizer = weakref.finalize(self, self._device.release, self._ticket)
+        self._reserved_rows = rows
+
+    @property
+    def _engine(self) -> _core.Engine:
+        if self._core is None:
+            raise DeviceError("this join was closed")
+        if os.getpid() != self._pid:
+            raise DeviceError(
+                "this join was opened in the process that forked this one: open one here, or send rows to that process"
+            )
+        return self._core
+
+    @property
+    def seconds(self) -> dict[str, float]:  # type: ignore[override]
+        """Time per step: sort, probe (bounds included), copy (pairs to the result), store (merges included)."""
+        return dict.fromkeys(_STEPS, 0.0) if self._core is None else dict(zip(_STEPS, self._core.seconds, strict=True))
+
+    @property
+    def probed_runs(self) -> int:  # type: ignore[override]
+        """Runs probed, summed over steps."""
+        return 0 if self._core is None else self._core.probed_runs
+
+    @property
+    def device_bytes(self) -> int:
+        return 0 if self._core is None else self._core.bytes
+
+    def stored_rows(self, side: str) -> int:
+        return 0 if self._core is None else self._core.rows(SIDES.index(side))
+
+    def figures(self, side: str) -> dict[str, Any]:
+        return {} if self._core is None else self._core.figures(SIDES.index(side))
+
+    def report(self) -> dict[str, Any]:
+        return {} if self._core is None else self._core.report()
+
+    def oldest_row(self, side: str) -> int | None:
+        oldest = self._engine.oldest(SIDES.index(side), -1)
+        return None if oldest < 0 else oldest
+
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        if self.spec.counts is not None:
+            return
+        engine, needed = self._engine, {}
+        for side in self._stored:
+            rows = self.stored_rows(side) + new_rows[side]
+            if self.spec.capacity is not None and rows > self.spec.capacity:
+                limit = self._expired[side]
+                if limit is not None:  # rows that have expired may lie with others that have not
+                    engine.purge(SIDES.index(side), limit)
+                    rows = self.stored_rows(side) + new_rows[side]
+                if rows > self.spec.capacity:
+                    raise beyond_capacity(side, rows, self.spec.capacity)
+            needed[side] = self._index.room(rows)
+        if sum(needed.values()) > sum(self._reserved_rows.values()):
+            self._reserve(needed)
+
+    # A call
+
+    def process(
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
+    ) -> Iterator[Pairs | OrderedPairs | Counts | Ranges]:
+        engine = self._engine
+        for step in self._steps(batches):
+            inputs = [self._input(side, step[side]) for side in SIDES]
+            if self.spec.ranges:
+                ranges = engine.step(*inputs, ranges=self._complement, threads=self._device.threads)
+                yield from (
+                    Ranges(side, part.reshape(-1, 4), self._complement)
+                    for side, part in zip(SIDES, ranges, strict=True)
+                )
+                continue
+            arrival_order = isinstance(self.spec.engine, Shared)
+            whole = arrival_order or self.spec.order == "none"
+            found = engine.step(*inputs, counting=counting, whole=whole, threads=self._device.threads)
+            if counting:
+                yield from (Counts(side, step[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
+            elif arrival_order and self.spec.order != "none" and self.spec.self_join and not self._shared:
+                yield OrderedPairs(*_by_stream(*found))
+            elif whole:
+                yield OrderedPairs(*found)
+            else:
+                yield from (Pairs(side, *part) for side, part in zip(SIDES, found, strict=True))
+        for side in self._stored:
+            engine.arrived(SIDES.index(side), arrived[side])
+
+    def run_events(self) -> dict[str, list[list[int]]]:
+        return {
+            side: np.array(self._engine.take_events(SIDES.index(side)), np.int64).reshape(-1, 4).tolist()
+            for side in SIDES
+        }
+
+    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
+        engine = self._engine
+        for step in cut_steps(batches, MOST_STEP_ROWS):
+            inputs = [self._input(side, step[side]) for side in SIDES]
+            engine.step(*inputs, probing=False, threads=self._device.threads)
+        for side in self._stored:
+            engine.arrived(SIDES.index(side), arrived[side])
+
+    def _steps(self, batches: dict[str, Batch]) -> Iterator[dict[str, Batch]]:
+        """A call in parts that are joined and stored at a time."""
+        return cut_steps(batches, self._step_rows)
+
+    def _bounds(
+        self, generator: BoundaryGenerator, side: str, keys: np.ndarray
+    ) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        """The bounds of some rows by their places, for each interval; None where constant bands say the same."""
+        if generator.constant_bands() is not None:
+            return None
+        bounds = []
+        order = np.argsort(keys, kind="stable")
+        for bound in generator.bounds(side, keys[order]):
+            which = order if bound.probes is None else order[bound.probes]
+            lower, upper = np.ones(len(keys), self._dtype), np.zeros(len(keys), self._dtype)
+            lower[which], upper[which] = bound.lower, bound.upper
+            bounds.append((lower, upper))
+        return bounds
+
+    def _input(self, side: str, batch: Batch) -> _core.Input:
+        count = len(batch)
+        keys = np.ascontiguousarray(batch.keys, self._dtype)
+        # Both ascend: where the ends say that nothing is left out, or that all are alike, no array need be read.
+        whole = count > 0 and int(batch.rows[-1]) - int(batch.rows[0]) + 1 == count
+        alike = count > 0 and batch.opposite[0] == batch.opposite[-1]
+        return _core.Input(
+            keys,
+            rows=None if whole else np.ascontiguousarray(batch.rows),
+            first_row=int(batch.rows[0]) if whole else 0,
+            opposite=None if alike else np.ascontiguousarray(batch.opposite),
+            same_opposite=int(batch.opposite[0]) if alike else 0,
+            times=None if batch.times is None or not count else np.ascontiguousarray(batch.times),
+            bounds=self._bounds(self._generator, side, batch.keys),
+            others=[
+                (np.ascontiguousarray(other, self._dtype), self._bounds(generator, side, other))
+                for generator, other in zip(self.spec.others, batch.others, strict=True)
+            ],
+        )
+
+    _expired: dict[str, int | None] = dict.fromkeys(SIDES)
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        limits = dict(last_useless)
+        if self._shared:  # what serves both roles goes when it is useless in both
+            both = [limits[side] for side in SIDES]
+            limits["left"] = None if None in both else min(both)  # type: ignore[type-var]
+        self._expired = {
+            side: None if limit is None else max(min(limit, _INT64_MAX), _INT64_MIN) for side, limit in limits.items()
+        }
+        for side in self._stored:
+            limit = self._expired[side]
+            if limit is not None:
+                self._engine.expire_times(SIDES.index(side), limit)
+
+    def close(self) -> None:
+        self._core = None
+        self._finalizer()
+
+
+def _by_stream(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of a self join by the later row, then by the earlier one; those that it finds as a left row first."""
+    order = np.lexsort((right > left, np.minimum(left, right), np.maximum(left, right)))
+    return left[order], right[order]
+
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1

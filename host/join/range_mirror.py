@@ -1,0 +1,179 @@
+"""The rows that index ranges stand for."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pyarrow as pa
+
+from host.errors import SchemaError, UnsupportedError
+from host.join.engine import OTHER, SIDES, Batch
+from host.join.row_log import empty_table
+from host.join.sequencer import Sequencer
+from host.spec import PAIRS_SCHEMA, RANGES_SCHEMA, JoinSpec
+
+RUNS = b"mullion.runs"
+"""What happened to the runs of each side during a call, in the metadata of its result's schema."""
+
+_ROWS, _MERGE, _PAST, _DROP = range(4)
+
+
+@dataclasses.dataclass
+class _Run:
+    """A sorted run: keys, arrival numbers and, in time windows, event times."""
+
+    keys: np.ndarray
+    rows: np.ndarray
+    times: np.ndarray | None
+
+    def take(self, which: np.ndarray) -> _Run:
+        return _Run(self.keys[which], self.rows[which], None if self.times is None else self.times[which])
+
+
+class RangeMirror:
+    """Follows the runs of a join with ``form="ranges"``, and gives the pairs that its ranges stand for.
+
+    It takes the rows that the join takes, in the same calls, and what the join gives back: a few numbers for each
+    probing row and run, however many rows those match. It keeps keys, arrival numbers and times of the windows.
+
+    Source: PanJoin, section III-D (the manager's mirror of the main arrays).
+
+    Parameters
+    ----------
+    spec : JoinSpec
+        Of the join: `WindowJoin.spec`.
+    left_schema, right_schema : pyarrow.Schema
+        Columns of each side.
+
+    Raises
+    ------
+    UnsupportedError
+        If the join's form is another.
+    SchemaError, KeyTypeError, PredicateError
+        As `JoinSpec.output_schema`.
+
+    Examples
+    --------
+    >>> join = WindowJoin(on=Band("limit", "price", -5, 5), left=Rows(1000), right=Rows(1000), form="ranges")
+    >>> mirror = RangeMirror(join.spec, bids.schema, asks.schema)
+    >>> pairs = mirror.pairs(join.process(bids, asks), bids, asks)
+    """
+
+    def __init__(self, spec: JoinSpec, left_schema: pa.Schema, right_schema: pa.Schema):
+        if spec.form != "ranges":
+            raise UnsupportedError(f"a mirror is for form='ranges', not {spec.form!r}")
+        spec.output_schema(left_schema, right_schema)
+        self._schemas = {"left": left_schema, "right": right_schema}
+        self._sequencer = Sequencer(spec, left_schema, right_schema)
+        bits = max(kind.bits for kind in self._sequencer.generator.key_types.values())
+        self._dtype = np.dtype(f"int{bits}")
+        self._runs: dict[str, dict[int, _Run]] = {side: {} for side in SIDES}
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the mirrored runs."""
+        return sum(
+            run.keys.nbytes + run.rows.nbytes + (0 if run.times is None else run.times.nbytes)
+            for runs in self._runs.values()
+            for run in runs.values()
+        )
+
+    def pairs(self, ranges: pa.Table, left: pa.Table | None = None, right: pa.Table | None = None) -> pa.Table:
+        """The pairs of one call.
+
+        Parameters
+        ----------
+        ranges : pyarrow.Table
+            What `WindowJoin.process` gave for these rows. Calls must come in order, each once, those too that found
+            nothing.
+        left, right : pyarrow.Table or None
+            The rows of the call.
+
+        Returns
+        -------
+        pyarrow.Table
+            `left_row`, `right_row`: those of ``form="pairs"``, in no particular order.
+
+        Raises
+        ------
+        SchemaError
+            If the table is no result of such a join, or calls are missing before it.
+        """
+        metadata = ranges.schema.metadata or {}
+        if not ranges.schema.equals(RANGES_SCHEMA) or RUNS not in metadata:
+            raise SchemaError("a mirror takes the result of a join with form='ranges', its metadata included")
+        events = json.loads(metadata[RUNS])
+        given = {"left": left, "right": right}
+        call = self._sequencer.sequence(
+            {side: empty_table(self._schemas[side]) if given[side] is None else given[side] for side in SIDES}
+        )
+        try:
+            ended = {side: self._follow(side, call.batches[side], events[side]) for side in SIDES}
+            parts = [part for side in SIDES for part in self._found(side, ranges)]
+        except KeyError as error:
+            raise SchemaError(f"run {error} is unknown: a mirror takes every call of its join, in order") from error
+        self._sequencer.advance(call)
+        for side in SIDES:
+            for run in ended[side]:
+                del self._runs[side][run]
+        columns = [np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts, strict=True)]
+        return pa.table(columns or [np.zeros(0, np.int64)] * 2, schema=PAIRS_SCHEMA)
+
+    def _follow(self, side: str, batch: Batch, events: list[list[int]]) -> list[int]:
+        """Does to the runs of a side what the join did; the runs that have ended, which ranges may still name."""
+        runs, ended = self._runs[side], []
+        for kind, number, first, second in events:
+            if kind == _ROWS:
+                which = np.flatnonzero((batch.rows >= first) & (batch.rows <= second))
+                times = None if batch.times is None else batch.times[which]
+                runs[number] = self._sorted(_Run(batch.keys[which].astype(self._dtype), batch.rows[which], times))
+            elif kind == _MERGE:
+                elder, newer = runs[first], runs[second]
+                times = None if elder.times is None else np.concatenate([elder.times, newer.times])
+                keys, rows = np.concatenate([elder.keys, newer.keys]), np.concatenate([elder.rows, newer.rows])
+                runs[number] = self._sorted(_Run(keys, rows, times))
+                ended += [first, second]
+            elif kind == _PAST:
+                times = runs[first].times
+                assert times is not None
+                runs[number] = runs[first].take(np.flatnonzero(times > second))
+                ended.append(first)
+            else:
+                ended.append(number)
+        return ended
+
+    def _sorted(self, run: _Run) -> _Run:
+        """In the order of the core's words: of keys, then of the low 32 bits of narrow keys' arrival numbers."""
+        if self._dtype.itemsize == 4:
+            return run.take(np.lexsort((run.rows & 0xFFFFFFFF, run.keys)))
+        return run.take(np.argsort(run.keys, kind="stable"))
+
+    def _found(self, side: str, ranges: pa.Table) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Left and right rows of the pairs that rows of one side found, by run."""
+        chosen = np.flatnonzero(ranges["side"].to_numpy() == side)
+        column = {name: ranges[name].to_numpy()[chosen] for name in ("row", "run", "start", "end", "not")}
+        limits = {name: ranges[name].take(chosen) for name in ("first_row", "last_row", "first_time", "last_time")}
+        timed = limits["first_time"].null_count == 0
+        limit = {name: limits[name].to_numpy() for name in limits if timed or name.endswith("row")}
+        order = np.argsort(column["run"], kind="stable")
+        borders = np.flatnonzero(np.diff(column["run"][order])) + 1
+        found = []
+        for own in np.split(order, borders) if len(order) else []:
+            run = self._runs[OTHER[side]][int(column["run"][own[0]])]
+            start, end = column["start"][own], column["end"][own]
+            if column["not"][own[0]]:  # what lies before each range, and behind it
+                own = np.concatenate([own, own])
+                start, end = np.concatenate([0 * start, end]), np.concatenate([start, 0 * end + len(run.rows)])
+            lengths = end - start
+            probe = np.repeat(own, lengths)
+            at = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(start, lengths)
+            stored = run.rows[at]
+            seen = (limit["first_row"][probe] <= stored) & (stored <= limit["last_row"][probe])
+            if run.times is not None:
+                times = run.times[at]
+                seen &= (limit["first_time"][probe] <= times) & (times <= limit["last_time"][probe])
+            pair = column["row"][probe][seen], stored[seen]
+            found.append(pair if side == "left" else pair[::-1])
+        return found

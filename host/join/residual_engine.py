@@ -1,0 +1,194 @@
+"""Residual conditions over any engine: the pairs that it finds, less those that do not satisfy all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from host.errors import IncompleteError
+from host.join.engine import SIDES, Batch, Counts, Engine, OrderedPairs, Pairs
+from host.join.residual import ResidualPart
+
+_FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
+_LEAST_ROWS, _MOST_ROWS = 1 << 9, 1 << 20
+_PAIRS = 1 << 22  # that a step should find: bounds the memory for pairs that are dropped
+
+
+class ResidualEngine(Engine):
+    """An engine for a conjunction: another engine finds the pairs that satisfy what drives, and this one asks the rest.
+
+    Calls are cut in steps along the order of arrival, as long as the pairs found so far suggest.
+
+    Parameters
+    ----------
+    engine : Engine
+        Closed with this one.
+    residuals : sequence of ResidualPart
+    """
+
+    def __init__(self, engine: Engine, residuals: Sequence[ResidualPart]):
+        self.spec = engine.spec
+        self.engine = engine
+        self._residuals = list(residuals)
+        self._residual_seconds = 0.0
+        self._stored = SIDES[:1] if residuals[0].shared else SIDES  # whose keys are kept
+        self._step_rows = _FIRST_ROWS
+        self._asked = self._kept = 0
+
+    @property
+    def seconds(self) -> dict[str, float]:  # type: ignore[override]
+        """Time per step: those of the engine, and residual."""
+        seconds = dict(self.engine.seconds)
+        seconds["residual"] = seconds.get("residual", 0.0) + self._residual_seconds
+        return seconds
+
+    @property
+    def probed_runs(self) -> int:  # type: ignore[override]
+        return self.engine.probed_runs
+
+    @property
+    def device_bytes(self) -> int:
+        return self.engine.device_bytes
+
+    @property
+    def residual_bytes(self) -> int:
+        """Host memory taken by the keys of residual parts."""
+        return sum(residual.nbytes for residual in self._residuals)
+
+    @property
+    def selectivity(self) -> float | None:
+        """The share of the pairs found so far that satisfied all residual conditions; None before any."""
+        return self._kept / self._asked if self._asked else None
+
+    def stored_rows(self, side: str) -> int:
+        return self.engine.stored_rows(side)
+
+    def figures(self, side: str) -> dict[str, Any]:
+        return self.engine.figures(side)
+
+    def oldest_row(self, side: str) -> int | None:
+        return self.engine.oldest_row(side)
+
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        self.engine.make_room(new_rows)
+
+    def process(
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
+    ) -> Iterator[Pairs | OrderedPairs | Counts]:
+        self._put(batches)
+        first = {side: arrived[side] - len(opposite[side]) for side in SIDES}
+        lost: IncompleteError | None = None
+        for step in self._steps(batches, opposite, first):
+            asked = self._asked
+            try:
+                for found in self.engine.process(*step):
+                    assert isinstance(found, Pairs | OrderedPairs)
+                    pairs = self._satisfying(found)
+                    if counting:
+                        yield from _counts(pairs, opposite, first)
+                    else:
+                        yield pairs
+            except IncompleteError as error:  # the other parts of the device go on
+                lost = error
+            rows = sum(len(batch) for batch in step[0].values())
+            if rows:
+                per_row = (self._asked - asked) / rows
+                self._step_rows = int(min(max(_PAIRS / max(per_row, 1e-9), _LEAST_ROWS), _MOST_ROWS))
+        self._trim_counted(arrived)
+        if lost is not None:
+            raise lost
+
+    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
+        self._put(batches)
+        bare = {side: Batch(b.keys, b.rows, b.opposite, b.times) for side, b in batches.items()}
+        self.engine.load(bare, opposite, arrived)
+        self._trim_counted(arrived)
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        self.engine.expire_times(last_useless)
+        for side in self._stored:
+            if last_useless[side] is not None:
+                oldest = self.engine.oldest_row(side)
+                self._trim(side, np.iinfo(np.int64).max if oldest is None else oldest)
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def _put(self, batches: dict[str, Batch]) -> None:
+        for side in self._stored:
+            if len(batches[side]):
+                for residual in self._residuals:
+                    residual.put(side, batches[side])
+
+    def _trim_counted(self, arrived: dict[str, int]) -> None:
+        """Drops what has left count windows."""
+        if self.spec.counts is not None:
+            most = max(self.spec.counts.values())
+            for side in self._stored:
+                count = most if len(self._stored) == 1 else self.spec.counts[side]
+                self._trim(side, arrived[side] - count)
+
+    def _trim(self, side: str, oldest: int) -> None:
+        for residual in self._residuals:
+            residual.trim(side, oldest)
+
+    def _steps(
+        self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], first: dict[str, int]
+    ) -> Iterator[tuple[dict[str, Batch], dict[str, np.ndarray], dict[str, int]]]:
+        """What `Engine.process` takes for one part of the call after the other."""
+        bare = {side: Batch(b.keys, b.rows, b.opposite, b.times) for side, b in batches.items()}
+        places = {side: first[side] + np.arange(len(opposite[side])) + opposite[side] for side in SIDES}
+        every = np.sort(np.concatenate(list(places.values())))
+        done, at, at_row = 0, dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
+        while True:
+            done += self._step_rows
+            to, to_row = {}, {}
+            for side in SIDES:
+                last = done >= len(every)
+                # Both roles of a row of a self join have one place, and so lie in one step.
+                to[side] = len(places[side]) if last else int(np.searchsorted(places[side], every[done], "left"))
+                to_row[side] = int(np.searchsorted(bare[side].rows, first[side] + to[side], "left"))
+            yield (
+                {side: bare[side].take(slice(at_row[side], to_row[side])) for side in SIDES},
+                {side: opposite[side][at[side] : to[side]] for side in SIDES},
+                {side: first[side] + to[side] for side in SIDES},
+            )
+            if done >= len(every):
+                return
+            at, at_row = to, to_row
+
+    def _satisfying(self, found: Pairs | OrderedPairs) -> Pairs | OrderedPairs:
+        """The pairs for which all residual conditions hold, in the same order."""
+        start = time.perf_counter()
+        try:
+            side = found.side if isinstance(found, Pairs) else "left"
+            probing, stored = (found.probing, found.stored) if isinstance(found, Pairs) else (found.left, found.right)
+            self._asked += len(probing)
+            for residual in self._residuals:
+                kept = residual.keep(side, probing, stored)
+                probing, stored = probing[kept], stored[kept]
+            self._kept += len(probing)
+            return Pairs(side, probing, stored) if isinstance(found, Pairs) else OrderedPairs(probing, stored)
+        finally:
+            self._residual_seconds += time.perf_counter() - start
+
+
+def _counts(found: Pairs | OrderedPairs, opposite: dict[str, np.ndarray], first: dict[str, int]) -> Iterator[Counts]:
+    """How many pairs each probing row, the later one of a pair, has."""
+    if isinstance(found, Pairs):
+        yield Counts(found.side, *np.unique(found.probing, return_counts=True))
+        return
+    # A row of the call met the rows of the other stream before its `opposite`.
+    left = np.zeros(len(found.left), np.bool_)
+    of_call = np.flatnonzero(found.left >= first["left"])
+    left[of_call] = found.right[of_call] < opposite["left"][found.left[of_call] - first["left"]]
+    yield Counts("left", *np.unique(found.left[left], return_counts=True))
+    yield Counts("right", *np.unique(found.right[~left], return_counts=True))

@@ -1,0 +1,171 @@
+"""The rows that are still needed for output, with all their columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from host.errors import SchemaError
+
+MERGE_FACTOR = 4  # a block is merged into its elder while that is less than this many times larger
+
+
+class RowLog:
+    """Rows by arrival number, cut off at the front.
+
+    Rows lie in blocks of geometrically growing size, so that a take meets few chunks. Columns of a type whose rows
+    pyarrow cannot take (views, run-end encoding) are kept as a plain type of the same values.
+
+    Parameters
+    ----------
+    side : str
+        Named in errors.
+    schema : pyarrow.Schema
+        Of the columns that are kept, at least one.
+    most_block_rows : int
+        Blocks of at least this many rows are left as they are.
+
+    Raises
+    ------
+    SchemaError
+        If a column has a type whose rows pyarrow cannot take in any way.
+    """
+
+    def __init__(self, side: str, schema: pa.Schema, most_block_rows: int = 1 << 20):
+        self._schema = schema
+        self._stored = pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
+        for field, stored in zip(schema, self._stored, strict=True):
+            try:
+                trial = pa.chunked_array([pa.nulls(1, field.type)] * 2)
+                _returned(_stored_values(trial, stored.type).take(pa.array([1, 0])), field.type)
+            except pa.ArrowException as error:
+                raise SchemaError(
+                    f"column {field.name!r} of the {side} side has type {field.type}, whose rows pyarrow "
+                    f"{pa.__version__} cannot pick ({error}): cast it to a plain type, leave it out, or ask for "
+                    "form='pairs'"
+                ) from error
+        self._blocks: list[tuple[int, pa.Table]] = []  # first row number, rows
+        self._most = most_block_rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows, as `take` gives them."""
+        return self._schema
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows kept."""
+        return sum(block.nbytes for _, block in self._blocks)
+
+    @property
+    def rows(self) -> int:
+        """Rows kept."""
+        return sum(len(block) for _, block in self._blocks)
+
+    def append(self, first: int, table: pa.Table) -> None:
+        """Adds rows, as `stored` gives them, numbered from `first`, which is past all earlier ones.
+
+        The table may have more columns than the log keeps.
+        """
+        if not len(table):
+            return
+        table = table.select(self._stored.names)
+        self._blocks.append((first, table))
+        while len(self._blocks) > 1:
+            (start, elder), (_, newer) = self._blocks[-2:]
+            if len(elder) >= self._most or len(elder) > MERGE_FACTOR * len(newer):
+                break
+            merged = pa.concat_tables([elder, newer]).combine_chunks()
+            self._blocks[-2:] = [(start, merged)]
+
+    def take(self, rows: np.ndarray, names: list[str]) -> list[pa.ChunkedArray]:
+        """Columns, by their names, of the rows of these numbers, int64, shape (n,), in this order; NULLs for a number
+        below 0."""
+        fields = [self._schema.field(name) for name in names]
+        if not len(rows):
+            return empty_table(pa.schema(fields)).columns
+        if not self._blocks:  # all are missing
+            return [pa.chunked_array([pa.nulls(len(rows), field.type)]) for field in fields]
+        missing = rows < 0
+        # Blocks follow one another without a gap: every row of the stream that is kept at all has a place.
+        indices = pa.array(rows - self._blocks[0][0], mask=missing if missing.any() else None)
+        taken = pa.concat_tables([block.select(names) for _, block in self._blocks]).take(indices)
+        return [_returned(column, field.type) for column, field in zip(taken.columns, fields, strict=True)]
+
+    def trim(self, oldest: int) -> None:
+        """Forgets whole blocks before row `oldest`."""
+        while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) <= oldest:
+            del self._blocks[0]
+
+
+def stored(table: pa.Table) -> pa.Table:
+    """Rows as a `RowLog` keeps them, and as its `append` takes them."""
+    schema = pa.schema([field.with_type(_stored_type(field.type)) for field in table.schema])
+    if schema.equals(table.schema):
+        return table
+    columns = [_stored_values(table.column(at), field.type) for at, field in enumerate(schema)]
+    return pa.table(columns, schema=schema)
+
+
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """A table of no rows, whatever the types; pyarrow's own `Schema.empty_table` knows no unions."""
+    return pa.table([pa.chunked_array([], field.type) for field in schema], schema=schema)
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    """A type of the same values that has neither views nor run-end encoding in it, as far as pyarrow can cast to it."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_run_end_encoded(kind):
+        return _stored_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        stored = _stored_type(kind.storage_type)
+        return kind if stored.equals(kind.storage_type) else stored
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_stored_type(field.type)) for field in kind])
+    if types.is_map(kind):
+        parts = (kind.key_field, kind.item_field)
+        return pa.map_(*(part.with_type(_stored_type(part.type)) for part in parts), keys_sorted=kind.keys_sorted)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        value = kind.value_field.with_type(_stored_type(kind.value_type))
+        if types.is_fixed_size_list(kind):
+            return pa.list_(value, kind.list_size)
+        return pa.list_(value) if types.is_list(kind) else pa.large_list(value)
+    return kind
+
+
+def _stored_values(column: pa.ChunkedArray, stored: pa.DataType) -> pa.ChunkedArray:
+    """A column as the type that `_stored_type` gave for its own."""
+    kind = column.type
+    if stored.equals(kind):
+        return column
+    if pa.types.is_run_end_encoded(kind):
+        chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
+        return _stored_values(pa.chunked_array(chunks, kind.value_type), stored)
+    if isinstance(kind, pa.BaseExtensionType):
+        chunks = [chunk.storage for chunk in column.chunks]
+        return _stored_values(pa.chunked_array(chunks, kind.storage_type), stored)
+    return column.cast(stored)
+
+
+def _returned(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """What `_stored_values` made, as the type that it was made from."""
+    if column.type.equals(kind):
+        return column
+    if pa.types.is_run_end_encoded(kind):
+        values = _returned(column, kind.value_type)
+        most = (1 << (kind.run_end_type.bit_width - 1)) - 1  # rows that a chunk's run ends can number
+        chunks = [
+            pc.run_end_encode(chunk.slice(start, most), run_end_type=kind.run_end_type)
+            for chunk in values.chunks
+            for start in range(0, len(chunk), most)
+        ]
+        return pa.chunked_array(chunks, kind)
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = _returned(column, kind.storage_type)
+        return pa.chunked_array([kind.wrap_array(chunk) for chunk in storage.chunks], kind)
+    return column.cast(kind)

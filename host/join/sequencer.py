@@ -1,0 +1,316 @@
+"""The rows of both streams in one order of arrival, as an engine takes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from host.columns import column_of
+from host.engines import order_parts
+from host.errors import OrderError
+from host.join.engine import SIDES, Batch, EngineSpec
+from host.join.residual import ResidualPart
+from host.spec import JoinSpec
+from host.windows.watermark_tracker import Mark
+
+_INT64 = np.iinfo(np.int64)
+
+
+@dataclasses.dataclass
+class Call:
+    """The rows of one call in their order of arrival.
+
+    Attributes
+    ----------
+    tables : dict of str to pyarrow.Table
+        All rows of each side, those among them that are late or cannot match too.
+    first, arrived : dict of str to int
+        Arrival number of the first row of each side, and one past that of the last.
+    opposite : dict of str to ndarray of int64
+        For each row, the arrival number that the next row of the other stream then had.
+    batches : dict of str to Batch
+        The rows that can match.
+    itself : ndarray of int64
+        Of a self join that asks for it: rows that match themselves.
+    newest : dict of str to int
+        The newest event time of each side that has any.
+    never : dict of str to ndarray of int64
+        Arrival numbers of the rows of each side that can match nothing and are not late.
+    late, unmatchable : dict of str to int
+        Rows of each side that are late; that are not, but have no key or time, or fail a part about their side alone.
+    last_sequence : int or None
+        The greatest sequence value so far.
+    """
+
+    tables: dict[str, pa.Table]
+    first: dict[str, int]
+    arrived: dict[str, int]
+    opposite: dict[str, np.ndarray]
+    batches: dict[str, Batch]
+    itself: np.ndarray
+    newest: dict[str, int]
+    never: dict[str, np.ndarray]
+    late: dict[str, int]
+    unmatchable: dict[str, int]
+    last_sequence: int | None
+
+
+class Sequencer:
+    """Gives rows their arrival numbers, encodes their keys and times, follows the watermark and sorts out late rows.
+
+    Parameters
+    ----------
+    spec : JoinSpec
+    left, right : pyarrow.Schema
+        Columns of each side; of a self join, the same.
+    first_row : int
+        Arrival number of the first row of each stream.
+
+    Attributes
+    ----------
+    condition : Condition
+    generator : BoundaryGenerator
+        Of what drives.
+    engine_spec : EngineSpec
+    arrived : dict of str to int
+        The arrival number that the next row of each stream will have.
+
+    Raises
+    ------
+    SchemaError, KeyTypeError, PredicateError, WindowError
+        As `JoinSpec.output_schema`.
+    """
+
+    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, first_row: int = 0):
+        self._spec = spec
+        self.condition = spec.condition(left, right)
+        self.generator = self.condition.generator
+        self._axis = spec.time_axis(left, right)
+        self._tracker = self._axis.tracker() if self._axis is not None else None
+        self._scales = spec.sequence_scales(left, right)
+        order, every = order_parts(spec.order)
+        if spec.counted:
+            counts = {side: getattr(spec, side).count for side in SIDES}
+            self.engine_spec = EngineSpec(
+                counts, None, order=order, every=every, self_join=spec.self_join, ranges=spec.form == "ranges"
+            )
+        else:
+            # Without a window all rows have one time, and it never passes.
+            axis = self._axis
+            within = (0, 0) if axis is None else (axis.low, axis.high)
+            self.engine_spec = EngineSpec(
+                None,
+                within,
+                0 if axis is None else axis.delay,
+                spec.capacity,
+                order,
+                every,
+                self_join=spec.self_join,
+                time_unit=None if axis is None else axis.nanoseconds,
+                ranges=spec.form == "ranges",
+            )
+        self.arrived = dict.fromkeys(SIDES, first_row)
+        self._last_sequence: int | None = None
+
+    def residuals(self) -> list[ResidualPart]:
+        """The residual parts of the condition, for one engine."""
+        shared = self._spec.self_join and self.condition.one_column
+        return [ResidualPart(part, at, shared=shared) for at, part in enumerate(self.condition.residuals)]
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark in force, in the unit of the time columns."""
+        return self._tracker.in_force if self._tracker is not None else None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What it knows of the rows so far, JSON-able; set to go on from there."""
+        tracker = None if self._tracker is None else self._tracker.state
+        return {"arrived": dict(self.arrived), "last_sequence": self._last_sequence, "watermark": tracker}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.arrived = dict(state["arrived"])
+        self._last_sequence = state["last_sequence"]
+        if self._tracker is not None:
+            self._tracker.state = state["watermark"]
+
+    def follow(self, marks: Sequence[Mark], batch: int) -> None:
+        """As `WatermarkTracker.follow`; nothing where there is no watermark."""
+        if self._tracker is not None:
+            self._tracker.follow(marks, batch)
+
+    def sequence(self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None = None) -> Call:
+        """Puts the rows of a call in order; changes nothing until `advance` is told that they were joined.
+
+        Parameters
+        ----------
+        tables : dict of str to pyarrow.Table
+            New rows of each side; of a self join, of the left one.
+        pushes : list of (int, int), optional
+            Left and right rows that arrived together, in order, where there is no sequence column: left before right in
+            each of them. By default all rows of the call are one.
+
+        Raises
+        ------
+        KeyTypeError
+            If a key or time does not fit 64 bits.
+        OrderError
+            If a sequence value is NULL or lies before one already processed.
+        """
+        if self._spec.self_join:
+            tables = {"left": tables["left"]}
+        ordered, values, last_sequence = self._ordered(tables)
+        first = dict(self.arrived)
+        if self._spec.self_join:
+            ordered["right"] = ordered["left"]
+            numbers = first["left"] + np.arange(len(ordered["left"]), dtype=np.int64)
+            opposite = dict.fromkeys(SIDES, numbers)
+        elif self._spec.sequence is None and pushes is not None:
+            left, right = np.array(pushes, np.int64).T
+            opposite = {
+                "left": first["right"] + np.repeat(np.cumsum(right) - right, left),
+                "right": first["left"] + np.repeat(np.cumsum(left), right),
+            }
+        elif self._spec.sequence is None:
+            opposite = {
+                "left": np.full(len(ordered["left"]), first["right"], np.int64),
+                "right": np.full(len(ordered["right"]), first["left"] + len(ordered["left"]), np.int64),
+            }
+        else:
+            left, right = _comparable(values["left"], values["right"])
+            opposite = {
+                "left": first["right"] + np.searchsorted(right, left, "left").astype(np.int64, copy=False),
+                "right": first["left"] + np.searchsorted(left, right, "right").astype(np.int64, copy=False),
+            }
+        call = Call(
+            tables=ordered,
+            first=first,
+            arrived={side: first[side] + len(ordered[side]) for side in SIDES},
+            opposite=opposite,
+            batches={},
+            itself=np.zeros(0, np.int64),
+            newest={},
+            never={side: np.zeros(0, np.int64) for side in SIDES},
+            late=dict.fromkeys(SIDES, 0),
+            unmatchable=dict.fromkeys(SIDES, 0),
+            last_sequence=last_sequence,
+        )
+        for side in SIDES:
+            if side == "right" and self._spec.self_join and self.generator.one_column:
+                for of_side in (call.batches, call.newest, call.never, call.late, call.unmatchable):
+                    if "left" in of_side:
+                        of_side["right"] = of_side["left"]  # type: ignore[assignment]
+            else:
+                self._encode(call, side)
+        if self._spec.itself:
+            call.itself = self._itself(call)
+        return call
+
+    def advance(self, call: Call) -> None:
+        """Ends a call: its rows have arrived, and move the watermark."""
+        self.arrived = call.arrived
+        self._last_sequence = call.last_sequence
+        if self._tracker is not None:
+            self._tracker.advance(call.newest)
+
+    def useless_times(self) -> dict[str, int | None]:
+        """The greatest time of each side whose rows no later row can match; None: there is none."""
+        return dict.fromkeys(SIDES) if self._axis is None else self._axis.useless(self._tracker)
+
+    def _ordered(self, tables: dict[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], int | None]:
+        """The tables by sequence value, those values, and the greatest so far."""
+        if self._spec.sequence is None:
+            return dict(tables), {}, None
+        ordered, values, last = dict(tables), {}, self._last_sequence
+        for side, table in tables.items():
+            own = self._sequence(side, table)
+            if len(own):
+                if np.any(own[1:] < own[:-1]):
+                    order = np.argsort(own, kind="stable")
+                    ordered[side], own = table.take(pa.array(order)), own[order]
+                if self._last_sequence is not None and int(own[0]) < self._last_sequence:
+                    raise OrderError(
+                        f"sequence value {int(own[0])} in column {self._spec.sequence!r} of the {side} side comes "
+                        f"after {self._last_sequence}, which was processed in an earlier call: rows must not go back "
+                        "between calls"
+                    )
+                newest = int(own[-1])
+                last = newest if last is None else max(last, newest)
+            values[side] = own
+        return ordered, values, last
+
+    def _sequence(self, side: str, table: pa.Table) -> np.ndarray:
+        column = table.column(self._spec.sequence)
+        if column.null_count:
+            row = next(i for i, value in enumerate(column) if not value.is_valid)
+            raise OrderError(
+                f"row {row} of the {side} batch has no value in the sequence column {self._spec.sequence!r}: "
+                "every row needs one"
+            )
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        elif pa.types.is_date(column.type):
+            column = column.cast(pa.date32()).cast(pa.int32())
+        values, scale = column.to_numpy(), self._scales[side]
+        if scale == 1:
+            return values
+        top = _INT64.max // scale
+        wrong = (values > top) | (values < -top)
+        if wrong.any():
+            raise OrderError(
+                f"sequence value {values[wrong][0]} in column {self._spec.sequence!r} of the {side} side "
+                "does not fit the unit of the other side's: cast both to one unit"
+            )
+        return values * scale
+
+    def _encode(self, call: Call, side: str) -> None:
+        """Encodes keys and times of one side, and leaves out the rows that cannot match."""
+        table, columns = call.tables[side], self._spec.columns(side)
+        rows = np.arange(call.first[side], call.arrived[side], dtype=np.int64)
+        keys, valid, others = self.condition.encode(side, table, rows)
+        times = np.zeros(len(rows), np.int64) if self._spec.unbounded else None
+        late = None
+        if self._axis is not None:
+            times, timed = self._axis.encode(side, column_of(table, columns["time"]))
+            seen = times if timed is None else times[timed]
+            if len(seen):
+                call.newest[side] = int(seen.max())
+            if self._tracker is not None:
+                late = self._tracker.late(side, times)
+                if late is not None and timed is not None:
+                    late = late & timed
+            if timed is not None:
+                valid = timed if valid is None else valid & timed
+        if late is not None and late.any():
+            call.late[side] = int(late.sum())
+            if valid is not None:
+                call.never[side] = rows[~valid & ~late]
+            valid = ~late if valid is None else valid & ~late
+        elif valid is not None:
+            call.never[side] = rows[~valid]
+        call.unmatchable[side] = len(call.never[side])
+        batch = Batch(keys, rows, call.opposite[side], times, others)
+        call.batches[side] = batch if valid is None or valid.all() else batch.take(np.flatnonzero(valid))
+
+    def _itself(self, call: Call) -> np.ndarray:
+        """The rows whose own two keys, and whose time twice, satisfy the join."""
+        left, right = call.batches["left"], call.batches["right"]
+        if self._axis is not None and not self._axis.low <= 0 <= self._axis.high:
+            return np.zeros(0, np.int64)
+        rows, own, other = np.intersect1d(left.rows, right.rows, assume_unique=True, return_indices=True)
+        found = self.generator.matches(left.keys[own], right.keys[other])
+        for residual, a, b in zip(self.condition.residuals, left.others, right.others, strict=True):
+            found &= residual.matches(a[own], b[other])
+        return rows[found]
+
+
+def _comparable(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both as int64, or as exact Python integers where a uint64 does not fit."""
+    if any(v.dtype == np.uint64 and len(v) and int(v[-1]) > _INT64.max for v in (a, b)):
+        return a.astype(object), b.astype(object)
+    return a.astype(np.int64), b.astype(np.int64)

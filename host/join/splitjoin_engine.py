@@ -1,0 +1,399 @@
+"""The SplitJoin engine: rows of both streams go to the device as they arrived, and it keeps the windows.
+
+Source: SplitJoin (Najafi, Sadoghi, Jacobsen, USENIX ATC 2016). Bounds that come with each row, and marks that empty
+time windows, are ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from host.devices.join_rows import JoinRows
+from host.devices.splitjoin_board import Joined
+from host.devices.splitjoin_settings import SplitJoinSettings
+from host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import OTHER, SIDES, Batch, Counts, Engine, EngineSpec, OrderedPairs, Pairs, beyond_capacity
+from host.join.held_rows import HeldRows
+from hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_FIELDS
+from hw.splitjoin.order import Order
+
+if TYPE_CHECKING:
+    from host.devices.splitjoin_device import SplitJoinDevice
+
+STEP_ROWS = 1 << 14  # rows of a call that are joined at a time
+_ORDERS = {"none": Order.NONE, "outer": Order.OUTER, "inner": Order.INNER}
+_MOST_WINDOW = (1 << NUMBER_BITS) - STEP_ROWS  # so that rows that meet differ in the bits that the device keeps
+_NUMBER = (1 << NUMBER_BITS) - 1
+
+
+class SplitJoinEngine(Engine):
+    """Joins batches on a SplitJoin kernel, in the order of arrival of their rows.
+
+    A row that can match nothing takes its place in a count window, and so is sent all the same; a time window never
+    sees it. The condition goes with the rows, as the interval of the other stream's keys that each may meet; a row with
+    several intervals is sent once more for each. A build whose rows carry no bounds has one band for all.
+
+    Order is the device's own: punctuation tells where the pairs of each row end, and the engine checks it. Only where a
+    row has several intervals, and order "inner" wants its pairs by stored row across them, are they sorted here.
+
+    In a self join both streams are sent, of the same rows.
+
+    Time windows are emptied by what `expire_times` says. A mirror of what each core holds tells beforehand where a call
+    would not fit. It may hold a row longer than the core does, never shorter: rows whose time lies at the very low end
+    of 64 bits, where no other row can be early enough to match them, leave a core by themselves.
+
+    Parameters
+    ----------
+    device : SplitJoinDevice
+    spec : EngineSpec
+    generator : BoundaryGenerator
+    key_bits : dict of str to int
+        Width of the encoded keys of each side.
+
+    Raises
+    ------
+    CapacityError
+        If a count window is longer than the device's, with the capacity.
+    UnsupportedError
+        If it takes another build to carry out the join, saying which.
+    DeviceError
+        If no board is free, or it fails.
+    """
+
+    def __init__(
+        self,
+        device: SplitJoinDevice,
+        spec: EngineSpec,
+        generator: BoundaryGenerator,
+        key_bits: dict[str, int],
+    ):
+        # Pairs of a self join come from either role of a row, and only the operator can put them in order.
+        self.spec = dataclasses.replace(spec, order="none") if spec.self_join else spec
+        self._counts = spec.counts
+        if spec.self_join and spec.counts is not None:
+            # A row in the right role comes after itself in the left one, which is taken out of its results again.
+            self._counts = spec.counts | {"left": spec.counts["left"] + 1}
+        self.seconds = dict.fromkeys(("bounds", "pack", "join", "unpack"), 0.0)
+        self._device = device
+        self._generator = generator
+        self._name = device.info.name
+        p = self._parameters = device.parameters
+        # Punctuation after each row serves any interval of outer order, and a lesser interval any of inner order.
+        self._every_log2 = 0
+        if self.spec.order == "inner":
+            self._every_log2 = min(self.spec.every.bit_length() - 1, p.every_log2_max)
+        self._check_windows()
+        settings = self._settings(key_bits)
+        self._next = dict.fromkeys(SIDES, 0)  # number of the next row of each stream, as the device is told
+        self._held = {side: HeldRows(p.cores, p.rows) for side in SIDES if spec.within is not None}
+        self._marks: list[JoinRows] = []
+        self._core: int | None = None
+        self._board = device.open_board()
+        try:
+            self._board.configure(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    # What the build can do
+
+    def _check_windows(self) -> None:
+        p = self._parameters
+        most = min(p.capacity, _MOST_WINDOW)
+        for side, rows in (self._counts or {}).items():
+            if rows > most:
+                raise CapacityError(
+                    f"the {side} window of {rows:,} rows does not fit device {self._name}: its capacity is {most:,} "
+                    f"rows a window, {p.rows:,} in each of {p.cores} cores. Use a smaller window or another device",
+                    rows,
+                    most,
+                )
+
+    def _settings(self, key_bits: dict[str, int]) -> SplitJoinSettings:
+        p, spec = self._parameters, self.spec
+        if max(key_bits.values()) > p.key_bits:
+            raise self._needs(f"keys of {max(key_bits.values())} bits", f"key_bits={max(key_bits.values())}")
+        windows: dict[str, int] = {}
+        if self._counts is not None:
+            windows = {f"{side}_rows": self._counts[side] for side in SIDES}
+        else:
+            if p.time_bits != 64:
+                raise self._needs("time windows", "time_bits=64")
+            assert spec.within is not None
+            self._time_low, self._time_high = _band(*spec.within, 64)
+            windows = {"timed": True, "time_low": self._time_low, "time_high": self._time_high}
+        band: dict[str, int] = {"own_bounds": True}
+        if not p.bounds:
+            constant = self._generator.constant_band()
+            if constant is None:
+                raise self._needs("floating-point keys, keys of two units, or a union of bands", "bounds=1")
+            low, high = _band(*constant[:2], p.key_bits)
+            band = {"low": low, "high": high, "complement": constant[2]}
+        return SplitJoinSettings(order=_ORDERS[spec.order], every=self._every_log2, **windows, **band)  # type: ignore[arg-type]
+
+    def _needs(self, what: str, build: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"device {self._name} cannot join {what}: that needs a SplitJoin kernel built with {build}"
+        )
+
+    # What the operator asks
+
+    @property
+    def device_bytes(self) -> int:
+        return self._board.nbytes
+
+    def stored_rows(self, side: str) -> int:
+        return len(self._held[side]) if self.spec.counts is None else min(self._next[side], self.spec.counts[side])
+
+    def oldest_row(self, side: str) -> int | None:
+        return self._held[side].oldest_row
+
+    def make_room(self, new_rows: dict[str, int]) -> None:
+        p = self._parameters
+        for side, held in self._held.items():
+            rows = len(held) + new_rows[side]
+            if self.spec.capacity is not None and rows > self.spec.capacity:
+                raise beyond_capacity(side, rows, self.spec.capacity)
+            fullest = held.fullest(new_rows[side])
+            if fullest > p.rows:
+                raise CapacityError(
+                    f"the {side} window would hold {rows:,} rows, {fullest:,} of them in one core, on device "
+                    f"{self._name}, whose capacity is {p.capacity:,} rows a window, {p.rows:,} in each of {p.cores} "
+                    "cores: shorten the window, give a watermark or use another device",
+                    fullest,
+                    p.rows,
+                )
+
+    def process(
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
+    ) -> Iterator[OrderedPairs | Pairs | Counts]:
+        streams = {side: self._stream(side, batches[side], opposite[side], arrived[side]) for side in SIDES}
+        with self._timed("pack"):
+            rows = JoinRows.concatenate([streams[side][0] for side in SIDES])
+            place = np.concatenate([streams[side][1] for side in SIDES])
+            order = np.lexsort((rows.again, place))  # stable: a row's intervals stay as they were
+            rows, place = rows.take(order), place[order]
+            if len(rows) and self._marks:
+                rows = JoinRows.concatenate([*self._marks, rows])
+                place = np.concatenate([np.full(len(self._marks), -1), place])
+                self._marks = []
+        for step in self._steps(rows):
+            part = rows.take(step)
+            for at, side in enumerate(SIDES):
+                numbers = part.number[(part.side == at) & ~part.mark]
+                if len(numbers):
+                    self._next[side] = int(numbers.max()) + 1
+            with self._timed("join"):
+                joined = self._board.join(part)
+            with self._timed("unpack"):
+                yield from self._unpack(part, place[step], joined, counting)
+        if self._core is not None:
+            raise IncompleteError(
+                f"device {self._name}: join core {self._core} stopped answering, and the pairs it would have found are "
+                "missing. Its window is lost: open the device again",
+                self._core,
+            )
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        for side, limit in last_useless.items():
+            if limit is None:
+                continue
+            # A mark of the other stream, of the time whose horizon lies right behind the limit.
+            to_horizon = self._time_low if side == "right" else -self._time_high
+            at = min(max(limit + 1 + (1 << 63) - to_horizon, 0), (1 << 64) - 1)
+            if self._held[side].drop(min(at + to_horizon, 1 << 64)):
+                mark = JoinRows.zeros(1)
+                mark.side[:], mark.mark[:], mark.time[:] = SIDES.index(OTHER[side]), True, at
+                self._marks.append(mark)
+
+    def close(self) -> None:
+        self._device.release_board(self._board)
+
+    # Rows on their way out
+
+    def _steps(self, rows: JoinRows) -> Iterator[slice]:
+        """Cuts a call so that a step's results fit memory; all that a row sends lies in one step."""
+        start = 0
+        while start < len(rows):
+            stop = start + STEP_ROWS
+            while stop < len(rows) and rows.again[stop]:
+                stop += 1
+            yield slice(start, stop)
+            start = stop
+
+    def _stream(self, side: str, batch: Batch, opposite: np.ndarray, arrived: int) -> tuple[JoinRows, np.ndarray]:
+        """The records of one side's rows, and the place of each in the order of arrival."""
+        bits = self._parameters.key_bits
+        if self.spec.counts is not None:
+            base = arrived - len(opposite)
+            rows = JoinRows.zeros(len(opposite))
+            rows.number[:] = np.arange(base, arrived)
+            rows.null[:] = True
+            place = rows.number + opposite
+            own = batch.rows - base
+        else:
+            held = self._held[side]
+            rows = JoinRows.zeros(len(batch))
+            rows.number[:] = held.end + np.arange(len(batch))
+            place = batch.rows + batch.opposite
+            own = np.arange(len(batch))
+            assert batch.times is not None
+            rows.time[:] = _unsigned(batch.times, 64)
+            held.add(batch.rows, rows.time)
+        rows.side[:] = SIDES.index(side)
+        if self.spec.self_join:
+            place = place + SIDES.index(side)
+        rows.null[own] = False
+        rows.key[own] = _unsigned(batch.keys, bits)
+        rows.lower[:], rows.upper[:] = 1, 0
+        if not self._parameters.bounds:
+            return rows, place
+        with self._timed("bounds"):
+            again = self._bounds(side, batch, rows, own)
+        more = [rows.take(which) for which, _, _ in again]
+        for repeated, (_, lower, upper) in zip(more, again, strict=True):
+            repeated.again[:], repeated.lower, repeated.upper = True, lower, upper
+        return JoinRows.concatenate([rows, *more]), np.concatenate([place, *(place[which] for which, _, _ in again)])
+
+    def _bounds(
+        self, side: str, batch: Batch, rows: JoinRows, own: np.ndarray
+    ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Gives each row the first of its intervals; rows, lower and upper ends of those that are left."""
+        bits = self._parameters.key_bits
+        order = np.argsort(batch.keys, kind="stable")
+        fresh = np.ones(len(batch), np.bool_)
+        again = []
+        for bound in self._generator.bounds(side, batch.keys[order]):
+            which = order if bound.probes is None else order[bound.probes]
+            lower, upper = _unsigned(bound.lower, bits), _unsigned(bound.upper, bits)
+            first = fresh[which]
+            rows.lower[own[which[first]]], rows.upper[own[which[first]]] = lower[first], upper[first]
+            fresh[which] = False
+            if not first.all():
+                again.append((own[which[~first]], lower[~first], upper[~first]))
+        return again
+
+    # Results on their way back
+
+    def _unpack(
+        self, rows: JoinRows, place: np.ndarray, joined: Joined, counting: bool
+    ) -> Iterator[OrderedPairs | Pairs | Counts]:
+        if joined.overflow:
+            raise self._out_of_step("a time window overflowed that was thought to have room")
+        if joined.dead_core is not None and self._core is None:
+            self._core = joined.dead_core
+        (probe_field, side_field), (row_field, star_field) = RESULT_FIELDS
+        words = joined.results.astype(np.int64)
+        star = words[:, 1] & star_field.mask != 0
+        pair = np.flatnonzero(~star)
+        record = None
+        if self.spec.order == "none":
+            if star.any():
+                raise self._out_of_step("punctuation came out though none was asked for")
+        else:
+            record = self._follow(rows, words, star)[pair]
+        side = words[pair, 0] >> side_field.lsb
+        probing = self._exact(side, words[pair, 0] & probe_field.mask)
+        stored = self._exact(1 - side, words[pair, 1] & row_field.mask)
+        for at, name in enumerate(SIDES):
+            own = rows.number[(rows.side == at) & ~rows.mark]
+            mine = probing[side == at]
+            if len(mine) and (not len(own) or mine.min() < own.min()):
+                raise self._out_of_step(f"a pair came out of a {name} row that was not given")
+        if record is not None and self.spec.order == "inner":
+            group = stored // self._parameters.cores >> self._every_log2 if self._every_log2 else stored
+            if ((np.diff(record) == 0) & (np.diff(group) < (0 if self._every_log2 else 1))).any():
+                raise self._out_of_step("the pairs of a row did not come out by their stored rows")
+            if rows.again.any():
+                order = np.lexsort((stored, place[record]))
+                side, probing, stored = side[order], probing[order], stored[order]
+        if self._held:
+            probing, stored = self._arrivals(side, probing), self._arrivals(1 - side, stored)
+        if self.spec.self_join:
+            others = probing != stored
+            side, probing, stored = side[others], probing[others], stored[others]
+            if not counting:
+                for at, name in enumerate(SIDES):
+                    yield Pairs(name, probing[side == at], stored[side == at])
+                return
+        if not counting:
+            left = side == 0
+            yield OrderedPairs(np.where(left, probing, stored), np.where(left, stored, probing))
+            return
+        for at, name in enumerate(SIDES):
+            yield Counts(name, *np.unique(probing[side == at], return_counts=True))
+
+    def _follow(self, rows: JoinRows, words: np.ndarray, star: np.ndarray) -> np.ndarray:
+        """The record whose results each of them is one of, as punctuation tells; int64, shape (m,).
+
+        Raises
+        ------
+        DeviceError
+            If a result came out of its turn.
+        """
+        (probe_field, side_field), (_, _) = RESULT_FIELDS
+        probing = np.flatnonzero(~rows.mark)
+        ends = star & (words[:, 1] & 1 != 0)
+        turn = np.cumsum(ends) - ends
+        ended = int(ends.sum())
+        short = ended < len(probing) and self._core is None
+        if short or ended > len(probing) or (len(turn) and int(turn[-1]) >= len(probing)):
+            raise self._out_of_step(f"{len(probing)} rows were given, and the results of {ended} came to an end")
+        record = probing[turn]
+        same = words[:, 0] >> side_field.lsb == rows.side[record]
+        same &= words[:, 0] & probe_field.mask == rows.number[record] & _NUMBER
+        if not same.all():
+            raise self._out_of_step("the results of a row came out of their turn")
+        return record
+
+    def _exact(self, side: np.ndarray, low: np.ndarray) -> np.ndarray:
+        """Numbers of rows of either stream from their low bits: none is newer than the last one that was given."""
+        last = np.array([self._next[name] - 1 for name in SIDES])[side]
+        return last - ((last - low) & _NUMBER)
+
+    def _arrivals(self, side: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Arrival numbers of rows of either stream; in a time window the device counts only those it was given."""
+        made = np.empty_like(numbers)
+        for at, name in enumerate(SIDES):
+            made[side == at] = self._held[name].rows(numbers[side == at])
+        return made
+
+    def _out_of_step(self, what: str) -> DeviceError:
+        return DeviceError(
+            f"device {self._name}: {what}. The board and this driver are out of step: open the device again"
+        )
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[step] += time.perf_counter() - start
+
+
+def _unsigned(values: np.ndarray, bits: int) -> np.ndarray:
+    """Signed numbers as unsigned ones in the same order, uint64."""
+    if bits == 64:
+        return values.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
+    return (values.astype(np.int64) + (1 << (bits - 1))).astype(np.uint64)
+
+
+def _band(low: int | None, high: int | None, bits: int) -> tuple[int, int]:
+    """A band on the difference of numbers of so many bits, as the registers take it: an end that is None is open."""
+    least, most = -(1 << bits), (1 << bits) - 1
+    if low is not None and low > most:
+        return 1, 0  # which no difference lies in
+    return least if low is None else max(low, least), most if high is None else min(high, most)

@@ -1,0 +1,109 @@
+"""The SplitJoin engine on threads: join cores of the native core, each with a share of both windows.
+
+Source: SplitJoin (Najafi, Sadoghi, Jacobsen, USENIX ATC 2016), sections 4 and 5. What a core does stands in
+host/native/splitjoin_engine.cpp.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from host.engines import SplitJoin
+from host.errors import IncompleteError, UnsupportedError
+from host.index.specs import Index
+from host.join.boundary_generator import BoundaryGenerator
+from host.join.engine import SIDES, Batch, Counts, EngineSpec, OrderedPairs, Pairs
+from host.join.index_engine import cut_steps
+from host.join.native_engine import NativeEngine
+
+if TYPE_CHECKING:
+    from host.devices.cpu_device import CpuDevice
+
+STEP_ROWS = 1 << 16  # rows of a call whose pairs are gathered at a time
+_ORDERS = ("none", "outer", "inner")
+
+
+class SplitJoinThreads(NativeEngine):
+    """Joins batches on join cores of this process, row by row, in the order of arrival.
+
+    Order is the engine's own: punctuation tells where the pairs of a group end, and mergers take their inputs in turn.
+
+    In a self join both roles of a row go down the tree, and both windows are kept.
+
+    Parameters
+    ----------
+    As of `NativeEngine`; `spec.engine` is a `SplitJoin`.
+
+    Raises
+    ------
+    UnsupportedError
+        If rows of a time window were to leave passively.
+    """
+
+    _stores_once = False
+
+    def __init__(
+        self,
+        device: CpuDevice,
+        spec: EngineSpec,
+        generator: BoundaryGenerator,
+        key_bits: dict[str, int],
+        index: Index,
+    ):
+        assert isinstance(spec.engine, SplitJoin)
+        self._kind = spec.engine
+        if spec.counts is None and self._kind.expiry == "passive":
+            raise UnsupportedError(
+                "expiry='passive' lets a new row push out the oldest one, which a time window does not allow: give "
+                "expiry='active' or 'auto'"
+            )
+        self._sorted_later = spec.self_join and spec.order != "none"
+        if spec.self_join:  # a pair comes from either role of a row, and only the operator can put them in order
+            spec = dataclasses.replace(spec, order="none", every=1)
+        super().__init__(device, spec, generator, key_bits, index)
+        self._step_rows = STEP_ROWS
+
+    def _splitjoin_options(self) -> dict[str, int]:
+        active = self._kind.expiry == "active" or self.spec.counts is None
+        return {
+            "cores": self._kind.cores,
+            "fan_out": self._kind.fan_out,
+            "queue_rows": self._kind.queue_rows,
+            "active": int(active),
+            "order": _ORDERS.index(self.spec.order),
+            "every": self.spec.every,
+        }
+
+    def process(
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
+    ) -> Iterator[Pairs | OrderedPairs | Counts]:
+        engine = self._engine
+        for step in cut_steps(batches, self._step_rows):
+            found = engine.step(*(self._input(side, step[side]) for side in SIDES), counting=counting, whole=True)
+            if counting:
+                yield from (Counts(side, step[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
+            elif self._sorted_later:
+                left, right = found
+                by_left = left > right
+                yield Pairs("left", left[by_left], right[by_left])
+                yield Pairs("right", right[~by_left], left[~by_left])
+            else:
+                yield OrderedPairs(*found)
+        for side in SIDES:
+            engine.arrived(SIDES.index(side), arrived[side])
+        for core, why, left_rows, right_rows in engine.failures():
+            raise IncompleteError(
+                f"device {self._device.info.name}: join core {core} failed ({why}), and the pairs it would have found "
+                f"are missing. Its share of the windows, {left_rows:,} left and {right_rows:,} right rows, is lost: "
+                "open the join again",
+                core,
+            )

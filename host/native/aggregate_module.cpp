@@ -1,0 +1,236 @@
+// Windows of aggregates as Python classes. Their one user is host/join/aggregate_engine.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <optional>
+#include <tuple>
+
+#include "aggregate_window.hpp"
+
+namespace nb = nanobind;
+
+namespace mullion {
+namespace {
+
+template <class T>
+using Given = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using AnyGiven = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+bool poll_signals() {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point last{};
+  const auto now = Clock::now();
+  if (now - last < std::chrono::milliseconds(20)) return false;
+  last = now;
+  const nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+std::vector<Fold> folds_of(const std::vector<std::string>& names) {
+  std::vector<Fold> folds;
+  for (const std::string& name : names) {
+    if (name == "sum") folds.push_back(Fold::kSum);
+    else if (name == "add") folds.push_back(Fold::kAdd);
+    else if (name == "least") folds.push_back(Fold::kLeast);
+    else if (name == "least_wide") folds.push_back(Fold::kLeastWide);
+    else if (name == "some") folds.push_back(Fold::kSome);
+    else throw nb::value_error(("there is no fold " + name).c_str());
+  }
+  return folds;
+}
+
+// The values of each fold: int64, float64, int64, pairs of int64 (lower half first) and uint8.
+std::vector<const void*> checked(const std::vector<Fold>& folds, const std::vector<AnyGiven>& values, size_t count) {
+  if (values.size() != folds.size()) throw nb::value_error("every fold has values");
+  std::vector<const void*> data;
+  for (size_t at = 0; at < folds.size(); ++at) {
+    const Fold fold = folds[at];
+    const bool fits = fold == Fold::kAdd    ? values[at].dtype() == nb::dtype<double>()
+                      : fold == Fold::kSome ? values[at].dtype() == nb::dtype<uint8_t>()
+                                            : values[at].dtype() == nb::dtype<int64_t>();
+    if (!fits) throw nb::type_error("values have the type of their fold");
+    if (values[at].size() != count * (fold == Fold::kLeastWide ? 2 : 1)) throw nb::value_error("every row has a value");
+    data.push_back(values[at].data());
+  }
+  return data;
+}
+
+template <class T>
+nb::object owned(std::vector<T>&& values) {
+  using Out = std::conditional_t<std::is_same_v<T, double>, double, int64_t>;
+  auto* held = new std::vector<T>(std::move(values));
+  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  const size_t count = held->size() * sizeof(T) / sizeof(Out);
+  return nb::cast(nb::ndarray<nb::numpy, Out, nb::ndim<1>>(reinterpret_cast<Out*>(held->data()), {count}, owner));
+}
+
+// What accumulators hold: 128-bit values as two numbers each, the lower half first; sums of doubles rounded once.
+nb::list results(std::vector<Accumulator>&& accumulators) {
+  nb::list out;
+  for (Accumulator& held : accumulators) {
+    switch (held.fold) {
+      case Fold::kSum:
+      case Fold::kLeastWide:
+        out.append(owned(std::move(held.wide)));
+        break;
+      case Fold::kLeast:
+      case Fold::kSome:
+        out.append(owned(std::move(held.whole)));
+        break;
+      case Fold::kAdd:
+        for (size_t at = 0; at < held.sum.size(); ++at) {
+          if (std::isfinite(held.sum[at])) held.sum[at] += held.error[at];
+        }
+        out.append(owned(std::move(held.sum)));
+    }
+  }
+  return out;
+}
+
+using Interval = std::tuple<Given<uint32_t>, Given<int64_t>, Given<int64_t>>;
+
+class PyAggregateWindow {
+ public:
+  PyAggregateWindow(const std::vector<std::string>& folds, int64_t window, int64_t width)
+      : timed_(window == 0), window_(folds_of(folds), window, width) {}
+
+  void stage(const Given<int64_t>& keys, const Given<int64_t>& rows, const std::optional<Given<int64_t>>& times,
+             const std::vector<AnyGiven>& values, const Given<uint32_t>& order) {
+    const size_t count = keys.size();
+    if (rows.size() != count || order.size() != count || (times && times->size() != count)) {
+      throw nb::value_error("rows, times and order have one value a key");
+    }
+    if (times.has_value() != timed_ && count > 0) throw nb::value_error("times come with rows of time windows");
+    if (count >= std::numeric_limits<uint32_t>::max() / 2) throw nb::value_error("too many rows for one step");
+    int64_t before = std::numeric_limits<int64_t>::min();
+    for (size_t at = 0; at < count; ++at) {
+      const uint32_t place = order.data()[at];
+      if (place >= count || keys.data()[place] < before) throw nb::value_error("order is not that of the keys");
+      before = keys.data()[place];
+    }
+    const auto data = checked(window_.folds(), values, count);
+    const nb::gil_scoped_release release;
+    window_.stage(keys.data(), rows.data(), times ? times->data() : nullptr, data, order.data(), count);
+  }
+
+  // Counts, and what `results` gives for each fold; one value a probing row.
+  nb::tuple probe(const std::vector<Interval>& intervals, const Given<int64_t>& first, const Given<int64_t>& last,
+                  const std::optional<Given<int64_t>>& end, bool staged, int threads) {
+    const size_t count = first.size();
+    if (last.size() != count || (end && end->size() != count)) throw nb::value_error("every probe has its limits");
+    std::vector<AggregateProbes> probes;
+    for (const auto& [places, lower, upper] : intervals) {
+      if (lower.size() != places.size() || upper.size() != places.size()) throw nb::value_error("bounds come in pairs");
+      std::vector<bool> seen(count);
+      for (size_t at = 0; at < places.size(); ++at) {
+        const uint32_t place = places.data()[at];
+        if (place >= count || seen[place]) throw nb::value_error("a place is that of one probe");
+        seen[place] = true;
+      }
+      probes.push_back({places.data(), lower.data(), upper.data(), places.size()});
+    }
+    std::vector<int64_t> counts(count);
+    std::vector<Accumulator> into;
+    for (const Fold fold : window_.folds()) into.emplace_back(fold, count);
+    const AggregateScope scope{first.data(), last.data(), end ? end->data() : nullptr, staged, count};
+    bool interrupted = false;
+    {
+      const nb::gil_scoped_release release;
+      try {
+        window_.probe(probes, scope, threads, poll_signals, counts, into);
+      } catch (const Interrupted&) {
+        interrupted = true;
+      }
+    }
+    if (interrupted) throw nb::python_error();
+    return nb::make_tuple(owned(std::move(counts)), results(std::move(into)));
+  }
+
+  void store() {
+    const nb::gil_scoped_release release;
+    window_.store();
+  }
+
+  bool timed_;
+  AggregateWindow window_;
+};
+
+// The same from pairs, added bit by bit.
+class PyAggregateTotals {
+ public:
+  PyAggregateTotals(const std::vector<std::string>& folds, size_t count) : folds_(folds_of(folds)), counts_(count) {
+    for (const Fold fold : folds_) into_.emplace_back(fold, count);
+  }
+
+  // `places` are those of probing rows, `values` those of the rows that they met.
+  void add(const Given<int64_t>& places, const std::vector<AnyGiven>& values) {
+    const auto data = checked(folds_, values, places.size());
+    for (size_t at = 0; at < places.size(); ++at) {
+      if (static_cast<uint64_t>(places.data()[at]) >= counts_.size()) throw nb::value_error("a place is that of a probe");
+    }
+    for (size_t at = 0; at < places.size(); ++at) ++counts_[places.data()[at]];
+    for (size_t track = 0; track < folds_.size(); ++track) {
+      Accumulator& into = into_[track];
+      for (size_t at = 0; at < places.size(); ++at) {
+        const auto place = static_cast<uint32_t>(places.data()[at]);
+        switch (into.fold) {
+          case Fold::kSum:
+            into.wide[place] += static_cast<const int64_t*>(data[track])[at];
+            break;
+          case Fold::kSome:
+            into.whole[place] += static_cast<const uint8_t*>(data[track])[at];
+            break;
+          case Fold::kAdd:
+            AddFold::into(into, place, static_cast<const double*>(data[track])[at]);
+            break;
+          case Fold::kLeast:
+            LeastFold<int64_t>::into(into, place, static_cast<const int64_t*>(data[track])[at]);
+            break;
+          case Fold::kLeastWide: {
+            Wide value;
+            std::memcpy(&value, static_cast<const char*>(data[track]) + at * sizeof(Wide), sizeof(Wide));
+            LeastFold<Wide>::into(into, place, value);
+          }
+        }
+      }
+    }
+  }
+
+  // Counts, and what `results` gives for each fold. Nothing is left.
+  nb::tuple take() { return nb::make_tuple(owned(std::move(counts_)), results(std::move(into_))); }
+
+ private:
+  const std::vector<Fold> folds_;
+  std::vector<int64_t> counts_;
+  std::vector<Accumulator> into_;
+};
+
+}  // namespace
+
+void bind_aggregates(nb::module_& m) {
+  using namespace nb::literals;
+  nb::class_<PyAggregateWindow>(m, "AggregateWindow", "One side's window, for aggregates over ranges. One call at a time.")
+      .def(nb::init<const std::vector<std::string>&, int64_t, int64_t>(), nb::kw_only(), "folds"_a, "window"_a, "width"_a)
+      .def("stage", &PyAggregateWindow::stage, "keys"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(),
+           "values"_a.noconvert(), "order"_a.noconvert())
+      .def("probe", &PyAggregateWindow::probe, "intervals"_a.noconvert(), "first"_a.noconvert(), "last"_a.noconvert(), nb::kw_only(),
+           "end"_a.noconvert() = nb::none(), "staged"_a = true, "threads"_a = 1 << 20)
+      .def("store", &PyAggregateWindow::store)
+      .def("expire", [](PyAggregateWindow& self, int64_t before) { self.window_.expire(before); }, "before"_a)
+      .def("purge", [](PyAggregateWindow& self, int64_t before) { self.window_.purge(before); }, "before"_a)
+      .def("oldest", [](const PyAggregateWindow& self, int64_t none) { return self.window_.oldest(none); }, "none"_a)
+      .def_prop_ro("rows", [](const PyAggregateWindow& self) { return self.window_.rows(); })
+      .def_prop_ro("runs", [](const PyAggregateWindow& self) { return self.window_.runs(); })
+      .def_prop_ro("bytes", [](const PyAggregateWindow& self) { return self.window_.bytes(); });
+  nb::class_<PyAggregateTotals>(m, "AggregateTotals", "Aggregates of pairs, by the places of their probing rows.")
+      .def(nb::init<const std::vector<std::string>&, size_t>(), "folds"_a, "count"_a)
+      .def("add", &PyAggregateTotals::add, "places"_a.noconvert(), "values"_a.noconvert())
+      .def("take", &PyAggregateTotals::take);
+}
+
+}  // namespace mullion

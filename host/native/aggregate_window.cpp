@@ -1,0 +1,332 @@
+#include "aggregate_window.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace mullion {
+
+WaveletTree::WaveletTree(const Array<int64_t>& limited, const Tracks& tracks) {
+  const size_t count = limited.size();
+  std::vector<uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return limited[a] < limited[b]; });
+  std::vector<uint32_t> ranks(count), next(count), from(count);
+  sorted_.resize(count);
+  for (size_t rank = 0; rank < count; ++rank) {
+    ranks[order[rank]] = static_cast<uint32_t>(rank);
+    sorted_[rank] = limited[order[rank]];
+  }
+  node_ = std::bit_ceil(std::max<size_t>(count, 1));
+  levels_.emplace_back();
+  for (size_t size = node_; size > kLeafRows; size /= 2) {
+    checkpoint();
+    Level& level = levels_.back();
+    level.bits.assign(count / 64 + 1, 0);
+    level.before.assign(count / 64 + 1, 0);
+    for (size_t low = 0; low < count; low += size) {
+      const size_t high = std::min(low + size, count), middle = low + size / 2;
+      size_t left = low, right = middle;
+      for (size_t at = low; at < high; ++at) {
+        const bool one = ranks[at] >= middle;
+        level.bits[at / 64] |= uint64_t{one} << (at % 64);
+        size_t& to = one ? right : left;
+        next[to] = ranks[at];
+        from[to++] = static_cast<uint32_t>(at);
+      }
+    }
+    for (size_t word = 1; word < level.before.size(); ++word) {
+      level.before[word] = level.before[word - 1] + static_cast<uint32_t>(std::popcount(level.bits[word - 1]));
+    }
+    ranks.swap(next);
+    Tracks permuted;
+    const Tracks& above = levels_.size() == 1 ? tracks : level.tracks;
+    for (const auto& track : above) permuted.push_back(track->gather(nullptr, from.data(), count));
+    levels_.emplace_back().tracks = std::move(permuted);
+  }
+  ranks_ = std::move(ranks);
+}
+
+size_t WaveletTree::fold(size_t start, size_t end, int64_t first, int64_t last, uint32_t place, const Tracks& tracks,
+                         std::vector<Accumulator>& into) const {
+  const size_t from = std::lower_bound(sorted_.begin(), sorted_.end(), first) - sorted_.begin();
+  const size_t to = std::upper_bound(sorted_.begin(), sorted_.end(), last) - sorted_.begin();
+  Visit of{from, to, place, tracks, into};
+  if (from < to) visit(0, 0, start, end, of);
+  return of.found;
+}
+
+void WaveletTree::visit(size_t level, size_t low, size_t start, size_t end, Visit& of) const {
+  if (start >= end) return;
+  const size_t size = node_ >> level, high = std::min(low + size, sorted_.size());
+  const Tracks& tracks = level == 0 ? of.tracks : levels_[level].tracks;
+  if (of.first <= low && high <= of.last) {
+    for (size_t at = 0; at < tracks.size(); ++at) tracks[at]->fold(start, end, of.place, of.into[at]);
+    of.found += end - start;
+    return;
+  }
+  if (level + 1 == levels_.size()) {
+    for (size_t row = start; row < end; ++row) {
+      if (ranks_[row] < of.first || ranks_[row] >= of.last) continue;
+      for (size_t at = 0; at < tracks.size(); ++at) tracks[at]->fold(row, row + 1, of.place, of.into[at]);
+      ++of.found;
+    }
+    return;
+  }
+  const Level& own = levels_[level];
+  const size_t middle = low + size / 2, before = own.ones(low);
+  const size_t ones_start = own.ones(start) - before, ones_end = own.ones(end) - before;
+  if (of.first < middle) visit(level + 1, low, start - ones_start, end - ones_end, of);
+  if (of.last > middle && middle < high) visit(level + 1, middle, middle + ones_start, middle + ones_end, of);
+}
+
+size_t WaveletTree::bytes() const {
+  size_t bytes = sorted_.size() * sizeof(int64_t) + ranks_.size() * sizeof(uint32_t);
+  for (const Level& level : levels_) {
+    bytes += level.bits.size() * (sizeof(uint64_t) + sizeof(uint32_t));
+    for (const auto& track : level.tracks) bytes += track->bytes();
+  }
+  return bytes;
+}
+
+namespace {
+
+template <class T>
+Array<T> picked(const void* values, const uint32_t* order, size_t count) {
+  Array<T> out(count);
+  for (size_t at = 0; at < count; ++at) out[at] = static_cast<const T*>(values)[order[at]];
+  return out;
+}
+
+std::unique_ptr<Track> make_track(Fold fold, const void* values, const uint32_t* order, size_t count) {
+  switch (fold) {
+    case Fold::kSum:
+      return std::make_unique<SummedTrack<int64_t, Wide>>(picked<int64_t>(values, order, count));
+    case Fold::kSome:
+      return std::make_unique<SummedTrack<uint8_t, int64_t>>(picked<uint8_t>(values, order, count));
+    case Fold::kAdd:
+      return std::make_unique<FoldedTrack<AddFold>>(picked<double>(values, order, count));
+    case Fold::kLeast:
+      return std::make_unique<FoldedTrack<LeastFold<int64_t>>>(picked<int64_t>(values, order, count));
+    case Fold::kLeastWide: {
+      // NumPy's arrays need not lie where a 128-bit load may.
+      Array<Wide> wide(count);
+      for (size_t at = 0; at < count; ++at) {
+        std::memcpy(&wide[at], static_cast<const char*>(values) + order[at] * sizeof(Wide), sizeof(Wide));
+      }
+      return std::make_unique<FoldedTrack<LeastFold<Wide>>>(std::move(wide));
+    }
+  }
+  throw std::invalid_argument("there is no such fold");
+}
+
+// The first place at or behind `hint`'s side whose key is at least `key`: near the last one where probes ascend.
+size_t seek(const int64_t* keys, size_t count, size_t hint, int64_t key) {
+  if (hint > 0 && keys[hint - 1] >= key) return std::lower_bound(keys, keys + hint, key) - keys;
+  size_t step = 1, from = hint;
+  while (from + step <= count && keys[from + step - 1] < key) {
+    from += step;
+    step *= 2;
+  }
+  return std::lower_bound(keys + from, keys + std::min(count, from + step), key) - keys;
+}
+
+}  // namespace
+
+void AggregateWindow::stage(const int64_t* keys, const int64_t* rows, const int64_t* times,
+                            const std::vector<const void*>& values, const uint32_t* order, size_t count) {
+  staged_.reset();
+  if (count == 0) return;
+  auto run = std::make_unique<SortedRun>();
+  run->keys = picked<int64_t>(keys, order, count);
+  run->limited = picked<int64_t>(times ? times : rows, order, count);
+  if (times) run->rows = picked<int64_t>(rows, order, count);
+  const auto ends = std::minmax_element(run->limited.data(), run->limited.data() + count);
+  run->first = *ends.first;
+  run->last = *ends.second;
+  run->first_row = rows[0];
+  for (size_t at = 0; at < folds_.size(); ++at) run->tracks.push_back(make_track(folds_[at], values[at], order, count));
+  staged_ = std::move(run);
+}
+
+void AggregateWindow::store() {
+  if (!staged_) return;
+  rows_ += staged_->length();
+  staged_->rows = {};
+  runs_.push_back(std::move(staged_));
+  merge();
+}
+
+bool AggregateWindow::due() const {
+  if (runs_.size() < 2) return false;
+  const size_t elder = runs_[runs_.size() - 2]->length(), newer = runs_.back()->length();
+  const size_t top = std::max(kLeastRows, (window_ ? static_cast<size_t>(window_) : rows_) / kTopRuns);
+  const auto rung = [](size_t length) {
+    int rung = 0;
+    for (size_t most = kLeastRows; length > most; most *= kGrowth) ++rung;
+    return rung;
+  };
+  return elder + newer <= top && rung(elder) <= rung(newer);
+}
+
+void AggregateWindow::merge() {
+  while (due()) {
+    const SortedRun &elder = *runs_[runs_.size() - 2], &newer = *runs_.back();
+    const size_t a = elder.length(), b = newer.length();
+    Array<uint32_t> from(a + b);
+    for (size_t i = 0, j = 0, at = 0; at < a + b; ++at) {
+      const bool first = j == b || (i < a && elder.keys[i] <= newer.keys[j]);
+      from[at] = static_cast<uint32_t>(first ? i++ : a + j++);
+    }
+    auto merged = std::make_unique<SortedRun>(gathered(elder, &newer, from));
+    runs_.pop_back();
+    runs_.back() = std::move(merged);
+  }
+}
+
+AggregateWindow::SortedRun AggregateWindow::gathered(const SortedRun& a, const SortedRun* b,
+                                                     const Array<uint32_t>& from) const {
+  const size_t count = from.size(), own = a.length();
+  SortedRun out;
+  out.keys = Array<int64_t>(count);
+  out.limited = Array<int64_t>(count);
+  for (size_t at = 0; at < count; ++at) {
+    const bool first = from[at] < own;
+    out.keys[at] = first ? a.keys[from[at]] : b->keys[from[at] - own];
+    out.limited[at] = first ? a.limited[from[at]] : b->limited[from[at] - own];
+  }
+  const auto ends = std::minmax_element(out.limited.data(), out.limited.data() + count);
+  out.first = *ends.first;
+  out.last = *ends.second;
+  out.first_row = a.first_row;
+  out.checked = a.checked;
+  for (size_t at = 0; at < a.tracks.size(); ++at) {
+    out.tracks.push_back(a.tracks[at]->gather(b ? b->tracks[at].get() : nullptr, from.data(), count));
+  }
+  return out;
+}
+
+void AggregateWindow::probe(const std::vector<AggregateProbes>& intervals, const AggregateScope& scope, int threads,
+                            Poll poll, std::vector<int64_t>& counts, std::vector<Accumulator>& into) {
+  if (scope.count == 0) return;
+  const auto firsts = std::minmax_element(scope.first, scope.first + scope.count);
+  const auto lasts = std::minmax_element(scope.last, scope.last + scope.count);
+  std::vector<std::pair<SortedRun*, bool>> met, cut;
+  for (size_t at = 0; at <= runs_.size(); ++at) {
+    const bool staged = at == runs_.size();
+    SortedRun* run = staged ? staged_.get() : runs_[at].get();
+    if (run == nullptr || (staged && !scope.staged)) continue;
+    if (run->last < *firsts.first || run->first > *lasts.second) continue;
+    met.emplace_back(run, staged);
+    if (staged && scope.end) continue;  // row by row
+    if (run->first >= *firsts.second && run->last <= *lasts.first) {
+      run->tree.reset();
+    } else if (!run->tree) {
+      cut.push_back(met.back());
+    }
+  }
+  run_tasks(cut.size(), threads, poll, [&](size_t at) {
+    SortedRun& run = *cut[at].first;
+    run.tree = std::make_unique<WaveletTree>(run.limited, run.tracks);
+  });
+  for (const AggregateProbes& probes : intervals) {
+    run_tasks((probes.count + kChunk - 1) / kChunk, threads, poll, [&](size_t chunk) {
+      const size_t from = chunk * kChunk, to = std::min(probes.count, from + kChunk);
+      for (const auto& [run, staged] : met) fold_chunk(*run, staged, probes, from, to, scope, counts, into);
+    });
+  }
+}
+
+void AggregateWindow::fold_chunk(const SortedRun& run, bool staged, const AggregateProbes& probes, size_t from,
+                                 size_t to, const AggregateScope& scope, std::vector<int64_t>& counts,
+                                 std::vector<Accumulator>& into) const {
+  uint32_t starts[kChunk], ends[kChunk], places[kChunk];
+  const int64_t* keys = run.keys.data();
+  const size_t length = run.length();
+  const bool by_row = staged && scope.end != nullptr;
+  size_t whole = 0, start = 0, end = 0, checked = 0;
+  for (size_t at = from; at < to; ++at) {
+    const int64_t lower = probes.lower[at], upper = probes.upper[at];
+    const uint32_t place = probes.places[at];
+    const int64_t first = scope.first[place], last = scope.last[place];
+    if (lower > upper || run.last < first || run.first > last) continue;
+    start = seek(keys, length, start, lower);
+    end = upper == std::numeric_limits<int64_t>::max() ? length : seek(keys, length, end, upper + 1);
+    if (start >= end) continue;
+    if (by_row) {
+      if ((checked += end - start) >= kCheckpoint) {
+        checkpoint();
+        checked = 0;
+      }
+      for (size_t row = start; row < end; ++row) {
+        if (run.rows[row] >= scope.end[place] || run.limited[row] < first || run.limited[row] > last) continue;
+        for (size_t track = 0; track < run.tracks.size(); ++track) {
+          run.tracks[track]->fold(row, row + 1, place, into[track]);
+        }
+        ++counts[place];
+      }
+    } else if (first <= run.first && run.last <= last) {
+      starts[whole] = static_cast<uint32_t>(start);
+      ends[whole] = static_cast<uint32_t>(end);
+      places[whole++] = place;
+      counts[place] += static_cast<int64_t>(end - start);
+    } else {
+      counts[place] += static_cast<int64_t>(run.tree->fold(start, end, first, last, place, run.tracks, into));
+    }
+  }
+  for (size_t track = 0; track < run.tracks.size(); ++track) {
+    run.tracks[track]->fold(starts, ends, places, whole, into[track]);
+  }
+}
+
+void AggregateWindow::expire(int64_t before) {
+  for (auto& run : runs_) {
+    if (window_ || run->last < before || run->first >= before) continue;
+    // A few rows far ahead of their time would keep a run that has expired but for them.
+    if (static_cast<Wide>(before) - run->checked < width_ / 4) continue;
+    run->checked = before;
+    const int64_t* limited = run->limited.data();
+    const size_t live = std::count_if(limited, limited + run->length(), [=](int64_t value) { return value >= before; });
+    if (live < run->length() / 8) keep_from(*run, before);
+  }
+  std::erase_if(runs_, [&](const auto& run) {
+    if (run->last >= before) return false;
+    rows_ -= run->length();
+    return true;
+  });
+}
+
+void AggregateWindow::purge(int64_t before) {
+  for (auto& run : runs_) {
+    if (run->last >= before && run->first < before) keep_from(*run, before);
+  }
+  expire(before);
+}
+
+// Keeps the rows at or past a limit, of which there is one at least.
+void AggregateWindow::keep_from(SortedRun& run, int64_t before) {
+  std::vector<uint32_t> live;
+  for (size_t at = 0; at < run.length(); ++at) {
+    if (run.limited[at] >= before) live.push_back(static_cast<uint32_t>(at));
+  }
+  Array<uint32_t> from(live.size());
+  std::copy(live.begin(), live.end(), from.data());
+  rows_ -= run.length() - live.size();
+  run = gathered(run, nullptr, from);
+}
+
+size_t AggregateWindow::bytes() const {
+  size_t bytes = 0;
+  for (const auto& run : runs_) {
+    bytes += run->keys.bytes() + run->limited.bytes() + (run->tree ? run->tree->bytes() : 0);
+    for (const auto& track : run->tracks) bytes += track->bytes();
+  }
+  return bytes;
+}
+
+int64_t AggregateWindow::oldest(int64_t none) const {
+  int64_t oldest = none;
+  for (const auto& run : runs_) oldest = run == runs_.front() ? run->first_row : std::min(oldest, run->first_row);
+  return oldest;
+}
+
+}  // namespace mullion

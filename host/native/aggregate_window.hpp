@@ -1,0 +1,350 @@
+// Aggregates over ranges of keys and of arrival or time, without a look at the rows in them.
+//
+// A window is a ladder of sorted runs, as that of PanJoin, section III-A. A run keeps values in the order of its keys,
+// and aggregates of blocks of them, so that those of any range of keys take a constant number of steps. A run that a
+// limit of arrival or time cuts gets a wavelet tree over that limit: the same values once more on each of log2(n / 32)
+// levels, each level split by the order of arrival or time. A range of keys and of arrival is then at most two nodes a
+// level. Source of the tree: Grossi, Gupta, Vitter, High-order entropy-compressed text indexes, SODA 2003.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "memory.hpp"
+#include "threads.hpp"
+#include "window_index.hpp"
+
+namespace mullion {
+
+// What is kept of the values of a range.
+enum class Fold {
+  kSum,        // of int64 values, in 128 bits: exact
+  kAdd,        // of double values, as an unevaluated sum of two
+  kLeast,      // the least of int64 values
+  kLeastWide,  // the least of 128-bit values
+  kSome,       // how many uint8 values are 1
+};
+
+// Values of all probes so far, by place.
+struct Accumulator {
+  Accumulator(Fold fold, size_t count) : fold(fold) {
+    if (fold == Fold::kSum) wide.assign(count, 0);
+    if (fold == Fold::kLeastWide) wide.assign(count, std::numeric_limits<Wide>::max());
+    if (fold == Fold::kLeast) whole.assign(count, std::numeric_limits<int64_t>::max());
+    if (fold == Fold::kSome) whole.assign(count, 0);
+    if (fold == Fold::kAdd) {
+      sum.assign(count, 0.0);
+      error.assign(count, 0.0);
+    }
+  }
+
+  Fold fold;
+  std::vector<Wide> wide;
+  std::vector<int64_t> whole;
+  std::vector<double> sum, error;
+};
+
+template <class T>
+class Array {
+ public:
+  Array() = default;
+  explicit Array(size_t size) : size_(size) {
+    if (size > 0) block_ = Block(size * sizeof(T));
+  }
+  T* data() const { return static_cast<T*>(block_.data()); }
+  T& operator[](size_t at) const { return data()[at]; }
+  size_t size() const { return size_; }
+  size_t bytes() const { return block_.bytes(); }
+
+ private:
+  Block block_;
+  size_t size_ = 0;
+};
+
+constexpr size_t kFoldBlock = 8;
+
+// Values in some order. Ranges exclude their ends.
+class Track {
+ public:
+  virtual ~Track() = default;
+  // The values at `from`: below `length` of this track, else of `other`.
+  virtual std::unique_ptr<Track> gather(const Track* other, const uint32_t* from, size_t count) const = 0;
+  virtual void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
+                    Accumulator& into) const = 0;
+  void fold(size_t start, size_t end, uint32_t place, Accumulator& into) const {
+    const auto from = static_cast<uint32_t>(start), to = static_cast<uint32_t>(end);
+    fold(&from, &to, &place, 1, into);
+  }
+  virtual size_t bytes() const = 0;
+};
+
+// Sums that can be taken back: a sum of all before, at every block.
+template <class Value, class Sum>
+class SummedTrack final : public Track {
+ public:
+  explicit SummedTrack(Array<Value>&& values) : values_(std::move(values)), marks_(values_.size() / kFoldBlock + 1) {
+    Sum sum = 0;
+    for (size_t at = 0; at < values_.size(); ++at) {
+      if (at % kFoldBlock == 0) marks_[at / kFoldBlock] = sum;
+      sum += values_[at];
+    }
+    if (values_.size() % kFoldBlock == 0) marks_[values_.size() / kFoldBlock] = sum;
+  }
+
+  std::unique_ptr<Track> gather(const Track* other, const uint32_t* from, size_t count) const override {
+    Array<Value> values(count);
+    const size_t own = values_.size();
+    const Value* more = other ? static_cast<const SummedTrack*>(other)->values_.data() : nullptr;
+    for (size_t at = 0; at < count; ++at) values[at] = from[at] < own ? values_[from[at]] : more[from[at] - own];
+    return std::make_unique<SummedTrack>(std::move(values));
+  }
+
+  using Track::fold;
+  void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
+            Accumulator& into) const override {
+    for (size_t at = 0; at < count; ++at) {
+      if constexpr (std::is_same_v<Sum, Wide>) {
+        into.wide[places[at]] += before(end[at]) - before(start[at]);
+      } else {
+        into.whole[places[at]] += before(end[at]) - before(start[at]);
+      }
+    }
+  }
+  size_t bytes() const override { return values_.bytes() + marks_.bytes(); }
+
+ private:
+  Sum before(size_t at) const {
+    Sum sum = marks_[at / kFoldBlock];
+    for (size_t i = at / kFoldBlock * kFoldBlock; i < at; ++i) sum += values_[i];
+    return sum;
+  }
+
+  Array<Value> values_;
+  Array<Sum> marks_;
+};
+
+// s + c is the sum; exact but for the roundings of c. Source: Neumaier, ZAMM 54 (1974).
+struct Compensated {
+  double s = 0, c = 0;
+  void add(double x) {
+    const double t = s + x;
+    if (std::isfinite(t)) c += std::fabs(s) >= std::fabs(x) ? (s - t) + x : (x - t) + s;
+    s = t;
+  }
+  double value() const { return s + c; }
+};
+
+struct AddFold {
+  using Value = double;
+  using Running = Compensated;
+  static void into(Accumulator& into, uint32_t place, double value) {
+    Compensated sum{into.sum[place], into.error[place]};
+    sum.add(value);
+    into.sum[place] = sum.s;
+    into.error[place] = sum.c;
+  }
+};
+
+template <class V>
+struct LeastFold {
+  using Value = V;
+  struct Running {
+    V least = std::numeric_limits<V>::max();
+    void add(V value) { least = std::min(least, value); }
+    V value() const { return least; }
+  };
+  static void into(Accumulator& into, uint32_t place, V value) {
+    if constexpr (sizeof(V) == 8) {
+      into.whole[place] = std::min(into.whole[place], value);
+    } else {
+      into.wide[place] = std::min(into.wide[place], value);
+    }
+  }
+};
+
+// Folds that cannot be taken back. A range is two rows of a table, and less than a block at each end: row k of the
+// table has, in groups of 2**(k + 1) blocks, the fold of all between a block, itself included, and the group's middle.
+template <class Kind>
+class FoldedTrack final : public Track {
+ public:
+  using Value = typename Kind::Value;
+  explicit FoldedTrack(Array<Value>&& values) : values_(std::move(values)) {
+    const size_t blocks = values_.size() / kFoldBlock;
+    if (blocks == 0) return;
+    const size_t rows = std::max<size_t>(std::bit_width(blocks - 1), 1);
+    for (size_t row = 0; row < rows; ++row) table_.emplace_back(blocks);
+    for (size_t block = 0; block < blocks; ++block) {
+      typename Kind::Running running;
+      for (size_t at = block * kFoldBlock; at < (block + 1) * kFoldBlock; ++at) running.add(values_[at]);
+      table_[0][block] = running.value();
+    }
+    for (size_t row = 1; row < rows; ++row) {
+      for (size_t middle = size_t{1} << row; middle < blocks; middle += size_t{2} << row) {
+        typename Kind::Running running;
+        for (size_t block = middle; block-- > middle - (size_t{1} << row);) {
+          running.add(table_[0][block]);
+          table_[row][block] = running.value();
+        }
+        running = {};
+        for (size_t block = middle; block < std::min(blocks, middle + (size_t{1} << row)); ++block) {
+          running.add(table_[0][block]);
+          table_[row][block] = running.value();
+        }
+      }
+    }
+  }
+
+  std::unique_ptr<Track> gather(const Track* other, const uint32_t* from, size_t count) const override {
+    Array<Value> values(count);
+    const size_t own = values_.size();
+    const Value* more = other ? static_cast<const FoldedTrack*>(other)->values_.data() : nullptr;
+    for (size_t at = 0; at < count; ++at) values[at] = from[at] < own ? values_[from[at]] : more[from[at] - own];
+    return std::make_unique<FoldedTrack>(std::move(values));
+  }
+
+  using Track::fold;
+  void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
+            Accumulator& into) const override {
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t place = places[i];
+      const size_t first = (size_t{start[i]} + kFoldBlock - 1) / kFoldBlock, last = end[i] / kFoldBlock;
+      if (first >= last) {
+        for (size_t at = start[i]; at < end[i]; ++at) Kind::into(into, place, values_[at]);
+        continue;
+      }
+      for (size_t at = start[i]; at < first * kFoldBlock; ++at) Kind::into(into, place, values_[at]);
+      if (first + 1 == last) {
+        Kind::into(into, place, table_[0][first]);
+      } else {
+        const auto& row = table_[std::bit_width(first ^ (last - 1)) - 1];
+        Kind::into(into, place, row[first]);
+        Kind::into(into, place, row[last - 1]);
+      }
+      for (size_t at = last * kFoldBlock; at < end[i]; ++at) Kind::into(into, place, values_[at]);
+    }
+  }
+  size_t bytes() const override {
+    size_t bytes = values_.bytes();
+    for (const auto& row : table_) bytes += row.bytes();
+    return bytes;
+  }
+
+ private:
+  Array<Value> values_;
+  std::vector<Array<Value>> table_;
+};
+
+using Tracks = std::vector<std::unique_ptr<Track>>;
+
+// The values of a run by the order of arrival or time, and within a part of that by key.
+class WaveletTree {
+ public:
+  // `limited`: arrival numbers or times, in the order of keys, as `tracks` have their values.
+  WaveletTree(const Array<int64_t>& limited, const Tracks& tracks);
+
+  // Adds what rows in [start, end) of the order of keys hold whose limited values lie in [first, last].
+  // Returns how many there are.
+  size_t fold(size_t start, size_t end, int64_t first, int64_t last, uint32_t place, const Tracks& tracks,
+              std::vector<Accumulator>& into) const;
+  size_t bytes() const;
+
+ private:
+  static constexpr size_t kLeafRows = 32;
+
+  struct Level {
+    std::vector<uint64_t> bits;    // which half of its node a row goes to on the next level
+    std::vector<uint32_t> before;  // set bits before each word
+    Tracks tracks;                 // of the root: none, they are the run's
+    size_t ones(size_t at) const {
+      const uint64_t below = (uint64_t{1} << (at % 64)) - 1;
+      return before[at / 64] + std::popcount(bits[at / 64] & below);
+    }
+  };
+  struct Visit {
+    size_t first, last;  // ranks
+    uint32_t place;
+    const Tracks& tracks;
+    std::vector<Accumulator>& into;
+    size_t found = 0;
+  };
+  void visit(size_t level, size_t low, size_t start, size_t end, Visit& visit) const;
+
+  size_t node_;  // ranks of the root, a power of two
+  std::vector<int64_t> sorted_;
+  std::vector<uint32_t> ranks_;  // on the last level
+  std::vector<Level> levels_;
+};
+
+// Probes in the order of their keys, for one interval of the condition.
+struct AggregateProbes {
+  const uint32_t* places;
+  const int64_t *lower, *upper;  // bounds on keys, both included
+  size_t count;
+};
+
+// What a batch of probes may see, by place.
+struct AggregateScope {
+  const int64_t *first, *last;  // arrival numbers, or times, both included
+  const int64_t* end;           // of rows of the staged batch in time windows: arrival numbers below; null: all
+  bool staged;                  // of the staged batch anything
+  size_t count;
+};
+
+class AggregateWindow {
+ public:
+  // `window`: rows of a count window, 0 for a time window; `width` of a time window.
+  AggregateWindow(std::vector<Fold> folds, int64_t window, int64_t width)
+      : folds_(std::move(folds)), window_(window), width_(width) {}
+
+  // The next rows, in order of arrival, with the order of their keys; `values` by fold. They are met by probes, and
+  // belong to the window from `store` on.
+  void stage(const int64_t* keys, const int64_t* rows, const int64_t* times, const std::vector<const void*>& values,
+             const uint32_t* order, size_t count);
+  void store();
+  // Adds to the counts and to an accumulator for each fold.
+  void probe(const std::vector<AggregateProbes>& intervals, const AggregateScope& scope, int threads, Poll poll,
+             std::vector<int64_t>& counts, std::vector<Accumulator>& into);
+  // No probe will see arrival numbers, or times, below this.
+  void expire(int64_t before);
+  void purge(int64_t before);  // and every such row leaves now
+
+  const std::vector<Fold>& folds() const { return folds_; }
+  size_t rows() const { return rows_; }
+  size_t runs() const { return runs_.size(); }
+  size_t bytes() const;
+  int64_t oldest(int64_t none) const;
+
+ private:
+  struct SortedRun {
+    Array<int64_t> keys, limited;  // limited: arrival numbers, or times
+    Array<int64_t> rows;           // arrival numbers, of a staged batch in a time window
+    Tracks tracks;
+    int64_t first = 0, last = 0;   // of limited
+    int64_t first_row = 0;
+    int64_t checked = std::numeric_limits<int64_t>::min() / 2;
+    std::unique_ptr<WaveletTree> tree;
+    size_t length() const { return keys.size(); }
+  };
+  static constexpr size_t kChunk = 2048;
+  static constexpr size_t kLeastRows = 1024;
+  static constexpr size_t kGrowth = 4;
+  static constexpr size_t kTopRuns = 8;  // runs of the greatest size in a window
+
+  SortedRun gathered(const SortedRun& a, const SortedRun* b, const Array<uint32_t>& from) const;
+  bool due() const;
+  void merge();
+  void keep_from(SortedRun& run, int64_t before);
+  void fold_chunk(const SortedRun& run, bool staged, const AggregateProbes& probes, size_t from, size_t to,
+                  const AggregateScope& scope, std::vector<int64_t>& counts, std::vector<Accumulator>& into) const;
+
+  const std::vector<Fold> folds_;
+  const int64_t window_, width_;
+  std::vector<std::unique_ptr<SortedRun>> runs_;  // oldest first
+  std::unique_ptr<SortedRun> staged_;
+  size_t rows_ = 0;
+};
+
+}  // namespace mullion

@@ -1,0 +1,547 @@
+// The as-of join's state. What each argument means stands in host/join/as_of_engine.py, its one user.
+#include "as_of.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace nb = nanobind;
+
+namespace mullion {
+namespace {
+
+constexpr size_t kAhead = 16;          // groups fetched before they are used
+constexpr size_t kTask = 1 << 12;      // rows of a task
+constexpr size_t kChunk = 1 << 16;     // chunks of so many rows are not merged
+constexpr size_t kFewGroups = 1 << 12; // swept at every call
+
+// Integer times: distances are unsigned differences, which are exact.
+struct Integers {
+  // Whether a row at `row`, on either side of a left row's `time`, is within the tolerance.
+  static bool within(int64_t time, int64_t row, const AsOfRule& rule) { return !rule.limited || distance(time, row) <= rule.tolerance; }
+  static bool before_is_nearer(int64_t before, int64_t time, int64_t after) { return distance(before, time) <= distance(time, after); }
+  static uint64_t distance(int64_t a, int64_t b) {
+    return a < b ? static_cast<uint64_t>(b) - static_cast<uint64_t>(a) : static_cast<uint64_t>(a) - static_cast<uint64_t>(b);
+  }
+};
+
+// Float times: sums are compared with what was lost in them, so the comparison is that of the exact sums.
+struct Floats {
+  static double value(int64_t code) {
+    return std::bit_cast<double>(code ^ ((code >> 63) & std::numeric_limits<int64_t>::max()));
+  }
+  // The sign of a + b - c - d; all finite, and small enough that no sum overflows.
+  static int sign(double a, double b, double c, double d) {
+    const auto [s, e] = sum(a, b);
+    const auto [t, f] = sum(c, d);
+    if (s != t) {
+      // s and t are the sums rounded to nearest, which keeps their order.
+      return s < t ? -1 : 1;
+    }
+    return e < f ? -1 : e > f ? 1 : 0;
+  }
+  static std::pair<double, double> sum(double a, double b) {
+    const double s = a + b, t = s - a;
+    return {s, (a - (s - t)) + (b - t)};
+  }
+  static bool large(double x) { return std::abs(x) > 0x1p1000; }
+  static int scaled(double a, double b, double c, double d) {
+    // Beyond 2**1000 what a quarter loses of the smallest numbers decides nothing but between numbers as small.
+    if (large(a) || large(b) || large(c) || large(d)) return sign(a / 4, b / 4, c / 4, d / 4);
+    return sign(a, b, c, d);
+  }
+  static bool within(int64_t left, int64_t row, const AsOfRule& rule) {
+    if (!rule.limited || left == row) return true;
+    const double low = value(std::min(left, row)), high = value(std::max(left, row));
+    if (std::isinf(low) || std::isinf(high)) return false;
+    return scaled(low, rule.float_tolerance, high, 0) >= 0;
+  }
+  static bool before_is_nearer(int64_t before, int64_t time, int64_t after) {
+    const double b = value(before), t = value(time), a = value(after);
+    if (std::isinf(b)) return b == t || std::isinf(a) || std::isinf(t);
+    if (std::isinf(t)) return a != t;
+    if (std::isinf(a)) return true;
+    return scaled(t, t, a, b) <= 0;  // t - b <= a - t
+  }
+};
+
+// The first index at or after which `past` holds, near `hint`; rows before it do not satisfy it.
+template <class Past>
+size_t gallop(std::span<const AsOfRow> rows, size_t hint, Past&& past) {
+  size_t low = 0, high = rows.size();
+  if (high == 0) return 0;
+  hint = std::min(hint, high - 1);
+  size_t step = 1;
+  if (past(rows[hint])) {
+    high = hint;
+    while (high > low) {
+      const size_t at = high - low > step ? high - step : low;
+      if (!past(rows[at])) {
+        low = at + 1;
+        break;
+      }
+      high = at;
+      step *= 2;
+    }
+  } else {
+    low = hint + 1;
+    while (low < high) {
+      const size_t at = high - low > step ? low + step - 1 : high - 1;
+      if (past(rows[at])) {
+        high = at;
+        break;
+      }
+      low = at + 1;
+      step *= 2;
+    }
+  }
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (past(rows[middle])) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+}  // namespace
+
+// One value of the `by` columns
+
+size_t AsOfGroup::add(AsOfRow row, Direction direction) {
+  bool in_order = ordered();
+  if (in_order && rows_.size() > head_) {
+    AsOfRow& last = rows_.back();
+    if (row.time == last.time) {
+      if (direction == Direction::kForward) return 0;
+      const bool two = rows_.size() - head_ > 1 && rows_[rows_.size() - 2].time == row.time;
+      if (direction == Direction::kBackward || two) {
+        last = row;
+        return 0;
+      }
+    }
+    in_order = row.time >= last.time;
+  }
+  rows_.push_back(row);
+  if (in_order) sorted_ = rows_.size();
+  return 1;
+}
+
+size_t AsOfGroup::order(Direction direction) {
+  if (ordered()) return 0;
+  const auto earlier = [](const AsOfRow& a, const AsOfRow& b) { return a.time < b.time; };
+  const auto middle = rows_.begin() + static_cast<ptrdiff_t>(sorted_);
+  if (!std::is_sorted(middle, rows_.end(), earlier)) std::stable_sort(middle, rows_.end(), earlier);
+  auto begin = std::upper_bound(rows_.begin() + static_cast<ptrdiff_t>(head_), middle, *middle, earlier);
+  std::inplace_merge(begin, middle, rows_.end(), earlier);
+  // Rows of one time: two before the merged ones may be of the time of the first of them.
+  const size_t kept = static_cast<size_t>(begin - rows_.begin());
+  size_t out = kept > head_ + 2 ? kept - 2 : head_;
+  const size_t first = out;
+  for (size_t at = out; at < rows_.size(); ++at) {
+    const AsOfRow row = rows_[at];
+    if (out > first && rows_[out - 1].time == row.time) {
+      if (direction == Direction::kForward) continue;
+      if (direction == Direction::kBackward || (out > first + 1 && rows_[out - 2].time == row.time)) --out;
+    }
+    rows_[out++] = row;
+  }
+  const size_t gone = rows_.size() - out;
+  rows_.resize(out);
+  sorted_ = out;
+  return gone;
+}
+
+void AsOfGroup::drop(size_t count) {
+  if (count == 0) return;
+  head_ += count;
+  hint_ -= std::min<uint32_t>(hint_, static_cast<uint32_t>(std::min<size_t>(count, std::numeric_limits<uint32_t>::max())));
+  if (2 * head_ < rows_.size()) return;
+  rows_.erase(rows_.begin(), rows_.begin() + static_cast<ptrdiff_t>(head_));
+  head_ = 0;
+  sorted_ = rows_.size();
+  if (rows_.capacity() > 64 && rows_.capacity() > 8 * rows_.size()) rows_.shrink_to_fit();
+}
+
+// Groups
+
+uint32_t AsOfState::group_of(int64_t word) {
+  const size_t mask = table_.size() - 1;
+  size_t at = home(word);
+  while (table_[at] != kNone) {
+    if (groups_[table_[at]].word == word) return table_[at];
+    at = (at + 1) & mask;
+  }
+  uint32_t group;
+  if (!free_.empty()) {
+    group = free_.back();
+    free_.pop_back();
+    groups_[group] = AsOfGroup();
+  } else {
+    if (groups_.size() == kNone) throw std::length_error("more than 2**32 - 1 values of the by columns");
+    group = static_cast<uint32_t>(groups_.size());
+    groups_.emplace_back();
+  }
+  groups_[group].word = word;
+  groups_[group].live = true;
+  table_[at] = group;
+  if (++used_ * 2 > table_.size()) grow();
+  return group;
+}
+
+void AsOfState::grow() {
+  std::vector<uint32_t> old(2 * table_.size(), kNone);
+  old.swap(table_);
+  for (const uint32_t group : old) {
+    if (group == kNone) continue;
+    size_t at = home(groups_[group].word);
+    while (table_[at] != kNone) at = (at + 1) & (table_.size() - 1);
+    table_[at] = group;
+  }
+}
+
+void AsOfState::forget(uint32_t group) {
+  const size_t mask = table_.size() - 1;
+  size_t at = home(groups_[group].word);
+  while (table_[at] != group) at = (at + 1) & mask;
+  // Groups behind it move up, as far as that does not take them before their home.
+  for (size_t next = (at + 1) & mask; table_[next] != kNone; next = (next + 1) & mask) {
+    const size_t wanted = home(groups_[table_[next]].word);
+    if (((next - wanted) & mask) >= ((next - at) & mask)) {
+      table_[at] = table_[next];
+      at = next;
+    }
+  }
+  table_[at] = kNone;
+  groups_[group] = AsOfGroup();
+  free_.push_back(group);
+  --used_;
+}
+
+std::vector<uint32_t> AsOfState::groups_of(std::span<const int64_t> words) {
+  std::vector<uint32_t> groups(words.size());
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i + kAhead < words.size()) __builtin_prefetch(&table_[home(words[i + kAhead])]);
+    groups[i] = i > 0 && words[i] == words[i - 1] ? groups[i - 1] : group_of(words[i]);
+  }
+  return groups;
+}
+
+// Rows
+
+void AsOfState::add_right(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots) {
+  const std::vector<uint32_t> groups = groups_of(words);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (i + kAhead < groups.size()) __builtin_prefetch(&groups_[groups[i + kAhead]]);
+    AsOfGroup& group = groups_[groups[i]];
+    const bool ordered = group.ordered();
+    right_rows_ += group.add({times[i], slots[i]}, rule_.direction);
+    if (ordered && !group.ordered()) unordered_.push_back(groups[i]);
+  }
+  since_sweep_ += groups.size();
+}
+
+void AsOfState::add_left(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots) {
+  if (words.empty()) return;
+  const std::vector<uint32_t> groups = groups_of(words);
+  Chunk chunk;
+  chunk.rows.reserve(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (i + kAhead < groups.size()) __builtin_prefetch(&groups_[groups[i + kAhead]]);
+    ++groups_[groups[i]].waiting;
+    chunk.add({times[i], slots[i], groups[i]});
+  }
+  chunks_.push_back(std::move(chunk));
+  since_sweep_ += groups.size();
+}
+
+template <class Time>
+std::pair<ptrdiff_t, bool> AsOfState::find(AsOfGroup& group, int64_t time, std::optional<int64_t> watermark) const {
+  const std::span<const AsOfRow> rows = group.rows();
+  const bool exact = rule_.exact;
+  const size_t hint = group.hint().load(std::memory_order_relaxed);
+  ptrdiff_t found = -1;
+  size_t at;
+  bool final = false;
+  const int64_t w = watermark.value_or(0);
+  // Whether the watermark is `distance` past the row's time: asked of integers alone.
+  const auto reached = [&](uint64_t distance) {
+    return watermark && w >= time && static_cast<uint64_t>(w) - static_cast<uint64_t>(time) >= distance;
+  };
+  if (rule_.direction == Direction::kBackward) {
+    at = gallop(rows, hint, [&](const AsOfRow& row) { return exact ? row.time > time : row.time >= time; });
+    if (at > 0 && Time::within(time, rows[at - 1].time, rule_)) found = static_cast<ptrdiff_t>(at) - 1;
+    final = watermark && (w >= time || (!exact && w == time - 1));
+  } else if (rule_.direction == Direction::kForward) {
+    at = gallop(rows, hint, [&](const AsOfRow& row) { return exact ? row.time >= time : row.time > time; });
+    final = rule_.limited && reached(rule_.tolerance);
+    if (at < rows.size()) {
+      const int64_t candidate = rows[at].time;
+      if (Time::within(time, candidate, rule_)) found = static_cast<ptrdiff_t>(at);
+      final = final || (watermark && (w >= candidate || w == candidate - 1));
+    }
+  } else {
+    at = gallop(rows, hint, [&](const AsOfRow& row) { return exact ? row.time > time : row.time >= time; });
+    size_t after = at;
+    while (!exact && after < rows.size() && rows[after].time == time) ++after;
+    ptrdiff_t nearest = -1;
+    if (at > 0 && (after == rows.size() || Time::before_is_nearer(rows[at - 1].time, time, rows[after].time))) {
+      nearest = static_cast<ptrdiff_t>(at) - 1;
+    } else if (after < rows.size()) {
+      nearest = static_cast<ptrdiff_t>(after);
+    }
+    if (nearest >= 0) {
+      const int64_t candidate = rows[static_cast<size_t>(nearest)].time;
+      if (Time::within(time, candidate, rule_)) found = nearest;
+      final = reached(Integers::distance(time, candidate));
+    }
+    final = final || (rule_.limited && reached(rule_.tolerance));
+  }
+  group.hint().store(static_cast<uint32_t>(std::min<size_t>(at, std::numeric_limits<uint32_t>::max())), std::memory_order_relaxed);
+  return {found, final};
+}
+
+template <class Time>
+void AsOfState::probe(const Chunk& chunk, size_t first, size_t last, std::optional<int64_t> watermark, int64_t* found, char* final) {
+  for (size_t i = first; i < last; ++i) {
+    if (i + 2 * kAhead < last) __builtin_prefetch(&groups_[chunk.rows[i + 2 * kAhead].group]);
+    if (i + kAhead < last) {
+      AsOfGroup& next = groups_[chunk.rows[i + kAhead].group];
+      const std::span<const AsOfRow> rows = next.rows();
+      if (!rows.empty()) __builtin_prefetch(&rows[std::min<size_t>(next.hint().load(std::memory_order_relaxed), rows.size() - 1)]);
+    }
+    const Waiting& row = chunk.rows[i];
+    AsOfGroup& group = groups_[row.group];
+    const auto [at, done] = find<Time>(group, row.time, watermark);
+    found[i] = at < 0 ? -1 : group.rows()[static_cast<size_t>(at)].slot;
+    final[i] = done;
+  }
+}
+
+void AsOfState::ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, std::vector<int64_t>& left,
+                      std::vector<int64_t>& right) {
+  if (!all && !watermark) return;  // nothing is final, and rows out of order may wait too
+  for (const uint32_t group : unordered_) right_rows_ -= groups_[group].order(rule_.direction);
+  unordered_.clear();
+  ++probes_;
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  // Of a later time than this no row can be final.
+  const int64_t limit = all || *watermark == most ? most : *watermark + 1;
+  std::vector<int64_t> found;
+  std::vector<char> final;
+  std::vector<Chunk> left_over;
+  for (Chunk& chunk : chunks_) {
+    if (!all && chunk.oldest > limit) {
+      left_over.push_back(std::move(chunk));
+      continue;
+    }
+    const size_t count = chunk.rows.size();
+    found.resize(count);
+    final.resize(count);
+    run_tasks((count + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
+      const size_t first = task * kTask, last = std::min(count, first + kTask);
+      if (rule_.floats) {
+        probe<Floats>(chunk, first, last, watermark, found.data(), final.data());
+      } else {
+        probe<Integers>(chunk, first, last, watermark, found.data(), final.data());
+      }
+    });
+    Chunk rest;
+    for (size_t i = 0; i < count; ++i) {
+      const Waiting& row = chunk.rows[i];
+      AsOfGroup& group = groups_[row.group];
+      if (all || (final[i] && row.time <= limit)) {
+        --group.waiting;
+        if (matched && found[i] < 0) continue;
+        left.push_back(row.slot);
+        right.push_back(found[i]);
+        continue;
+      }
+      group.oldest_waiting = group.probed == probes_ ? std::min(group.oldest_waiting, row.time) : row.time;
+      group.probed = probes_;
+      rest.add(row);
+    }
+    if (!rest.rows.empty()) left_over.push_back(std::move(rest));
+  }
+  // Small chunks are merged into their elders, so that there are few.
+  chunks_.clear();
+  for (Chunk& chunk : left_over) {
+    chunks_.push_back(std::move(chunk));
+    while (chunks_.size() > 1) {
+      Chunk &elder = chunks_[chunks_.size() - 2], &newer = chunks_.back();
+      if (elder.rows.size() >= kChunk || elder.rows.size() > 4 * newer.rows.size()) break;
+      elder.rows.insert(elder.rows.end(), newer.rows.begin(), newer.rows.end());
+      elder.oldest = std::min(elder.oldest, newer.oldest);
+      elder.newest = std::max(elder.newest, newer.newest);
+      chunks_.pop_back();
+    }
+  }
+}
+
+void AsOfState::expire(std::optional<int64_t> watermark) {
+  // A sweep costs a look at each group: at every call where they are few beside its rows, else once for so many rows.
+  if (used_ > kFewGroups && used_ > 8 * since_sweep_) return;
+  since_sweep_ = 0;
+  for (uint32_t at = 0; at < groups_.size(); ++at) {
+    AsOfGroup& group = groups_[at];
+    const std::span<const AsOfRow> rows = group.rows();
+    if (watermark && group.ordered() && !rows.empty()) {
+      const int64_t w = *watermark;
+      // Looking back, a row one tick past the watermark hides those before it from all left rows to come.
+      const bool hides = rule_.direction == Direction::kBackward && rule_.exact && w < std::numeric_limits<int64_t>::max();
+      const int64_t last = hides ? w + 1 : w;
+      const size_t past = gallop(rows, 0, [&](const AsOfRow& row) { return row.time > last; });
+      size_t useless = past;
+      if (rule_.direction != Direction::kForward) {
+        // The last row at or before the watermark is met by the left rows to come, and by those that wait; of nearest
+        // that has probed rows waiting, the last before the oldest of them.
+        size_t end = past;
+        int64_t reach = w;  // no left row that is to be answered has a time at or before it
+        if (rule_.direction == Direction::kNearest && group.probed == probes_ && group.oldest_waiting <= w) {
+          const int64_t oldest = group.oldest_waiting;
+          end = gallop(rows, 0, [&](const AsOfRow& row) { return row.time >= oldest; });
+          reach = oldest - (oldest > std::numeric_limits<int64_t>::min());
+        }
+        useless = end;
+        if (end > 0) {
+          const int64_t time = rows[end - 1].time;
+          if (!rule_.limited || time > reach || Integers::distance(reach, time) < rule_.tolerance) useless = end - 1;  // met by a left row at reach + 1
+        }
+      }
+      group.drop(useless);
+      right_rows_ -= useless;
+    }
+    if (group.waiting == 0 && group.rows().empty() && group.ordered() && group.live) {
+      forget(at);
+    }
+  }
+}
+
+std::vector<int64_t> AsOfState::slots(bool right, size_t end) const {
+  std::vector<char> held(end);
+  const auto hold = [&](int64_t slot) {
+    if (slot < 0 || static_cast<size_t>(slot) >= end) throw std::out_of_range("a row has a number past the end");
+    held[static_cast<size_t>(slot)] = 1;
+  };
+  if (right) {
+    for (const AsOfGroup& group : groups_) {
+      for (const AsOfRow& row : group.rows()) hold(row.slot);
+    }
+  } else {
+    for (const Chunk& chunk : chunks_) {
+      for (const Waiting& row : chunk.rows) hold(row.slot);
+    }
+  }
+  std::vector<int64_t> found;
+  for (size_t slot = 0; slot < end; ++slot) {
+    if (held[slot]) found.push_back(static_cast<int64_t>(slot));
+  }
+  return found;
+}
+
+std::vector<int64_t> AsOfState::words() const {
+  std::vector<int64_t> found;
+  for (const AsOfGroup& group : groups_) {
+    if (group.live) found.push_back(group.word);
+  }
+  return found;
+}
+
+void AsOfState::renumber(bool right, std::span<const int64_t> numbers) {
+  const auto number = [&](int64_t slot) {
+    if (slot < 0 || static_cast<size_t>(slot) >= numbers.size()) throw std::out_of_range("a row has no number");
+    return numbers[static_cast<size_t>(slot)];
+  };
+  if (right) {
+    for (AsOfGroup& group : groups_) group.renumber(number);
+  } else {
+    for (Chunk& chunk : chunks_) {
+      for (Waiting& row : chunk.rows) row.slot = number(row.slot);
+    }
+  }
+}
+
+size_t AsOfState::left_rows() const {
+  size_t count = 0;
+  for (const Chunk& chunk : chunks_) count += chunk.rows.size();
+  return count;
+}
+
+size_t AsOfState::bytes() const {
+  size_t bytes = table_.size() * sizeof(uint32_t);
+  for (const AsOfGroup& group : groups_) bytes += group.bytes();
+  for (const Chunk& chunk : chunks_) bytes += chunk.rows.capacity() * sizeof(Waiting);
+  return bytes;
+}
+
+// Python
+
+namespace {
+
+using Array = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
+
+std::span<const int64_t> span(const Array& array) { return {array.data(), array.size()}; }
+
+Numbers numbers(std::vector<int64_t>&& values) {
+  auto* held = new std::vector<int64_t>(std::move(values));
+  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
+  return Numbers(held->data(), {held->size()}, owner);
+}
+
+AsOfRule rule(const std::string& direction, bool exact, bool floats, std::optional<uint64_t> tolerance,
+              std::optional<double> float_tolerance) {
+  AsOfRule rule;
+  rule.direction = direction == "backward" ? Direction::kBackward : direction == "forward" ? Direction::kForward : Direction::kNearest;
+  rule.exact = exact;
+  rule.floats = floats;
+  rule.limited = floats ? float_tolerance.has_value() : tolerance.has_value();
+  rule.tolerance = tolerance.value_or(0);
+  rule.float_tolerance = float_tolerance.value_or(0);
+  return rule;
+}
+
+void add(AsOfState& self, bool right, const Array& words, const Array& times, const Array& slots) {
+  if (words.size() != times.size() || words.size() != slots.size()) throw nb::value_error("words, times and slots must have one value a row");
+  const nb::gil_scoped_release release;
+  right ? self.add_right(span(words), span(times), span(slots)) : self.add_left(span(words), span(times), span(slots));
+}
+
+}  // namespace
+
+void bind_as_of(nb::module_& m) {
+  using namespace nb::literals;
+  nb::class_<AsOfState>(m, "AsOf", "The state of an as-of join. One call at a time.")
+      .def("__init__", [](AsOfState* self, const std::string& direction, bool exact, bool floats, std::optional<uint64_t> tolerance,
+                          std::optional<double> float_tolerance) {
+        new (self) AsOfState(rule(direction, exact, floats, tolerance, float_tolerance));
+      }, "direction"_a, nb::kw_only(), "exact"_a, "floats"_a, "tolerance"_a = nb::none(), "float_tolerance"_a = nb::none())
+      .def("add", &add, "right"_a, "words"_a, "times"_a, "slots"_a)
+      .def("ready", [](AsOfState& self, std::optional<int64_t> watermark, bool all, bool matched, int threads) {
+        std::vector<int64_t> left, right;
+        {
+          const nb::gil_scoped_release release;
+          self.ready(watermark, all, matched, threads, left, right);
+        }
+        return std::make_pair(numbers(std::move(left)), numbers(std::move(right)));
+      }, "watermark"_a.none(), nb::kw_only(), "all"_a = false, "matched"_a = false, "threads"_a = 1 << 20)
+      .def("expire", [](AsOfState& self, std::optional<int64_t> watermark) {
+        const nb::gil_scoped_release release;
+        self.expire(watermark);
+      }, "watermark"_a.none())
+      .def("slots", [](const AsOfState& self, bool right, size_t end) { return numbers(self.slots(right, end)); }, "right"_a, "end"_a)
+      .def("words", [](const AsOfState& self) { return numbers(self.words()); })
+      .def("renumber", [](AsOfState& self, bool right, const Array& to) { self.renumber(right, span(to)); }, "right"_a, "numbers"_a)
+      .def("rows", [](const AsOfState& self, bool right) { return right ? self.right_rows() : self.left_rows(); }, "right"_a)
+      .def_prop_ro("groups", &AsOfState::groups)
+      .def_prop_ro("bytes", &AsOfState::bytes);
+}
+
+}  // namespace mullion

@@ -1,0 +1,102 @@
+"""The as-of condition."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from host.durations import nanoseconds
+from host.errors import PredicateError
+from host.predicates.literal import bound_from_json, bound_to_json, check_bound
+
+DIRECTIONS = ("backward", "forward", "nearest")
+
+
+@dataclasses.dataclass(frozen=True)
+class AsOf:
+    """Each left row meets at most one right row: the nearest in time of those that are equal in `by`.
+
+    Right rows of one time: looking back the last to arrive is met, looking ahead the first. Of one before and one after
+    at the same distance it is the one before. NULL and NaN times match nothing, and NULL in `by` equals nothing.
+
+    Parameters
+    ----------
+    left_time, right_time : str
+        Time column of each side: timestamps, dates, integers, floats, decimals or durations. Streams take timestamps,
+        dates and integers.
+    direction : str
+        ``"backward"``: right rows at or before the left row; ``"forward"``: at or after it; ``"nearest"``: both.
+    tolerance : str, timedelta, int, float, Decimal or None
+        The greatest distance, included, exact; 0 means equal times. A duration such as ``"10 seconds"`` for times and
+        dates, a number for numbers.
+    by : str, or sequence of str or (str, str)
+        Columns that must be equal, of any type with equality: names, or (left, right) pairs of names.
+    exact : bool
+        Whether rows of equal times match.
+
+    Raises
+    ------
+    PredicateError
+        If a name is no text, the direction unknown, or the tolerance negative or unreadable.
+    """
+
+    left_time: str
+    right_time: str
+    direction: str = "backward"
+    tolerance: Any = None
+    by: Any = ()
+    exact: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("left_time", "right_time"):
+            if not isinstance(getattr(self, name), str):
+                raise PredicateError(f"{name} must be the name of a column, not {getattr(self, name)!r}")
+        if self.direction not in DIRECTIONS:
+            raise PredicateError(f"direction must be one of {', '.join(DIRECTIONS)}, not {self.direction!r}")
+        if not isinstance(self.exact, bool):
+            raise PredicateError(f"exact must be True or False, not {self.exact!r}")
+        tolerance = check_bound("tolerance", self.tolerance)
+        object.__setattr__(self, "tolerance", tolerance)
+        if tolerance is not None:
+            length: Any = tolerance if isinstance(tolerance, (int, float)) or hasattr(tolerance, "as_tuple") else None
+            if (nanoseconds(tolerance) if length is None else length) < 0:
+                raise PredicateError(f"tolerance={tolerance!r} is negative: it is a distance, in either direction")
+        object.__setattr__(self, "by", tuple(map(_pair, [self.by] if isinstance(self.by, str) else self.by)))
+
+    def names(self, side: str) -> list[str]:
+        """The `by` columns of a side."""
+        return [pair[side == "right"] for pair in self.by]
+
+    def time(self, side: str) -> str:
+        """The time column of a side."""
+        return self.left_time if side == "left" else self.right_time
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "as_of",
+            "left_time": self.left_time,
+            "right_time": self.right_time,
+            "direction": self.direction,
+            "tolerance": bound_to_json(self.tolerance),
+            "by": [list(pair) for pair in self.by],
+            "exact": self.exact,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> AsOf:
+        return cls(
+            data["left_time"],
+            data["right_time"],
+            data["direction"],
+            bound_from_json(data["tolerance"]),
+            data["by"],
+            data["exact"],
+        )
+
+
+def _pair(columns: object) -> tuple[str, str]:
+    pair = (columns, columns) if isinstance(columns, str) else columns
+    if isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(name, str) for name in pair):
+        return pair[0], pair[1]
+    raise PredicateError(f"by takes names of columns and (left, right) pairs of names, not {columns!r}")

@@ -1,0 +1,88 @@
+"""A condition on one column of one side."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from typing import Any
+
+from host.errors import PredicateError
+from host.predicates.literal import bound_from_json, bound_to_json, check_bound
+
+OPERATORS = ("=", "<", "<=", ">", ">=", "!=", "<=>")
+_SAME = {"==": "=", "<>": "!="}
+
+
+@dataclasses.dataclass(frozen=True)
+class Where:
+    """``column OP value``: a part of `AllOf` about one side alone. Rows that fail it match nothing.
+
+    Parameters
+    ----------
+    side : str
+        ``"left"`` or ``"right"``.
+    column : str
+        A column of that side, or a field of one (``"window.end"``).
+    op : str
+        One of ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=``, ``!=`` (or ``<>``), ``<=>``.
+    value : int, float, Decimal, str, bytes, bool, date, datetime, time, timedelta or None
+        The constant. None is for ``<=>`` alone: the column is NULL. Otherwise NULL and NaN in the column fail.
+
+    Raises
+    ------
+    PredicateError
+        If the side, the operator or the kind of value is none of these.
+    """
+
+    side: str
+    column: str
+    op: str
+    value: Any
+
+    def __post_init__(self) -> None:
+        if self.side not in ("left", "right"):
+            raise PredicateError(f"the side of Where must be 'left' or 'right', not {self.side!r}")
+        if not isinstance(self.column, str):
+            raise PredicateError(f"column must be the name of a column, not {self.column!r}")
+        op = _SAME.get(self.op, self.op) if isinstance(self.op, str) else self.op
+        if op not in OPERATORS:
+            raise PredicateError(f"{self.op!r} is no operator: use one of {' '.join(OPERATORS)}")
+        object.__setattr__(self, "op", op)
+        value = self.value.item() if hasattr(self.value, "item") else self.value
+        if value is None and op != "<=>":
+            raise PredicateError(f"{self.column} {op} NULL holds for no row: use <=> to ask for NULL")
+        if not (value is None or isinstance(value, (bool, bytes, dt.date, dt.time))):
+            check_bound("value_low" if value == float("-inf") else "value", value)  # an infinity is a value here
+        object.__setattr__(self, "value", value)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "where",
+            "side": self.side,
+            "column": self.column,
+            "op": self.op,
+            "value": _to_json(self.value),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Where:
+        return cls(data["side"], data["column"], data["op"], _from_json(data["value"]))
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    for kind in (dt.datetime, dt.date, dt.time):
+        if isinstance(value, kind):
+            return {kind.__name__: value.isoformat()}
+    return bound_to_json(value)
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "bytes" in value:
+            return bytes.fromhex(value["bytes"])
+        for kind in (dt.datetime, dt.date, dt.time):
+            if kind.__name__ in value:
+                return kind.fromisoformat(value[kind.__name__])
+    return bound_from_json(value)

@@ -1,0 +1,312 @@
+"""The log of a join's calls.
+
+A call is two files: ``N-BATCH-OWNER.rows``, its rows in the order of arrival as Arrow IPC, and ``N.commit``, which
+says what the join knew before the call and which file holds its rows, with a checksum of both. The commit file can be
+created once: whoever does owns what follows. The log is a sliding window too: calls go when all their rows are useless.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import itertools
+import json
+import re
+import secrets
+import zlib
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from host.errors import StateError, StateTakenError
+from host.join.engine import SIDES
+from host.state.store import Store
+
+FORMAT = 1
+_COMMIT = re.compile(r"(\d{12})\.commit")
+_ROWS = re.compile(r"(\d{12})-(\d+)-[0-9a-f]{16}\.rows")
+
+
+@dataclasses.dataclass
+class Record:
+    """One call of the log.
+
+    Attributes
+    ----------
+    number : int
+        Of the call, from 0 on without gaps.
+    batch : int
+        The caller's number for it.
+    join : dict
+        What defines the join: its specification, and the columns of both sides.
+    before : dict
+        What the sequencer knew before the call, as `Sequencer.state` gives it.
+    end : dict of str to int
+        Arrival number of each side after the call.
+    file : str
+        The file with its rows.
+    digest, size : str, int
+        Of that file.
+    parts : dict of str to list of int
+        Where in it the rows of each side lie: first byte and length.
+    matched : dict of str to str
+        The rows that the call has matched for the first time, of each side for which that is followed: differences of
+        the ascending numbers, as int64, compressed, in base 64.
+    """
+
+    number: int
+    batch: int
+    join: dict[str, Any]
+    before: dict[str, Any]
+    end: dict[str, int]
+    file: str
+    digest: str
+    size: int
+    parts: dict[str, list[int]]
+    matched: dict[str, str]
+
+
+class StateLog:
+    """The log of one join in a store.
+
+    Parameters
+    ----------
+    store : Store
+
+    Attributes
+    ----------
+    records : list of Record
+        What lies in the log, oldest first.
+    cut_short : int or None
+        The caller's number of a call whose rows were written, but not its commit: it will come again.
+
+    Raises
+    ------
+    StateError
+        If a file is missing, damaged, or of another format.
+    """
+
+    def __init__(self, store: Store):
+        self.store = store
+        self._owner = secrets.token_hex(4)
+        self._writer: ThreadPoolExecutor | None = None
+        self.cut_short: int | None = None
+        self.records = self._found()
+
+    def _found(self) -> list[Record]:
+        names = self.store.names()
+        numbers = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
+        files = set(names)
+        for before, after in itertools.pairwise(numbers):
+            if after != before + 1:
+                raise StateError(f"the state's file {self.store.path(_commit_name(before + 1))} is missing")
+        if not numbers:
+            calls = sorted(match[1] for name in names if (match := _ROWS.fullmatch(name)))
+            if calls and int(calls[-1]) > 0:  # rows of call 0 may be there without a commit: it was cut short
+                raise StateError(f"the state's file {self.store.path(calls[-1] + '.commit')} is missing")
+        records = []
+        for number in numbers:
+            record = self._read_commit(number)
+            if record.file not in files:
+                raise StateError(f"the state's file {self.store.path(record.file)} is missing")
+            records.append(record)
+        for name in names:
+            match = _ROWS.fullmatch(name)
+            if match and numbers and int(match[1]) < numbers[0]:  # its call went while a process died
+                self.store.delete(name)
+            elif match and (not numbers or int(match[1]) > numbers[-1]):
+                self.cut_short = max(int(match[2]), self.cut_short or 0)
+        return records
+
+    def _read_commit(self, number: int) -> Record:
+        name = _commit_name(number)
+        data = self.store.read(name)
+        text, _, digest = data.rpartition(b"\n")
+        if _digest(text).encode() != digest:
+            raise StateError(
+                f"the state's file {self.store.path(name)} is damaged: its checksum is not that of its text. "
+                "Restore it from a copy, or start with empty state"
+            )
+        fields = json.loads(text)
+        if fields.pop("format") != FORMAT:
+            raise StateError(
+                f"the state's file {self.store.path(name)} has format {json.loads(text)['format']}, written by Mullion "
+                f"{fields.get('mullion')}; this is Mullion {version('mullion')}, which reads format {FORMAT}"
+            )
+        del fields["mullion"]
+        return Record(**fields)
+
+    # Reading
+
+    def rows(self, record: Record) -> tuple[dict[str, pa.Table], dict[str, np.ndarray]]:
+        """The rows of a call by side, and by side the numbers of rows, int64, that it has matched for the first time.
+
+        Raises
+        ------
+        StateError
+            If its file is missing or damaged.
+        """
+        data = self.store.read(record.file)
+        if len(data) != record.size or _digest(data) != record.digest:
+            raise StateError(
+                f"the state's file {self.store.path(record.file)} is damaged: it has {len(data):,} bytes of "
+                f"{record.size:,}, or another checksum. Restore it from a copy, or start with empty state"
+            )
+        tables = {}
+        for part, (first, length) in record.parts.items():
+            with pa.ipc.open_stream(pa.py_buffer(data)[first : first + length]) as reader:
+                tables[part] = reader.read_all()
+        return tables, {side: _numbers(text) for side, text in record.matched.items()}
+
+    # Writing
+
+    def begin(
+        self,
+        batch: int,
+        tables: dict[str, pa.Table],
+        join: dict[str, Any],
+        before: dict[str, Any],
+        end: dict[str, int],
+        *,
+        whole: bool,
+    ) -> Future[dict[str, Any]]:
+        """Starts to write a call, in a thread; for `commit`.
+
+        Parameters
+        ----------
+        batch, join, before, end
+            As in `Record`.
+        tables : dict of str to pyarrow.Table
+            The rows of the call.
+        whole : bool
+            There is nothing to add once the call is joined: it is committed by the thread.
+
+        Raises
+        ------
+        StateError
+            If an earlier call's commit is lost.
+        """
+        number = self.records[-1].number + 1 if self.records else 0
+        if self.cut_short is not None and batch > self.cut_short:
+            raise StateError(
+                f"the state's file {self.store.path(_commit_name(number))} is missing: the rows of batch "
+                f"{self.cut_short} are there, and the next one sent is {batch}"
+            )
+        if self._writer is None:
+            self._writer = ThreadPoolExecutor(1, "mullion-state")
+
+        def write() -> dict[str, Any]:
+            fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end}
+            fields |= self._write(number, batch, tables)
+            if whole:
+                self._commit(Record(matched={}, **fields))
+            return fields
+
+        return self._writer.submit(write)
+
+    def _write(self, number: int, batch: int, tables: dict[str, pa.Table]) -> dict[str, Any]:
+        """Makes a file of a call's rows durable; what its record says of it."""
+        pieces, parts, size = [], {}, 0
+        for side, table in tables.items():
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            pieces.append(sink.getvalue())
+            parts[side] = [size, len(pieces[-1])]
+            size += len(pieces[-1])
+        name = f"{number:012d}-{batch}-{self._owner}{secrets.token_hex(4)}.rows"
+        with suppress(StateTakenError):  # this name is of this call alone: a repeated request found it there
+            self.store.create(name, pieces)
+        return {"number": number, "file": name, "digest": _digest(*pieces), "size": size, "parts": parts}
+
+    def commit(self, begun: Future[dict[str, Any]], matched: dict[str, np.ndarray] | None) -> None:
+        """Waits until a call is durable.
+
+        Parameters
+        ----------
+        begun : Future
+            What `begin` gave.
+        matched : dict of str to ndarray of int64, or None
+            Rows that the call has matched for the first time, of the sides for which that is followed; None where
+            the call was begun as whole.
+
+        Raises
+        ------
+        StateTakenError
+            If another process has committed this call.
+        StateError
+            If the files cannot be written.
+        """
+        fields = begun.result()
+        if matched is not None:
+            self._commit(Record(matched={side: _text(rows) for side, rows in matched.items()}, **fields))
+
+    def _commit(self, record: Record) -> None:
+        fields = {"format": FORMAT, "mullion": version("mullion"), **dataclasses.asdict(record)}
+        text = json.dumps(fields, sort_keys=True).encode()
+        pieces = [text, b"\n", _digest(text).encode()]
+        try:
+            self.store.create(_commit_name(record.number), pieces)
+        except StateTakenError as error:
+            # An object store's client repeats a request whose answer was lost, and finds its own file there.
+            if self.store.read(_commit_name(record.number)) != b"".join(pieces):
+                self.store.delete(record.file)
+                raise StateTakenError(
+                    f"another process has gone on with the state in {self.store.place}: this one no longer owns it"
+                ) from error
+        self.records.append(record)
+        self.cut_short = None
+
+    def trim(self, oldest: dict[str, int]) -> None:
+        """Deletes the oldest calls all of whose rows are before these numbers; the newest stays."""
+        while len(self.records) > 1 and all(self.records[0].end[side] <= oldest[side] for side in SIDES):
+            record = self.records.pop(0)
+            self.store.delete(_commit_name(record.number))
+            self.store.delete(record.file)
+
+    def clear(self) -> None:
+        """Deletes all of it, newest calls last."""
+        for record in self.records:
+            self.store.delete(_commit_name(record.number))
+            self.store.delete(record.file)
+        self.records = []
+
+    def close(self) -> None:
+        """Ends its thread."""
+        if self._writer is not None:
+            self._writer.shutdown()
+            self._writer = None
+
+
+def _text(rows: np.ndarray) -> str:
+    return base64.b64encode(zlib.compress(np.diff(rows, prepend=0).astype("<i8").tobytes(), 1)).decode()
+
+
+def _numbers(text: str) -> np.ndarray:
+    return np.cumsum(np.frombuffer(zlib.decompress(base64.b64decode(text)), "<i8"))
+
+
+def _commit_name(number: int) -> str:
+    return f"{number:012d}.commit"
+
+
+def _digest(*pieces: bytes | pa.Buffer) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """A schema as text."""
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def schema_of(text: str) -> pa.Schema:
+    """What `schema_text` made."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))

@@ -1,0 +1,153 @@
+"""`sql`: a join as a SQL text, over tables in this process or Spark DataFrames."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from host.errors import PredicateError, SchemaError
+from host.spec import JoinSpec
+from host.window_join import WindowJoin
+from host.windows import Rows, Watermark
+
+_OF_OPERATOR = ("device", "state")
+
+
+def sql(
+    text: str,
+    *,
+    rows: tuple[int | Rows, int | Rows] | None = None,
+    times: tuple[str, str] | None = None,
+    watermark: Watermark | None = None,
+    suffix: str = "_right",
+    **tables: Any,
+) -> Any:
+    """Joins two tables as a SQL text says.
+
+    ``SELECT`` ``*`` or columns by name, ``FROM a [INNER | LEFT | RIGHT | FULL | LEFT SEMI | LEFT ANTI] JOIN b ON`` a
+    condition: comparisons (``= <=> < <= > >= !=``, ``BETWEEN``, ``IN``, ``IS NULL``, ``IS NOT DISTINCT FROM``) of a
+    column of each side, or of a column and a constant, joined by ``AND``; constants added to and subtracted from
+    columns, ``abs(a - b) <= c``, ``INTERVAL``; ``OR`` over one pair of columns.
+
+    Parameters
+    ----------
+    text : str
+    rows : (left, right), optional
+        Count windows: how many rows of each side are kept. Bounds on times are then parts of the condition.
+    times : (str, str), optional
+        The event-time columns of the left and the right side. By default the first pair of timestamps whose difference
+        the text bounds at both ends, in Spark those with a watermark before others. These bounds are the time window.
+    watermark : Watermark, optional
+        For a time window, of tables in this process; in Spark it is that of the DataFrames.
+    suffix : str
+        Appended to the name of a right column that a left column of the result has too.
+    **tables
+        The tables by the names that the text has for them: Arrow tables or record batches, or what gives Arrow data
+        (`pandas` and Polars frames); or Spark DataFrames. And any other parameter of `JoinSpec` and `device=`, or of
+        `mullion.spark.window_join`.
+
+    Returns
+    -------
+    pyarrow.Table or pyspark.sql.DataFrame
+        The rows, all of them for tables; for streams what `window_join` gives.
+
+    Raises
+    ------
+    SqlError
+        What the text has and a join here has not, with its line and column.
+    WindowError
+        If streams have no window: the text bounds no pair of timestamps at both ends, and `rows` is not given.
+    MullionError
+        What `JoinSpec`, `WindowJoin` and `window_join` raise.
+
+    Notes
+    -----
+    Tables in this process are bounded: without bounds on times, every row meets every other.
+
+    On floating-point columns the arithmetic of the text decides each pair: it is taken as ``left + constant`` compared
+    with ``right``, and refused in every form that is rounded otherwise, such as ``abs(a - b) <= 0.2``.
+
+    Examples
+    --------
+    >>> sql("SELECT * FROM bids b JOIN asks a ON a.price BETWEEN b.limit - 5 AND b.limit + 5", bids=bids, asks=asks)
+    """
+    given = {name: value for name, value in tables.items() if _is_table(value)}
+    options = {name: value for name, value in tables.items() if name not in given}
+    frames = [name for name, value in given.items() if _is_spark(value)]
+    if frames:
+        if len(frames) < len(given):
+            other = next(name for name in given if name not in frames)
+            raise SchemaError(f"{frames[0]!r} is a Spark DataFrame and {other!r} is not: give tables of one kind")
+        if watermark is not None:
+            raise PredicateError("watermark= is for tables in this process: in Spark, withWatermark gives it")
+        from pyspark_bridge.sql import sql_frames
+
+        return sql_frames(text, given, rows=rows, times=times, suffix=suffix, **options)
+    return _in_process(text, given, rows=rows, times=times, watermark=watermark, suffix=suffix, **options)
+
+
+def _in_process(text: str, given: dict[str, Any], **options: Any) -> pa.Table:
+    from host.sql import parse_join
+
+    tables = {name: _as_arrow(name, value) for name, value in given.items()}
+    operator = {name: options.pop(name) for name in _OF_OPERATOR if name in options}
+    bounded = {name: len(table) for name, table in tables.items()}
+    schemas = {name: table.schema.remove_metadata() for name, table in tables.items()}
+    join = parse_join(text, schemas, bounded=bounded, **options)
+    left, right = tables[join.left], tables[join.right]
+    with WindowJoin.from_spec(join.spec, **operator) as running:
+        result = pa.concat_tables([running.process(left, right), running.finish()])
+    if join.spec.form != "rows":
+        return result
+    return result.select([name for name, _ in join.columns]).rename_columns([name for _, name in join.columns])
+
+
+def sql_spec(text: str, **tables: Any) -> JoinSpec:
+    """The specification that `sql` makes of a text: what its ``explain`` tells of.
+
+    Parameters
+    ----------
+    text, **tables
+        As of `sql`; schemas will do for tables.
+
+    Raises
+    ------
+    SqlError, WindowError, MullionError
+        As `sql`.
+    """
+    from host.sql import parse_join
+
+    given = {name: value for name, value in tables.items() if isinstance(value, pa.Schema) or _is_table(value)}
+    options = {name: value for name, value in tables.items() if name not in given and name not in _OF_OPERATOR}
+    schemas, bounded = {}, {}
+    for name, value in given.items():
+        table = value if isinstance(value, pa.Schema) else _as_arrow(name, value)
+        schemas[name] = table if isinstance(table, pa.Schema) else table.schema
+        bounded[name] = 0 if isinstance(table, pa.Schema) else len(table)
+    return parse_join(text, schemas, bounded=None if 0 in bounded.values() else bounded, **options).spec
+
+
+def _is_spark(value: Any) -> bool:
+    return type(value).__module__.startswith("pyspark.")
+
+
+def _is_table(value: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    frame = pandas is not None and isinstance(value, pandas.DataFrame)
+    return frame or _is_spark(value) or hasattr(value, "__arrow_c_stream__") or isinstance(value, pa.RecordBatch)
+
+
+def _as_arrow(name: str, value: Any) -> pa.Table:
+    if isinstance(value, pa.Table):
+        return value
+    if isinstance(value, pa.RecordBatch):
+        return pa.Table.from_batches([value])
+    try:
+        pandas = sys.modules.get("pandas")
+        if pandas is not None and isinstance(value, pandas.DataFrame):
+            return pa.Table.from_pandas(value, preserve_index=False).replace_schema_metadata(None)
+        return pa.table(value)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SchemaError(f"the table {name!r} cannot be read as Arrow data: {error}") from error

@@ -1,0 +1,50 @@
+"""SQL texts over Spark DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from host import Rows
+from host.sql import SqlJoin, parse_join
+from pyspark_bridge.watermarks import DELAY_KEY
+from pyspark_bridge.window_join import arrow_schema_of, window_join
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: What a text decides of a join; the other options are those of `window_join`.
+_OF_TEXT = ("on", "left", "right", "within", "how", "suffix", "select")
+_OF_SPEC = ("sequence", "form", "order", "index", "engine", "capacity")
+
+
+def sql_frames(
+    text: str,
+    frames: Mapping[str, DataFrame],
+    *,
+    rows: tuple[int | Rows, int | Rows] | None = None,
+    times: tuple[str, str] | None = None,
+    suffix: str = "_right",
+    **options: Any,
+) -> DataFrame:
+    """Two DataFrames joined as a text says; see `mullion.sql` and `window_join`."""
+    join = _parsed(text, frames, rows=rows, times=times, suffix=suffix, options=options)
+    chosen = {name: getattr(join.spec, name) for name in _OF_TEXT}
+    joined = window_join(frames[join.left], frames[join.right], **chosen, **options)
+    if join.spec.form != "rows" or all(name == given for name, given in join.columns):
+        return joined
+    from pyspark.sql import functions as F
+
+    return joined.select(*(F.col(f"`{name.replace('`', '``')}`").alias(given) for name, given in join.columns))
+
+
+def _parsed(
+    text: str, frames: Mapping[str, DataFrame], *, rows: Any, times: Any, suffix: str, options: Mapping[str, Any]
+) -> SqlJoin:
+    schemas = {name: arrow_schema_of(frame, name) for name, frame in frames.items()}
+    delayed = {
+        name: [field.name for field in frame.schema.fields if DELAY_KEY in (field.metadata or {})]
+        for name, frame in frames.items()
+    }
+    of_spec = {name: options[name] for name in _OF_SPEC if name in options}
+    return parse_join(text, schemas, rows=rows, times=times, suffix=suffix, event_times=delayed, **of_spec)

@@ -1,0 +1,401 @@
+"""Aggregates of what rows match, against a nested loop, DuckDB and pandas."""
+
+import datetime as dt
+import decimal
+import math
+from fractions import Fraction
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mullion import (
+    AllOf,
+    AnyOf,
+    Band,
+    Compare,
+    Count,
+    JoinSpec,
+    KeyTypeError,
+    Max,
+    Mean,
+    Min,
+    PredicateError,
+    Rows,
+    SchemaError,
+    Sum,
+    SumOverflowError,
+    UnsupportedError,
+    Watermark,
+    WindowError,
+    WindowJoin,
+    Within,
+)  # fmt: skip
+from tests.oracles.nested_loop import NestedLoop
+
+INT64 = np.iinfo(np.int64)
+BAND = Band("k", "k", -3, 4)
+AGGREGATES = [
+    Count(), *(kind(column) for column in "iufde" for kind in (Count, Sum, Min, Max, Mean)), Min("t"), Max("t"),
+    Min("h"),
+]  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        ("k", pa.int64()), ("s", pa.int64()), ("time", pa.int64()), ("i", pa.int64()), ("u", pa.uint16()),
+        ("f", pa.float64()), ("d", pa.decimal128(12, 2)), ("e", pa.decimal128(30, 3)), ("t", pa.timestamp("us")),
+        ("h", pa.float32()),
+    ]
+)  # fmt: skip
+
+
+def rows(rng: np.random.Generator, count: int, start: int = 0, *, keys: int = 30, jitter: int = 4) -> pa.Table:
+    """Random rows with NULLs in every value and some keys, NaN, infinities and large values, times about in order."""
+    null = lambda values, share=0.15: [None if rng.random() < share else value for value in values]  # noqa: E731
+    floats = rng.choice(
+        [0.1, -2.5, 1e16, -1e16, 3.0, math.nan, math.inf], count, p=[0.3, 0.3, 0.1, 0.1, 0.16, 0.02, 0.02]
+    )
+    times = start + np.arange(count) // 3 + rng.integers(-jitter, jitter + 1, count)
+    wide = [decimal.Decimal(int(v)).scaleb(15) / 7 for v in rng.integers(-(10**9), 10**9, count)]
+    columns = {
+        "k": null(rng.integers(0, keys, count).tolist(), 0.05),
+        "s": (100 * start + np.arange(count)).tolist(),
+        "time": null(times.tolist(), 0.03),
+        "i": null(rng.integers(-(1 << 55), 1 << 55, count).tolist()),
+        "u": null(rng.integers(0, 1 << 16, count).tolist()),
+        "f": null(floats.tolist()),
+        "d": null([decimal.Decimal(int(v)).scaleb(-2) for v in rng.integers(-(10**11), 10**11, count)]),
+        "e": null([v.quantize(decimal.Decimal("0.001")) for v in wide]),
+        "t": null(
+            [dt.datetime(2020, 1, 1) + dt.timedelta(microseconds=int(v)) for v in rng.integers(0, 10**14, count)]
+        ),
+        "h": null(rng.normal(size=count).astype(np.float32).tolist()),
+    }
+    return pa.table(columns, SCHEMA)
+
+
+def expected(aggregate: object, met: list[dict]) -> object:
+    """One aggregate of these rows, exact."""
+    if aggregate.column is None:
+        return len(met)
+    values = [row[aggregate.column] for row in met if row[aggregate.column] is not None]
+    if isinstance(aggregate, Count):
+        return len(values)
+    if not values:
+        return None
+    if isinstance(aggregate, (Min, Max)):
+        choose = min if isinstance(aggregate, Min) else max
+        return choose(values, key=lambda v: (isinstance(v, float) and math.isnan(v), v))
+    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+        return float(np.sum(np.array(values)))
+    total = sum(Fraction(value) for value in values)
+    return total if isinstance(aggregate, Sum) else total / len(values)
+
+
+def assert_same(aggregate: object, got: object, met: list[dict]) -> None:
+    want = expected(aggregate, met)
+    told = f"{aggregate.output} of {[row[aggregate.column] for row in met] if aggregate.column else len(met)}"
+    if want is None or got is None:
+        assert got is want is None, told
+    elif isinstance(want, Fraction) and isinstance(got, float):
+        values = [abs(Fraction(row[aggregate.column])) for row in met if row[aggregate.column] is not None]
+        scale = sum(values) / (1 if isinstance(aggregate, Sum) else len(values))
+        assert abs(Fraction(got) - want) <= scale * Fraction(2) ** -51, told
+    elif isinstance(aggregate, Mean) and isinstance(got, decimal.Decimal):
+        digits = 10 ** -got.as_tuple().exponent
+        half_up = math.floor(abs(want) * digits + Fraction(1, 2))
+        assert Fraction(got) * digits == (half_up if want >= 0 else -half_up), told
+    elif isinstance(want, float) and math.isnan(want):
+        assert math.isnan(got), told
+    else:
+        assert Fraction(got) == want if isinstance(want, Fraction) else got == want, told
+
+
+def check(
+    on: object, predicate: tuple, calls: list, *, sequence: bool = False, seen: str = "k", **window: object
+) -> int:
+    """Runs calls through the operator and the nested loop; how many pairs there were."""
+    own, loop = dict(window), {}
+    if "rows" in window:
+        left, right = own.pop("rows")
+        loop["rows"] = (left, right)
+        own |= {"left": Rows(left), "right": Rows(right)}
+    else:
+        low, high = own.pop("within")
+        loop["within"] = ("time", "time", low, high)
+        own["within"] = Within("time", "time", low, high)
+        if "delay" in own:
+            delay = own.pop("delay")
+            loop |= {"delays": (delay, delay), "lag": 0}
+            own["watermark"] = Watermark(delay, delay)
+    own |= {"sequence": "s" if sequence else None}
+    alone = {name: window[name] for name in ("self_join", "itself") if name in window}
+    oracle = NestedLoop(predicate, "k", seen, sequence=own["sequence"], **loop, **alone)
+    join = WindowJoin(on=on, form="aggregate", aggregates=AGGREGATES, **own)
+    history: dict[str, list[dict]] = {"left": [], "right": []}
+    pairs = 0
+    for left, right in calls:
+        got = join.process(left) if right is None else join.process(left, right)
+        for side, table in (("left", left), ("right", left if right is None else right)):
+            history[side] += (table.sort_by("s") if sequence else table).to_pylist()
+        met: dict[tuple[str, int], list[dict]] = {}
+        for pair in oracle.process(left, right):
+            mine, other = (pair.left, pair.right) if pair.side == "left" else (pair.right, pair.left)
+            met.setdefault((pair.side, mine), []).append(history["right" if pair.side == "left" else "left"][other])
+            pairs += 1
+        assert len(got) == len(left) + len(left if right is None else right)
+        for row in got.to_pylist():
+            of = met.pop((row["side"], row["row"]), [])
+            for aggregate in AGGREGATES:
+                assert_same(aggregate, row[aggregate.output], of)
+        assert not met
+    assert join.stats.matches == pairs
+    return pairs
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("window", [(7, 40), (60, 25), (500, 500)])
+def test_count_windows(window, sequence):
+    rng = np.random.default_rng(sum(window))
+    calls = [(rows(rng, n, s), rows(rng, m, s)) for s, n, m in [(0, 70, 90), (100, 0, 60), (200, 64, 1), (300, 65, 65)]]
+    assert check(BAND, ("band", -3, 4), calls, rows=window, sequence=sequence) > 100
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize(("low", "high", "delay"), [(-5, 5, None), (-(1 << 62), 3, None), (2, 12, 6), (-9, 0, 3)])
+def test_time_windows(low, high, delay, sequence):
+    rng = np.random.default_rng(8)
+    calls = [(rows(rng, n, s), rows(rng, m, s)) for s, n, m in [(0, 60, 80), (30, 0, 60), (45, 64, 1), (60, 50, 50)]]
+    window = {"within": (low, high)} | ({} if delay is None else {"delay": delay})
+    assert check(BAND, ("band", -3, 4), calls, **window, sequence=sequence) > 60
+
+
+@pytest.mark.parametrize("itself", [False, True])
+@pytest.mark.parametrize("window", [{"rows": (30, 55)}, {"within": (-4, 9)}])
+def test_self_joins(window, itself):
+    rng = np.random.default_rng(9)
+    calls = [(rows(rng, 80, s), None) for s in (0, 30, 60)]
+    check(BAND, ("band", -3, 4), calls, **window, self_join=True, itself=itself)
+
+
+@pytest.mark.parametrize(
+    ("on", "predicate"),
+    [
+        (Compare("k", "!=", "k"), ("compare", "!=")),
+        (AnyOf(Band("k", "k", -2, 0), Band("k", "k", 5, 9)), ("any", [("band", -2, 0), ("band", 5, 9)])),
+        (Compare("k", "<", "k"), ("compare", "<")),
+    ],
+)
+def test_conditions(on, predicate):
+    rng = np.random.default_rng(10)
+    check(on, predicate, [(rows(rng, 40, s), rows(rng, 40, s)) for s in (0, 50, 100)], rows=(50, 50))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_windows_and_batches(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 20)))
+    sizes = data.draw(st.lists(st.tuples(st.integers(0, 45), st.integers(0, 45)), min_size=1, max_size=4))
+    calls = [(rows(rng, n, 50 * at, keys=9), rows(rng, m, 50 * at, keys=9)) for at, (n, m) in enumerate(sizes)]
+    if data.draw(st.booleans()):
+        window = {"rows": (data.draw(st.integers(1, 80)), data.draw(st.integers(1, 80)))}
+    else:
+        low = data.draw(st.integers(-9, 9))
+        window = {"within": (low, low + data.draw(st.integers(0, 30)))}
+    check(BAND, ("band", -3, 4), calls, **window, sequence=data.draw(st.booleans()))
+
+
+def test_residual_conditions_give_the_same_from_pairs():
+    rng = np.random.default_rng(11)
+    on = AllOf(Band("k", "k", -3, 4), Band("u", "u", -20_000, 20_000))
+    aggregates = [Count(), Sum("i"), Mean("d"), Max("e"), Count("f"), Sum("e"), Min("t")]
+    options = {"on": on, "left": Rows(60), "right": Rows(45)}
+    join = WindowJoin(**options, form="aggregate", aggregates=aggregates)
+    pairs = WindowJoin(**options, form="pairs")
+    history: dict[str, list[dict]] = {"left": [], "right": []}
+    for start in (0, 100, 200):
+        tables = rows(rng, 70, start), rows(rng, 80, start)
+        first = {side: len(held) for side, held in history.items()}
+        for side, table in zip(history, tables, strict=True):
+            history[side] += table.to_pylist()
+        met: dict[tuple[str, int], list[dict]] = {}
+        for pair in pairs.process(*tables).to_pylist():
+            left, right = pair["left_row"], pair["right_row"]
+            late = right >= first["right"]  # left rows of a call come before its right rows
+            met.setdefault(("right", right) if late else ("left", left), []).append(
+                history["left"][left] if late else history["right"][right]
+            )
+        for row in join.process(*tables).to_pylist():
+            for aggregate in aggregates:
+                assert_same(aggregate, row[aggregate.output], met.get((row["side"], row["row"]), []))
+    assert "from pairs" in join.explain()
+    assert "from ranges of sorted runs" in JoinSpec(
+        **options | {"on": BAND}, form="aggregate", aggregates="count(*)"
+    ).explain(SCHEMA, SCHEMA)
+
+
+@pytest.mark.parametrize("itself", [False, True])
+def test_left_rows_whose_windows_are_over(itself):
+    rng = np.random.default_rng(12)
+    options = {"self_join": True, "itself": True} if itself else {}
+    low, high, delay = -6, 5, 4
+    watermark = Watermark(delay, delay)
+    within = Within("time", "time", low, high)
+    join = WindowJoin(
+        on=BAND, within=within, watermark=watermark, form="aggregate", aggregates=AGGREGATES, at="close", **options
+    )
+    oracle = NestedLoop(("band", -3, 4), "k", "k", within=("time", "time", low, high), delays=(delay, delay), **options)
+    left, right, out = [], [], set()
+    met: dict[int, list[dict]] = {}
+    for start in (0, 20, 40, 40, 70):
+        a, b = rows(rng, 60, start), rows(rng, 50, start)
+        b = a if itself else b
+        left, right = left + a.to_pylist(), right + b.to_pylist()
+        got = join.process(a) if itself else join.process(a, b)
+        for pair in oracle.process(a, None if itself else b):
+            met.setdefault(pair.left, []).append(right[pair.right])
+        stored = oracle.streams["left"].rows
+        due = [r.number for r in stored if not r.late and r.number not in out and oracle._alone("left", r)]
+        out.update(due)
+        closed(got, due, left, met)
+    rest = [r.number for r in oracle.streams["left"].rows if not r.late and r.number not in out]
+    assert len(out) > 100
+    assert rest
+    closed(join.finish(), rest, left, met)
+
+
+def closed(got: pa.Table, due: list[int], left: list[dict], met: dict[int, list[dict]]) -> None:
+    """Checks the columns of the left rows and the aggregates of all that they have met."""
+    assert got.num_rows == len(due)
+    for number, row in zip(due, got.to_pylist(), strict=True):
+        assert {name: repr(row[name]) for name in left[number]} == {n: repr(v) for n, v in left[number].items()}
+        for aggregate in AGGREGATES:
+            assert_same(aggregate, row[aggregate.output], met.get(number, []))
+
+
+def test_many_rows_as_duckdb_and_pandas_have_them():
+    rng = np.random.default_rng(13)
+    count, window = 10_000, 7_000
+    side = lambda: pa.table(  # noqa: E731
+        {"k": rng.integers(0, 2000, count), "v": rng.integers(-1000, 1000, count), "f": rng.normal(size=count)}
+    )
+    left, right = side(), side()
+    aggregates = [Count(), Sum("v"), Min("v"), Max("f"), Mean("f"), Sum("f")]
+    join = WindowJoin(on=BAND, left=window, right=window, form="aggregate", aggregates=aggregates)
+    parts = [join.process(left.slice(at, 2048), right.slice(at, 2048)) for at in range(0, count, 2048)]
+    got = pa.concat_tables(parts).filter(pa.compute.equal(pa.concat_tables(parts)["side"], "left")).to_pandas()
+    call = np.arange(count) // 2048
+    left = left.append_column("row", pa.array(np.arange(count))).append_column("before", pa.array(call * 2048))
+    right = right.append_column("row", pa.array(np.arange(count)))
+    query = (
+        "SELECT l.row, count(r.k), sum(r.v), min(r.v), max(r.f), avg(r.f), sum(r.f) FROM l LEFT JOIN r ON "
+        "r.k BETWEEN l.k - 3 AND l.k + 4 AND r.row < l.before AND r.row >= l.before - $n GROUP BY l.row ORDER BY l.row"
+    )
+    with duckdb.connect() as connection:
+        connection.register("l", left)
+        connection.register("r", right)
+        want = connection.execute(query, {"n": window}).df()
+    want.columns = ["row", *(aggregate.output for aggregate in aggregates)]
+    assert want["count(1)"].sum() > 100_000
+    pd.testing.assert_frame_equal(
+        got.drop(columns="side"), want.astype({"sum(v)": float}), check_dtype=False, rtol=1e-12, atol=1e-10
+    )
+    # The last left row from its window alone.
+    last = right.slice(call[-1] * 2048 - window, window).to_pandas()
+    key = left["k"][-1].as_py()
+    own = last[last["k"].between(key - 3, key + 4)]
+    assert (len(own), own["v"].sum(), own["v"].min()) == tuple(got.iloc[-1][["count(1)", "sum(v)", "min(v)"]])
+
+
+def test_names_types_and_columns_of_one_side():
+    left = pa.table({"k": [1], "a": pa.array([7], pa.int8())})
+    right = pa.table(
+        {"k": [1], "q": pa.array([{"p": decimal.Decimal("1.25")}], pa.struct([("p", pa.decimal128(10, 2))]))}
+    )
+    join = WindowJoin(
+        on=Compare("k", "=", "k"), left=5, right=5, form="aggregate",
+        aggregates=["sum(a)", "AVG( q.p ) as mean", "count(1)", "count(a)", Max("q.p").alias("top")],
+    )  # fmt: skip
+    got = join.process(left, right)
+    assert got.schema.names == ["side", "row", "sum(a)", "mean", "count(1)", "count(a)", "top"]
+    assert [str(kind) for kind in got.schema.types[2:]] == [
+        "int64", "decimal128(14, 6)", "int64", "int64", "decimal128(10, 2)"
+    ]  # fmt: skip
+    assert got.to_pylist() == [
+        {"side": "left", "row": 0, "sum(a)": None, "mean": None, "count(1)": 0, "count(a)": None, "top": None},
+        {"side": "right", "row": 0, "sum(a)": 7, "mean": None, "count(1)": 1, "count(a)": 1, "top": None},
+    ]
+    spec = join.spec
+    assert JoinSpec.from_json(spec.to_json()) == spec
+
+
+def test_sums_that_do_not_fit_are_errors():
+    def summed(kind: pa.DataType, values: list, function: str = "sum") -> object:
+        table = pa.table({"k": [0] * len(values), "v": pa.array(values, kind)})
+        with WindowJoin(on=BAND, left=9, right=9, form="aggregate", aggregates=f"{function}(v)") as join:
+            return join.process(table, table.slice(0, 1))[f"{function}(v)"][-1].as_py()
+
+    assert summed(pa.int64(), [INT64.max, 1, -1]) == INT64.max
+    assert summed(pa.int64(), [INT64.min, 5, -5]) == INT64.min
+    assert summed(pa.uint64(), [2**64 - 2, 1]) == 2**64 - 1
+    nines = decimal.Decimal(10**38 - 1)
+    assert summed(pa.decimal128(38, 0), [nines, nines.copy_negate(), nines]) == nines
+    assert summed(pa.int64(), [INT64.max] * 3, "avg") == float(INT64.max)
+    for kind, values in (
+        (pa.int64(), [INT64.max, 1]), (pa.int64(), [INT64.min, -1]), (pa.uint64(), [2**64 - 1, 1]),
+        (pa.decimal128(38, 0), [nines, decimal.Decimal(1)]), (pa.decimal128(38, 0), [nines] * 3),
+    ):  # fmt: skip
+        with pytest.raises(SumOverflowError, match=r"sum\(v\) does not fit"):
+            summed(kind, values)
+
+
+def test_what_is_refused():
+    table = pa.table({"k": [1], "v": ["a"], "time": [1]})
+    options = {"on": BAND, "left": 5, "right": 5, "form": "aggregate", "left_schema": table.schema}
+    both = options | {"right_schema": table.schema}
+    with pytest.raises(KeyTypeError, match=r"no sum of column 'v' of type string"):
+        WindowJoin(**both, aggregates=Sum("v"))
+    with pytest.raises(SchemaError, match="no column 'w'"):
+        WindowJoin(**both, aggregates=Sum("w"))
+    with pytest.raises(SchemaError, match="two columns"):
+        WindowJoin(**both, aggregates=[Sum("k"), Max("k").alias("sum(k)")])
+    with pytest.raises(PredicateError, match="no aggregate"):
+        WindowJoin(**both, aggregates="median(k)")
+    with pytest.raises(PredicateError, match="there is none"):
+        WindowJoin(**both)
+    with pytest.raises(PredicateError, match="belong to form='aggregate'"):
+        WindowJoin(**both | {"form": "rows"}, aggregates=Count())
+    with pytest.raises(UnsupportedError, match="device 'cpu'"):
+        WindowJoin(**both, aggregates=Count(), device="numpy")
+    with pytest.raises(UnsupportedError, match="inner joins"):
+        WindowJoin(**both, aggregates=Count(), how="left")
+    with pytest.raises(WindowError, match="belongs to a time window"):
+        WindowJoin(**both, aggregates=Count(), at="close")
+    timed = {
+        "on": BAND,
+        "within": Within("time", "time", 0, 5),
+        "form": "aggregate",
+        "aggregates": Count(),
+        "at": "close",
+    }
+    with pytest.raises(UnsupportedError, match="could never let a left row go"):
+        WindowJoin(**timed, watermark=Watermark(left=3))
+    with pytest.raises(UnsupportedError, match="state"):
+        WindowJoin(**timed, state="unused")
+
+
+def test_state_goes_on(tmp_path):
+    rng = np.random.default_rng(14)
+    options = {
+        "on": BAND, "within": Within("time", "time", -5, 5), "watermark": Watermark(6, 6), "form": "aggregate",
+        "aggregates": AGGREGATES,
+    }  # fmt: skip
+    whole = WindowJoin(**options)
+    for start in (0, 20, 40, 60):
+        tables = rows(rng, 50, start), rows(rng, 50, start)
+        want = whole.process(*tables)
+        with WindowJoin(**options, state=tmp_path) as join:
+            assert repr(join.process(*tables).to_pylist()) == repr(want.to_pylist())

@@ -1,0 +1,356 @@
+"""Conjunctions on every device, against the nested loop, and DuckDB over real flights."""
+
+import datetime as dt
+import itertools
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
+from host.errors import UnsupportedError
+from host.index import Index, SpoJoin
+from tests.conformance import check
+from tests.conformance.check import check_join
+from tests.conformance.conjunctions import NAMES, SHAPES, random_columns, with_columns
+from tests.conformance.devices import DeviceCase
+from tests.conformance.keys import KEYS
+from tests.conformance.pairwise import pairwise
+from tests.conformance.streams import CUTS, SEQUENCES, make_streams
+from tests.conformance.test_contract import name_of
+from tests.conformance.windows import WINDOWS
+from tests.conftest import SEED
+from tests.oracles.nested_loop import NestedLoop
+
+KEY = next(key for key in KEYS if key.bits == 32)
+SPO_JOINS = {
+    "spo_join": SpoJoin(slide=12, sub_intervals=3),
+    "spo_join-bits": SpoJoin(slide=7, immutable="po_join_bits"),
+    "spo_join-hash": SpoJoin(slide=5, mutable="hash", immutable="css_hash"),
+    "spo_join-css": SpoJoin(slide=9, immutable="css_bits"),
+}
+SAMPLE = pairwise(
+    {
+        "shape": list(SHAPES),
+        "window": ["rows-1", "rows-unequal", "rows-wide", "within-asymmetric", "within-late", "within-late-left"],
+        "form": ["rows", "pairs", "counts"],
+        "order": ["none", "outer", "inner"],
+        "sequence": list(SEQUENCES),
+        "cut": list(CUTS),
+        "index": ["auto", *SPO_JOINS],
+    },
+    SEED,
+)
+
+
+def index_of(case: str, device_case: DeviceCase) -> str | Index:
+    """The index that a case names, small enough that a test's rows fill many runs; the default where there is none."""
+    return SPO_JOINS.get(case, "auto") if SpoJoin.name in device_case.indexes else "auto"
+
+
+def skip_twice(index: str, device_case: DeviceCase) -> None:
+    """Skips what would be the same test again on a device."""
+    if index != "auto" and SpoJoin.name not in device_case.indexes:
+        pytest.skip(f"device {device_case.name}: no index {SpoJoin.name}")
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=name_of)
+def test_sample(case: dict, device_case: DeviceCase, device: object, seed: int) -> None:
+    window = WINDOWS[case["window"]]
+    if reason := device_case.may_refuse("auto", case["form"], window, next(k for k in KEYS if k.bits == 64)):
+        pytest.skip(f"device {device_case.name}: {reason}")
+    rng = np.random.default_rng([seed, SAMPLE.index(case)])
+    sequenced = case["sequence"] != "none"
+    streams = make_streams(KEY, "random", window, case["sequence"], case["cut"], 40, rng)
+    streams = with_columns(streams, rng, nan=case["form"] != "rows")
+    on, parts = SHAPES[case["shape"]]
+    arguments = check.host_arguments(("compare", "="), KEY, window, sequenced) | {"on": on}
+    loop = check.oracle(("compare", "="), KEY, window, sequenced)
+    loop.predicate, loop.keys = ("all", parts), {"left": NAMES, "right": NAMES}
+    with WindowJoin(
+        **arguments,
+        form=case["form"],
+        order=case["order"],
+        index=index_of(case["index"], device_case),
+        device=device,
+        left_schema=streams.left.schema,
+        right_schema=streams.right.schema,
+    ) as join:
+        check_join(join, loop, streams, case["form"], case["order"])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("itself", [False, True])
+@pytest.mark.parametrize("index", ["auto", "spo_join"])
+def test_self_join(shape: str, itself: bool, index: str, device_case: DeviceCase, device: object, seed: int) -> None:
+    skip_twice(index, device_case)
+    on, parts = SHAPES[shape]
+    if shape == "one-sided":
+        assert isinstance(on, AllOf)
+        on = AllOf(*on.parts[:2])
+        parts = parts[:2]
+    rng = np.random.default_rng([seed, *shape.encode()])
+    stream = random_columns(90, rng, nan=True)
+    loop = NestedLoop(("all", parts), NAMES, NAMES, rows=(20, 9), self_join=True, itself=itself)
+    with WindowJoin(
+        on=on, left=Rows(20), right=Rows(9), self_join=True, itself=itself, device=device, form="pairs", order="inner",
+        left_schema=stream.schema, index=index_of(index, device_case),
+    ) as join:  # fmt: skip
+        found = 0
+        for first, rows in ((0, 1), (1, 40), (41, 0), (41, 49)):
+            batch = stream.slice(first, rows)
+            due = [(pair.left, pair.right) for pair in loop.process(batch, None)]
+            result = join.process(batch)
+            assert list(zip(result["left_row"].to_pylist(), result["right_row"].to_pylist(), strict=True)) == due
+            found += len(due)
+    assert found
+
+
+def _parts() -> st.SearchStrategy[tuple]:
+    """A part as the operator and as the nested loop take it."""
+    number = st.sampled_from(["narrow", "wide", "single", "double"])
+    whole = st.sampled_from(["narrow", "wide"])
+    ends = st.tuples(st.none() | st.integers(-6, 0), st.none() | st.integers(0, 6))
+
+    def at(name: str) -> int:
+        return NAMES.index(name)
+
+    pairs_of_numbers = st.tuples(whole, whole) | st.sampled_from(["single", "double", "day"]).map(lambda c: (c, c))
+    pairs_of_any = pairs_of_numbers | st.sampled_from(["name", "raw", "flag", "span"]).map(lambda c: (c, c))
+    return st.one_of(
+        st.tuples(
+            st.tuples(whole, whole) | st.tuples(st.just("double"), st.sampled_from(["single", "narrow"])), ends
+        ).map(lambda p: (Band(*p[0], *p[1]), ("pair", at(p[0][0]), at(p[0][1]), ("band", *p[1])))),
+        st.tuples(pairs_of_numbers, st.sampled_from(["<", "<=", ">", ">=", "!="])).map(
+            lambda p: (Compare(p[0][0], p[1], p[0][1]), ("pair", at(p[0][0]), at(p[0][1]), ("compare", p[1])))
+        ),
+        pairs_of_any.map(lambda p: (Compare(p[0], "=", p[1]), ("pair", at(p[0]), at(p[1]), ("compare", "=")))),
+        pairs_of_any.map(lambda p: (Compare(p[0], "<=>", p[1]), ("same", at(p[0]), at(p[1])))),
+        st.tuples(st.sampled_from(["left", "right"]), number, st.integers(-3, 3)).map(
+            lambda p: (Where(p[0], p[1], "<=", p[2]), ("where", p[0], at(p[1]), lambda value: value <= p[2]))
+        ),
+    )
+
+
+CONJUNCTIONS = st.lists(_parts(), min_size=1, max_size=5).filter(
+    lambda parts: not all(isinstance(part, Where) for part, _ in parts)
+)
+
+
+@pytest.mark.parametrize(
+    ("device", "index"),
+    [("cpu", "auto"), ("numpy", "auto"), ("sim:splitjoin-model", "auto"), *(("cpu", name) for name in SPO_JOINS)],
+)
+@settings(max_examples=40)
+@given(
+    parts=CONJUNCTIONS,
+    sizes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=5),
+    rows=st.tuples(st.integers(1, 50), st.integers(1, 50)),
+    number=st.integers(0, 1000),
+)
+def test_random_conjunctions(device: str, index: str, parts: list, sizes: list, rows: tuple, number: int) -> None:
+    rng = np.random.default_rng(number)
+    loop = NestedLoop(("all", [part for _, part in parts]), NAMES, NAMES, rows=rows)
+    schema = random_columns(0, rng, nan=True).schema
+    with WindowJoin(
+        on=AllOf(*(part for part, _ in parts)), left=Rows(rows[0]), right=Rows(rows[1]), form="pairs", order="inner",
+        device=device, left_schema=schema, right_schema=schema, index=SPO_JOINS.get(index, "auto"),
+    ) as join:  # fmt: skip
+        for left, right in sizes:
+            batches = [random_columns(count, rng, nan=True) for count in (left, right)]
+            due = [(pair.left, pair.right) for pair in loop.process(*batches)]
+            result = join.process(*batches)
+            assert list(zip(result["left_row"].to_pylist(), result["right_row"].to_pylist(), strict=True)) == due
+
+
+@pytest.mark.parametrize("device_name", ["cpu", "numpy"])
+@pytest.mark.parametrize("within", [False, True])
+def test_what_has_left_the_windows_is_forgotten(device_name: str, within: bool) -> None:
+    """Texts that never come again, over two hundred windows: neither codes nor residual keys add up."""
+    window: dict = {"left": Rows(500), "right": Rows(500)}
+    if within:
+        window = {"within": Within("t", "t", -500, 500), "watermark": Watermark(left=0, right=0)}
+    on = AllOf(Compare("s", "=", "s"), Band("k", "k", -1, 1))
+    found = 0
+    with WindowJoin(on=on, device=device_name, form="pairs", **window) as join:
+        for first in range(0, 100_000, 1000):
+            t = np.arange(first, first + 1000)
+            batch = pa.table({"s": pa.array([f"s{n // 2}" for n in t.tolist()]), "k": t, "t": t})
+            found += join.process(batch, batch).num_rows
+        codes, residual = join._sequencer.condition.codes, join._engine.residual_bytes
+        assert len(codes) <= 5000
+        assert len(codes._values) <= 10_000
+        assert residual <= 500_000
+    # Each text is in two rows of a side; a left row of a call meets none of its own call before the right rows come,
+    # which see the last 500 left rows alone.
+    assert found == (100_000 * 2 if within else 100_000)
+
+
+@pytest.mark.parametrize("device_name", ["cpu", "numpy"])
+def test_fields_of_structs_as_times(device_name: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind = pa.struct({"start": pa.timestamp("us"), "end": pa.timestamp("us")})
+    calls = []
+    for first in range(0, 300, 50):
+        ends = [None if rng.random() < 0.1 else int(first + v) for v in rng.integers(0, 60, 50)]
+        spans = [None if rng.random() < 0.1 else {"start": 0, "end": end} for end in ends]
+        flat = [None if span is None else span["end"] for span in spans]
+        keys = rng.integers(0, 5, 50)
+        calls.append(pa.table({"k": keys, "w": pa.array(spans, kind), "end": pa.array(flat, pa.timestamp("us"))}))
+    found = []
+    for column in ("w.end", "end"):
+        within = Within(column, column, dt.timedelta(microseconds=-9), dt.timedelta(microseconds=4))
+        delay = dt.timedelta(microseconds=30)
+        with WindowJoin(
+            on=Compare("k", "=", "k"), within=within, watermark=Watermark(left=delay, right=delay), device=device_name,
+            order="inner", form="pairs",
+        ) as join:  # fmt: skip
+            found.append([join.process(table, table) for table in calls])
+    assert found[0] == found[1]
+    assert sum(map(len, found[0])) > 100
+
+
+FLIGHTS = Path(__file__).parents[2] / ".." / "shared" / "data" / "flights-200k.arrow"
+
+
+@pytest.fixture(scope="module")
+def flights() -> pa.Table:
+    if not FLIGHTS.exists():
+        pytest.skip("no ../shared/data/flights-200k.arrow here")
+    with pa.memory_map(str(FLIGHTS)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+CONDITIONS = {
+    "delay and distance": (
+        AllOf(Band("delay", "delay", -1, 1), Band("distance", "distance", -20, 20)),
+        "r.delay BETWEEN l.delay - 1 AND l.delay + 1 AND r.distance BETWEEN l.distance - 20 AND l.distance + 20",
+    ),
+    "distance and time": (
+        AllOf(Compare("distance", "=", "distance"), Band("time", "time", -0.05, 0.05)),
+        "r.distance = l.distance AND r.time::DOUBLE BETWEEN l.time::DOUBLE - 0.05::DOUBLE "
+        "AND l.time::DOUBLE + 0.05::DOUBLE",
+    ),
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("window", [5000, 300])
+@pytest.mark.parametrize("index", ["auto", "spo_join"])
+def test_flights(
+    condition: str, window: int, index: str, flights: pa.Table, device_case: DeviceCase, device: object
+) -> None:
+    """A call brings the same rows first to the left, then to the right."""
+    rows, batch = flights.slice(flights.num_rows - 5000), 700
+    on, sql = CONDITIONS[condition]
+    skip_twice(index, device_case)
+    chosen = "auto" if index == "auto" else SpoJoin(slide=window // 10, sub_intervals=2)
+    found = []
+    with WindowJoin(on=on, left=Rows(window), right=Rows(window), form="pairs", device=device, index=chosen) as join:
+        for first in range(0, rows.num_rows, batch):
+            part = rows.slice(first, batch)
+            result = join.process(part, part)
+            found.append(np.stack([result["left_row"].to_numpy(), result["right_row"].to_numpy()], axis=1))
+    pairs = np.concatenate(found)
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    number = np.arange(rows.num_rows)
+    first = number // batch * batch
+    flight = rows.append_column("n", pa.array(number)).append_column("first", pa.array(first))
+    flight = flight.append_column("last", pa.array(np.minimum(first + batch, rows.num_rows)))
+    with duckdb.connect() as connection:
+        connection.register("flight", flight)
+        due = connection.execute(
+            f"SELECT l.n, r.n FROM flight l, flight r WHERE {sql} AND ((r.n < l.first AND r.n >= l.first - {window}) "
+            f"OR (l.n < r.last AND l.n >= r.last - {window})) ORDER BY ALL"
+        ).fetchnumpy()
+    expected = np.stack([np.asarray(column) for column in due.values()], axis=1)
+    assert len(expected) > 1000
+    np.testing.assert_array_equal(pairs, expected)
+
+
+def test_spo_join_indexes_every_part() -> None:
+    schema = random_columns(0, np.random.default_rng(0), nan=False).schema
+    on, _ = SHAPES["crossed-columns"]
+    schemas = {"left_schema": schema, "right_schema": schema}
+    with WindowJoin(on=on, left=Rows(5), right=Rows(5), index="spo_join", **schemas) as join:
+        text = join.explain()
+        assert "index:     spo_join\n" in text
+        assert "residual" not in text
+        assert [line for line in text.splitlines() if line.startswith("indexed")] == [
+            "indexed:   left.narrow <= right.wide", "indexed:   left.wide >= right.narrow",
+            "indexed:   left.day != right.day",
+        ]  # fmt: skip
+        assert text.endswith(join.spec.explain(schema, schema))
+        again = JoinSpec.from_json(join.spec.to_json())
+        assert again == join.spec
+    for device in ("numpy", "sim:bisort-model", "sim:splitjoin-model"):
+        with pytest.raises(UnsupportedError, match=f"{device}.* has no index 'spo_join'"):
+            WindowJoin(on=on, left=Rows(5), right=Rows(5), index=SpoJoin(), device=device, **schemas)
+
+
+@pytest.mark.parametrize("immutable", SpoJoin.IMMUTABLE)
+def test_spo_join_gives_up_single_rows_where_the_capacity_asks_for_it(immutable: str) -> None:
+    """Late rows keep whole runs from leaving; at the declared capacity, rows that have expired leave one by one."""
+    on = AllOf(Band("k", "k", -9, 9), Compare("v", "<", "v"))
+    rng, found, thinned = np.random.default_rng(5), 0, 0
+    loop = NestedLoop(
+        ("all", [("pair", 0, 0, ("band", -9, 9)), ("pair", 1, 1, ("compare", "<"))]), ["k", "v"], ["k", "v"],
+        within=("t", "t", -50, 50), delays=(60, 60),
+    )  # fmt: skip
+    with WindowJoin(
+        on=on, within=Within("t", "t", -50, 50), watermark=Watermark(left=60, right=60), capacity=230, form="pairs",
+        order="inner", index=SpoJoin(slide=90, sub_intervals=1, immutable=immutable),
+    ) as join:  # fmt: skip
+        for first in range(0, 1500, 75):
+            batches = [
+                pa.table({"k": rng.integers(0, 40, 75), "v": rng.integers(0, 40, 75),
+                          "t": np.arange(first, first + 75) - rng.integers(0, 60, 75)})
+                for _ in range(2)
+            ]  # fmt: skip
+            due = [(pair.left, pair.right) for pair in loop.process(*batches)]
+            result = join.process(*batches)
+            assert list(zip(result["left_row"].to_pylist(), result["right_row"].to_pylist(), strict=True)) == due
+            assert join.stats.window_left <= 230
+            found += len(due)
+            thinned += any(rows < 90 for rows in join.stats.index["left"]["run_rows"])
+    assert found > 1000
+    assert thinned > 2
+
+
+def test_explain() -> None:
+    schema = random_columns(0, np.random.default_rng(0), nan=False).schema
+    drivers = {}
+    for shape, (on, _) in SHAPES.items():
+        with WindowJoin(
+            on=on, left=Rows(5), right=Rows(5), device="numpy", left_schema=schema, right_schema=schema
+        ) as join:
+            text = join.explain()
+            assert text.startswith("device:    numpy\nengine:    steps\nindex:     sorted_runs\nmemory:    ")
+            assert text.endswith(join.spec.explain(schema, schema))
+            drivers[shape] = text.splitlines()[6:]
+    assert drivers["text+narrow"] == [
+        "driver:    left.name = right.name and -3 <= right.narrow - left.narrow <= 5, as one composite key: a code, "
+        "then the value"
+    ]
+    assert drivers["wide=+double"] == [
+        "driver:    left.wide = right.wide",
+        "residual:  -0.5 <= right.double - left.double <= 0.25",
+    ]
+    assert drivers["ranges"] == [
+        "driver:    -0.5 <= right.double - left.double <= 0.75",
+        "residual:  right.wide - left.wide <= 2",
+    ]
+    assert drivers["many-equal"] == [
+        "driver:    left.raw = right.raw and left.flag <=> right.flag and left.double = right.single, "
+        "by a code for each distinct value"
+    ]
+    assert drivers["one-sided"][1:] == [
+        "row test:  left.double > 0.25",
+        "row test:  (right.name = 'b' or right.name > 'c')",
+        "row test:  right.span.end < datetime.datetime(1970, 1, 1, 0, 0, 0, 3)",
+    ]
+    assert len(set(itertools.chain(*drivers.values()))) > len(SHAPES)

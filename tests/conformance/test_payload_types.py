@@ -1,0 +1,178 @@
+"""Payload columns of every Arrow type come through, or are refused by name when the join is made."""
+
+import datetime as dt
+import decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from host import Rows, Watermark, WindowJoin, Within, errors
+from host.predicates import Compare
+
+
+class Measure(pa.ExtensionType):
+    """An extension type of the test."""
+
+    def __init__(self, storage=pa.int32()):  # noqa: B008
+        super().__init__(storage, "mullion.test.measure")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls(storage)
+
+
+def measure(values, storage):
+    return pa.ExtensionArray.from_storage(Measure(storage), pa.array(values, storage))
+
+
+WORDS = ["a", None, "", "a word that is longer than a view holds inline"]
+NESTED = pa.struct({"x": pa.list_(pa.struct({"y": pa.string_view()})), "z": pa.int8()})
+UNIONS = (pa.array([0, 1, 1, 0], pa.int8()), [pa.array([1, 2, 3, 4]), pa.array(["p", "q", None, "r"])])
+COLUMNS = {
+    "null": pa.nulls(4),
+    "bool": pa.array([True, None, False, True]),
+    **{str(kind): pa.array([1, None, 0, 3], kind) for kind in (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+        pa.float32(), pa.float64(), pa.date32(), pa.time32("s"), pa.time32("ms"), pa.time64("us"),
+        pa.time64("ns"), pa.timestamp("s"), pa.timestamp("ns", "UTC"), pa.duration("ms"),
+    )},
+    "date64": pa.array([86_400_000, None, 0, -86_400_000], pa.date64()),
+    "float16": pa.array(np.array([1, 2, 3, 4], np.float16)),
+    "month_day_nano": pa.array([(1, 2, 3), None, (0, 0, 0), (4, 5, 6)], pa.month_day_nano_interval()),
+    **{str(kind): pa.array([decimal.Decimal(n) for n in (1, -2, 0, 3)], kind) for kind in (
+        pa.decimal32(5, 2), pa.decimal64(12, 2), pa.decimal128(30, 2), pa.decimal256(60, 2),
+    )},
+    **{str(kind): pa.array(WORDS, kind) for kind in (pa.string(), pa.large_string(), pa.string_view())},
+    **{str(kind): pa.array([w and w.encode() for w in WORDS], kind) for kind in (
+        pa.binary(), pa.large_binary(), pa.binary_view(),
+    )},
+    "fixed_size_binary": pa.array([b"ab", None, b"cd", b"ef"], pa.binary(2)),
+    **{str(kind): pa.array([[1], None, [], [2, None]], kind) for kind in (
+        pa.list_(pa.int32()), pa.large_list(pa.int32()), pa.list_view(pa.int32()), pa.large_list_view(pa.int32()),
+    )},
+    "fixed_size_list": pa.array([[1, 2], None, [3, 4], [5, None]], pa.list_(pa.int8(), 2)),
+    "struct": pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}, {"x": 2, "y": None}]),
+    "map": pa.array([[("a", 1)], None, [], [("b", None)]], pa.map_(pa.string(), pa.int32())),
+    "dictionary": pa.array(WORDS).dictionary_encode(),
+    "dictionary of views": pa.array(WORDS, pa.string_view()).dictionary_encode(),
+    "list of dictionary": pa.array([["a"], None, [], ["b", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+    "run-end encoded": pa.RunEndEncodedArray.from_arrays(pa.array([1, 3, 4], pa.int16()), ["a", None, "b"]),
+    "dense union": pa.UnionArray.from_dense(UNIONS[0], pa.array([0, 0, 1, 1], pa.int32()), UNIONS[1]),
+    "sparse union": pa.UnionArray.from_sparse(*UNIONS),
+    "extension": measure([1, None, 3, 4], pa.int32()),
+    "extension of views": measure(WORDS, pa.string_view()),
+    "uuid": pa.array([bytes(range(16)), None, bytes(16), bytes(16)], pa.uuid()),
+    "json": pa.array(["{}", None, "[1]", "2"], pa.json_()),
+    "list view of views": pa.array([WORDS, None, [], ["b"]], pa.list_view(pa.string_view())),
+    "list of views": pa.array([WORDS, None, [], ["b"]], pa.list_(pa.string_view())),
+    "struct of views": pa.array([{"x": [{"y": w} for w in WORDS], "z": 1}, None, {"x": None}, {"x": []}], NESTED),
+    "map to views": pa.array([[("a", "b")], None, [], [("c", None)]], pa.map_(pa.string(), pa.string_view())),
+}  # fmt: skip
+REFUSED = {
+    "struct of run ends": pa.StructArray.from_arrays([COLUMNS["run-end encoded"]], ["x"]),
+    "union of views": pa.UnionArray.from_sparse(UNIONS[0], [pa.array([1, 2, 3, 4]), pa.array(WORDS, pa.string_view())]),
+}
+
+
+def join_of(column, device="numpy", **more):
+    schema = pa.schema({"k": pa.int64(), "p": column.type, "q": pa.int64()})
+    return WindowJoin(
+        on=Compare("k", "=", "k"), left=Rows(9), right=Rows(9), sequence="q", order="inner", device=device,
+        left_schema=schema, right_schema=schema, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_a_payload_of_every_type(name):
+    column = COLUMNS[name]
+    rows = pa.table({"k": [0, 1, 2, 3], "p": column, "q": [3, 2, 1, 0]})  # the sequence turns them round
+    later = rows.set_column(2, "q", pa.array([4, 4, 4, 4]))
+    with join_of(column) as join:
+        assert join.process(None, None).schema == join.output_schema
+        first, second, third = join.process(rows, None), join.process(None, later), join.process(rows.slice(0, 0), None)
+    assert first.num_rows == third.num_rows == 0
+    assert first.schema == second.schema == third.schema
+    assert second["p"].type == column.type
+    second.validate(full=True)
+    assert second["k"].to_pylist() == [0, 1, 2, 3]
+    for side in ("p", "p_right"):
+        assert second[side].to_pylist() == column.to_pylist()
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_a_payload_that_cannot_be_picked_is_refused_at_the_start(name):
+    column = REFUSED[name]
+    with pytest.raises(errors.SchemaError, match=r"column 'p' of the left side has type .*cannot pick"):
+        join_of(column)
+    with join_of(column, form="pairs") as join:  # where no row of it is needed, it does no harm
+        rows = pa.table({"k": [0, 1, 2, 3], "p": column, "q": [3, 2, 1, 0]})
+        assert join.process(rows, rows).num_rows == 4
+
+
+def test_more_rows_than_run_ends_can_number():
+    """A result of 40,000 rows of a column whose run ends have 16 bits."""
+    column = pa.RunEndEncodedArray.from_arrays(pa.array([200], pa.int16()), ["a"])
+    rows = pa.table({"k": np.zeros(200, np.int64), "p": column, "q": np.zeros(200, np.int64)})
+    with WindowJoin(on=Compare("k", "=", "k"), left=Rows(200), right=Rows(200), device="numpy") as join:
+        result = join.process(rows, rows)
+    result.validate(full=True)
+    assert result.num_rows == 40_000
+    assert set(result["p"].to_pylist()) == {"a"}
+
+
+def test_views_on_a_device(device):
+    column = COLUMNS["string_view"]
+    rows = pa.table({"k": [0, 1, 2, 3], "p": column, "q": [0, 1, 2, 3]})
+    with join_of(column, device) as join:
+        assert join.process(rows, rows)["p_right"].to_pylist() == WORDS
+
+
+FAR = 2**70
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us")], ids=str)
+@pytest.mark.parametrize("bounds", [(-FAR, 0), (0, FAR), (-FAR, FAR), (FAR, FAR + 1), (-FAR, -FAR)])
+def test_time_bounds_beyond_all_times(bounds, kind, device, time_windows):
+    """They bound nothing, or leave nothing: no two times are so far apart. A delay that long makes no row late."""
+    lengths = [*bounds, FAR]
+    if kind != pa.int64():
+        lengths = [f"{length} microseconds" for length in lengths]
+    number = [-(2**63), 0, 2**63 - 1]
+    rows = pa.table({"k": [1, 1, 1], "t": pa.array(number, pa.int64()).cast(kind)})
+    with WindowJoin(
+        on=Compare("k", "=", "k"),
+        within=Within("t", "t", *lengths[:2]),
+        watermark=Watermark(left=lengths[2]),
+        form="pairs",
+        device=device,
+    ) as join:
+        found = []
+        for _ in range(2):
+            found += zip(*join.process(rows, rows).to_pydict().values(), strict=True)
+        assert join.stats.late_left == 0
+    number *= 2
+    due = [(a, b) for a in range(6) for b in range(6) if bounds[0] <= number[b] - number[a] <= bounds[1]]
+    assert sorted(found) == due
+
+
+@pytest.mark.parametrize("initial", [FAR, -FAR])
+def test_a_first_watermark_beyond_all_times(initial, device, time_windows):
+    rows = pa.table({"k": [1, 1], "t": [-(2**63), 2**63 - 1]})
+    with WindowJoin(
+        on=Compare("k", "=", "k"), within=Within("t", "t", 0, 0), form="pairs", device=device,
+        watermark=Watermark(left=FAR, right=FAR, initial=initial),
+    ) as join:  # fmt: skip
+        found = join.process(rows, rows).num_rows + join.process(rows, rows).num_rows
+        assert join.stats.late_left == (4 if initial > 0 else 0)
+    assert found == (0 if initial > 0 else 8)
+
+
+def test_watermarks_that_are_none():
+    for wrong in ({"lag": FAR}, {"lag": -1}, {"lag": 1.5}, {"initial": 0.5}, {"initial": "0"}):
+        with pytest.raises(errors.WindowError, match=next(iter(wrong))):
+            Watermark(left=1, **wrong)
+    assert Watermark(left=dt.timedelta(0), initial=0, lag=1)

@@ -1,0 +1,148 @@
+"""Whether a query could ever be opened is told without taking anything, and whatever else is open."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from host import Band, JoinSpec, Rows, WindowJoin, Within
+from host.daemon import DaemonClient
+from host.daemon.daemon import Daemon, FlightOptions
+from host.devices import Device
+from host.devices.device import DeviceInfo
+from host.devices.numpy_device import NumpyDevice
+from host.devices.splitjoin_device import SplitJoinDevice
+from host.errors import (
+    CapacityError,
+    DeviceError,
+    KeyTypeError,
+    LimitError,
+    MullionError,
+    SchemaError,
+    UnsupportedError,
+)
+from hw.splitjoin.parameters import SplitJoinParameters
+from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, expected, open_query, process
+
+LARGE = JoinSpec(on=SPEC.on, left=Rows(1_000_000), right=Rows(1_000_000))
+BUILD = dataclasses.replace(SplitJoinParameters.preset("tiny"), cores=4, rows=32, key_bits=64, time_bits=0)
+
+
+def one_board() -> SplitJoinDevice:
+    """A device that serves one join."""
+    info = DeviceInfo("test:splitjoin", "test", "", 1 << 16)
+    return SplitJoinDevice(info, BUILD, lambda: SplitJoinKernelModel(BUILD, 1 << 16), boards=1)
+
+
+@pytest.fixture
+def on(directory: Path) -> Iterator[Callable[[Device], Daemon]]:
+    """Starts daemons on a device."""
+    daemons: list[Daemon] = []
+
+    def start(device: Device) -> Daemon:
+        flight = FlightOptions("127.0.0.1", 0, TOKEN)
+        daemons.append(Daemon(device, directory / f"{len(daemons)}.sock", flight=flight))  # type: ignore[arg-type]
+        return daemons[-1]
+
+    yield start
+    for daemon in daemons:
+        daemon.stop()
+
+
+@pytest.fixture(params=["unix", "flight"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Callable[[Daemon], DaemonClient]]:
+    """Connects to a daemon, over each front end in turn."""
+    clients: list[DaemonClient] = []
+
+    def connect(daemon: Daemon) -> DaemonClient:
+        address, token = (daemon.addresses[0], None) if request.param == "unix" else (daemon.addresses[1], TOKEN)
+        clients.append(DaemonClient(address, token, timeout=20))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+def bytes_of(spec: JoinSpec) -> int:
+    """Device memory that a join takes."""
+    with WindowJoin.from_spec(spec, device="numpy", left_schema=LEFT, right_schema=RIGHT) as join:
+        return join.stats.device_bytes
+
+
+def test_nothing_is_taken(either: DaemonClient, daemon: Daemon) -> None:
+    assert either.check(SPEC, LEFT, RIGHT) == SPEC.output_schema(LEFT, RIGHT)
+    assert either.status()["queries"] == {}
+    assert daemon.service.device.used_bytes == 0
+
+
+def test_what_makes_no_sense_is_refused(either: DaemonClient) -> None:
+    with pytest.raises(SchemaError, match="'limit'"):
+        either.check(SPEC, RIGHT, RIGHT)
+    with pytest.raises(KeyTypeError):
+        either.check(SPEC, pa.schema([("limit", pa.string())]), RIGHT)
+
+
+def test_a_window_of_more_than_half_of_the_device(
+    on: Callable[[Device], Daemon], connect: Callable[[Daemon], DaemonClient]
+) -> None:
+    memory = bytes_of(LARGE) + 1000
+    daemon = on(NumpyDevice(memory))
+    client = connect(daemon)
+    for _ in range(2):
+        client.check(LARGE, LEFT, RIGHT)
+        client.open_query("q", LARGE, LEFT, RIGHT)
+    with pytest.raises(CapacityError):
+        client.open_query("other", LARGE, LEFT, RIGHT)
+    larger = dataclasses.replace(LARGE, right=Rows(1_001_000))
+    with pytest.raises(CapacityError, match=f"of {memory:,}: use smaller windows") as refused:
+        client.check(larger, LEFT, RIGHT)
+    assert refused.value.needed > refused.value.available
+
+
+def test_a_full_table_of_queries(start: Callable[..., Daemon]) -> None:
+    with DaemonClient(start(max_queries=1).addresses[0], timeout=20) as client:
+        open_query(client)
+        client.check(SPEC, LEFT, RIGHT)
+        with pytest.raises(LimitError):
+            open_query(client, "other")
+
+
+def test_a_device_that_serves_one_join(
+    on: Callable[[Device], Daemon], connect: Callable[[Daemon], DaemonClient]
+) -> None:
+    daemon = on(one_board())
+    client = connect(daemon)
+    client.check(SPEC, LEFT, RIGHT)
+    assert not daemon.service.device._boards  # type: ignore[attr-defined]
+    open_query(client)
+    process(client, 0)
+    client.check(SPEC, LEFT, RIGHT)
+    with pytest.raises(DeviceError, match="serves one join"):
+        open_query(client, "other")
+    assert process(client, 1) == expected([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"left": Rows(129)}, CapacityError, "its capacity is 128 rows"),
+        ({"index": "bisort"}, UnsupportedError, "no index .bisort."),
+        ({"left": None, "right": None, "within": Within("limit", "price", 0, 1)}, UnsupportedError, "time_bits=64"),
+        ({"on": Band("limit", "price", 0, 1)}, None, ""),
+    ],
+)
+def test_what_a_kernel_cannot_do(
+    on: Callable[[Device], Daemon], change: dict[str, object], error: type[MullionError] | None, text: str
+) -> None:
+    spec = dataclasses.replace(SPEC, **change)
+    left, right = (pa.schema([(name, pa.int64())]) for name in ("limit", "price"))
+    with DaemonClient(on(one_board()).addresses[0], timeout=20) as client:
+        if error is None:
+            client.check(spec, left, right)
+        else:
+            with pytest.raises(error, match=text):
+                client.check(spec, left, right)

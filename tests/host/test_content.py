@@ -1,0 +1,87 @@
+"""Rows that come again are told from others, whatever their order and batches."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from host import Band, Rows, WindowJoin
+from host.content import Content
+from host.daemon import DaemonClient
+from host.errors import ReplayError
+from tests.host.daemon.conftest import batch, client, daemon, directory, either, expected, open_query, process, start  # noqa: F401  # noqa: F401
+
+
+def rows(seed: int = 1, count: int = 200) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 50, count)
+
+    def nulls(found: list[object], kind: pa.DataType) -> pa.Array:
+        return pa.array([None if value % 7 == 0 else each for value, each in zip(values, found, strict=True)], kind)
+
+    return pa.table(
+        {
+            "i": nulls(values.tolist(), pa.int32()),
+            "f": nulls((values / 3).tolist(), pa.float64()),
+            "b": nulls((values % 2 == 0).tolist(), pa.bool_()),
+            "s": nulls(["x" * (value % 5) + str(value) for value in values], pa.string()),
+            "y": nulls([bytes([value]) for value in values], pa.large_binary()),
+            "t": nulls([dt.datetime(2024, 1, 1, 0, 0, int(v)) for v in values], pa.timestamp("us", "UTC")),
+            "d": nulls([Decimal(int(v)) / 4 for v in values], pa.decimal128(9, 2)),
+            "l": nulls([{"p": int(v)} for v in values], pa.struct([("p", pa.int64())])),
+        }
+    )
+
+
+def digest(table: pa.Table) -> str:
+    return Content.of(table, None).digest["left"]
+
+
+def test_order_and_batches_do_not_count() -> None:
+    table = rows()
+    shuffled = table.take(np.random.default_rng(2).permutation(len(table)))
+    cut = pa.Table.from_batches(shuffled.to_batches(max_chunksize=37))
+    assert digest(table) == digest(shuffled) == digest(cut) == digest(pa.concat_tables([table[100:], table[:100]]))
+    assert Content.of(None, None).digest == {"left": "0 rows, 0000000000000000", "right": "0 rows, 0000000000000000"}
+
+
+def test_every_value_counts() -> None:
+    table = rows(count=40)
+    seen = {digest(table), digest(table[1:]), digest(pa.concat_tables([table, table[:1]]))}
+    for at, name in enumerate(table.column_names):
+        column = table[name]
+        others = [column.combine_chunks().take(np.roll(np.arange(40), 1)), pa.nulls(40, column.type)]
+        seen |= {digest(table.set_column(at, name, other)) for other in others}
+    assert len(seen) == 3 + 2 * table.num_columns
+    assert digest(pa.table({"a": ["ab", "c"]})) != digest(pa.table({"a": ["a", "bc"]}))
+    assert digest(pa.table({"a": ["", None]})) != digest(pa.table({"a": ["", ""]}))
+    assert digest(pa.table({"a": [1, 2], "b": [2, 1]})) != digest(pa.table({"a": [2, 1], "b": [2, 1]}))
+
+
+def test_a_daemon_refuses_other_rows(either: DaemonClient) -> None:  # noqa: F811
+    open_query(either)
+    process(either, 0)
+    result = process(either, 1)
+    other = [(side, part.slice(1) if side == "right" else part) for side, part in batch(1)]
+    with pytest.raises(ReplayError, match=r"batch 1 comes again with other right rows: 39 rows.*joined with 40 rows"):
+        list(either.process("q", 1, other))
+    swapped = [(side, part.take(pa.array(range(part.num_rows)[::-1]))) for side, part in batch(1)]
+    assert pa.Table.from_batches(either.process("q", 1, swapped)) == result
+    assert process(either, 2) == expected([0, 1, 2])
+
+
+def test_a_restored_join_refuses_other_rows(tmp_path: Path) -> None:
+    options = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(30), "form": "pairs"}
+    sides = [pa.Table.from_batches([p for s, p in batch(0) if s == side]) for side in ("left", "right")]
+    due = WindowJoin(**options, state=tmp_path).process(*sides)
+    again = WindowJoin(**options, state=tmp_path)
+    with pytest.raises(ReplayError, match="batch 0 comes again with other left rows"):
+        again.repeat(sides[0][1:], sides[1])
+    with pytest.raises(ReplayError, match="batch 0 comes again with other right rows: 0 rows"):
+        again.repeat(sides[0], None)
+    assert again.repeat(*sides) == due

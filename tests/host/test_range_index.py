@@ -1,0 +1,250 @@
+"""Range search in an index over one window, against NumPy over all rows."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from host.errors import KeyTypeError, UnsupportedError, WindowError
+from host.index import BurstTrie, CsbTree, Judy, Slices, SortedRuns, TimeKeyed
+from host.native import _core
+from host.range_index import open_window_index
+
+needs_judy = pytest.mark.skipif(
+    not _core.has_index("judy"), reason="this build of the core has no Judy arrays (Debian: apt install libjudy-dev)"
+)
+TREES = [CsbTree(), BurstTrie(), BurstTrie(container_rows=2), pytest.param(Judy(), marks=needs_judy)]
+INDEXES = [
+    *TREES,
+    Slices(of=CsbTree(), stride=7),
+    Slices(of=BurstTrie(container_rows=3)),
+    pytest.param(Slices(of=Judy(), stride=3), marks=needs_judy),
+    TimeKeyed(),
+    TimeKeyed(of="burst_trie"),
+    pytest.param(TimeKeyed(of="judy"), marks=needs_judy),
+]
+KEYS = ("int32", "uint32", "float32", "int64", "uint64", "float64")
+WAYS = ("mapper", "iterator", "thread")
+
+steps = st.tuples(
+    st.integers(0, 2**32 - 1),  # seed
+    st.sampled_from([0, 1, 5, 40, 300]),  # rows
+    st.sampled_from([1, 30, 100_000, 2**31]),  # keys
+    st.integers(0, 40),  # of time, that pass
+    st.booleans(),  # what is past goes
+)
+
+
+@pytest.mark.parametrize("index", INDEXES, ids=repr)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=4)
+@given(key_type=st.sampled_from(KEYS), real=st.booleans(), calls=st.lists(steps, min_size=1, max_size=8))
+def test_every_way_finds_the_rows_of_a_range(index, key_type, real, calls) -> None:
+    if isinstance(index, TimeKeyed):
+        key_type = key_type[:-2] + "32"
+    window = open_window_index(index, span=50, key_type=key_type, values="float64" if real else "int64")
+    keys, times, values = np.empty(0, key_type), np.empty(0, np.int64), np.empty(0, np.float64 if real else np.int64)
+    now, limit = 0, -(10**9)
+    for seed, count, most, passed, expire in calls:
+        rng = np.random.default_rng(seed)
+        own = rng.integers(0 if key_type[0] == "u" else -most, most, count).astype(key_type)
+        when = now + rng.integers(-10, 30, count)
+        what = rng.integers(-100, 100, count).astype(values.dtype)
+        on_time = when > limit
+        assert window.insert(own, when, what) == on_time.sum()
+        keys, times, values = (
+            np.append(keys, own[on_time]),
+            np.append(times, when[on_time]),
+            np.append(values, what[on_time]),
+        )
+        now += passed
+        if expire:
+            limit = max(limit, now - 50)
+            window.expire(limit)
+        live = times > limit
+        assert window.rows >= live.sum()
+        a, b = rng.integers(-most, most, 2).tolist()
+        exact = keys.astype(object)
+        for low, high in ((a, b), (min(a, b), max(a, b) + 0.5), (None, None)):
+            met = live.copy()
+            if low is not None:
+                met &= (exact >= low) & (exact <= high)
+            expected = sorted(zip(keys[met].tolist(), values[met].tolist(), strict=True))
+            assert window.map(low, high, "count") == len(expected)
+            for way in WAYS:
+                assert window.map(low, high, "sum", way=way) == values[met].sum()
+            if expected:
+                assert window.map(low, high, "min") == values[met].min()
+                assert window.map(low, high, "max") == values[met].max()
+                assert window.map(low, high, "mean") == pytest.approx(values[met].mean())
+            else:
+                assert [window.map(low, high, f) for f in ("min", "max", "mean")] == [None] * 3
+            found: list = []
+            window.map(low, high, lambda key, value, found=found: found.append((key, value)))
+            assert sorted(found) == expected
+            if not isinstance(index, (Slices, TimeKeyed)):
+                assert [key for key, _ in found] == [key for key, _ in expected]
+            for way in WAYS[1:]:
+                assert list(window.iterate(low, high, way=way)) == found
+            recent = met & (times > now - 20)
+            assert window.map(low, high, "sum", after=now - 20) == values[recent].sum()
+        # Of keys whose last row has not expired: rows come in any order of time here.
+        last = {key: row for row, key in enumerate(keys.tolist())}
+        asked = [key for key, row in last.items() if live[row]][:8]
+        assert window.find(np.array(asked, key_type)).tolist() == [last[key] for key in asked]
+
+
+@pytest.mark.parametrize("index", TREES, ids=repr)
+@pytest.mark.parametrize("order", ["rising", "falling", "random", "equal"])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_structure_fills_and_empties(index, order, bits, seed) -> None:
+    """Rows leave one by one, and what held them with them."""
+    window = open_window_index(index, span=10, key_type=f"int{bits}")
+    rng, rows = np.random.default_rng(seed), 6000
+    ends = np.iinfo(f"int{bits}")
+    keys = {
+        "rising": np.arange(rows) * 1000,
+        "falling": -np.arange(rows) * 1000,
+        "random": rng.integers(ends.min, ends.max, rows, endpoint=True),
+        "equal": np.full(rows, ends.max),
+    }[order].astype(f"int{bits}")
+    peak = 0
+    for start in range(0, rows, 500):
+        window.insert(keys[start : start + 500], np.full(500, start // 500))
+        window.expire(start // 500 - 3)
+        live = np.sort(keys[max(0, start - 1000) : start + 500])
+        assert window.rows == len(live)
+        assert [key for key, _ in window.iterate()] == live.tolist()
+        if start == 2000:
+            peak = window.bytes
+    assert window.bytes < 2 * peak  # what has gone leaves room for what comes
+    window.expire(100)
+    assert (window.rows, list(window.iterate())) == (0, [])
+    figures = window.figures()
+    assert figures["erased"] == rows
+    assert not any(figures.get(name, 0) for name in ("node_groups", "leaves", "trie_nodes", "trie_containers", "keys"))
+
+
+def test_a_csb_tree_has_the_depth_of_its_fan_out(seed) -> None:
+    window = open_window_index("csb_tree", span=1, key_type="int32")
+    window.insert(np.random.default_rng(seed).integers(-(2**31), 2**31, 20_000).astype(np.int32), np.zeros(20_000))
+    figures = window.figures()
+    assert 0.5 <= figures["leaf_fill"] <= 1
+    assert figures["leaves"] >= 20_000 / 7
+    # 15 children of a node at most, 8 at least; 7 entries of a leaf at most.
+    assert np.log(20_000 / 7) / np.log(15) <= figures["depth"] - 1 <= np.log(20_000 / 3.5) / np.log(7) + 1
+    assert window.bytes >= figures["node_groups"] * 1024
+
+
+def test_a_trie_bursts_where_a_container_is_full() -> None:
+    window = open_window_index(BurstTrie(container_rows=8), span=1, key_type="int32")
+    window.insert(np.arange(8), np.zeros(8))
+    assert window.figures() | {"trie_nodes": 0, "trie_containers": 1, "bursts": 0, "depth": 1} == window.figures()
+    window.insert([8], [0])  # it differs from the others in the last byte alone: four nodes
+    assert window.figures() | {"trie_nodes": 4, "trie_containers": 9, "depth": 5} == window.figures()
+    window.insert(np.full(1000, 8), np.zeros(1000))  # rows of one key do not burst
+    assert window.figures()["bursts"] == 4
+    assert window.map(8, 8, "count") == 1001
+
+
+def test_the_figure_of_the_paper() -> None:
+    """Figure 3: contents of the array in the first ten minutes, five minutes of window and one of stride."""
+    window = open_window_index(Slices(of=CsbTree(), stride=60), span=300)
+    for minute in range(1, 11):
+        window.insert([minute], [60 * minute])
+        window.expire(60 * (minute - 5) + 59)  # of minute - 5 the last second
+        figures = window.figures()
+        assert [key for key, _ in window.iterate()] == list(range(max(1, minute - 4), minute + 1))
+        assert figures["slices"] == min(minute, 5)
+        assert figures["slices_dropped"] == max(0, minute - 5)
+        assert figures["slices_chained"] == 0
+
+
+def test_strides_without_rows_clear_their_slots() -> None:
+    window = open_window_index(Slices(of=CsbTree(), stride=10), span=50)
+    window.insert([1, 2, 3], [0, 20, 49])
+    assert window.figures() | {"slices": 3, "gaps": 2, "rows_of_slices": [1, 1, 1]} == window.figures()
+    window.expire(1000)  # no row has come since
+    assert window.figures() | {"slices": 0, "gaps": 0, "slices_dropped": 3} == window.figures()
+    window.insert([4], [10**15])  # far ahead
+    window.insert([5], [1001])
+    assert window.figures()["gaps"] > 10**12
+    assert sorted(window.iterate()) == [(4, 3), (5, 4)]
+
+
+def test_a_slice_shows_no_row_that_has_expired() -> None:
+    window = open_window_index(Slices(of=CsbTree(), stride=100), span=300)
+    window.insert([1, 2, 3], [0, 50, 250])
+    window.expire(49)
+    assert (window.rows, window.map(None, None, "count"), window.find([1]).tolist()) == (3, 2, [-1])
+    assert window.insert([9], [49]) == 0  # late
+    window.expire(50)
+    assert list(window.iterate()) == [(3, 2)]
+
+
+def test_a_mapping_function_ends_the_search() -> None:
+    window = open_window_index("csb_tree", span=1)
+    window.insert(np.arange(100), np.zeros(100))
+    seen = []
+
+    def until_ten(key: int, value: int) -> bool:
+        seen.append(key)
+        return key < 10
+
+    window.map(5, 90, until_ten)
+    assert seen == [5, 6, 7, 8, 9, 10]
+    with pytest.raises(ZeroDivisionError):
+        window.map(5, 90, lambda key, value: key // 0)
+    assert window.map(5, 6, "count") == 2  # it goes on
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_an_iterator_that_is_dropped_lets_the_index_go(way) -> None:
+    window = open_window_index("slices", span=5)
+    window.insert(np.arange(100_000), np.arange(100_000) % 5)
+    rows = window.iterate(way=way)
+    assert next(rows) == (0, 0)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        window.insert([1], [1])
+    rows.close()
+    assert window.insert([1], [1]) == 1
+
+
+def test_sums_are_exact() -> None:
+    window = open_window_index("csb_tree", span=1, values="int64")
+    window.insert([1, 2, 3], [0, 0, 0], [2**63 - 1, 2**63 - 1, 2**63 - 1])
+    assert window.map(None, None, "sum") == 3 * (2**63 - 1)
+    window.insert([1, 2, 3, 4], [0] * 4, [-(2**63)] * 4)
+    assert window.map(None, None, "sum") == 3 * (2**63 - 1) - 4 * 2**63
+
+
+def test_what_is_refused() -> None:
+    for parameters, error, match in [
+        ({"span": 0}, WindowError, "span"),
+        ({"span": 1, "key_type": "int16"}, KeyTypeError, "int16"),
+        ({"span": 1, "values": "text"}, WindowError, "values"),
+        ({"span": 1, "index": SortedRuns()}, UnsupportedError, "range search"),
+        ({"span": 1, "index": Slices(of=SortedRuns())}, UnsupportedError, "range search"),
+        ({"span": 1, "index": TimeKeyed()}, UnsupportedError, "32 bits"),
+        ({"span": 1, "index": "tree"}, WindowError, "tree"),
+        ({"span": 1, "index": Slices(stride="1 minute")}, WindowError, "integer"),
+    ]:
+        with pytest.raises(error, match=match):
+            open_window_index(**parameters)
+    window = open_window_index(span=5, key_type="int32")
+    for keys, error in [([2**31], KeyTypeError), ([0.5], KeyTypeError), (["a"], KeyTypeError)]:
+        with pytest.raises(error):
+            window.insert(keys, [0])
+    with pytest.raises(WindowError, match="values"):
+        window.insert([1], [0], [5])
+    with pytest.raises(WindowError, match="each row"):
+        window.insert([1, 2], [0])
+    with pytest.raises(WindowError, match="median"):
+        window.map(0, 1, "median")
+    with pytest.raises(WindowError, match="way"):
+        window.map(0, 1, "sum", way="magic")
+    with pytest.raises(WindowError, match="way"):
+        window.iterate(0, 1, way="mapper")
+    with pytest.raises(KeyTypeError, match="NaN"):
+        open_window_index(span=5, key_type="float64").map(float("nan"), None, "count")
+    with pytest.raises(KeyTypeError, match="exactly"):
+        open_window_index(span=5, key_type="float64").insert([float("nan")], [0])

@@ -1,0 +1,368 @@
+"""SQL texts: their rows against DuckDB's, the specifications against those of objects, and the places of refusals."""
+
+import datetime as dt
+from collections import Counter
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from mullion import (
+    AllOf,
+    AnyOf,
+    AsOf,
+    Band,
+    Compare,
+    JoinSpec,
+    Rows,
+    SchemaError,
+    SqlError,
+    Watermark,
+    Where,
+    WindowError,
+    WindowJoin,
+    Within,
+    sql,
+    sql_spec,
+)
+
+MINUTE = 60_000_000
+
+
+def table(seed: int, key: str, measure: str, rows: int = 60) -> pa.Table:
+    """Random rows with NULLs, ties, text, decimals, dates and a struct."""
+    random = np.random.default_rng(seed)
+    absent = random.random(rows) < 0.08
+    times = (random.integers(0, 40, rows) * MINUTE // 4).astype("datetime64[us]")
+    return pa.table(
+        {
+            "id": np.arange(rows),
+            key: pa.array(random.integers(0, 30, rows).astype(np.int32), mask=absent),
+            "venue": pa.array(random.choice(["x", "y", "z"], rows), mask=np.roll(absent, 3)),
+            "time": times,
+            measure: random.integers(0, 50, rows) / 10,
+            "fee": pa.array([Decimal(int(n)) / 100 for n in random.integers(0, 90, rows)], pa.decimal128(9, 2)),
+            "day": pa.array(random.integers(18_000, 18_012, rows).astype(np.int32)).cast(pa.date32()),
+            "span": pa.StructArray.from_arrays([pa.array(times)], ["end"]),
+        }
+    )
+
+
+BIDS, ASKS = table(1, "limit", "low"), table(2, "price", "high", 70)
+TABLES = {"bids": BIDS, "asks": ASKS}
+DUCK = duckdb.connect()
+DUCK.register("bids", BIDS)
+DUCK.register("asks", ASKS)
+
+
+def rows_of(result: pa.Table) -> Counter:
+    return Counter(tuple(map(str, row.values())) for row in result.to_pylist())
+
+
+def check(text: str) -> pa.Table:
+    """Mullion's rows, which are DuckDB's."""
+    ours = sql(text, **TABLES)
+    theirs = DUCK.sql(text).to_arrow_table()
+    assert rows_of(ours) == rows_of(theirs.rename_columns(ours.column_names))
+    return ours
+
+
+CONDITIONS = [
+    'a.price BETWEEN b."limit" - 5 AND b."limit" + 5 AND a.venue = b.venue '
+    "AND a.time BETWEEN b.time - INTERVAL 1 MINUTE AND b.time",
+    'price < "limit"',
+    'a.price > b."limit" + 2 AND NOT a.day = b.day',
+    'a.price - b."limit" <= 3 AND b."limit" - 2 < a.price',
+    'abs(a.price - b."limit") <= 1',
+    'abs(b."limit" - a.price + 2) < 3',
+    'abs(a.price - b."limit") >= 27',
+    'a.price != b."limit" + 1 AND a.day = b.day',
+    'a.venue IS NOT DISTINCT FROM b.venue AND a.price = b."limit"',
+    "a.price = b.\"limit\" AND b.venue IN ('x', 'y') AND a.id >= 10 AND a.id + 5 < 60",
+    'a.price = b."limit" AND b.venue IS NULL',
+    'a.price = b."limit" AND NOT (b.id BETWEEN 5 AND 50)',
+    'a.price < b."limit" - 25 OR a.price > b."limit" + 25',
+    "b.low + 0.1 <= a.high AND a.high <= b.low + 0.3",
+    "a.high BETWEEN b.low - 0.1 AND b.low + 0.2",
+    "b.low + 0.1 = a.high",
+    "b.low = a.high AND low < 2.5",
+    "a.fee < b.fee - 0.5",
+    "a.fee BETWEEN b.fee - 0.01 AND b.fee + 0.015",
+    "a.day >= b.day + INTERVAL 9 DAYS",
+    "a.time >= b.time AND a.time < b.time + INTERVAL '1 minute' AND b.low < a.high",
+    "b.time - a.time <= INTERVAL 30 SECONDS AND a.time - b.time <= INTERVAL 10 SECONDS",
+    "a.span.end = b.span.end AND a.price <= b.limit",
+    "a.time = b.time AND a.day > DATE '2019-04-20' AND b.time < TIMESTAMP '1970-01-01 00:07:00'",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_conditions_as_duckdb_reads_them(condition):
+    assert len(check(f"SELECT b.id, a.id AS other FROM bids b JOIN asks a ON {condition}")) > 2
+
+
+@pytest.mark.parametrize("how", ["", "INNER", "LEFT", "RIGHT OUTER", "FULL", "SEMI", "ANTI"])
+@pytest.mark.parametrize("condition", ["a.price = b.limit AND a.venue < 'z'", CONDITIONS[20]])
+def test_how(how, condition):
+    if how in ("SEMI", "ANTI"):
+        ours = check(f"SELECT * FROM bids b {how} JOIN asks a ON {condition}")
+        assert rows_of(sql(f"SELECT b.* FROM bids b LEFT {how} JOIN asks a ON {condition}", **TABLES)) == rows_of(ours)
+    else:
+        check(f"SELECT * FROM bids b {how} JOIN asks a ON {condition}")
+
+
+def test_columns_by_name():
+    ours = sql(
+        "select B.ID, `price` AS asked, a.id, b.time AS at, a.price from bids B join Asks a on B.LIMIT = a.Price",
+        **TABLES,
+    )
+    assert ours.column_names == ["id", "asked", "id_right", "at", "price"]
+    assert ours.column("asked").equals(ours.column("price"))
+    assert sql("SELECT a.* FROM bids b JOIN asks a ON a.price = b.limit", **TABLES).column_names == ASKS.column_names
+    alone = sql("SELECT a.id FROM bids b JOIN asks a ON a.price = b.limit", **TABLES)
+    assert alone.column_names == ["id"]
+    assert Counter(alone["id"].to_pylist()) == Counter(
+        DUCK.sql('SELECT a.id FROM bids b JOIN asks a ON a.price = b."limit"').to_arrow_table()["id"].to_pylist()
+    )
+
+
+def test_one_table_twice():
+    check('SELECT x.id, y.id AS other FROM bids x JOIN bids y ON x."limit" < y."limit" AND x.venue = y.venue')
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_conjunctions(seed):
+    random = np.random.default_rng(seed)
+
+    def part() -> str:
+        one, other = random.permutation([("b.limit", "a.price"), ("b.id", "a.id"), ("b.day", "a.day")][: 2 + seed % 2])[
+            0
+        ]
+        if one == "b.day":
+            return f"{one} {random.choice(['<', '<=', '=', '>=', '>', '!='])} {other}"
+        operator = random.choice(["<", "<=", "=", ">=", ">", "!=", "<>"])
+        low, high = sorted(random.integers(-12, 12, 2))
+        return str(
+            random.choice(
+                [
+                    f"{one} + {low} {operator} {other}",
+                    f"{other} BETWEEN {one} + {low} AND {one} + {high}",
+                    f"{low} <= {one} - {other}",
+                    f"abs({other} - {one}) < {high + 13}",
+                    f"({one} < {other} OR {one} > {other} + {high + 12})",
+                    f"{one} {operator} {high + 12}",
+                ]
+            )
+        )
+
+    for _ in range(5):
+        text = " AND ".join(["b.limit <= a.price + 9", *(part() for _ in range(random.integers(1, 4)))])
+        check(f"SELECT b.id, a.id AS other FROM bids b JOIN asks a ON {text}")
+
+
+JOIN = "SELECT * FROM bids b JOIN asks a ON "
+SAME = [
+    (
+        "a.price BETWEEN b.limit - 5 AND b.limit + 5 AND a.venue = b.venue "
+        "AND a.time BETWEEN b.time - INTERVAL 1 MINUTE AND b.time",
+        {"on": AllOf(Band("limit", "price", -5, 5), Compare("venue", "=", "venue")),
+         "within": Within("time", "time", "-1 minute", 0)},
+    ),
+    ("b.limit < a.price AND a.time = b.time",
+     {"on": Compare("limit", "<", "price"), "within": Within("time", "time", 0, 0)}),
+    ("a.high BETWEEN low - 0.1 AND low + 0.1 AND abs(a.time - b.time) <= INTERVAL '90' SECOND",
+     {"on": Band("low", "high", -0.1, 0.1), "within": Within("time", "time", "-90 seconds", "90 seconds")}),
+    ("limit = price AND a.size > 3 AND abs(a.time - b.time) <= INTERVAL 1 HOUR",
+     {"on": AllOf(Compare("limit", "=", "price"), Where("right", "size", ">", 3)),
+      "within": Within("time", "time", "-1 hour", "1 hour")}),
+    ("(limit < price OR limit > price + 3) AND a.time = b.time",
+     {"on": AnyOf(Compare("limit", "<", "price"), Band("limit", "price", None, -4)),
+      "within": Within("time", "time", 0, 0)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("condition", "objects"), SAME)
+def test_a_text_is_the_objects(condition, objects):
+    left, right = BIDS.schema, ASKS.schema.append(pa.field("size", pa.int64()))
+    found, wanted = sql_spec(JOIN + condition, bids=left, asks=right), JoinSpec(**objects)
+    assert found == wanted
+    assert found.explain(left, right) == wanted.explain(left, right)
+
+
+def test_windows():
+    text = JOIN + "a.price = b.limit AND a.time BETWEEN b.time - INTERVAL 1 MINUTE AND b.time"
+    schemas = {"bids": BIDS.schema, "asks": ASKS.schema}
+    counted = sql_spec(text, rows=(10, Rows(20)), **schemas)
+    assert counted.within is None
+    assert (counted.left, counted.right) == (Rows(10), Rows(20))
+    assert counted.on == AllOf(Compare("limit", "=", "price"), Band("time", "time", "-1 minute", 0))
+    ours = sql(text, rows=(10, 1), **TABLES)
+    with WindowJoin.from_spec(sql_spec(text, rows=(10, 1), **schemas)) as join:
+        assert rows_of(ours) == rows_of(join.process(BIDS, ASKS))
+    named = sql_spec(
+        JOIN + "b.venue = a.venue AND abs(a.id - b.id) <= 3 AND a.time = b.time", times=("id", "id"), **schemas
+    )
+    assert named.within == Within("id", "id", -3, 3)
+    watermark = Watermark(left="1 minute", right="1 minute")
+    assert sql_spec(text, watermark=watermark, **schemas).watermark == watermark
+    with pytest.raises(WindowError, match="no window"):
+        sql_spec(JOIN + "a.price = b.limit AND a.time < b.time", **schemas)
+
+
+def test_frames_of_pandas_and_polars():
+    text = "SELECT b.id, a.id AS other FROM bids b JOIN asks a ON a.price = b.limit AND a.venue = b.venue"
+    left = BIDS.select(["id", "limit", "venue"]).filter(pa.compute.is_valid(BIDS["limit"]))
+    wanted = rows_of(sql(text, bids=left, asks=ASKS))
+    assert rows_of(sql(text, bids=pl.from_arrow(left), asks=ASKS)) == wanted
+    frame = pd.DataFrame(
+        {"id": left["id"].to_numpy(), "limit": left["limit"].to_numpy(), "venue": left["venue"].to_pylist()}
+    )
+    assert rows_of(sql(text, bids=frame, asks=ASKS)) == wanted
+    with pytest.raises(SqlError, match="there is no table 'asks'"):
+        sql(text, bids=left)
+
+
+REFUSED = [
+    ("a.price = b.limit AND\n  lower(a.venue) = b.venue", 2, 3, "LOWER"),
+    ("a.price * 2 <= b.limit", 1, 37, "MUL"),
+    ("a.id < a.price", 1, 37, "both columns are of one side"),
+    ("a.nosuch < b.limit", 1, 37, "no column 'nosuch'"),
+    ("id < price", 1, 37, "both sides have a column 'id'"),
+    ("other < price", 1, 37, "neither side"),
+    ("abs(a.high - b.low) <= 0.2", 1, 37, "rounded otherwise"),
+    ("a.high + 0.1 <= b.low", 1, 37, "rounded otherwise"),
+    ("b.low + 0.1 < a.high", 1, 37, "not supported"),
+    ("b.low + 0.1 + 0.1 <= a.high", 1, 37, "rounded otherwise"),
+    ("b.limit + 0.1 <= a.high", 1, 37, "rounded otherwise"),
+    ("b.limit < a.price + INTERVAL 1 DAY", 1, 37, "INTERVAL is for times"),
+    ("a.time < b.time + 5", 1, 37, "write an INTERVAL"),
+    ("a.time < b.time + INTERVAL 1 MONTH", 1, 46, "no fixed length"),
+    ("a.price = b.limit AND a.venue IS NOT NULL", 1, 59, "NOT of IS"),
+    ("a.price = b.limit OR a.id = b.id", 1, 37, "several pairs"),
+    ("a.price = b.limit OR (a.id = b.id AND a.day = b.day)", 1, 59, "conjunction inside OR"),
+    ("b.limit = 3", 1, 37, "compares the two sides"),
+    ("a.price <=> b.limit + 1", 1, 37, "<=>"),
+    ("a.price = b.limit AND b.venue = NULL", 1, 59, "IS NULL"),
+    ("a.venue LIKE 'x%'", 1, 37, "LIKE"),
+    ("a.price =", 1, 45, "expression"),
+    ("a.price = b.limit WHERE a.id > 3", 1, 55, "WHERE"),
+    ("a.price = b.limit ORDER BY a.id", 1, 55, "ORDER BY"),
+    ("a.price = b.limit JOIN asks c ON c.id = a.id", 1, 60, "two tables"),
+]
+
+
+@pytest.mark.parametrize(("condition", "line", "column", "said"), REFUSED)
+def test_refused_conditions_are_named_with_their_place(condition, line, column, said):
+    with pytest.raises(SqlError) as error:
+        sql(JOIN + condition, **TABLES)
+    assert said in str(error.value)
+    assert (error.value.line, error.value.column) == (line, column)
+    assert str(error.value).startswith(f"line {line}, column {column}: ")
+
+
+STATEMENTS = [
+    ("SELECT * FROM bids b CROSS JOIN asks a", 22, "CROSS"),
+    ("SELECT * FROM bids b NATURAL JOIN asks a", 22, "NATURAL"),
+    ("SELECT * FROM bids b JOIN asks a USING (id)", 34, "USING"),
+    ("SELECT * FROM bids b, asks a", 23, "no ON"),
+    ("SELECT * FROM bids", 8, "two tables"),
+    ("SELECT b.id + 1 FROM bids b JOIN asks a ON b.id = a.id", 8, "ADD"),
+    ("SELECT count(*) FROM bids b JOIN asks a ON b.id = a.id", 8, "COUNT"),
+    ("SELECT b.id, b.id FROM bids b JOIN asks a ON b.id = a.id", 14, "two columns 'id'"),
+    ("SELECT a.id FROM bids b LEFT ANTI JOIN asks a ON b.id = a.id", 8, "left side alone"),
+    ("SELECT a.span.end FROM bids b JOIN asks a ON b.id = a.id", 8, "field of a struct"),
+    ("SELECT DISTINCT b.id FROM bids b JOIN asks a ON b.id = a.id", 8, "DISTINCT"),
+    ("SELECT * FROM (SELECT 1) b JOIN asks a ON b.id = a.id", 23, "table by its name"),
+    ("SELECT * FROM s.bids b JOIN asks a ON b.id = a.id", 15, "by its name alone"),
+    ("SELECT * FROM bids JOIN bids ON bids.id = bids.id", 25, "aliases"),
+    ("WITH q AS (SELECT 1) SELECT * FROM bids b JOIN asks a ON b.id = a.id", 1, "WITH"),
+    ("DROP TABLE bids", 1, "only SELECT"),
+    ("", 1, "one SELECT"),
+]
+
+
+@pytest.mark.parametrize(("text", "column", "said"), STATEMENTS)
+def test_refused_statements(text, column, said):
+    with pytest.raises(SqlError) as error:
+        sql(text, **TABLES)
+    assert said in str(error.value)
+    assert (error.value.line, error.value.column) == (1, column)
+
+
+def test_conditions_as_text():
+    text = "left.venue = right.venue AND price BETWEEN limit - 5 AND limit + 5"
+    schemas = {"left_schema": BIDS.schema, "right_schema": ASKS.schema}
+    windows = {"left": Rows(100), "right": Rows(100)}
+    with WindowJoin(on=text, **windows, **schemas) as join:
+        assert join.spec.on == AllOf(Compare("venue", "=", "venue"), Band("limit", "price", -5, 5))
+        found = rows_of(join.process(BIDS, ASKS).select(["id", "id_right"]))
+    assert found == rows_of(
+        DUCK.sql(
+            'SELECT b.id, a.id AS other FROM bids b JOIN asks a ON a.venue = b.venue AND abs(price - "limit") <= 5'
+        ).to_arrow_table()
+    )
+    with pytest.raises(SqlError, match="line 1, column 1: left has no column 'nosuch'"):
+        WindowJoin(on="left.nosuch = right.venue", **windows, **schemas)
+    with pytest.raises(SchemaError, match="right_schema="):
+        WindowJoin(on=text, **windows, left_schema=BIDS.schema)
+
+
+def test_constants_of_times_are_read_as_such():
+    text = JOIN + "a.price = b.limit AND b.day >= '2019-04-20' AND a.time < TIMESTAMP '1970-01-01 00:07:00'"
+    on = sql_spec(text, **TABLES).on
+    assert on.parts[1:] == (
+        Where("left", "day", ">=", "2019-04-20"),
+        Where("right", "time", "<", dt.datetime(1970, 1, 1, 0, 7)),
+    )
+
+
+STAMPED = {
+    "bids": pa.table({"id": range(80), "k": [n * 7 % 5 for n in range(80)], "t": [n * 13 % 101 for n in range(80)]}),
+    "asks": pa.table({"id": range(90), "k": [n * 3 % 6 for n in range(90)], "t": [n * 3 for n in range(90)]}),
+}
+
+
+@pytest.mark.parametrize("how", ["", "LEFT"])
+@pytest.mark.parametrize("operator", [">=", ">", "<", "<="])
+def test_as_of_as_duckdb_reads_it(how, operator):
+    text = f"SELECT b.id, a.id AS ask FROM bids b ASOF {how} JOIN asks a ON b.t {operator} a.t AND a.k = b.k"
+    duck = duckdb.connect()
+    for name, rows in STAMPED.items():
+        duck.register(name, rows)
+    wanted = rows_of(duck.sql(text).to_arrow_table())
+    assert rows_of(sql(text, **STAMPED)) == wanted
+    for spelled in (
+        f"SELECT b.id, a.id AS ask FROM bids b {how} ASOF JOIN asks a "
+        f"MATCH_CONDITION (b.t {operator} a.t) ON a.k = b.k",
+        f"SELECT b.id, a.id AS ask FROM bids b ASOF {how} JOIN asks a MATCH_CONDITION (b.t {operator} a.t) USING (k)",
+    ):
+        assert rows_of(sql(spelled, **STAMPED)) == wanted
+    assert len(wanted) > 20
+
+
+def test_as_of_is_the_objects():
+    text = "SELECT * FROM bids b ASOF JOIN asks a MATCH_CONDITION (a.t BETWEEN b.t - 9 AND b.t) USING (k)"
+    schemas = {name: rows.schema for name, rows in STAMPED.items()}
+    on = AsOf("t", "t", direction="backward", tolerance=9, by=["k"])
+    assert sql_spec(text, **schemas).on == on
+    assert sql(text, **STAMPED).column_names == ["id", "k", "t", "id_right", "t_right"]
+
+
+@pytest.mark.parametrize(
+    ("criteria", "column", "said"),
+    [
+        ("ON a.k = b.k", 42, "one pair of times"),
+        ("ON a.k = b.k AND b.t >= a.t AND a.id < b.id", 42, "one pair of times"),
+        ("MATCH_CONDITION (b.t >= a.t) ON a.id < b.id", 71, "equalities of columns alone"),
+        ("MATCH_CONDITION (b.t >= a.t + 3)", 56, "at or before the other"),
+        ("MATCH_CONDITION (b.t >= a.t) USING (q)", 75, "'q'"),
+    ],
+)
+def test_refused_as_of(criteria, column, said):
+    with pytest.raises(SqlError, match=said) as error:
+        sql(f"SELECT * FROM bids b ASOF JOIN asks a {criteria}", **STAMPED)
+    assert error.value.column == column

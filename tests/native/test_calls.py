@@ -1,0 +1,288 @@
+"""Calls that are interrupted, forked, given up or made twice; memory that results and dropped joins hold."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from host import Band, Rows, WindowJoin
+from host.errors import DeviceError
+from host.native import _core
+from tests.native.nested_loop import Batch, open_engine
+
+#: A fork of a process with the sanitizers' threads, and signals that they hold back, end in errors of their own.
+no_sanitizer = pytest.mark.skipif(
+    "LD_PRELOAD" in os.environ, reason="a child process runs without the sanitizer's core"
+)
+
+
+def dense(rows: int, first: int = 0) -> tuple[_core.Input, _core.Input]:
+    """A step in which all pairs are candidates and have to be checked, as the sides come in turns."""
+    keys, numbers = np.zeros(rows, np.int32), np.arange(first, first + rows)
+    return Batch(keys, numbers, numbers).input(), Batch(keys, numbers, numbers + 1).input()
+
+
+def small_join(**options: object) -> WindowJoin:
+    return WindowJoin(on=Band("a", "b", 0, 0), left=Rows(1000), right=Rows(1000), **options)
+
+
+A, B = pa.table({"a": range(500)}), pa.table({"b": range(100, 700)})
+
+
+# Memory
+
+
+def test_results_outlive_their_engine_and_give_back_their_memory() -> None:
+    gc.collect()
+    assert _core.memory() == (0, 0)
+    engine = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
+    sides = engine.step(*dense(2000))
+    copies = [[array.copy() for array in side] for side in sides]
+    used = _core.memory()[0]
+    del engine
+    assert 0 < _core.memory()[0] < used
+    others = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
+    others.step(*dense(2000, first=10**6))  # would take the memory, were it free
+    for side, copy in zip(sides, copies, strict=True):
+        for array, expected in zip(side, copy, strict=True):
+            np.testing.assert_array_equal(array, expected)
+    assert len(sides[0][0]) == 2000 * 1999 // 2
+    last = sides[1][1][5:9]  # a view of one array holds its memory
+    del sides, side, array, others
+    assert _core.memory()[0] > 0
+    np.testing.assert_array_equal(last, copies[1][1][5:9])
+    del last
+    assert _core.memory() == (0, 0)
+
+
+def test_memory_of_a_thousand_dropped_engines_is_given_back() -> None:
+    gc.collect()
+    for number in range(1000):
+        timed = number % 2 == 1
+        window = {"within": (-50, 50)} if timed else {"window": (500, 500)}
+        engine = open_engine(key_bits=32 if number % 3 else 64, self_join=number % 5 == 0, bands=[(0, 0)], **window)
+        keys = np.arange(300, dtype=np.int32 if number % 3 else np.int64)
+        for first in (0, 300):
+            both = Batch(
+                keys, keys.astype(np.int64) + first, np.full(300, first), keys * np.int64(1) if timed else None
+            )
+            found = engine.step(both.input(), both.input())
+        assert len(found[0][0])
+    assert _core.memory()[0] > 0
+    del engine, found
+    assert _core.memory() == (0, 0)
+
+
+def test_memory_of_a_window_stays_flat() -> None:
+    engine = open_engine(key_bits=64, window=(20_000, 20_000), bands=[(0, 0)])
+    rng = np.random.default_rng(0)
+    most = 0
+    for number in range(300):
+        rows = np.arange(1000 * number, 1000 * number + 1000)
+        left, right = (Batch(rng.integers(0, 10**5, 1000), rows, rows).input() for _ in range(2))
+        engine.step(left, right)
+        if number == 100:
+            most = _core.memory()[0]
+    assert _core.memory()[0] < 1.5 * most
+    assert engine.bytes <= _core.memory()[0]
+    assert engine.rows(0) <= 40_000
+
+
+# One call at a time
+
+
+def test_a_second_call_of_an_engine_is_refused() -> None:
+    engine, alone = (open_engine(key_bits=32, window=(10**6, 10**6), bands=[(0, 0)]) for _ in range(2))
+    inputs = dense(15_000)
+    expected = alone.step(*inputs, counting=True)
+    second_calls = [
+        lambda: engine.arrived(0, 0),
+        lambda: engine.purge(0, 0),
+        lambda: engine.expire_times(1, 0),
+        lambda: engine.step(*inputs),
+    ]
+    with ThreadPoolExecutor(1) as executor:
+        first = executor.submit(engine.step, *inputs, counting=True)
+        while not first.done():
+            try:
+                engine.arrived(0, 0)
+            except RuntimeError:
+                break
+        for call in second_calls:
+            with pytest.raises(RuntimeError, match="in the middle of a call"):
+                call()
+        for side, counts in zip(first.result(), expected, strict=True):
+            np.testing.assert_array_equal(side, counts)
+
+
+# Processes
+
+
+def run(script: str, *arguments: str) -> str:
+    """What a script prints; one that hangs fails."""
+    command = [sys.executable, "-X", "faulthandler", "-c", PRELUDE + script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+PRELUDE = """
+import multiprocessing, os, signal, sys, threading, time
+import numpy as np
+import pyarrow as pa
+from host import Band, Rows, Within, Compare, WindowJoin
+from host.errors import DeviceError
+from host.native import _core
+
+def long_join(rows, **options):
+    # Keys that all match and event times of which few do: every candidate is checked, for minutes, and few pairs come.
+    join = WindowJoin(on=Band("a", "b", 0, 0), within=Within("t", "u", 0, 3), **options)
+    left = pa.table({"a": np.zeros(rows, np.int32), "t": np.random.default_rng(0).permutation(rows)})
+    right = pa.table({"b": np.zeros(rows, np.int32), "u": np.random.default_rng(1).permutation(rows)})
+    return join, left, right
+
+def under_way(join, call=None):
+    # Waits until a call of the join probes.
+    while join._engine is None or not join._engine.seconds["sort"]:
+        assert call is None or call.is_alive()
+        time.sleep(0.01)
+    time.sleep(0.1)
+
+def check_new_join():
+    _core.set_threads(2)
+    assert _core.threads() == 2
+    n = 200_000
+    with WindowJoin(on=Band("a", "b", 0, 1), left=Rows(n), right=Rows(n)) as join:
+        a, b = np.arange(n), np.arange(n)[::-1].copy()
+        found = join.process(pa.table({"a": a}), pa.table({"b": b}))
+        assert len(found) == 2 * n - 1, len(found)
+        difference = found["b"].to_numpy() - found["a"].to_numpy()
+        assert ((difference == 0) | (difference == 1)).all()
+    return "right"
+"""
+
+INTERRUPTED = """
+raises = sys.argv[1] == "KeyboardInterrupt"
+join, left, right = long_join(1_000_000, device=sys.argv[2])
+handled = []
+if not raises:
+    signal.signal(signal.SIGINT, lambda *_: handled.append(join.stats.calls))
+    join, left, right = long_join(30_000)
+main = threading.get_ident()
+def interrupt():
+    under_way(join)
+    signal.pthread_kill(main, signal.SIGINT)
+thread = threading.Thread(target=interrupt)
+thread.start()
+if raises:
+    try:
+        join.process(left, right)
+    except KeyboardInterrupt:
+        print("interrupted")
+    else:
+        print("went on")
+    try:
+        join.process(left, right)
+    except DeviceError as error:
+        print(error)
+    join.close()
+else:
+    print(len(join.process(left, right)), handled)
+thread.join()
+del join
+sys.exc_info()
+print(_core.memory()[0])
+print(check_new_join())
+"""
+
+
+@no_sanitizer
+@pytest.mark.parametrize("device", ["cpu", "cpu:threads=1"])
+def test_ctrl_c_ends_a_call_of_minutes(device: str) -> None:
+    lines = run(INTERRUPTED, "KeyboardInterrupt", device).splitlines()
+    assert lines[0] == "interrupted"
+    assert "no longer usable: a call failed half-way (KeyboardInterrupt" in lines[1]
+    assert lines[2:] == ["0", "right"]
+
+
+@no_sanitizer
+def test_a_handler_that_raises_nothing_does_not_end_a_call() -> None:
+    pairs, memory, right = run(INTERRUPTED, "nothing", "cpu").splitlines()
+    assert pairs == f"{4 * 30_000 - 6} [0]"  # of u - t in 0 to 3
+    assert (memory, right) == ("0", "right")
+
+
+FORKED = """
+join, left, right = long_join(40_000)
+found = []
+call = threading.Thread(target=lambda: found.append(len(join.process(left, right))))
+call.start()
+under_way(join, call)
+
+def child():
+    new = check_new_join()
+    try:
+        join.process(left, right)
+    except DeviceError as error:
+        assert "fork" in str(error), error
+    else:
+        raise AssertionError("the parent's join went on in its child")
+    join.stats, join.output_schema
+    join.close()
+    return new
+
+if sys.argv[1] == "fork":
+    process = os.fork()
+    if process == 0:
+        try:
+            child()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0
+else:
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.starmap(child, [()] * 4) == ["right"] * 4
+assert call.is_alive(), "the call ended before the fork: no test"
+call.join()
+assert found == [4 * 40_000 - 6], found
+print("right")
+"""
+
+
+@no_sanitizer
+@pytest.mark.parametrize("how", ["fork", "multiprocessing"])
+def test_a_fork_in_the_middle_of_a_call(how: str) -> None:
+    assert run(FORKED, how) == "right\n"
+
+
+@no_sanitizer
+def test_a_child_has_a_pool_of_its_own_and_refuses_its_parents_joins() -> None:
+    join = small_join()
+    assert len(join.process(A, B)) == 400
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with small_join() as own:
+                same = len(own.process(A, B)) == 400
+            try:
+                join.process(A, B)
+            except DeviceError:
+                status = 0 if same else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(join.process(A, B)) > 0  # the parent's goes on
+    join.close()
+    with pytest.raises(DeviceError, match="closed"):
+        join.process(A, B)

@@ -1,0 +1,440 @@
+"""Steps of the core at its own interface, against a nested loop: every parameter drawn by hypothesis."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from host.native import _core
+from tests.native.nested_loop import ISAS, Batch, NestedLoop, in_order, open_engine
+
+#: About the borders of leaves (8 words), lines (8 or 16 leaves), and chunks of probes (2048).
+SIZES = (0, 1, 7, 8, 9, 15, 16, 17, 127, 128, 129, 2047, 2048, 2049)
+WINDOWS = (1, 2, 7, 8, 9, 50, 1000, 3000, 100_000)
+FIRST_ROWS = (0, 2**31 - 50, 2**32 - 50, 2**53 - 50, 2**62)
+FAR = 2**80
+#: Trees and tries whose nodes and containers are split often, and slices of each.
+TEMPORAL = [
+    {"index": "csb_tree"},
+    {"index": "burst_trie", "container_rows": 2},
+    {"index": "slices/csb_tree", "stride": 100},
+    {"index": "slices/burst_trie"},
+    {"index": "slices/sorted_runs", "stride": 1000},
+    {"index": "slices/bisort", "stride": 7, "of.buffer_rows": 9},
+    {"index": "slices/sorted_array", "stride": 30},
+]
+if _core.has_index("judy"):
+    TEMPORAL += [{"index": "judy"}, {"index": "slices/judy", "stride": 50}]
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """An engine's parameters, and where its streams start."""
+
+    key_bits: int
+    window: tuple[int, int]
+    within: tuple[int, int] | None
+    bands: list[tuple[int, int]] | None  # None: bounds come with the rows
+    span: int  # keys lie in [-span, span]
+    self_join: bool
+    first_row: int
+    first_time: int
+    index: dict
+    counting: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A step, and what follows it."""
+
+    sizes: tuple[int, int]
+    seed: int
+    keys: str
+    interleaved: bool
+    gaps: bool
+    short: bool
+    advance: int  # of event time
+    leap: int  # rows that arrive after those of the step, all of them left out
+    then: str
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    bits = draw(st.sampled_from([32, 64]))
+    timed = draw(st.booleans())
+    span = draw(st.sampled_from([0, 2, 20, 1000, 10**6, 2 ** (bits - 1) - 1]))
+    reach = st.sampled_from([0, 1, span // 10, span, 2**bits, FAR])
+    low, high = -draw(reach), draw(reach)
+    shift = draw(st.sampled_from([0, span // 5, -span // 5, 2 ** (bits - 1) - 2, -(2 ** (bits - 1)) + 2, 2**bits]))
+    kinds = [
+        [(low + shift, high + shift)],
+        [(low - shift, low - shift), (high + 1, FAR)],
+        [(-FAR, low - 1), (high + 1, FAR)],
+        [(-FAR, -1), (1, high + 1)],
+        None,
+    ]
+    index = draw(
+        st.sampled_from(
+            [
+                {"growth": 2, "base_rows": 1},
+                {"growth": 3, "base_rows": 4, "adaptive": False},
+                {"growth": 8, "base_rows": 64, "adaptive": False},
+                {},
+                {"flat": True, "buffer_rows": 1},
+                {"flat": True, "buffer_rows": 100},
+                {"index": "sorted_array"},
+                *TEMPORAL,
+                {"index": "rap_table"},
+                {"index": "rap_table", "partitions": 5, "sigma": 1.1, "subwindow_rows": 40, "late_rows": 3},
+                {"index": "wib_tree"},
+                {"index": "bisort"},
+                {"index": "bisort", "buffer_rows": 20, "subwindow_rows": 250, "partitions": 9},
+                {"index": "wib_tree", "leaf_rows": 4, "subwindow_rows": 300, "late_rows": 0},
+                {"index": "bplus_tree"},
+                {"index": "b_chain", "length": 2},
+                {"index": "ib_chain", "length": 5},
+                {"index": "im_tree", "merge_ratio": 0.1},
+                {"index": "pim_tree", "insertion_depth": 1, "merge_ratio": 1},
+                {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.01},
+            ]
+        )
+    )
+    ahead = st.sampled_from([0, 5, 50, 500, 2**63, FAR])
+    window = (draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(WINDOWS)))
+    return Query(
+        key_bits=bits,
+        window=(0, 0) if timed else window,
+        within=(-draw(ahead), draw(ahead)) if timed else None,
+        bands=draw(st.sampled_from(kinds)),
+        span=span,
+        self_join=draw(st.booleans()),
+        first_row=draw(st.sampled_from(FIRST_ROWS)),
+        first_time=draw(st.sampled_from([0, -(2**63) + 100, 2**63 - 5000])),
+        index=index,
+        counting=draw(st.sampled_from([False, False, False, True])),
+    )
+
+
+sizes = st.one_of(st.sampled_from(SIZES[:-3]), st.integers(0, 300), st.sampled_from(SIZES))
+calls = st.builds(
+    Call,
+    sizes=st.tuples(sizes, sizes),
+    seed=st.integers(0, 2**32 - 1),
+    keys=st.sampled_from(["any", "any", "sorted", "equal", "least", "greatest", "ends"]),
+    interleaved=st.booleans(),
+    gaps=st.booleans(),
+    short=st.booleans(),
+    advance=st.sampled_from([0, 10, 100]),
+    leap=st.sampled_from([0, 0, 0, 3, 2**32 + 5]),
+    then=st.sampled_from(["", "arrived", "arrived", "expire_times", "expire_times", "purge"]),
+)
+
+
+def keys_of(call: Call, query: Query, rng: np.random.Generator, count: int) -> np.ndarray:
+    dtype = np.dtype(f"int{query.key_bits}")
+    ends = np.iinfo(dtype)
+    if call.keys in ("equal", "least", "greatest"):
+        return np.full(count, {"equal": query.span // 2, "least": ends.min, "greatest": ends.max}[call.keys], dtype)
+    if call.keys == "ends":
+        return rng.choice(np.array([ends.min, ends.min + 1, -1, 0, ends.max - 1, ends.max], dtype), count)
+    keys = rng.integers(-query.span, query.span, count, endpoint=True).astype(dtype)
+    return np.sort(keys) if call.keys == "sorted" else keys
+
+
+class Streams:
+    """Two streams, or one in both roles, from which calls take their rows."""
+
+    def __init__(self, query: Query):
+        self.query = query
+        self.arrived = [query.first_row, query.first_row]
+        self.time = query.first_time  # later rows have this time or a later one
+
+    def take(self, call: Call) -> tuple[Batch, Batch]:
+        rng = np.random.default_rng(call.seed)
+        counts = [call.sizes[0]] * 2 if self.query.self_join else call.sizes
+        before = np.full(counts[0], self.arrived[1]), np.full(counts[1], self.arrived[0] + counts[0])
+        if call.interleaved:
+            right = rng.permutation(np.repeat([False, True], counts))
+            before = self.arrived[1] + np.cumsum(right)[~right], self.arrived[0] + np.cumsum(~right)[right]
+        batches = []
+        for side in (0, 1):
+            kept = np.flatnonzero(rng.random(counts[side]) < (0.7 if call.gaps else 2))
+            keys = keys_of(call, self.query, rng, counts[side])
+            times = self.time + rng.integers(0, 80, counts[side])
+            rows = self.arrived[side] + np.arange(counts[side])
+            bounds = None
+            if self.query.bands is None:
+                order = np.argsort(keys[kept], kind="stable")
+                ends = [np.sort(keys_of(call, self.query, rng, len(kept))) for _ in range(2)]
+                for end in ends:  # they ascend with the keys
+                    end[order] = end.copy()
+                bounds = [tuple(ends), tuple(ends[::-1])]
+            timed = self.query.within is not None
+            batches.append(Batch(keys[kept], rows[kept], before[side][kept], times[kept] if timed else None, bounds))
+        if self.query.self_join:
+            batches[0].opposite = batches[0].rows
+            batches[1] = dataclasses.replace(batches[0], bounds=batches[0].bounds and batches[0].bounds[:1])
+        for side in (0, 1):
+            self.arrived[side] += counts[side]
+        self.time += call.advance
+        return batches[0], batches[1]
+
+    def useless_times(self) -> list[int]:
+        """For each side, a time such that no later row meets stored rows of it or of an earlier one."""
+        low, high = self.query.within
+        limits = [self.time - high - 1, self.time + low - 1]
+        if self.query.self_join:
+            limits = [min(limits)] * 2
+        return [min(max(limit, -(2**63)), 2**63 - 1) for limit in limits]
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(query=queries(), steps=st.lists(calls, min_size=1, max_size=12))
+def test_steps_equal_a_nested_loop(query: Query, steps: list[Call]) -> None:
+    event("count" if query.within is None else "time")
+    model = NestedLoop(query.window, query.within, query.bands or [], query.self_join)
+    streams = Streams(query)
+    engines = {
+        (isa, threads): open_engine(
+            key_bits=query.key_bits,
+            window=query.window,
+            within=query.within,
+            bands=query.bands or [],
+            self_join=query.self_join,
+            isa=isa,
+            **query.index,
+        )
+        for isa in ISAS
+        for threads in (1, 2)
+    }
+    for call in steps:
+        batches = streams.take(call)
+        inputs = [batch.input(call.short) for batch in batches]
+        expected = model.step(batches)
+        found = {kind: e.step(*inputs, counting=query.counting, threads=kind[1]) for kind, e in engines.items()}
+        first = next(iter(found.values()))
+        for side in (0, 1):
+            if query.counting:
+                counts = [np.count_nonzero(expected[side][:, 0] == row) for row in batches[side].rows]
+                assert first[side].tolist() == counts
+            else:
+                np.testing.assert_array_equal(in_order(first[side]), expected[side])
+            for kind, result in found.items():  # the same pairs in the same order
+                np.testing.assert_array_equal(np.array(result[side]), np.array(first[side]), str(kind))
+        for side in range(1 if query.self_join else 2):
+            finish(call, query, streams, model, side, list(engines.values()))
+
+
+def finish(call: Call, query: Query, streams: Streams, model: NestedLoop, side: int, engines: list) -> None:
+    """What a call does after its step, and what is stored then."""
+    stored = model.stored[side]
+    least = 0  # rows that must be there
+    if query.within is None:
+        # Without `arrived` a leap of 2**32 rows is unknown: the operator always tells.
+        streams.arrived[side] += call.leap
+        if query.self_join:
+            streams.arrived[1] = streams.arrived[0]
+        if call.leap or call.then == "arrived":
+            for engine in engines:
+                engine.arrived(side, streams.arrived[side])
+        window = max(query.window) if query.self_join else query.window[side]
+        least = np.count_nonzero(stored.rows >= streams.arrived[side] - window)
+    else:
+        limit = streams.useless_times()[side] if call.then in ("expire_times", "purge") else None
+        if limit is not None:
+            for engine in engines:
+                getattr(engine, call.then)(side, limit)
+            least = np.count_nonzero(stored.times > limit)
+            if call.then == "purge":
+                assert {engine.rows(side) for engine in engines} == {least}
+    kept = {(engine.rows(side), engine.runs(side), engine.oldest(side, -1)) for engine in engines}
+    assert len(kept) == 1
+    ((rows, runs, oldest),) = kept
+    assert least <= rows <= len(stored.rows)
+    assert (rows == 0) == (runs == 0) == (oldest == -1)
+
+
+# Merges that go on in slices: runs of more rows than one step merges.
+
+LARGE = {
+    "ladder": {"growth": 2, "base_rows": 1024, "adaptive": False},
+    "flat": {"flat": True, "buffer_rows": 4096},
+    "adaptive": {},
+}
+
+
+#: A few large batches, whose merges wait, then many small ones, while they go on.
+SIZES_OF_STEPS = [50_000, 50_000, 40_000, 60_000, 0] + [1500, 800, 0, 2500, 1] * 8
+PROBES, FEW_PROBES = 500, 30
+
+
+@pytest.mark.parametrize("window", [1 << 20, 150_000])
+@pytest.mark.parametrize("index", LARGE)
+@pytest.mark.parametrize("bits", [32, 64])
+def test_merges_in_slices_lose_and_double_no_row(bits: int, index: str, window: int, seed: int) -> None:
+    rng = np.random.default_rng([seed, bits, window])
+    engine = open_engine(key_bits=bits, window=(window, 1), bands=[(-100, 200)], **LARGE[index])
+    stored, arrived, runs, waited = np.empty(0, np.int64), 2**32 - 90_000, 0, 0
+    for number, size in enumerate(SIZES_OF_STEPS):
+        keys, probes = (rng.integers(-(10**6), 10**6, n).astype(f"int{bits}") for n in (size, PROBES))
+        stored = np.append(stored, keys)[-window:]
+        rows = np.arange(arrived, arrived + size)
+        arrived += size
+        left = Batch(keys, rows, np.full(size, number * PROBES))
+        right = Batch(probes, number * PROBES + np.arange(PROBES), np.full(PROBES, arrived))
+        inputs = [left.input(), right.input()]
+        in_order_of_keys = np.sort(stored)
+        low, high = (probes.astype(np.int64) + by for by in (-200, 100))
+        expected = np.searchsorted(in_order_of_keys, high, "right") - np.searchsorted(in_order_of_keys, low, "left")
+        if number % 2:
+            np.testing.assert_array_equal(engine.step(*inputs, counting=True)[1], expected)
+        else:
+            probing, found = engine.step(*inputs)[1]
+            np.testing.assert_array_equal(np.bincount(probing - number * PROBES, minlength=PROBES), expected)
+            apart = probes[probing - number * PROBES].astype(np.int64) - stored[found - arrived + len(stored)]
+            assert ((apart >= -100) & (apart <= 200)).all()
+            assert len(np.unique(np.stack([probing, found]), axis=1).T) == len(found)
+        waited += 1 < engine.runs(0) == runs
+        runs = engine.runs(0)
+    assert waited or index == "adaptive"  # steps that ended no merge, though some were under way
+
+
+@pytest.mark.parametrize("index", LARGE)
+@pytest.mark.parametrize("bits", [32, 64])
+def test_rows_expire_in_the_middle_of_merges(bits: int, index: str, seed: int) -> None:
+    rng = np.random.default_rng([seed, bits])
+    span = 4000
+    engine = open_engine(key_bits=bits, within=(0, span), bands=[(-FAR, FAR)], **LARGE[index])
+    times, now, arrived = np.empty(0, np.int64), -(2**40), 2**53 - 90_000
+    for number, size in enumerate(SIZES_OF_STEPS):
+        own, probing = now + rng.integers(0, 1000, size), now + rng.integers(0, 1000, FEW_PROBES)
+        keys, probes = (rng.integers(-9, 9, n).astype(f"int{bits}") for n in (size, FEW_PROBES))
+        times = np.sort(np.append(times, own))
+        left = Batch(keys, np.arange(arrived, arrived + size), np.full(size, number * FEW_PROBES), own)
+        arrived += size
+        right = Batch(probes, number * FEW_PROBES + np.arange(FEW_PROBES), np.full(FEW_PROBES, arrived), probing)
+        found = engine.step(left.input(), right.input(), counting=True)[1]
+        np.testing.assert_array_equal(
+            found, np.searchsorted(times, probing, "right") - np.searchsorted(times, probing - span, "left")
+        )
+        now += 150
+        if number % 7 == 6:
+            engine.purge(0, now - span - 1)
+            assert engine.rows(0) == np.count_nonzero(times >= now - span)
+        else:
+            engine.expire_times(0, now - span - 1)
+            assert engine.rows(0) >= np.count_nonzero(times >= now - span)
+        engine.purge(1, now - 1)
+
+
+# Threads
+
+
+def stream_of_steps(seed: int) -> list[tuple[Batch, Batch]]:
+    """Enough of them that several threads find work, and merges go on from step to step."""
+    rng = np.random.default_rng(seed)
+    steps, arrived = [], [0, 0]
+    for size in [60_000, 50_000, 3000, 10_000, 70_000, 2048, 5000, 5000]:
+        sides = rng.permutation(np.repeat([False, True], size))
+        before = arrived[1] + np.cumsum(sides)[~sides], arrived[0] + np.cumsum(~sides)[sides]
+        batches = []
+        for side in (0, 1):
+            keys = rng.integers(0, 10**6, size).astype(np.int32)
+            times = sum(arrived) + rng.integers(0, 5000, size)
+            batches.append(Batch(keys, arrived[side] + np.arange(size), before[side], times))
+            arrived[side] += size
+        steps.append((batches[0], batches[1]))
+    return steps
+
+
+QUERIES = {
+    "count": {"window": (100_000, 30_000), "bands": [(-3, 3)], "growth": 2},
+    "time": {"within": (-60_000, 20_000), "bands": [(-8, -1), (1, 8)], "flat": True},
+    "rap": {"window": (100_000, 30_000), "bands": [(-3, 3)], "index": "rap_table", "subwindow_rows": 25_000},
+    "bisort": {"window": (100_000, 30_000), "bands": [(-3, 3)], "index": "bisort"},
+    "wib": {"within": (-60_000, 20_000), "bands": [(-8, -1), (1, 8)], "index": "wib_tree"},
+}
+
+
+def run(query: str, steps: list[tuple[Batch, Batch]], threads: int = 1 << 20) -> list[np.ndarray]:
+    """All arrays that an engine gives for these steps."""
+    options = QUERIES[query]
+    timed = "within" in options
+    engine = open_engine(key_bits=32, **options)
+    arrays = []
+    for number, step in enumerate(steps):
+        inputs = [(batch if timed else dataclasses.replace(batch, times=None)).input() for batch in step]
+        for side in engine.step(*inputs, threads=threads):
+            arrays += side
+        if timed:
+            for side in (0, 1):
+                engine.expire_times(side, 20_000 * number - 60_000)
+    return arrays
+
+
+def assert_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture
+def pool() -> Iterator[Callable[[int], None]]:
+    """Sizes the process's pool of threads, as it was before when the test has ended."""
+    before = _core.threads()
+    yield _core.set_threads
+    _core.set_threads(before)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_results_do_not_depend_on_threads(query: str, seed: int, pool: Callable[[int], None]) -> None:
+    steps = stream_of_steps(seed)
+    pool(1)
+    expected = run(query, steps)
+    assert sum(len(array) for array in expected) > 10_000
+    for threads in (2, 4):
+        pool(threads)
+        assert _core.threads() == threads
+        assert_same(run(query, steps), expected)
+        assert_same(run(query, steps, threads=3), expected)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_results_do_not_depend_on_threads_that_change_meanwhile(
+    query: str, seed: int, pool: Callable[[int], None]
+) -> None:
+    steps = stream_of_steps(seed)
+    expected = run(query, steps)
+    ended = threading.Event()
+
+    def change() -> None:
+        for threads in itertools.cycle([1, 2, 4, 3]):
+            if ended.is_set():
+                return
+            pool(threads)
+            assert 1 <= _core.threads() <= 4
+
+    with ThreadPoolExecutor(1) as executor:
+        changes = executor.submit(change)
+        try:
+            assert_same(run(query, steps), expected)
+        finally:
+            ended.set()
+        changes.result()
+
+
+def test_joins_of_several_threads_share_the_pool(seed: int, pool: Callable[[int], None]) -> None:
+    pool(3)
+    steps = [stream_of_steps(seed + number) for number in range(2)]
+    jobs = list(itertools.product(QUERIES, steps))
+    expected = [run(*job) for job in jobs]
+    with ThreadPoolExecutor(len(jobs)) as executor:
+        for found, alone in zip(executor.map(lambda job: run(*job), jobs), expected, strict=True):
+            assert_same(found, alone)

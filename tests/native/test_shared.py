@@ -1,0 +1,208 @@
+"""The join over shared indexes, against a nested loop: pairs and their order, under schedules drawn at random."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from host.native import _core
+from tests.native.nested_loop import Batch, NestedLoop, open_engine
+from tests.native.test_engine import Call, Query, Streams, calls, finish, queries
+
+INDEXES: dict[str, dict[str, Any]] = {
+    "pim_tree": {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.05},
+    "pim_tree-blocking": {"index": "pim_tree", "insertion_depth": 1, "merge_ratio": 0.05, "blocking": 1},
+    "im_tree": {"index": "im_tree", "merge_ratio": 0.05},
+    "bplus_tree": {"index": "bplus_tree"},
+    "b_chain": {"index": "b_chain", "length": 3},
+    "ib_chain": {"index": "ib_chain", "length": 2},
+}
+
+
+def in_arrival_order(found: list[np.ndarray], batches: tuple[Batch, Batch], self_join: bool) -> np.ndarray:
+    """(left, right) of all pairs by the row that finds them, then by the stored row, then by role."""
+    parts = []
+    for side in (0, 1):
+        probing, stored = found[side].T
+        rows = batches[side].rows
+        places = probing if self_join else probing + batches[side].opposite[np.searchsorted(rows, probing)]
+        pair = (probing, stored) if side == 0 else (stored, probing)
+        parts.append(np.stack([places, stored, np.full(len(places), side), *pair]))
+    every = np.concatenate(parts, axis=1)
+    return every[3:, np.lexsort(every[2::-1])].T
+
+
+def equal_steps(query: Query, steps: list[Call], engine: _core.Engine, threads: int) -> None:
+    """Holds an engine to the nested loop, step by step."""
+    model = NestedLoop(query.window, query.within, query.bands or [], query.self_join)
+    streams = Streams(query)
+    for call in steps:
+        batches = streams.take(call)
+        inputs = [batch.input(call.short) for batch in batches]
+        expected = model.step(batches)
+        found = engine.step(*inputs, counting=query.counting, whole=not query.counting, threads=threads)
+        if query.counting:
+            for side in (0, 1):
+                counts = [np.count_nonzero(expected[side][:, 0] == row) for row in batches[side].rows]
+                assert found[side].tolist() == counts
+        else:
+            np.testing.assert_array_equal(np.stack(found, axis=1), in_arrival_order(expected, batches, query.self_join))
+        for side in range(1 if query.self_join else 2):
+            finish(call, query, streams, model, side, [engine])
+
+
+def open_for(query: Query, **options: Any) -> _core.Engine:
+    return open_engine(
+        key_bits=query.key_bits,
+        window=query.window,
+        within=query.within,
+        bands=query.bands or [],
+        self_join=query.self_join,
+        engine="shared",
+        **options,
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    query=queries(),
+    index=st.sampled_from(list(INDEXES)),
+    threads=st.sampled_from([1, 1, 3]),
+    task_size=st.sampled_from([1, 8, 100]),
+    steps=st.lists(calls, min_size=1, max_size=8),
+)
+def test_steps_equal_a_nested_loop(query: Query, index: str, threads: int, task_size: int, steps: list[Call]) -> None:
+    options = {**INDEXES[index], "task_size": task_size, "schedule": 0}
+    equal_steps(query, steps, open_for(query, **options), threads)
+
+
+SCHEDULES = [
+    Query(32, (40, 40), None, [(-3, 3)], 60, False, 0, 0, {}, False),
+    Query(64, (200, 20), None, [(-3, 3)], 200, False, 0, 0, {}, False),
+    Query(32, (90, 90), None, [(-2, -1), (1, 2)], 80, True, 2**32 - 50, 0, {}, False),
+    Query(32, (0, 0), (-60, 60), [(-3, 3)], 60, False, 0, 0, {}, False),
+    Query(32, (3, 300), None, [(0, 0)], 5, False, 0, 0, {}, True),
+]
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_every_schedule_gives_the_same_pairs_in_the_same_order(name: str, request: pytest.FixtureRequest) -> None:
+    """Threads give way and wait at random points; a schedule's number makes it run again, as far as a system lets."""
+    merged = threaded = 0
+    before = _core.threads()
+    _core.set_threads(4)
+    try:
+        for schedule in range(1, 1001 if request.config.getoption("--full") else 11):
+            query = SCHEDULES[schedule % len(SCHEDULES)]
+            steps = [
+                Call(
+                    size, schedule * 3 + at, "any", True, at == 1, False, 10, 0, "expire_times" if query.within else ""
+                )
+                for at, size in enumerate([(70, 50), (20, 60), (55, 55)])
+            ]
+            options = {"task_size": 1 + schedule % 4, "queue_tasks": 4 + schedule % 8, "schedule": schedule}
+            engine = open_for(query, **INDEXES[name], **options)
+            equal_steps(query, steps, engine, 2 + schedule % 3)
+            report = engine.report()
+            merged += report["merges"]
+            threaded += report["most_threads"] > 1
+    finally:
+        _core.set_threads(before)
+    assert threaded > 4
+    assert merged > 4 or "tree" not in name or name == "bplus_tree"
+
+
+def rows_of(count: int, seed: int, keys: int = 1 << 20) -> tuple[_core.Input, _core.Input]:
+    """Two streams of so many rows, each row's time of arrival drawn at random."""
+    rng = np.random.default_rng(seed)
+    right = rng.permutation(np.repeat([False, True], count))
+    return tuple(
+        _core.Input(rng.integers(0, keys, count).astype(np.int32), first_row=0, opposite=before.astype(np.int64))
+        for before in (np.cumsum(right)[~right], np.cumsum(~right)[right])
+    )
+
+
+def test_threads_come_and_go_while_it_runs() -> None:
+    inputs = rows_of(120_000, 1)
+    options = {"key_bits": 32, "window": (20_000, 20_000), "bands": [(-50, 50)], "index": "pim_tree"}
+    expected = open_engine(**options, engine="shared").step(*inputs, whole=True, threads=1)
+    engine = open_engine(**options, engine="shared")
+    before, running = _core.threads(), threading.Event()
+
+    def change() -> None:
+        while not running.is_set():
+            for threads in (3, 1, 2):
+                _core.set_threads(threads)
+                running.wait(0.002)
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        found = engine.step(*inputs, whole=True)
+    finally:
+        running.set()
+        changer.join()
+        _core.set_threads(before)
+    np.testing.assert_array_equal(np.array(found), np.array(expected))
+    report = engine.report()
+    assert report["most_threads"] > 1
+    assert report["timed_rows"] == 240_000
+    assert 0 < report["latency_p50_us"] <= report["latency_p99_us"] <= report["latency_p999_us"]
+
+
+def test_figures_show_the_structure() -> None:
+    """What makes each index what its name says."""
+    inputs = rows_of(60_000, 2)
+    window = {"key_bits": 32, "window": (16_384, 16_384), "bands": [(-10, 10)], "engine": "shared"}
+
+    def figures(**index: Any) -> dict[str, Any]:
+        engine = open_engine(**window, **index)
+        engine.step(*inputs, whole=True, threads=1)
+        return engine.figures(0)
+
+    pim = figures(index="pim_tree", insertion_depth=2, merge_ratio=1 / 8)
+    assert pim["fan_out"] * 4 == 64  # keys of 4 bytes fill a cache line
+    assert pim["partitions"] == len(pim["partition_rows"]) > 16
+    assert sum(pim["partition_rows"]) == pim["mutable_rows"] < 16_384 / 8
+    assert 16_384 - 2048 <= pim["immutable_rows"] <= 16_384
+    assert pim["merges"] == 60_000 // 2048
+    assert max(pim["partition_rows"]) < 5 * max(1, pim["mutable_rows"] / pim["partitions"]) + 20  # as keys are spread
+    im = figures(index="im_tree", merge_ratio=1 / 4)
+    assert (im["partitions"], im["insertion_depth"], im["merges"]) == (1, 0, 60_000 // 4096)
+    plain = figures(index="bplus_tree")
+    assert plain["rows"] == 16_384
+    assert plain["removed"] == 60_000 - 16_384
+    assert plain["nodes"] < 4 * 16_384 / plain["leaf_items"]
+    for name in ("b_chain", "ib_chain"):
+        chain = figures(index=name, length=5)
+        assert chain["most_chain_length"] == 5
+        assert max(chain["sub_index_rows"]) == 4096
+        assert chain["dropped"] == 60_000 // 4096 + 1 - chain["chain_length"]
+        assert (chain["archived"] > 0) == (name == "ib_chain")
+
+
+@given(
+    keys=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=400),
+    rising=st.booleans(),
+    window=st.sampled_from([1, 5, 70, 500]),
+)
+def test_trees_keep_their_shape(keys: list[int], rising: bool, window: int) -> None:
+    """Many equal or rising keys, and windows that empty nodes."""
+    every = np.array((sorted(keys) if rising else keys) * 4, np.int32)
+    rows = Batch(every, np.arange(len(every)), np.arange(len(every)))
+    for index in INDEXES.values():
+        engine = open_engine(
+            key_bits=32, window=(window, window), bands=[(0, 0)], self_join=True, engine="shared", **index
+        )
+        found = np.array(engine.step(rows.input(), dataclasses.replace(rows).input(), whole=True, threads=1))
+        model = NestedLoop((window, window), None, [(0, 0)], True).step((rows, rows))
+        np.testing.assert_array_equal(found.T, in_arrival_order(model, (rows, rows), True))
+        assert engine.rows(0) >= min(window, len(every))
+        engine.arrived(0, len(every) + window)
+        assert engine.rows(0) == 0

@@ -1,0 +1,91 @@
+"""Outer, semi and anti joins through Spark, against its own batch joins and the nested loop."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from host import Band, Rows, Within
+from host.errors import UnsupportedError
+from pyspark_bridge import window_join
+from tests.oracles.nested_loop import NestedLoop
+from tests.pyspark_bridge.data import bids_and_asks, seconds
+
+HOWS = ["left_outer", "right", "full", "semi", "left_anti"]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_batch_frames_against_sparks_join(spark, daemon, seed, how):
+    bids, asks = (pa.concat_tables(side) for side in bids_and_asks(seed, spread=15))
+    left = spark.createDataFrame(bids).select("id", "limit", "ts")
+    right = spark.createDataFrame(asks).select(F.col("id").alias("ask"), "price", F.col("ts").alias("at"))
+    near = F.expr("limit = price AND at BETWEEN ts - INTERVAL 9 SECONDS AND ts + INTERVAL 4 SECONDS")
+    theirs = left.join(right, near, how)
+    within = Within("ts", "at", "-9 seconds", "4 seconds")
+    ours = window_join(left, right, on=Band("limit", "price", 0, 0), within=within, how=how, daemon=daemon.address)
+    assert ours.schema.simpleString() == theirs.schema.simpleString()
+    assert [field.nullable for field in ours.schema] == [field.nullable for field in theirs.schema]
+    wanted = Counter(theirs.collect())
+    assert Counter(ours.collect()) == wanted
+    assert len(wanted) > 20
+
+
+def rows_of(runner, left_alone):
+    """(micro-batch, left id, right id) of every row that the query gave."""
+    return Counter(
+        (batch, row["id"], None if left_alone else row["id_right"]) for batch, row in runner.results["query"]
+    )
+
+
+@pytest.mark.parametrize("how", ["left", "full", "left_semi", "left_anti"])
+def test_streams_within_time(runner, daemon, seed, how):
+    """Each row in the micro-batch in which the watermark lets it go; what the last ones made due still waits."""
+    bids, asks = bids_and_asks(seed, batches=7, rows=40, spread=25)
+    left = runner.stream("bids", bids).withWatermark("ts", "2 seconds")
+    right = runner.stream("asks", asks).withWatermark("ts", "5 seconds")
+    joined = window_join(
+        left,
+        right,
+        on=Band("limit", "price", -1, 1),
+        within=Within("ts", "ts", "-5 seconds", "3 seconds"),
+        how=how,
+        daemon=daemon.address,
+    )
+    runner.run(joined)
+    loop = NestedLoop(
+        ("band", -1, 1), "limit", "price", within=("ts", "ts", seconds(-5), seconds(3)),
+        delays=(seconds(2), seconds(5)), initial=0, lag=1, how=how,
+    )  # fmt: skip
+    due = Counter()
+    for number, sides in enumerate(zip(bids, asks, strict=True)):
+        due += Counter((number, *row) for row in loop.results(loop.process(*sides)))
+    assert rows_of(runner, how in ("left_semi", "left_anti")) == due
+    assert len({number for number, *_ in due}) > 3
+    assert loop.finish() or how == "left_semi"
+
+
+def test_streams_in_count_windows(runner, daemon, seed):
+    bids, asks = bids_and_asks(seed, spread=60)
+    options = {"on": Band("limit", "price", 0, 0), "left": Rows(20), "right": Rows(15), "sequence": "seq"}
+    sides = runner.stream("bids", bids), runner.stream("asks", asks)
+    runner.run(window_join(*sides, **options, how="outer", daemon=daemon.address))
+    loop = NestedLoop(("band", 0, 0), "limit", "price", rows=(20, 15), sequence="seq", how="full")
+    due = Counter()
+    for number, batches in enumerate(zip(bids, asks, strict=True)):
+        due += Counter((number, *row) for row in loop.results(loop.process(*batches)))
+    assert rows_of(runner, left_alone=False) == due
+
+
+def test_streams_that_could_never_let_rows_go(runner, daemon, seed):
+    bids, asks = bids_and_asks(seed)
+    left, right = runner.stream("bids", bids), runner.stream("asks", asks)
+    options = {"on": Band("limit", "price", 0, 0), "daemon": daemon.address, "how": "left"}
+    for delayed in (left, left.withWatermark("ts", "2 seconds")):
+        with pytest.raises(UnsupportedError, match="how='left' could never let an unmatched left row go"):
+            window_join(delayed, right, within=Within("ts", "ts", "0 seconds", "3 seconds"), **options)
+    for low, frames in (
+        ("-1 second", (left, right.withWatermark("ts", "2 seconds"))),
+        ("3 seconds", (left, right.withWatermark("ts", "2 seconds"))),
+    ):
+        assert window_join(*frames, within=Within("ts", "ts", low, "3 seconds"), **options).isStreaming

@@ -1,0 +1,86 @@
+"""Windows that outlive their daemon."""
+
+import os
+import signal
+
+import pytest
+
+import pyspark_bridge.private_daemon as private_daemon_module
+from host import Band, Rows
+from host.daemon import start_private
+from pyspark_bridge import window_join
+from tests.oracles.nested_loop import NestedLoop
+from tests.pyspark_bridge.data import bids_and_asks
+from tests.pyspark_bridge.test_streaming import expected, pairs
+
+OPTIONS = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(50), "sequence": "seq"}
+
+
+def wanted(bids, asks):
+    return expected(NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq"), bids, asks)
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The private daemons that a test starts."""
+    daemons = []
+
+    def start(device):
+        daemons.append(start_private(device))
+        return daemons[-1]
+
+    monkeypatch.setattr(private_daemon_module, "start_private", start)
+    yield daemons
+    for daemon in daemons:
+        daemon.close()
+
+
+def test_private_daemons_end_and_are_killed(runner, seed, started, tmp_path):
+    """Each start of the query has a daemon of its own; the second one's is killed while a batch is at its sink."""
+    bids, asks = bids_and_asks(seed, batches=6)
+
+    def join(batches):
+        sides = runner.stream("bids", bids[:batches]), runner.stream("asks", asks[:batches])
+        return window_join(*sides, **OPTIONS, state=str(tmp_path / "state"))
+
+    runner.run(join(2))
+    assert pairs(runner) == wanted(bids[:2], asks[:2])
+    query = runner.start(join(4), "query", fail={2})
+    with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
+        query.awaitTermination(120)
+    os.kill(started[1].process.pid, signal.SIGKILL)
+    runner.run(join(6))
+    assert pairs(runner) == wanted(bids, asks)
+    assert len(started) == 3
+
+
+def test_a_daemon_that_keeps_state_is_killed_between_batches(runner, seed, tmp_path):
+    bids, asks = bids_and_asks(seed, batches=4)
+    state = str(tmp_path / "state")
+    first = start_private(state=state)
+    query = None
+    try:
+        sides = runner.stream("bids", bids[:2]), runner.stream("asks", asks[:2])
+        query = runner.start(window_join(*sides, **OPTIONS, daemon=first.address), "query", available_now=False)
+        query.processAllAvailable()
+        first.process.kill()
+        runner.write("bids", 2, bids[2])
+        runner.write("asks", 2, asks[2])
+        with pytest.raises(Exception, match=r"no daemon answers|ConnectionLost|connection"):
+            query.awaitTermination(120)
+    finally:
+        first.close()
+    with start_private(state=state) as second:
+        sides = runner.stream("bids", bids), runner.stream("asks", asks)
+        runner.run(window_join(*sides, **OPTIONS, daemon=second.address))
+    assert pairs(runner) == wanted(bids, asks)
+
+
+def test_a_query_without_state_says_so(runner, seed, daemon, tmp_path, caplog):
+    bids, asks = bids_and_asks(seed, batches=1)
+    sides = runner.stream("bids", bids), runner.stream("asks", asks)
+    window_join(*sides, **OPTIONS, daemon=daemon.address)
+    assert "give state= to keep them" in caplog.text
+    caplog.clear()
+    window_join(*sides, **OPTIONS, daemon=daemon.address, state=str(tmp_path))
+    assert not caplog.text

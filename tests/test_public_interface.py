@@ -1,0 +1,105 @@
+"""What users import: names, docstrings and types, and that `import mullion` loads no more than it needs."""
+
+import importlib
+import importlib.metadata
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import mullion
+from host import errors
+from host.cli import main
+
+ROOT = Path(__file__).parents[1]
+NAMES = [(module, name) for module in ("mullion", "mullion.spark") for name in importlib.import_module(module).__all__]
+
+# Spark, drivers, and what only hardware and its simulation need.
+NOT_LOADED = {
+    "pyspark",
+    "pandas",
+    "pyopencl",
+    "amaranth",
+    "serial",
+    "litedram",
+    "grpc",
+    "duckdb",
+    "matplotlib",
+    "sqlglot",
+}
+
+USE = """
+from typing import assert_type
+
+import pyarrow as pa
+
+from mullion import AnyOf, Band, CapacityError, Compare, DeviceInfo, JoinSpec, Rows, Stats, WindowJoin, list_devices
+from mullion.spark import window_join
+
+spec = JoinSpec(on=AnyOf(Band("a", "b", -1, 1), Compare("a", "<", "b")), left=Rows(10), right=Rows(20))
+with WindowJoin.from_spec(spec, device="numpy") as join:
+    assert_type(join, WindowJoin)
+    assert_type(join.stats, Stats)
+    assert_type(join.stats.matches, int)
+assert_type(list_devices(), list[DeviceInfo])
+assert_type(CapacityError("full", 2, 1).needed, int | None)
+"""
+
+WRONG = {
+    'Band("a")': "call-arg",
+    'Rows("10")': "arg-type",
+    'JoinSpec(on=Band("a", "b"), windows=3)': "call-arg",
+    "WindowJoin.from_spec(spec, devise='cpu')": "call-arg",
+    "join.stats.macthes": "attr-defined",
+    "window_join()": "call-arg",
+}
+
+
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_every_name_is_there_and_documented(module, name):
+    value = getattr(importlib.import_module(module), name)
+    if name != "__version__":
+        assert inspect.getdoc(value), f"{module}.{name} has no docstring"
+
+
+def test_every_error_that_can_be_caught_by_name_is_public():
+    assert set(errors._classes()) - {"JavaNotFoundError", "WorkerPythonError"} <= set(mullion.__all__)
+
+
+def test_import_loads_neither_spark_nor_a_driver():
+    script = "import mullion, sys; print(' '.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not NOT_LOADED & set(loaded.stdout.split())
+
+
+def test_version():
+    assert mullion.__version__ == importlib.metadata.version("mullion")
+    told = CliRunner().invoke(main, ["--version"])
+    assert (told.exit_code, told.output) == (0, f"mullion {mullion.__version__}\n")
+
+
+def test_types_from_outside(tmp_path):
+    """A user's program is checked against the types of Mullion, and wrong uses are found in their lines."""
+    program = tmp_path / "program.py"
+    good = len(USE.splitlines())
+    program.write_text(USE + "\n".join(WRONG) + "\n")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--config-file=", str(program)],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = [line for line in checked.stdout.splitlines() if ": error: " in line]
+    found = {int(line.split(":")[1]): line.rpartition("[")[2].rstrip("]") for line in told}
+    assert found == {good + at: code for at, code in enumerate(WRONG.values(), 1)}, checked.stdout + checked.stderr
+
+
+def test_types_travel_with_the_packages():
+    """Without the marker a type checker takes a package, and what it passes on, for untyped."""
+    assert all((ROOT / package / "py.typed").is_file() for package in ("mullion", "host", "pyspark_bridge"))
