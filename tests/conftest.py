@@ -26,6 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--full"):
+        config.option.timeout = 0
     config.addinivalue_line("markers", "full: the full product of a suite that is sampled otherwise; needs --full")
 
 

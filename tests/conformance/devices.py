@@ -127,14 +127,15 @@ DEVICES = [
         ),
     ),
     DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",)),
-    # It carries out the whole suite in some three minutes, but for what is there for its millions of rows or pairs.
+    # It carries out the suite but for what is there for its many rows or pairs, and for what is the host's work alone.
     DeviceCase(
         "sim:bisort-fast",
         long=(
-            "test_all_of.py::test_self_join",
-            "test_all_of.py::test_flights",
-            "test_flights.py::test_counts_over_many_flights",
-            "test_how.py::test_state_is_bounded",
+            "test_all_of.py",
+            "test_columns.py::test_rows_and_pairs_are_the_same_result",
+            "test_count_windows.py::test_thousands_of_rows_in_a_call_and_tiny_windows",
+            "test_flights.py",
+            "test_how.py",
             "test_large.py::test_one_huge_call_equals_many_small_ones",
             "test_self_joins.py::test_many_rows_equal",
             "test_resources.py::test_a_result_of_millions_of_pairs",
