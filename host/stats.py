@@ -48,6 +48,8 @@ class Stats:
         Time that it took to load the state.
     probed_runs : int
         Runs probed, summed over probe commands; 0 with SplitJoin, which has none.
+    index_name : str
+        The index in use, by name: what ``index="auto"`` stands for.
     index : dict of str to dict
         For each side what its index tells of its inside, as the index's own docstring says.
     engine : dict
@@ -84,6 +86,7 @@ class Stats:
     state_seconds: float = 0.0
     restore_seconds: float = 0.0
     probed_runs: int = 0
+    index_name: str = ""
     index: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     engine: dict[str, Any] = dataclasses.field(default_factory=dict)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)

@@ -473,6 +473,7 @@ class WindowJoin:
         with self._turn():
             stats = self._totals.copy()
             stats.device = self._device.info.name
+            stats.index_name = "" if isinstance(self.spec.on, AsOf) else self._index.name
             stats.device_available_bytes = self._device.memory_bytes - self._device.used_bytes
             stats.seconds = dict(self._seconds)
             stats.row_bytes = sum(log.nbytes for log in {id(log): log for log in self._logs.values()}.values())

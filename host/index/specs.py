@@ -76,6 +76,10 @@ class SortedRuns(RunPolicy):
     A new run is merged into its elder while the elder is of the same size class or a lesser one, so that every row
     is moved about ``growth / 2`` times per class, and a probe meets one run per class.
 
+    On `cpu`, with the default parameters, a subwindow is kept as one run for as long as batches are a sixteenth of it
+    or more. The figures there: `runs`, `lengths` (rows of each run, oldest first), `batch_rows` (rows of a batch, a
+    running mean) and `one_run` (1 where a subwindow is one run because of that).
+
     Parameters
     ----------
     growth : int
@@ -411,7 +415,7 @@ class Slices(Index):
     Parameters
     ----------
     of : Index or str
-        What each slice is.
+        What each slice is: any index but `SpoJoin`, `NestedLoop` and `Slices`.
     stride : int, str, timedelta or None
         Length of a slice: rows of a count window, units of integer times, or a duration such as ``"1 minute"``. A
         fifth of the window by default, as in the paper.
@@ -427,7 +431,9 @@ class Slices(Index):
     stride: Any = None
 
     def __post_init__(self) -> None:
-        _set_inner(self, ("csb_tree", "burst_trie", "judy", "sorted_runs", "bisort", "sorted_array"))
+        ordered, runs = ("csb_tree", "burst_trie", "judy"), ("sorted_runs", "sorted_array")
+        panjoin, pim = ("bisort", "rap_table", "wib_tree"), ("bplus_tree", "b_chain", "ib_chain", "im_tree", "pim_tree")
+        _set_inner(self, (*ordered, *runs, *panjoin, *pim))
         stride = self.stride
         if isinstance(stride, dt.timedelta):
             stride = f"{nanoseconds(stride)} nanoseconds"
@@ -438,6 +444,10 @@ class Slices(Index):
             raise WindowError(f"stride of the index 'slices' must be an integer or a duration, not {stride!r}")
         if (stride if isinstance(stride, int) else nanoseconds(stride)) < 1:
             raise WindowError(f"stride of the index 'slices' must be positive, not {stride!r}")
+
+    def room(self, rows: int) -> int:
+        """See `Index`."""
+        return max(super().room(rows), open_index(self.of).room(rows))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -157,7 +157,7 @@ class NativeEngine(Engine):
         self._bounded = bands is None  # bounds come with the rows
         structure = getattr(index, "of", index)
         row_bytes = self._bytes_per_row() * _TEMPORAL_OVERHEAD.get(structure.name, _ROW_OVERHEAD)
-        if isinstance(index, BPlusTree | Chain | ImTree):
+        if isinstance(structure, BPlusTree | Chain | ImTree):
             row_bytes = 2 * self._dtype.itemsize * _TREE_OVERHEAD
         self._row_bytes = row_bytes + (8 if spec.counts is None else 0)
         self._ticket: int | None = None

@@ -631,17 +631,24 @@ size_t count_bits(const uint64_t* bits, size_t from, size_t to) {
   return count;
 }
 
-size_t count_between(const uint32_t* values, size_t count, uint32_t first, uint32_t span) {
+template <class From>
+inline size_t count_in(const From* from, size_t count, uint32_t first, uint32_t span) {
   size_t found = 0;
   while (count > 0) {
     const size_t some = count < (size_t{1} << 20) ? count : size_t{1} << 20;
     uint32_t part = 0;  // of the values' width, so that the loop is one of vectors
-    for (size_t i = 0; i < some; ++i) part += values[i] - first < span;
+    for (size_t i = 0; i < some; ++i) part += row_of(from[i]) - first < span;
     found += part;
-    values += some;
+    from += some;
     count -= some;
   }
   return found;
+}
+
+size_t count_words(const Word* words, size_t count, Row first, Row span) { return count_in(words, count, first, span); }
+
+size_t count_between(const uint32_t* values, size_t count, uint32_t first, uint32_t span) {
+  return count_in(values, count, first, span);
 }
 
 #if defined(__AVX512F__) && defined(__AVX512VL__)
@@ -682,6 +689,7 @@ constexpr KernelTable table = {
     emit<Word>,
     emit<Row>,
     count_bits,
+    count_words,
     count_between,
     find_between,
 };

@@ -89,7 +89,9 @@ struct KernelTable {
   void (*emit_rows)(const Row* rows, const Found* found, size_t count, const PairsOut& out);
   // How many bits from `from` on and before `to` are set.
   size_t (*count_bits)(const uint64_t* bits, size_t from, size_t to);
-  // How many values lie in [first, first + span) modulo 2**32; and their places plus `base`, for which `out` has room
+  // How many words have row numbers in [first, first + span) modulo 2**32.
+  size_t (*count_words)(const Word* words, size_t count, Row first, Row span);
+  // How many values lie there; and their places plus `base`, for which `out` has room
   // for `count` and one cache line more.
   size_t (*count_between)(const uint32_t* values, size_t count, uint32_t first, uint32_t span);
   size_t (*find_between)(const uint32_t* values, size_t count, uint32_t first, uint32_t span, uint32_t base, uint32_t* out);

@@ -132,13 +132,21 @@ class HeldIndex final : public AnyIndex<typename Index::Key> {
   template <class... Arguments>
   explicit HeldIndex(Arguments&&... arguments) : index_(std::forward<Arguments>(arguments)...) {}
 
-  void insert(Run<Key>&& run, const Times&) override { index_.insert(std::move(run)); }
+  void insert(Run<Key>&& run, const Times& times) override {
+    if constexpr (requires { index_.insert(std::move(run), times); }) {
+      index_.insert(std::move(run), times);
+    } else {
+      index_.insert(std::move(run));
+    }
+  }
   void put(const Key* keys, const int64_t* times, size_t count, int64_t first_row) override {
     const Extent extent = extent_of(times, count, first_row);
     if constexpr (requires { index_.put(keys, count, extent); }) {
       index_.put(keys, count, extent);
-    } else {
+    } else if constexpr (requires { index_.insert(sorted_run(keys, count, extent)); }) {
       index_.insert(sorted_run(keys, count, extent));
+    } else {
+      throw std::invalid_argument("this index takes the rows of a join's steps alone");
     }
   }
   void probe(const Probes& probes, const Scope& scope, Matches& matches) const override { index_.probe(probes, scope, matches); }

@@ -4,6 +4,7 @@
 // slices, are ours.
 #pragma once
 
+#include <cmath>
 #include <memory>
 
 #include "window_index.hpp"
@@ -156,7 +157,11 @@ class SortedRuns {
   Figures figures() const {
     std::vector<int64_t> lengths;
     for (const auto& held : runs_) lengths.push_back(static_cast<int64_t>(held->run.length()));
-    return {{"runs", static_cast<int64_t>(runs_.size())}, {"lengths", lengths}};
+    const bool one = !policy_.flat && policy_.adaptive && large_batches(subwindow_rows());
+    return {{"runs", static_cast<int64_t>(runs_.size())},
+            {"lengths", lengths},
+            {"batch_rows", std::llround(batch_rows_)},
+            {"one_run", int64_t{one}}};
   }
   int64_t oldest(int64_t none) const {
     int64_t oldest = none;
@@ -199,16 +204,18 @@ class SortedRuns {
     const Held &elder = *runs_[at], &newer = *runs_[at + 1];
     if (elder.subwindow != newer.subwindow || elder.busy || newer.busy) return false;
     if (elder.subwindow != subwindow_ || closed_) return true;
-    if (policy_.adaptive && !policy_.flat && batch_rows_ * kFewBatches >= static_cast<double>(subwindow_rows())) return true;
+    if (policy_.adaptive && !policy_.flat && large_batches(subwindow_rows())) return true;
     return policy_.due(place, elder.run.length(), newer.run.length());
   }
+
+  bool large_batches(size_t rows) const { return batch_rows_ * kFewBatches >= static_cast<double>(rows); }
 
   // Rows that arrive until the newest subwindow takes no more. The fewer subwindows, the fewer runs a probe meets; but
   // there has to be room for rows that have expired and for the output of merges, which end at once where batches are
   // large.
   size_t subwindow_rows() const {
     if (window_ == 0) return std::max(kLeastTimedRows, rows_ / 4);
-    const bool one = policy_.adaptive && batch_rows_ * kFewBatches >= static_cast<double>(window_);
+    const bool one = policy_.adaptive && large_batches(window_);
     return std::max(one ? window_ : window_ / 2 + 1, kLeastRows);
   }
 

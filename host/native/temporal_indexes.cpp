@@ -7,12 +7,17 @@
 #include <mutex>
 #include <thread>
 
+#include "bi_sort.hpp"
 #include "burst_trie.hpp"
 #include "csb_tree.hpp"
 #include "ordered_window.hpp"
+#include "pim_indexes.hpp"
+#include "rap_table.hpp"
 #include "sorted_array.hpp"
 #include "sorted_runs.hpp"
+#include "subwindow_chain.hpp"
 #include "time_keyed.hpp"
+#include "wib_tree.hpp"
 #ifdef MULLION_JUDY
 #include "judy_array.hpp"
 #endif
@@ -99,10 +104,9 @@ std::unique_ptr<AnyIndex<typename Tree::Key>> make_tree(const Making& making) {
   return std::make_unique<HeldIndex<OrderedWindow<Tree>>>(make, !making.slice, making.time_width);
 }
 
-template <class Key, bool flat>
+template <class Key>
 std::unique_ptr<AnyIndex<Key>> make_runs(const Making& making) {
-  const RunPolicy policy{flat, making.number("growth", 2, 8), making.number("base_rows", 1, 1024),
-                         making.number("buffer_rows", 1, 1024), false};
+  const RunPolicy policy{false, making.number("growth", 2, 8), making.number("base_rows", 1, 1024), 1024, false};
   return std::make_unique<HeldIndex<SortedRuns<Key>>>(making.opening.kernels, policy, making.window_rows, making.time_width,
                                                   false);
 }
@@ -110,6 +114,51 @@ std::unique_ptr<AnyIndex<Key>> make_runs(const Making& making) {
 template <class Key>
 std::unique_ptr<AnyIndex<Key>> make_array(const Making& making) {
   return std::make_unique<HeldIndex<SortedArray<Key>>>(making.opening.kernels);
+}
+
+template <class Key>
+std::unique_ptr<AnyIndex<Key>> make_bplus(const Making&) {
+  return std::make_unique<HeldIndex<BPlusIndex<Key>>>();
+}
+
+template <class Key, bool kImmutable>
+std::unique_ptr<AnyIndex<Key>> make_chain(const Making& making) {
+  return std::make_unique<HeldIndex<ChainIndex<Key>>>(making.number("length", 2, 2), making.window_rows, making.time_width,
+                                                   kImmutable);
+}
+
+template <class Key, bool kPartitioned>
+std::unique_ptr<AnyIndex<Key>> make_pim(const Making& making) {
+  const double ratio = making.opening.parameter(making.prefix + "merge_ratio", 0.125);
+  if (!(ratio > 0 && ratio <= 1)) throw std::invalid_argument("merge_ratio is more than 0 and at most 1");
+  const size_t depth = kPartitioned ? making.number("insertion_depth", 1, 2) : 0;
+  return std::make_unique<HeldIndex<PimIndex<Key>>>(depth, ratio, making.window_rows);
+}
+
+template <class Structure>
+std::unique_ptr<AnyIndex<typename Structure::Key>> make_subwindows(const Making& making,
+                                                               const typename Structure::Options& structure) {
+  using Chain = SubwindowChain<Structure>;
+  const typename Chain::Options options{structure, making.number("subwindow_rows", 0, 0), making.number("late_rows", 0, 64)};
+  return std::make_unique<HeldIndex<Chain>>(making.opening.kernels, options, making.window_rows, making.time_width);
+}
+
+template <class Key>
+std::unique_ptr<AnyIndex<Key>> make_bi_sort(const Making& making) {
+  const size_t buffer_rows = std::min<size_t>(making.number("buffer_rows", 1, 1024), size_t{1} << 30);
+  return make_subwindows<BiSortArray<Key>>(making, {&making.opening.kernels, buffer_rows, making.number("partitions", 0, 0)});
+}
+
+template <class Key>
+std::unique_ptr<AnyIndex<Key>> make_rap(const Making& making) {
+  const double sigma = making.opening.parameter(making.prefix + "sigma", 1.25);
+  if (!(sigma > 1 && sigma <= 16)) throw std::invalid_argument("sigma is more than 1, and at most 16");
+  return make_subwindows<RapTable<Key>>(making, {making.number("partitions", 0, 0), sigma});
+}
+
+template <class Key>
+std::unique_ptr<AnyIndex<Key>> make_wib(const Making& making) {
+  return make_subwindows<WibTree<Key>>(making, {std::min<size_t>(making.number("leaf_rows", 2, 128), 1 << 20)});
 }
 
 // What a slice may be. An index that is a `WindowIndex` is one more line.
@@ -120,9 +169,16 @@ const std::vector<std::pair<const char*, MakeIndex<Key>>> kWithin = {
 #ifdef MULLION_JUDY
     {"judy", &make_tree<JudyArray<Key>>},
 #endif
-    {"sorted_runs", &make_runs<Key, false>},
-    {"bisort", &make_runs<Key, true>},
+    {"sorted_runs", &make_runs<Key>},
     {"sorted_array", &make_array<Key>},
+    {"bisort", &make_bi_sort<Key>},
+    {"rap_table", &make_rap<Key>},
+    {"wib_tree", &make_wib<Key>},
+    {"bplus_tree", &make_bplus<Key>},
+    {"b_chain", &make_chain<Key, false>},
+    {"ib_chain", &make_chain<Key, true>},
+    {"im_tree", &make_pim<Key, false>},
+    {"pim_tree", &make_pim<Key, true>},
 };
 
 template <class Key>

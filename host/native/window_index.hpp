@@ -234,6 +234,37 @@ struct Probes {
   size_t count;
 };
 
+// How many rows at places from `from` on and before `to` have numbers in [first, first + span) modulo 2**32. Rows of
+// equal keys lie in the order of their arrival, so that of many such rows two searches tell.
+template <class Key>
+size_t count_rows(const KernelTable& kernels, const Run<Key>& run, size_t from, size_t to, Row first, Row span) {
+  constexpr size_t kMany = 512;
+  const auto low = static_cast<Row>(run.extent.first_row);
+  const bool in_order = Run<Key>::kRows || low <= static_cast<Row>(run.extent.last_row);  // words begin again at 0
+  if (to - from < kMany || !in_order) {
+    if constexpr (Run<Key>::kRows) return kernels.count_between(run.rows() + from, to - from, first, span);
+    return kernels.count_words(run.words() + from, to - from, first, span);
+  }
+  if (Run<Key>::key(run.words()[from]) != Run<Key>::key(run.words()[to - 1])) {
+    const size_t middle = from + (to - from) / 2;
+    return count_rows(kernels, run, from, middle, first, span) + count_rows(kernels, run, middle, to, first, span);
+  }
+  const auto place = [&](uint64_t number) {  // of the first row with this number behind `low`, or a later one
+    size_t begin = from, end = to;
+    while (begin < end) {
+      const size_t middle = begin + (end - begin) / 2;
+      if (static_cast<Row>(run.row(middle) - low) < number) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin;
+  };
+  const uint64_t start = static_cast<Row>(first - low);
+  return place(start + span) - place(start);
+}
+
 // Finds a chunk's partners in one run: all that a check of extents leaves open is checked row by row.
 template <class Key>
 void probe_run(const KernelTable& kernels, const Run<Key>& run, const Probes& probes, const Scope& scope,
@@ -308,7 +339,9 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const Probes& pr
     uint64_t count = 0;
     if (!scope.counting) matches.kept.resize(end + range.length + kLeaf * 2);
     const auto [first, span] = by_row ? sight(range.probe) : std::pair<Row, Row>(low, 0xFFFFFFFF);
-    if (!by_time && !scope.counting && range.length > 4) {
+    if (!by_time && scope.counting && range.length > 4) {
+      count = count_rows(kernels, run, range.start, size_t{range.start} + range.length, first, span);
+    } else if (!by_time && !scope.counting && range.length > 4) {
       Row* out = matches.kept.data() + end;
       count = Run<Key>::kRows ? kernels.keep_rows(run.rows() + range.start, range.length, first, span, out)
                               : kernels.keep_words(run.words() + range.start, range.length, first, span, out);

@@ -104,6 +104,25 @@ def test_state_of_a_time_window_is_bounded_by_the_watermark():
     assert len(join._engine._residuals[0]._times["left"]._values) <= 20_000
 
 
+def test_auto_follows_the_size_of_batches_and_says_so():
+    """Where batches grow, or shrink, the runs of the next subwindow are kept in another way."""
+    window = 1 << 14
+    rng = np.random.default_rng(3)
+    ways, runs = [], []
+    with WindowJoin(on=BAND, left=Rows(window), right=Rows(window), form="counts") as join:
+        for rows, calls in ((100, 400), (4096, 8), (100, 400)):
+            for _ in range(calls):
+                keys = rng.integers(0, 1 << 30, rows).astype(np.int32)
+                join.process(pa.table({"a": keys}), pa.table({"b": keys}))
+            stats = join.stats
+            assert stats.index_name == "sorted_runs"
+            assert stats.index["left"]["batch_rows"] == pytest.approx(rows, rel=0.5)
+            ways.append(stats.index["left"]["one_run"])
+            runs.append(stats.index["left"]["runs"])
+    assert ways == [0, 1, 0]
+    assert runs[1] < min(runs[0], runs[2])
+
+
 def test_sequences_of_different_units_are_one_order():
     join = WindowJoin(on=BAND, left=Rows(1), right=Rows(1), device="numpy", form="pairs", sequence="s")
     seconds = pa.array([1, 3], pa.timestamp("s"))

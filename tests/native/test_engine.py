@@ -30,6 +30,13 @@ TEMPORAL = [
     {"index": "slices/sorted_runs", "stride": 1000},
     {"index": "slices/bisort", "stride": 7, "of.buffer_rows": 9},
     {"index": "slices/sorted_array", "stride": 30},
+    {"index": "slices/rap_table", "stride": 300, "of.partitions": 3},
+    {"index": "slices/wib_tree", "of.leaf_rows": 4},
+    {"index": "slices/bplus_tree", "stride": 60},
+    {"index": "slices/b_chain", "stride": 50, "of.length": 3},
+    {"index": "slices/ib_chain", "stride": 200},
+    {"index": "slices/im_tree", "stride": 300},
+    {"index": "slices/pim_tree", "stride": 500, "of.insertion_depth": 1, "of.merge_ratio": 0.3},
 ]
 if _core.has_index("judy"):
     TEMPORAL += [{"index": "judy"}, {"index": "slices/judy", "stride": 50}]
@@ -260,6 +267,37 @@ def finish(call: Call, query: Query, streams: Streams, model: NestedLoop, side: 
     ((rows, runs, oldest),) = kept
     assert least <= rows <= len(stored.rows)
     assert (rows == 0) == (runs == 0) == (oldest == -1)
+
+
+# Counts over many rows of equal keys.
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("first_row", [0, 2**32 - 2000])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_counts_of_many_equal_keys(bits: int, first_row: int, isa: str, seed: int) -> None:
+    """Each probe may see other rows of a run, whose equal keys are searched and not looked at one by one."""
+    rng = np.random.default_rng([seed, bits, first_row])
+    window = (2500, 1500)
+    engine = open_engine(key_bits=bits, window=window, bands=[(-2, 2)], isa=isa)
+    model = NestedLoop(window, None, [(-2, 2)])
+    arrived = [first_row, 0]
+    for size in (1500, 1300, 300, 900):
+        turn = rng.permutation(np.arange(2 * size) % 2).astype(bool)  # who comes next
+        before = [arrived[1] + np.cumsum(turn)[~turn], arrived[0] + np.cumsum(~turn)[turn]]
+        batches = tuple(
+            Batch(
+                np.where(rng.random(size) < 0.6, 3, rng.integers(-40, 40, size)).astype(f"int{bits}"),
+                first + np.arange(size),
+                opposite,
+            )
+            for first, opposite in zip(arrived, before, strict=True)
+        )
+        arrived = [first + size for first in arrived]
+        found = engine.step(*(batch.input() for batch in batches), counting=True)
+        for side, expected in enumerate(model.step(batches)):
+            rows = batches[side].rows
+            np.testing.assert_array_equal(found[side], np.bincount(expected[:, 0] - rows[0], minlength=size))
 
 
 # Merges that go on in slices: runs of more rows than one step merges.

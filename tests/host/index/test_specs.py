@@ -85,6 +85,7 @@ INDEXES = [
     Slices(),
     Slices(of="bisort", stride=60),
     Slices(of=BurstTrie(3), stride="1 minute"),
+    Slices(of=PimTree(insertion_depth=1), stride=60),
     TimeKeyed(of=Judy()),
     BPlusTree(),
     BChain(3),
@@ -143,6 +144,12 @@ def test_parameters_are_checked(kind, parameters):
 def test_an_index_within_another_one():
     assert Slices(of="csb_tree", stride=dt.timedelta(minutes=1)) == Slices(stride="60000000000 nanoseconds")
     assert Slices(of="burst_trie").of == BurstTrie()
-    for kind, wrong in ((Slices, "slices"), (Slices, "nested_loop"), (TimeKeyed, "sorted_runs"), (Slices, "tree")):
+    for kind, wrong in (
+        (Slices, "slices"),
+        (Slices, "nested_loop"),
+        (Slices, "spo_join"),
+        (TimeKeyed, "sorted_runs"),
+        (Slices, "tree"),
+    ):
         with pytest.raises(WindowError, match=wrong):
             kind(of=wrong)

@@ -10,7 +10,7 @@ import pytest
 from host.devices import cpu_device, open_device
 from host.engines import Steps
 from host.errors import UnsupportedError, WindowError
-from host.index import BurstTrie, CsbTree, Judy, Slices
+from host.index import BurstTrie, CsbTree, Judy, PimTree, Slices
 from host.predicates import Band
 from host.spec import JoinSpec
 from host.window_join import WindowJoin
@@ -60,6 +60,24 @@ def test_slices_of_a_count_window_are_of_arrival_numbers(seed) -> None:
         figures = join.stats.index["left"]
     assert figures["rows_of_slices"] == [10] * 10
     assert figures["slices_dropped"] == 15
+
+
+def test_slices_of_trees_that_merge(seed) -> None:
+    rng = np.random.default_rng(seed)
+    options = {"left": Rows(3000), "right": Rows(3000), "form": "pairs"}
+    index = Slices(of=PimTree(merge_ratio=0.5, insertion_depth=1), stride=1000)
+    with (
+        WindowJoin(on=Band("k", "k", -5, 5), **options, index=index) as sliced,
+        WindowJoin(on=Band("k", "k", -5, 5), **options, device="numpy") as plain,
+    ):
+        for _ in range(9):
+            left, right = (pa.table({"k": rng.integers(0, 40_000, 700)}) for _ in range(2))
+            found, expected = (pa.table(join.process(left, right)).to_pylist() for join in (sliced, plain))
+            assert sorted(map(str, found)) == sorted(map(str, expected))
+        figures = sliced.stats.index["left"]
+    assert figures["rows_of_slices"] == [1000, 1000, 1000, 300]
+    assert figures["newest.mutable_rows"] == 300  # merged at half of a slice
+    assert figures["newest.insertion_depth"] == 0
 
 
 @pytest.mark.parametrize(("stride", "window"), [(60, "time"), ("1 minute", "count")])
