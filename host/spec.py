@@ -350,7 +350,7 @@ class JoinSpec:
             raise SchemaError("the two sides of a self join are one stream, but their columns differ")
         self.sequence_scales(left_schema, right_schema)
         condition = self.condition(left_schema, right_schema)
-        if self.form == "ranges" and (condition.residuals or condition.codes is not None):
+        if self.form == "ranges" and (condition.residuals or not condition.ordered):
             what = f"leaves {condition.explain()[-1]}" if condition.residuals else "compares values without an order"
             raise UnsupportedError(
                 f"form='ranges' takes a condition that one pair of columns decides, and this one {what}: use 'pairs'"
