@@ -58,8 +58,9 @@ def check_repeat(batch: int, known: dict[str, str] | None, rows: Iterable[tuple[
     """
     content = Content()
     for side, part in rows:
-        content.add(side, part)
-    if known is not None:  # else a later batch came meanwhile
+        if known is not None:  # else a later batch came meanwhile, or these rows are a part of the batch
+            content.add(side, part)
+    if known is not None:
         check_same(batch, known, content.digest)
 
 
@@ -67,17 +68,22 @@ def check_same(batch: int, known: dict[str, str], found: dict[str, str]) -> None
     """Raises ReplayError where two digests of a batch differ."""
     for side in _SIDES:
         if known[side] != found[side]:
-            raise ReplayError(
-                f"batch {batch} comes again with other {side} rows: {found[side]}; it was joined with {known[side]}. "
-                "The input must be the same each time it is read: is a column random, or a source changed?"
-            )
+            raise other_rows(batch, found[side], known[side], side)
+
+
+def other_rows(batch: int, found: str, known: str, side: str = "") -> ReplayError:
+    """The error of a batch that comes again with other rows."""
+    return ReplayError(
+        f"batch {batch} comes again with other {side}{' ' if side else ''}rows: {found}; it was joined with {known}. "
+        "The input must be the same each time it is read: is a column random, or a source changed?"
+    )
 
 
 def row_hashes(rows: pa.RecordBatch) -> np.ndarray:
     """A number for each row, uint64, shape (n,), that is the same for equal rows."""
     hashes = np.zeros(rows.num_rows, np.uint64)
     for column in rows.columns:
-        hashes = _mixed(hashes * np.uint64(_MULTIPLIER) + _values(column) + np.uint64(1))
+        hashes = mixed(hashes * np.uint64(_MULTIPLIER) + _values(column) + np.uint64(1))
     return hashes
 
 
@@ -125,7 +131,8 @@ def _of_object(value: Any) -> int:
     return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little")
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def mixed(values: np.ndarray) -> np.ndarray:
+    """Numbers, uint64, whose bits all depend on all bits of a value (splitmix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

@@ -40,6 +40,7 @@ from host.join.range_mirror import RUNS
 from host.join.residual_engine import ResidualEngine
 from host.join.row_log import RowLog, empty_table, stored
 from host.join.sequencer import Call, Sequencer
+from host.join.whole_call import WholeCall
 from host.predicates import AsOf
 from host.spec import JoinSpec
 from host.state import Record, StateLog, open_store
@@ -206,6 +207,7 @@ class WindowJoin:
         *,
         batch: int | None = None,
         marks: Sequence[Mark] = (),
+        whole: WholeCall | None = None,
     ) -> pa.Table:
         """Joins the next rows of both streams.
 
@@ -218,6 +220,9 @@ class WindowJoin:
         marks : sequence of Mark
             Of the other partitions, where this join has the rows of one partition of a time window: the `mark` of each
             that has one, taken when all have joined every batch before this one. The watermark is then that of all.
+        whole : WholeCall, optional
+            What the rows of all partitions tell of the call, where this join has the rows of one partition. Every call
+            must be made of every partition, also without rows of its own.
 
         Returns
         -------
@@ -255,7 +260,13 @@ class WindowJoin:
             self._check_open(right)
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
-            return self._call(left, right, batch, marks=marks)
+            plain = self.spec.form in ("rows", "pairs") and self.spec.order == "none"
+            if whole is not None and whole.order is not None and not plain:
+                raise UnsupportedError(
+                    f"form={self.spec.form!r} with order={self.spec.order!r} goes by all rows, not by those of one "
+                    "partition: use form='rows' or 'pairs' with order='none'"
+                )
+            return self._call(left, right, batch, marks=marks, whole=whole)
 
     @property
     def mark(self) -> Mark | None:
@@ -265,7 +276,8 @@ class WindowJoin:
             record = self._repeatable
             known = None if self._mark is None else self._mark.batch
             if record is not None and record.batch != known and record.before["watermark"] is not None:
-                call = self._sequencer.sequence(self._logged(record)[0])  # changes nothing
+                tables, _, whole = self._logged(record)
+                call = self._sequencer.sequence(tables, whole=whole)  # changes nothing
                 self._mark = Mark(record.batch, record.before["watermark"], call.newest)
             return self._mark
 
@@ -354,6 +366,7 @@ class WindowJoin:
         batch: int | None,
         pushes: list[tuple[int, int]] | None = None,
         marks: Sequence[Mark] = (),
+        whole: WholeCall | None = None,
     ) -> pa.Table:
         """See `process`; `pushes` as of `Sequencer.sequence`."""
         with self._turn():
@@ -373,7 +386,8 @@ class WindowJoin:
                 self._load_newest()
                 if marks:
                     self._sequencer.follow([*marks, *filter(None, [self._mark])], number)
-                call = self._sequence({side: self._needed(side, table) for side, table in tables.items()}, pushes)
+                needed = {side: self._needed(side, table) for side, table in tables.items()}
+                call = self._sequence(needed, pushes, whole)
                 return self._joined(self._engine, call, number)
             except MullionError:
                 if self._engine is None:
@@ -418,8 +432,8 @@ class WindowJoin:
             self._repeatable = None
             with self._breaking(self._engine):
                 self._sequencer.state = record.before
-                tables, _ = self._logged(record)
-                call = self._sequence(tables)
+                tables, _, whole = self._logged(record)
+                call = self._sequence(tables, whole=whole)
             return self._joined(self._engine, call, None)
 
     def finish(self) -> pa.Table:
@@ -487,7 +501,6 @@ class WindowJoin:
                 stats.engine = self._engine.report()
                 stats.index = {side: self._engine.figures(side) for side in SIDES}
                 stats.watermark = self._sequencer.watermark
-                stats.watermark_side = self._sequencer.watermark_side
                 for side, bits in self._materializer.bits.items():
                     setattr(stats, f"waiting_{side}", bits.waiting)
                     stats.row_bytes += bits.nbytes
@@ -728,17 +741,27 @@ class WindowJoin:
 
     # One call
 
-    def _sequence(self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None = None) -> Call:
+    def _sequence(
+        self,
+        tables: dict[str, pa.Table],
+        pushes: list[tuple[int, int]] | None = None,
+        whole: WholeCall | None = None,
+    ) -> Call:
         start = time.perf_counter()
-        call = self._sequenced(tables, pushes)
+        call = self._sequenced(tables, pushes, whole)
         assert self._engine is not None
         self._engine.room_for(call.batches)
         self._seconds["encode"] += time.perf_counter() - start
         return call
 
-    def _sequenced(self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None = None) -> Call:
+    def _sequenced(
+        self,
+        tables: dict[str, pa.Table],
+        pushes: list[tuple[int, int]] | None = None,
+        whole: WholeCall | None = None,
+    ) -> Call:
         """The rows of a call in order, with what aggregates are made of."""
-        call = self._sequencer.sequence(tables, pushes)
+        call = self._sequencer.sequence(tables, pushes, whole)
         for side in self._plan.folds if self._plan is not None else ():
             assert self._plan is not None
             values, chosen = self._plan.encode(side, call.tables[side]), call.batches[side].rows - call.first[side]
@@ -770,9 +793,14 @@ class WindowJoin:
             needed = {side: self._oldest_restored(engine, side) for side in SIDES}
             begun = None
             if self._state is not None and number is not None:
-                whole = not self._materializer.bits
+                done = not self._materializer.bits
                 sent, definition = self._sent(call), self._definition()
-                begun = self._state.begin(number, sent, definition, before, dict(call.arrived), whole=whole)
+                values = None
+                if call.whole is not None:
+                    own = {side: call.numbers[side] - call.first[side] for side in sent}  # as they lie in the file
+                    values, places = dataclasses.replace(call.whole, rows=own).to_tables()
+                    sent |= places
+                begun = self._state.begin(number, sent, definition, before, dict(call.arrived), done=done, whole=values)
             counting = self.spec.form == "counts"
             found, incomplete = _found(engine.process(call.batches, call.opposite, call.arrived, counting=counting))
             start = time.perf_counter()
@@ -808,7 +836,10 @@ class WindowJoin:
     def _advance(self, call: Call) -> dict[str, int | None]:
         """Ends a call that was joined; the times that are useless from now on."""
         for side, log in self._kept_logs():
-            log.append(call.first[side], call.tables[side])
+            if call.whole is not None and call.whole.order is not None:
+                log.append(call.first[side], call.tables[side], call.numbers[side])
+            else:
+                log.append(call.first[side], call.tables[side])
         self._sequencer.advance(call)
         return self._sequencer.useless_times()
 
@@ -866,10 +897,13 @@ class WindowJoin:
         """The rows of a call, by the sides that have rows of their own."""
         return {side: call.tables[side] for side in (SIDES[:1] if self.spec.self_join else SIDES)}
 
-    def _logged(self, record: Record) -> tuple[dict[str, pa.Table], dict[str, np.ndarray]]:
-        """The rows of a call in the state, as the join keeps them, and the rows that it has matched."""
+    def _logged(self, record: Record) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], WholeCall | None]:
+        """The rows of a call in the state, as the join keeps them, the rows that it has matched, and what the rows of
+        all partitions told of it."""
         assert self._state is not None
-        tables, matched = self._state.rows(record)
+        logged, matched = self._state.rows(record)
+        whole = None if record.whole is None else WholeCall.from_tables(record.whole, logged)
+        tables = {side: table for side, table in logged.items() if side in SIDES}
         for side, table in tables.items():
             wanted = self._needed(side, None).schema
             for field in wanted:
@@ -878,7 +912,7 @@ class WindowJoin:
             tables[side] = table.select(wanted.names)
         if self.spec.self_join:
             tables["right"] = tables["left"]
-        return tables, matched
+        return tables, matched, whole
 
     def _restore(self) -> None:
         """Stores the rows of all calls in the state but the newest, which may be asked for again."""
@@ -894,7 +928,8 @@ class WindowJoin:
         """Raises ReplayError unless these are the rows of a call in the state, columns added since aside."""
         assert self._state is not None
         logged = self._state.rows(record)[0]
-        for side, table in logged.items():
+        for side in SIDES[:1] if self.spec.self_join else SIDES:
+            table = logged[side]
             own = self._needed(side, given[side])
             names = [name for name in table.column_names if name in own.column_names]
             known, found = (Content.of(each.select(names), None).digest for each in (table, own))
@@ -912,8 +947,8 @@ class WindowJoin:
         assert engine is not None
         with self._breaking(engine):
             self._sequencer.state = record.before  # with what it was told of other partitions
-            tables, matched = self._logged(record)
-            call = self._sequenced(tables)
+            tables, matched, whole = self._logged(record)
+            call = self._sequenced(tables, whole=whole)
             if record.before["watermark"] is not None:
                 self._mark = Mark(record.batch, record.before["watermark"], call.newest)
             engine.room_for(call.batches)

@@ -1,22 +1,38 @@
-"""What runs inside Spark's task: one micro-batch to the daemon, its result back."""
+"""What runs inside Spark's tasks: a micro-batch to the daemons, its result back.
+
+In one stage a task does both. In two, tasks of the first send rows, and each yields a small row that says which; a
+shuffle of those is the barrier; tasks of the second name to the daemons all that was sent, and fetch the result.
+"""
 
 from __future__ import annotations
 
+import queue
 import re
+import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from host.daemon import DaemonClient
-from host.daemon.client import marks_of
-from host.errors import ConnectionLostError, StateLostError, UnsupportedError
+from host.daemon.staging import PartKey
+from host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
+from host.join.whole_call import CallPart
 from host.spec import JoinSpec
-from host.windows.watermark_tracker import Mark
 from pyspark_bridge.tagged_union import checked_partition, split_union
+
+#: What a task that sends rows tells the tasks that fetch the result: of which query and micro-batch, what the rows are
+#: known by, and to which of these tasks this row goes.
+SENT_SCHEMA = pa.schema(
+    [("query", pa.string()), *((name, pa.int64()) for name in ("batch", *PartKey._fields)), ("target", pa.int32())]
+)
+_OF_ALL = ("query", "batch", "target")
+_CANCELLED = object()
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,7 @@ class JoinTask:
     state : str or None
         Where the daemon keeps the windows' state.
     partitions : int
-        Tasks, each with a window of its own.
+        Of the join, each with a window of its own.
     daemons : tuple of str
         Addresses where partitions live, in turn; `address` is the first.
     """
@@ -79,33 +95,113 @@ class JoinTask:
         if self.partitions > 1:
             number = _partition()
             batches = checked_partition(batches, number, self.partitions)
-        left, right = (pa.ipc.read_schema(pa.py_buffer(schema)) for schema in (self.left_schema, self.right_schema))
+            query = self._names(query)[number]
+        left, right = self._schemas()
+        with self._told(), ExitStack() as clients:
+            client = clients.enter_context(self._client(number))
+            self._open(client, query)
+            try:
+                rows = ((side, part) for side, part, _ in split_union(batches, left, right))
+                yield from client.process(query, batch, rows, run=run, instance=self.instance)
+            finally:
+                if not self.streaming:
+                    client.close_query(query)
+
+    def send(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send a task's rows to the daemons of their partitions; yield rows of `SENT_SCHEMA` that say which they were.
+
+        These are the same for the same rows, in any order: Spark may compute them again, and ends the query where they
+        differ. Raises as `run`.
+        """
+        query, batch, run = self._identity()
+        names, task = self._names(query), _partition()
+        left, right = self._schemas()
+        gathered = CallPart(JoinSpec.from_json(self.spec), left, right, self.partitions)
+
+        def ship(partition: int, rows: Iterator[tuple[str, pa.RecordBatch]]) -> None:
+            def part() -> tuple[PartKey, dict[str, Any]]:
+                call = {**gathered.to_wire(), "partition": partition, "partitions": self.partitions}
+                return PartKey(task, gathered.rows, gathered.digest), call
+
+            with self._client(partition) as client:
+                self._open(client, names[partition])
+                client.stage(names[partition], batch, rows, part, run=run, instance=self.instance)
+
+        with self._told(), ExitStack() as ends:
+            shipments = [Shipment(partial(ship, partition)) for partition in range(self.partitions)]
+            for shipment in shipments:
+                ends.callback(shipment.cancel)
+            for side, rows, numbers in split_union(batches, left, right):
+                places = gathered.add(side, rows, numbers)
+                for partition, shipment in enumerate(shipments):
+                    own = rows if numbers is None else rows.filter(pa.array(numbers == partition))
+                    if own.num_rows:
+                        shipment.put((side, own))
+                    if places is not None:
+                        shipment.put(("places", places))
+            for shipment in shipments:
+                shipment.put(None)
+            for shipment in shipments:
+                shipment.wait()
+        sent = [query, batch, task, gathered.rows, gathered.digest]
+        columns = [[value] * self.partitions for value in sent] + [list(range(self.partitions))]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, SENT_SCHEMA, strict=True)],
+            schema=SENT_SCHEMA,
+        )
+
+    def fetch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the matches of one partition, once it was told of all that was sent.
+
+        Every task has every partition join the batch: Spark may ask for one partition's result alone. Raises as `run`.
+        """
+        sent = pa.Table.from_batches(batches, schema=SENT_SCHEMA).to_pydict()
+        found = {(query, batch, target) for query, batch, target in zip(*(sent[n] for n in _OF_ALL), strict=True)}
+        if len(found) != 1:
+            if not found:  # no task has sent anything, as in a DataFrame that Spark knows to be empty
+                return
+            raise UnsupportedError(
+                f"a task was given what others sent for {sorted(found)}: Spark has changed the partitions of the join"
+            )
+        ((query, batch, own),) = found
+        keys = [PartKey(*values) for values in zip(*(sent[name] for name in PartKey._fields), strict=True)]
+        names = self._names(query)
+
+        def have_joined(partition: int) -> None:
+            with self._client(partition) as client:
+                for _ in client.fetch(names[partition], batch, keys, rows=False):
+                    raise ProtocolError(f"query {names[partition]!r}: the daemon sent rows that were not asked for")
+
+        others = [partition for partition in range(self.partitions) if partition != own]
+        with self._told(), self._client(own) as client, ThreadPoolExecutor(max(1, len(others))) as threads:
+            begun = [threads.submit(have_joined, partition) for partition in others]
+            result = client.fetch(names[own], batch, keys)
+            for future in begun:
+                future.result()
+            yield from result
+
+    def _names(self, query: str) -> list[str]:
+        """What the daemons call the windows of the partitions."""
+        if self.partitions == 1:
+            return [query]
+        return [f"{query}/{partition}-of-{self.partitions}" for partition in range(self.partitions)]
+
+    def _client(self, partition: int) -> DaemonClient:
+        address = self.daemons[partition % len(self.daemons)] if self.daemons else self.address
+        return DaemonClient(address, token=self.token, tls_ca=self.tls_ca)
+
+    def _schemas(self) -> tuple[pa.Schema, pa.Schema]:
+        return pa.ipc.read_schema(pa.py_buffer(self.left_schema)), pa.ipc.read_schema(pa.py_buffer(self.right_schema))
+
+    def _open(self, client: DaemonClient, name: str) -> None:
+        spec = JoinSpec.from_json(self.spec)
+        client.open_query(name, spec, *self._schemas(), streaming=self.streaming, state=self.state)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Adds to errors what the caller can do."""
         try:
-            with ExitStack() as clients:
-                spec = JoinSpec.from_json(self.spec)
-
-                def client_of(partition: int) -> DaemonClient:
-                    address = self.daemons[partition % len(self.daemons)] if self.daemons else self.address
-                    return clients.enter_context(DaemonClient(address, token=self.token, tls_ca=self.tls_ca))
-
-                def open_part(client: DaemonClient, name: str) -> None:
-                    client.open_query(name, spec, left, right, streaming=self.streaming, state=self.state)
-
-                client = client_of(number)
-                marks: list[Mark] = []
-                if self.partitions > 1:
-                    names = [f"{query}/{at}-of-{self.partitions}" for at in range(self.partitions)]
-                    query = names[number]
-                    if self.streaming and spec.watermark is not None:
-                        others = [(client_of(at), name) for at, name in enumerate(names) if at != number]
-                        marks = marks_of(others, open_part)
-                open_part(client, query)
-                try:
-                    rows = split_union(batches, left, right)
-                    yield from client.process(query, batch, rows, run=run, instance=self.instance, marks=marks)
-                finally:
-                    if not self.streaming:
-                        client.close_query(query)
+            yield
         except (ConnectionLostError, StateLostError) as error:
             if not self.private:
                 if self.named or isinstance(error, ConnectionLostError):
@@ -139,11 +235,66 @@ class JoinTask:
         spark_batch = context.getLocalProperty("streaming.sql.batchId")
         if not spark_query or not spark_batch:
             raise UnsupportedError(
-                "a window join of streams runs in micro-batches (triggers processingTime, once and "
-                "availableNow); this "
-                "task carries no micro-batch number"
+                "a window join of streams runs in micro-batches (triggers processingTime, once and availableNow), and "
+                "this task carries no micro-batch number. In foreachBatch over Spark Connect, and in threads that a "
+                "function for foreachBatch starts, Spark gives tasks none: there use window_join(..., stages=2), with "
+                "spark.sql.adaptive.enabled (as it is by default) and no stateful operator in the query"
             )
         return f"{spark_query}/{self.join}", int(spark_batch), _run(context)
+
+
+class Shipment:
+    """A thread that takes what is put, as an iterator.
+
+    Parameters
+    ----------
+    ship : callable
+        Given the iterator, which raises where the shipment is cancelled.
+    """
+
+    def __init__(self, ship: Callable[[Iterator[Any]], None]):
+        self._waiting: queue.Queue[Any] = queue.Queue(maxsize=8)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(ship,), name="mullion-shipment", daemon=True)
+        self._thread.start()
+
+    def put(self, item: Any) -> None:
+        """Hand something over; None is the end. Raises what `ship` has raised."""
+        while True:
+            try:
+                self._waiting.put(item, timeout=0.1)
+                return
+            except queue.Full:
+                if not self._thread.is_alive():
+                    self.wait()
+                    return
+
+    def wait(self) -> None:
+        """Wait for the end; raises what `ship` raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def cancel(self) -> None:
+        """End the thread where it has not ended."""
+        while self._thread.is_alive():
+            with suppress(queue.Empty):  # what was put before it will not be sent
+                self._waiting.get_nowait()
+            with suppress(queue.Full):
+                self._waiting.put_nowait(_CANCELLED)
+            self._thread.join(0.02)
+
+    def _run(self, ship: Callable[[Iterator[Any]], None]) -> None:
+        try:
+            ship(self._items())
+        except BaseException as error:
+            self._error = error
+
+    def _items(self) -> Iterator[Any]:
+        while (item := self._waiting.get()) is not None:
+            if item is _CANCELLED:
+                raise ConnectionLostError("the task ended before it had sent all its rows")
+            yield item
 
 
 def _partition() -> int:
@@ -164,7 +315,9 @@ def _run(context: Any) -> str:
     return ",".join(sessions) or context.getLocalProperty("spark.jobGroup.id") or ""
 
 
-def task_function(task: JoinTask, root: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def task_function(
+    task: JoinTask, root: str, stage: str = "run"
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`.
 
     It is pickled by value, and holds plain values only, so that it can say what is wrong where Mullion is not
@@ -174,6 +327,8 @@ def task_function(task: JoinTask, root: str) -> Callable[[Iterator[pa.RecordBatc
     ----------
     task : JoinTask
         What to run.
+    stage : str
+        Which method of it: "run", "send" or "fetch".
     root : str
         Folder of the packages `host` and `pyspark_bridge` here; used where a worker cannot import them
         otherwise and sees the same folder, as in local mode from a source tree.
@@ -195,6 +350,6 @@ def task_function(task: JoinTask, root: str) -> Callable[[Iterator[pa.RecordBatc
                     "mullion where the "
                     "workers run, or set PYSPARK_PYTHON to a Python that has it before the session starts"
                 ) from error
-        yield from pyspark_bridge.join_task.JoinTask(**values).run(batches)
+        yield from getattr(pyspark_bridge.join_task.JoinTask(**values), stage)(batches)
 
     return join_in_daemon

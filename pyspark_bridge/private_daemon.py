@@ -40,7 +40,7 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
     DeviceError, DaemonError
         It did not start.
     """
-    master = _master(spark)
+    master = master_of(spark)
     if not master.startswith("local"):
         raise UnsupportedError(
             f"the session's tasks run elsewhere ({master or 'unknown master'}) and cannot reach a daemon started here; "
@@ -57,7 +57,7 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
     return daemon.address
 
 
-def _master(spark: SparkSession) -> str:
+def master_of(spark: SparkSession) -> str:
     """Where a session's tasks run, as `spark.master` says it, unless a Connect server on another machine runs them."""
     if "connect" in type(spark).__module__:
         server = urlsplit(f"//{spark.client.host}").hostname or ""

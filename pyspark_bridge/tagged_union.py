@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,12 +21,18 @@ PARTITION_COLUMN = "partition"
 
 
 def tagged_union(
-    left: DataFrame, right: DataFrame | None, partitions: int = 1, equal: Sequence[tuple[str, str]] = ()
+    left: DataFrame,
+    right: DataFrame | None,
+    partitions: int = 1,
+    equal: Sequence[tuple[str, str]] = (),
+    sends: int | None = None,
 ) -> DataFrame:
-    """One DataFrame with the rows of both sides, in one partition; of a self join, `right` is None.
+    """One DataFrame with the rows of both sides; of a self join, `right` is None.
 
-    With more partitions rows lie in them by the columns of `equal`, which are pairs of a left and a right one that can
-    be compared, and there is another column at the end, `partition`: its number.
+    Rows lie in one partition, or, with `sends`, in at most so many and an empty one: a micro-batch without any input
+    has a task too. With `partitions` above 1 there is another column at the end, `partition`: the number of the join's
+    partition, by the columns of `equal`, which are pairs of a left and a right one that can be compared. Without
+    `sends` rows then lie in Spark's partition of that number.
 
     Columns: `side` (byte; 0 left, 1 right), the columns of the left side, the columns of the right side;
     those of the other side are NULL. Columns are named by position (`l0`, `l1`, ..., `r0`, ...), since both
@@ -36,44 +43,55 @@ def tagged_union(
     """
     from pyspark.sql import functions as F
 
+    left_hash, right_hash = _hashes(left, left if right is None else right, equal)
+
+    def numbered(tagged: DataFrame) -> DataFrame:
+        if partitions == 1:
+            return tagged
+        hashes = F.when(F.col(SIDE_COLUMN) == LEFT, left_hash).otherwise(right_hash)
+        return tagged.withColumn(PARTITION_COLUMN, F.pmod(hashes, F.lit(partitions)))
+
+    both = of_left = _of_left(left, right)
+    if right is not None:
+        left_names = [f"l{i}" for i in range(len(left.columns))]
+        left_types = [field.dataType for field in left.schema.fields]
+        of_right = right.toDF(*[f"r{i}" for i in range(len(right.columns))]).select(
+            F.lit(RIGHT).cast("byte").alias(SIDE_COLUMN),
+            *[F.lit(None).cast(kind).alias(name) for name, kind in zip(left_names, left_types, strict=True)],
+            *[f"r{i}" for i in range(len(right.columns))],
+        )
+        both = of_left.unionAll(of_right)
+    if sends is not None:
+        # A coalesce to one has a partition even where its input has none.
+        nothing = _of_left(left.where(F.lit(False)), right).coalesce(1)
+        return numbered(both.coalesce(sends)).unionAll(numbered(nothing))
+    if partitions > 1:
+        check_shuffle(left)
+        return numbered(both).repartitionById(partitions, PARTITION_COLUMN)
+    # coalesce, not repartition: a shuffle of both streams costs a third of the rate.
+    return both.coalesce(1)
+
+
+def _of_left(left: DataFrame, right: DataFrame | None) -> DataFrame:
+    """The rows of the left side as those of both."""
+    from pyspark.sql import functions as F
+
     left_names = [f"l{i}" for i in range(len(left.columns))]
     # toDF renames by position, so that a name with a dot or a backtick needs no quoting. Spark replaces a plan of which
     # it knows that it has no rows, and then runs no task. A generator keeps it from that: each join of a query has a
     # task in every micro-batch, so that two joins of one name meet in the first. It costs no measurable time.
     of_side = F.posexplode(F.array(F.lit(LEFT).cast("byte"))).alias("position", SIDE_COLUMN)
     tagged = left.toDF(*left_names).select(of_side, *left_names).drop("position")
-    left_hash, right_hash = _hashes(left, left if right is None else right, equal)
     if right is None:
-        if partitions > 1:
-            return _spread(tagged, left_hash, left_hash, partitions)
-        return tagged.coalesce(1)
-    right_names = [f"r{i}" for i in range(len(right.columns))]
-    left_types = [field.dataType for field in left.schema.fields]
+        return tagged
     right_types = [field.dataType for field in right.schema.fields]
-    of_left = tagged.select(
-        "*",
-        *[F.lit(None).cast(kind).alias(name) for name, kind in zip(right_names, right_types, strict=True)],
-    )
-    of_right = right.toDF(*right_names).select(
-        F.lit(RIGHT).cast("byte").alias(SIDE_COLUMN),
-        *[F.lit(None).cast(kind).alias(name) for name, kind in zip(left_names, left_types, strict=True)],
-        *right_names,
-    )
-    if partitions > 1:
-        return _spread(of_left.unionAll(of_right), left_hash, right_hash, partitions)
-    # coalesce, not repartition: a shuffle of both streams costs a third of the rate.
-    return of_left.unionAll(of_right).coalesce(1)
+    return tagged.select("*", *[F.lit(None).cast(kind).alias(f"r{i}") for i, kind in enumerate(right_types)])
 
 
-def _spread(tagged: DataFrame, left_hash: Column, right_hash: Column, partitions: int) -> DataFrame:
-    """The rows in their partitions, with the number of each."""
-    from pyspark.sql import functions as F
-
-    hashes = F.when(F.col(SIDE_COLUMN) == LEFT, left_hash).otherwise(right_hash)
-    numbered = tagged.withColumn(PARTITION_COLUMN, F.pmod(hashes, F.lit(partitions)))
-    if not hasattr(numbered, "repartitionById"):
-        raise UnsupportedError("partitions above 1 need a newer PySpark, with DataFrame.repartitionById")
-    return numbered.repartitionById(partitions, PARTITION_COLUMN)
+def check_shuffle(frame: DataFrame) -> None:
+    """Raises UnsupportedError where Spark is too old for a shuffle to partitions by number."""
+    if not hasattr(frame, "repartitionById"):
+        raise UnsupportedError("several partitions or stages need a newer PySpark, with DataFrame.repartitionById")
 
 
 def _hashes(left: DataFrame, right: DataFrame, equal: Sequence[tuple[str, str]]) -> tuple[Column, Column]:
@@ -140,9 +158,9 @@ def checked_partition(batches: Iterator[pa.RecordBatch], number: int, partitions
 
 def split_union(
     batches: Iterator[pa.RecordBatch], left_schema: pa.Schema, right_schema: pa.Schema
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of `tagged_union`'s Arrow batches as ("left" or "right", batch) with the columns of that side
-    alone.
+) -> Iterator[tuple[str, pa.RecordBatch, np.ndarray | None]]:
+    """The rows of `tagged_union`'s Arrow batches as ("left" or "right", rows with the columns of that side alone,
+    numbers of their partitions if there is such a column).
 
     Parameters
     ----------
@@ -169,4 +187,6 @@ def split_union(
                 column if column.type == field.type else column.cast(field.type)
                 for column, field in zip(rows.columns[start : start + len(schema)], schema, strict=True)
             ]
-            yield name, pa.RecordBatch.from_arrays(columns, schema=schema)
+            numbered = batch.schema.names[-1] == PARTITION_COLUMN
+            numbers = rows.column(batch.num_columns - 1).to_numpy() if numbered else None
+            yield name, pa.RecordBatch.from_arrays(columns, schema=schema), numbers

@@ -18,15 +18,15 @@ from host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, 
 from host.index import Index
 from host.window_join import MOST_PARTITIONS
 from pyspark_bridge.join_identity import join_identity
-from pyspark_bridge.join_task import JoinTask, task_function
-from pyspark_bridge.private_daemon import private_daemon
+from pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
+from pyspark_bridge.private_daemon import master_of, private_daemon
 from pyspark_bridge.result_schema import result_schema
-from pyspark_bridge.tagged_union import tagged_union
+from pyspark_bridge.tagged_union import check_shuffle, tagged_union
 from pyspark_bridge.watermarks import watermark_of
 from pyspark_bridge.worker_python import check_worker_python
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ def window_join(
     name: str | None = None,
     state: str | None = None,
     partitions: int = 1,
+    stages: int | None = None,
     how: str = "inner",
     suffix: str = "_right",
     select: Sequence[str] | None = None,
@@ -61,8 +62,6 @@ def window_join(
     index: str | Index = "auto",
     engine: str | EngineKind = "auto",
     capacity: int | None = None,
-    lag: int = 1,
-    idle_after: Any = None,
 ) -> DataFrame:
     """Join two DataFrames, both streams or both not, over sliding windows. Classic sessions and Spark
     Connect.
@@ -119,10 +118,13 @@ def window_join(
         windows of a stream are kept: the query then restarts from its checkpoint whatever has ended, the daemon too,
         and on any machine that reaches the place. Without it the windows end with the daemon.
     partitions : int
-        Tasks of a micro-batch, each with the rows of some of the values that are compared for equality, and a window of
-        its own for them; the result is the same. The condition must have a part that compares for equality, and the
-        window must be a time window. A query goes on with the number it began with. Rows are shuffled: it pays with
-        several daemons or executors.
+        Into how many windows the rows go, by the values that are compared for equality; the result is the same. The
+        condition must have a part that compares for equality. A query goes on with the number it began with. Of
+        DataFrames that are not streams each is a task, and the window must be a time window.
+    stages : int, optional
+        1 or 2, for streams. In one stage all rows of a micro-batch pass one task. In two, the tasks that have read rows
+        send them to the daemons of their partitions, and one task for each partition fetches the result. By default 2
+        where there are several partitions, or tasks may run on several machines; on one machine 1 is faster.
     how : str
         "inner", "left", "right", "full", "left_semi" or "left_anti", or another of Spark's spellings; see *Notes*.
     suffix : str
@@ -133,10 +135,6 @@ def window_join(
         a join like this one.
     form, aggregates, at, order, index, engine, capacity
         As for `host.JoinSpec`.
-    lag, idle_after
-        Of streams with `withWatermark`, as for `host.Watermark`: how many micro-batches the watermark lags, 1 or 0; and
-        how much of the other side's event time a side may send nothing for, such as "10 minutes", before the join goes
-        on without it.
 
     Returns
     -------
@@ -161,17 +159,18 @@ def window_join(
     -----
     Unmatched rows, of outer and anti joins. A row of a stream that has matched nothing comes out in the micro-batch
     from which on no row can match it: at once where its key or time is NULL, in a time window when the watermark says
-    so (that which filters the next micro-batch), in a count window when as many later rows of its own side have come as
-    that window holds. Spark runs no micro-batch without data for a join like this one: what the last rows have made due
-    waits for the next. DataFrames that are not streams give all their unmatched rows.
+    so, in a count window when as many later rows of its own side have come as that window holds. Spark runs no
+    micro-batch without data for a join like this one: what the last rows have made due waits for the next. DataFrames
+    that are not streams give all their unmatched rows.
 
     Late rows. As in Spark's join one watermark serves both sides: the least (or greatest, by
     `spark.sql.streaming.multipleWatermarkPolicy`) over the sides of the newest event time less the delay.
     Spark uses a watermark for late rows that lags one micro-batch, or none where it found time for a
-    micro-batch without data; here `lag` says which. On windows of event time (`within=Within("window.end",
-    "window.end", 0, 0)`) the newest `window.start` counts, as the rows no longer have the time. Rows that a filter
-    removes after `withWatermark` still move Spark's watermark, but not this one.
+    micro-batch without data; here it always lags one. Rows that a filter removes after `withWatermark` still
+    move Spark's watermark, but not this one.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     _check_frames(left_df, right_df)
     streaming = bool(left_df.isStreaming)
     two_times = isinstance(within, Within) and within.left_time != within.right_time
@@ -181,8 +180,6 @@ def window_join(
         from host.sql import parse_condition
 
         on = parse_condition(on, left_schema, right_schema)
-    times = on if isinstance(on, AsOf) else within
-    watermark = watermark_of(left_df, right_df, times, lag, idle_after) if streaming else None
     spec = JoinSpec(
         on=on,
         left=left,
@@ -198,7 +195,7 @@ def window_join(
         how=how,
         suffix=suffix,
         select=select,
-        watermark=watermark,
+        watermark=watermark_of(left_df, right_df, on if isinstance(on, AsOf) else within) if streaming else None,
         capacity=capacity,
         self_join=self_join,
         itself=self_join,
@@ -218,7 +215,7 @@ def window_join(
             "leave one out"
         )
     check_worker_python(left_df.sparkSession)
-    equal = _partition_columns(spec, partitions)
+    equal = _partition_columns(spec, partitions, streaming)
     daemons = tuple([daemon] if isinstance(daemon, str) else daemon or ())
     if daemon is not None and not 0 < len(daemons) <= partitions:
         raise UnsupportedError(f"{len(daemons)} daemons for {partitions} partitions: give at most one for each")
@@ -229,13 +226,18 @@ def window_join(
     for each in daemons or (address,):
         with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
             client.check(spec, left_schema, right_schema, streaming=streaming)
-    inputs = tagged_union(left_df, None if self_join else right_df, partitions, equal)
+    stages = _stages(left_df, streaming, partitions, stages)
+    inputs = tagged_union(left_df, None if self_join else right_df)
+    identity = name or join_identity(spec, left_schema, right_schema, inputs)
+    if stages == 2 or partitions > 1:
+        sends = _parallel_sends(left_df.sparkSession, partitions) if stages == 2 else None
+        inputs = tagged_union(left_df, None if self_join else right_df, partitions, equal, sends)
     task = JoinTask(
         address=address,
         token=token,
         tls_ca=tls_ca,
         private=daemon is None,
-        join=name or join_identity(spec, left_schema, right_schema, inputs),
+        join=identity,
         named=name is not None,
         instance=uuid.uuid4().hex,
         spec=spec.to_json(),
@@ -260,10 +262,39 @@ def window_join(
             "" if daemon is None else f" at {', '.join(daemons)}",
         )
     root = str(Path(host.__file__).resolve().parent.parent)
-    return inputs.mapInArrow(task_function(task, root), schema)
+    if stages == 1:
+        return inputs.mapInArrow(task_function(task, root), schema)
+    sent = inputs.mapInArrow(task_function(task, root, "send"), from_arrow_schema(SENT_SCHEMA))
+    # A shuffle to partitions by number: adaptive execution leaves it as it is, and no two numbers share one.
+    return sent.repartitionById(partitions, "target").mapInArrow(task_function(task, root, "fetch"), schema)
 
 
-def _partition_columns(spec: JoinSpec, partitions: int) -> list[tuple[str, str]]:
+def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None) -> int:
+    """In how many stages a join runs. Raises UnsupportedError, WindowError."""
+    if stages not in (None, 1, 2) or isinstance(stages, bool):
+        raise WindowError(f"stages must be 1 or 2, not {stages!r}")
+    if not streaming:
+        if stages == 2:
+            raise UnsupportedError("stages=2 is for streams: DataFrames that are not are joined in one stage")
+        return 1
+    if stages == 1 and partitions > 1:
+        raise UnsupportedError(f"partitions={partitions} of streams take two stages: leave stages=1 out")
+    if stages is None:
+        stages = 2 if partitions > 1 or not master_of(frame.sparkSession).startswith("local[") else 1
+    if stages == 2:
+        check_shuffle(frame)
+    return stages
+
+
+def _parallel_sends(spark: SparkSession, partitions: int) -> int:
+    """The most tasks of a micro-batch that send rows: as many as run at once, as far as that can be seen from here."""
+    context = getattr(spark, "_sc", None)
+    if context is not None:
+        return max(2, context.defaultParallelism)
+    return int(spark.conf.get("spark.default.parallelism", None) or max(2, 2 * partitions))
+
+
+def _partition_columns(spec: JoinSpec, partitions: int, streaming: bool) -> list[tuple[str, str]]:
     """The columns that rows go to partitions by: pairs of a left and a right one.
 
     Raises
@@ -281,15 +312,10 @@ def _partition_columns(spec: JoinSpec, partitions: int) -> list[tuple[str, str]]
             f"partitions={partitions} goes by the values that are compared for equality, and the condition compares "
             "none: add a part such as Compare('a', '=', 'b'), or leave partitions out"
         )
-    if spec.watermark is not None and spec.watermark.lag == 0:
+    if spec.counted and not streaming:
         raise UnsupportedError(
-            f"lag=0 lets rows go by the rows of the same micro-batch, of which each of partitions={partitions} knows "
-            "its own alone: use lag=1"
-        )
-    if spec.within is None:
-        raise UnsupportedError(
-            f"partitions={partitions} is for time windows: count windows go by the order of arrival over all "
-            "partitions. Give within=, or leave partitions out"
+            f"partitions={partitions} of DataFrames that are not streams is for time windows: count windows go by the "
+            "order of arrival over all partitions. Give within=, or leave partitions out"
         )
     for name, value, plain in (("order", spec.order, "none"), ("form", spec.form, "rows")):
         if value != plain:

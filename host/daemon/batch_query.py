@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from host import WindowJoin
 from host.daemon.query import Query
-from host.daemon.request import Request, Sender
+from host.daemon.request import Request
+from host.daemon.staging import Sender
 from host.windows.watermark_tracker import Mark
 
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from host.daemon.address import Address
 from host.daemon.definition import Definition, schema_from_wire
+from host.daemon.staging import PartKey
 from host.daemon.unix_client import UnixClient
-from host.errors import DaemonError, UnknownQueryError
+from host.errors import DaemonError, ProtocolError, UnknownQueryError
 from host.spec import JoinSpec
 from host.windows.watermark_tracker import Mark
 
@@ -24,8 +25,13 @@ class Transport(Protocol):
     def call(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send one of the operations and return its answer."""
 
-    def process(self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        """Send a batch and return its result."""
+    def process(
+        self,
+        message: dict[str, Any],
+        rows: Iterator[tuple[str, pa.RecordBatch]],
+        closing: Callable[[], dict[str, Any]] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Send a batch and return its result; `closing`, asked after the last row, adds to the last message."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -207,6 +213,69 @@ class DaemonClient:
         if marks:
             message["marks"] = [asdict(mark) for mark in marks]
         return self._transport.process(message, iter(batches))
+
+    def stage(
+        self,
+        query: str,
+        batch: int,
+        batches: Iterable[tuple[str, pa.RecordBatch]],
+        part: Callable[[], tuple[PartKey, dict[str, Any]]],
+        *,
+        run: str = "",
+        instance: str = "",
+    ) -> None:
+        """Send a part of a batch, which waits for the others; nothing where the daemon has joined the batch.
+
+        Parameters
+        ----------
+        query, batch, run, instance
+            As of `process`.
+        batches : iterable of (str, pyarrow.RecordBatch)
+            As of `process`; and "places", as `CallPart.add` gives them. Read to its end in any case.
+        part : callable
+            Asked after the last row: what the part is known by, and what it tells, see `Part.call`.
+
+        Raises
+        ------
+        StateLostError, ReplayError, QueryError, LimitError
+            As of `process`, and where too much is staged.
+        """
+
+        def closing() -> dict[str, Any]:
+            key, call = part()
+            return {"key": list(key), "call": call}
+
+        message = {"op": "process", "query": query, "batch": batch, "run": run, "instance": instance, "part": True}
+        for _ in self._transport.process(message, iter(batches), closing):
+            raise ProtocolError(f"query {query!r}, batch {batch}: the daemon answered a part of a batch with rows")
+
+    def fetch(self, query: str, batch: int, keys: Iterable[PartKey], *, rows: bool = True) -> Iterator[pa.RecordBatch]:
+        """The result of a batch that consists of these parts; it is joined if it has not been.
+
+        Parameters
+        ----------
+        keys : iterable of PartKey
+            Of all its parts.
+        rows : bool
+            False: only have it joined.
+
+        Raises
+        ------
+        StateLostError
+            A part is not there, as the daemon was started again.
+        ReplayError
+            A batch before the newest one, or the newest one with other rows.
+        MullionError
+            As of `process`.
+        """
+        message = {
+            "op": "process",
+            "query": query,
+            "batch": batch,
+            "keys": [list(key) for key in keys],
+            "rows": rows,
+        }
+        return self._transport.process(message, iter(()))
 
     def mark(self, query: str) -> Mark | None:
         """How far an open query has come, for `process` of its join's other partitions; None before its first batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,11 +72,16 @@ class FlightClient:
                 self._schemas.pop(message["query"], None)
             return json.loads(answer.body.to_pybytes())
 
-    def process(self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    def process(
+        self,
+        message: dict[str, Any],
+        rows: Iterator[tuple[str, pa.RecordBatch]],
+        closing: Callable[[], dict[str, Any]] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         """Send a batch, and return its result as it comes."""
         schema = self._schema(message["query"])
         try:
-            return self._exchange(message, rows, schema)
+            return self._exchange(message, rows, schema, closing)
         except BaseException:
             # Perhaps the query was closed and opened anew with other columns: ask again next time.
             self._schemas.pop(message["query"], None)
@@ -87,7 +92,11 @@ class FlightClient:
         self._free()
 
     def _exchange(
-        self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]], schema: pa.Schema
+        self,
+        message: dict[str, Any],
+        rows: Iterator[tuple[str, pa.RecordBatch]],
+        schema: pa.Schema,
+        closing: Callable[[], dict[str, Any]] | None,
     ) -> Iterator[pa.RecordBatch]:
         descriptor = flight.FlightDescriptor.for_command(json.dumps(message).encode())
         with self._errors():
@@ -102,7 +111,7 @@ class FlightClient:
                 raise
         else:
             try:
-                self._send_rows(writer, rows, schema, answer["max_message"])
+                self._send_rows(writer, rows, schema, answer["max_message"], closing)
             except BaseException:
                 reader.cancel()
                 raise
@@ -116,8 +125,9 @@ class FlightClient:
         rows: Iterator[tuple[str, pa.RecordBatch]],
         schema: pa.Schema,
         limit: int,
+        closing: Callable[[], dict[str, Any]] | None,
     ) -> None:
-        counts = {"left": 0, "right": 0}
+        counts = {"left": 0, "right": 0, "places": 0}
         for side, batch in rows:
             if side not in counts:
                 raise ProtocolError(f"a row's side must be 'left' or 'right', not {side!r}")
@@ -127,8 +137,9 @@ class FlightClient:
                 with self._sending(writer):
                     writer.write_batch(message)
                 counts[side] += piece.num_rows
+        end = {"left_rows": counts["left"], "right_rows": counts["right"], **(closing() if closing else {})}
         with self._sending(writer):
-            writer.write_metadata(json.dumps({"left_rows": counts["left"], "right_rows": counts["right"]}).encode())
+            writer.write_metadata(json.dumps(end).encode())
 
     def _results(
         self, writer: flight.FlightStreamWriter, reader: flight.FlightStreamReader

@@ -1,7 +1,7 @@
 """Both sides' rows in the one stream of a Flight exchange.
 
-A Flight stream has one schema, and the two sides have two. So a message is one row of two list columns,
-"left" and "right", each a list of structs of that side's columns: wrapping and unwrapping copy nothing, and
+A Flight stream has one schema, and the two sides have two. So a message is one row of three list columns,
+"left", "right" and "places", each a list of structs of that side's columns: wrapping and unwrapping copy nothing, and
 the list that is empty costs nothing.
 """
 
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from host.daemon.rows import conform
 from host.errors import ProtocolError
+from host.join.whole_call import PLACES_SCHEMA
 
 
 def exchange_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
-    """The schema of the stream that carries rows of these two."""
-    return pa.schema(
-        [pa.field(side, pa.large_list(pa.struct(list(s)))) for side, s in (("left", left), ("right", right))]
-    )
+    """The schema of the stream that carries rows of these two, and places of rows among all."""
+    sides = (("left", left), ("right", right), ("places", PLACES_SCHEMA))
+    return pa.schema([pa.field(side, pa.large_list(pa.struct(list(s)))) for side, s in sides])
 
 
 def wrap(side: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import asdict
 from typing import Any
 
@@ -9,9 +10,11 @@ import pyarrow as pa
 
 from host.daemon.definition import Definition, schema_to_wire
 from host.daemon.frames import VERSION
-from host.daemon.request import Request, Sender
+from host.daemon.request import Request
 from host.daemon.service import Service
+from host.daemon.staging import PartKey, Sender
 from host.errors import DaemonError, ProtocolError
+from host.join.row_log import empty_table
 from host.windows.watermark_tracker import Mark
 
 OPERATIONS = {
@@ -48,15 +51,26 @@ def operate(service: Service, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def begin(service: Service, message: dict[str, Any]) -> Request:
-    """Open the request that a process message names."""
+    """Open the request that a process message names: of rows, or of the parts that were staged before."""
+    if "keys" in message:
+        query, batch = _text(message, "query"), _number(message, "batch")
+        return service.fetch(query, batch, _keys(message["keys"]), rows=bool(message.get("rows", True)))
     sender = Sender(_text(message, "run", empty=True), _text(message, "instance", empty=True))
-    return service.begin(_text(message, "query"), _number(message, "batch"), sender, _marks(message))
+    request = service.begin(_text(message, "query"), _number(message, "batch"), sender, _marks(message))
+    if message.get("part"):
+        request.parts = True
+        request.kept = None if request.kept is None else request.kept.slice(0, 0)
+    return request
 
 
 def commit(request: Request, message: dict[str, Any]) -> pa.Table:
-    """Apply a staged request whose sender says it is complete, and counts its rows."""
+    """Apply a staged request whose sender says it is complete, and counts its rows; or keep it as a part of a batch."""
     left_rows, right_rows = _number(message, "left_rows"), _number(message, "right_rows")
     try:
+        if "key" in message:
+            (key,) = _keys([message["key"]])
+            request.stage(left_rows, right_rows, key, _call(message.get("call")))
+            return empty_table(request.query.definition.output_schema)
         return request.commit(left_rows, right_rows)
     except OSError as error:
         # An OSError from here must not be taken for one of the client's connection.
@@ -72,6 +86,26 @@ def _text(message: dict[str, Any], field: str, *, empty: bool = False) -> str:
     value = message.get(field)
     if not isinstance(value, str) or not (value or empty):
         raise ProtocolError(f"{field!r} must be a text{'' if empty else ' that is not empty'}, not {value!r}")
+    return value
+
+
+def _keys(values: Any) -> list[PartKey]:
+    try:
+        keys = [PartKey(*map(operator.index, value)) for value in values]
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"the keys of a batch's parts cannot be read: {error}") from error
+    if any(not 0 <= number < 1 << 63 for key in keys for number in key):
+        raise ProtocolError("the keys of a batch's parts must be numbers from 0")
+    return keys
+
+
+def _call(value: Any) -> dict[str, Any]:
+    """What a part tells the partitions of its join."""
+    if not isinstance(value, dict):
+        raise ProtocolError(f"a part's 'call' must be an object, not {value!r}")
+    partition, partitions = _number(value, "partition"), _number(value, "partitions")
+    if not partition < partitions:
+        raise ProtocolError(f"there is no partition {partition} of {partitions}")
     return value
 
 

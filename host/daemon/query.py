@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from host.daemon.definition import Definition
 from host.daemon.limits import Limits
-from host.daemon.request import Request, Sender
-from host.errors import LimitError, UnknownQueryError
+from host.daemon.request import Request
+from host.daemon.staging import Part, PartKey, Sender
+from host.errors import LimitError, ProtocolError, UnknownQueryError
 from host.windows.watermark_tracker import Mark
 
 if TYPE_CHECKING:
@@ -74,6 +75,17 @@ class Query(ABC):
         """What is known of the rows of a batch whose result is kept, as `Content.digest`."""
         return None
 
+    def stage(self, request: Request, key: PartKey, part: Part) -> bool:
+        """Keep a part of a batch; False where one of that content is here already."""
+        raise self._no_parts()
+
+    def fetch(self, batch: int, keys: Sequence[PartKey]) -> pa.Table:
+        """The result of a batch that consists of these parts."""
+        raise self._no_parts()
+
+    def _no_parts(self) -> ProtocolError:
+        return ProtocolError(f"query {self.name!r} is not of streams: its batches come whole")
+
     @abstractmethod
     def apply(self, request: Request, left: pa.Table, right: pa.Table) -> pa.Table:
         """The result of a complete request."""
@@ -118,9 +130,10 @@ class Query(ABC):
         if self._closed:
             raise UnknownQueryError(f"query {self.name!r} was closed")
 
-    def _applied(self, request: Request, left: pa.Table, right: pa.Table, result: pa.Table) -> None:
+    def _applied(self, request: Request | None, left: pa.Table, right: pa.Table, result: pa.Table) -> None:
         """Count a request that was applied; `_state` is held."""
-        self._open_requests.discard(request)
+        if request is not None:
+            self._open_requests.discard(request)
         self._counts["rows_left"] += left.num_rows
         self._counts["rows_right"] += right.num_rows
         self._counts["rows_out"] += result.num_rows

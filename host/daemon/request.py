@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,29 +10,15 @@ import pyarrow as pa
 
 from host.daemon.limits import check_message
 from host.daemon.rows import conform
+from host.daemon.staging import Part, PartKey, Sender
 from host.errors import ProtocolError
+from host.join.whole_call import PLACES_SCHEMA
 from host.windows.watermark_tracker import Mark
 
 if TYPE_CHECKING:
     from host.daemon.query import Query
 
 SIDES = ("left", "right")
-
-
-@dataclass(frozen=True)
-class Sender:
-    """Who sends a batch.
-
-    Attributes
-    ----------
-    run : str
-        One run of the client's streaming query, from its start to its end.
-    instance : str
-        Which join of that run: the same for all batches, repeats and tasks of one join, different for any other.
-    """
-
-    run: str = ""
-    instance: str = ""
 
 
 class Request:
@@ -51,24 +36,34 @@ class Request:
         The result, where the same batch was applied already: no rows need to be sent.
     marks : sequence of Mark
         Of the other partitions of the query's join.
+    parts : bool
+        It brings one part of the batch, or names all of them.
     """
 
     def __init__(
-        self, query: Query, batch: int, sender: Sender, kept: pa.Table | None = None, marks: Sequence[Mark] = ()
+        self,
+        query: Query,
+        batch: int,
+        sender: Sender,
+        kept: pa.Table | None = None,
+        marks: Sequence[Mark] = (),
+        *,
+        parts: bool = False,
     ):
         self.query = query
         self.batch = batch
         self.sender = sender
         self.kept = kept
         self.marks = marks
-        self._rows: dict[str, list[pa.RecordBatch]] = {side: [] for side in SIDES}
+        self.parts = parts
+        self._rows: dict[str, list[pa.RecordBatch]] = {side: [] for side in (*SIDES, "places")}
         self._reserved = 0
 
     @property
     def answer(self) -> dict[str, Any]:
         """What the client is told before it sends rows: whether they are wanted, and else what they must be."""
         answer: dict[str, Any] = {"rows_wanted": self.kept is None, "max_message": self.query.limits.max_message}
-        if self.kept is not None:
+        if self.kept is not None and not self.parts:
             answer["content"] = self.query.content(self.batch)
         return answer
 
@@ -84,8 +79,12 @@ class Request:
         Raises
         ------
         ProtocolError, SchemaError
-            A side that is neither "left" nor "right"; columns other than the query was opened with.
+            A side that is neither "left" nor "right" (nor "places": those of a part); columns other than the query was
+            opened with.
         """
+        if side == "places":
+            self._rows[side].append(conform(batch, PLACES_SCHEMA, side))
+            return
         if side not in SIDES:
             raise ProtocolError(f"a row's side must be 'left' or 'right', not {side!r}")
         self._rows[side].append(conform(batch, self.query.definition.schema(side), side))
@@ -98,13 +97,33 @@ class Request:
         left_rows, right_rows : int
             How many rows the sender sent: a stage that lost some is refused rather than applied.
         """
+        return self.query.apply(self, *self._complete(left_rows, right_rows))
+
+    def stage(self, left_rows: int, right_rows: int, key: PartKey, call: dict[str, Any]) -> None:
+        """Keep the rows as one part of a batch, for a request that names all its parts.
+
+        Parameters
+        ----------
+        left_rows, right_rows : int
+            As of `commit`.
+        key : PartKey
+            Of the part.
+        call : dict
+            What it tells the partitions of the join; see `Part.call`.
+        """
+        left, right = self._complete(left_rows, right_rows)
+        part = Part(left, right, list(self._rows["places"]), call, self.sender, self._reserved)
+        if self.query.stage(self, key, part):
+            self._reserved = 0  # counted on, until the batch is applied
+
+    def _complete(self, left_rows: int, right_rows: int) -> list[pa.Table]:
         tables = [pa.Table.from_batches(self._rows[side], schema=self.query.definition.schema(side)) for side in SIDES]
         if [table.num_rows for table in tables] != [left_rows, right_rows]:
             raise ProtocolError(
                 f"the sender counts {left_rows} left and {right_rows} right rows, "
                 f"but {tables[0].num_rows} and {tables[1].num_rows} arrived; nothing was applied"
             )
-        return self.query.apply(self, *tables)
+        return tables
 
     def discard(self) -> None:
         """Forget what was staged."""

@@ -18,7 +18,8 @@ from host.daemon.batch_query import BatchQuery
 from host.daemon.definition import Definition
 from host.daemon.limits import Limits
 from host.daemon.query import Query
-from host.daemon.request import Request, Sender
+from host.daemon.request import Request
+from host.daemon.staging import PartKey, Sender
 from host.daemon.streaming_query import StreamingQuery
 from host.devices import Device, open_device
 from host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
@@ -173,6 +174,28 @@ class Service:
             if not query.status()["requests"]:  # opened for a window that is not here: it holds nothing
                 self.close_query(name)
             raise
+
+    def fetch(self, name: str, batch: int, keys: Sequence[PartKey], *, rows: bool) -> Request:
+        """The request for the result of a batch whose parts are staged; without its rows where these are not wanted.
+
+        Raises
+        ------
+        StateLostError
+            The query or a part is not here.
+        ReplayError
+            A batch before the newest one, or the newest one with other rows.
+        MullionError
+            What the join raises.
+        """
+        with self._lock:
+            query = self._queries.get(name)
+        if query is None:
+            raise StateLostError(
+                f"no query {name!r} is open here, which was sent rows of batch {batch}: the daemon was restarted "
+                "since. Start the query again from its checkpoint"
+            )
+        result = query.fetch(batch, keys)
+        return Request(query, batch, Sender(), result if rows else result.slice(0, 0), parts=True)
 
     def close_query(self, name: str) -> bool:
         """Close a query and free its device memory; False where none was open."""

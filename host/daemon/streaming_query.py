@@ -11,10 +11,11 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from host import WindowJoin
-from host.content import Content, check_same
+from host.content import Content, check_same, other_rows
 from host.daemon.query import Query
-from host.daemon.request import Request, Sender
-from host.errors import QueryError, ReplayError, StateError, StateLostError
+from host.daemon.request import Request
+from host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
+from host.errors import ProtocolError, QueryError, ReplayError, StateError, StateLostError
 from host.windows.watermark_tracker import Mark
 
 
@@ -26,6 +27,12 @@ class Applied:
     result: pa.Table
     left: pa.Table
     right: pa.Table
+    keys: Sequence[PartKey] | None = None  # where it came in parts
+
+    @cached_property
+    def totals(self) -> tuple[int, int]:
+        """Rows and digest of the batch in all partitions of the join."""
+        return totals_of(self.left, self.right) if self.keys is None else totals(self.keys)
 
     @cached_property
     def content(self) -> dict[str, str]:
@@ -40,6 +47,8 @@ class StreamingQuery(Query):
     once for one batch the one that is complete first is applied, and the other waits and gets the same result.
     Numbers may have gaps.
 
+    A batch may come in parts, which wait until a request names all of them.
+
     In one run all batches come from one instance. A second one is another join under the same name, which would get
     the first one's results and feed rows to its window. From then on that run is refused as a whole, as nothing tells
     which of the two the window belongs to; and if the run has applied a batch, the window is forgotten. In another
@@ -48,6 +57,10 @@ class StreamingQuery(Query):
     With state the window continues in whatever process opens the query next: the newest batch can be asked for again
     there, and is then joined again from the rows that were logged of it.
     """
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._stage = Stage()
 
     _restored: int | None = None  # the newest batch of an earlier process, as long as none has come after it
 
@@ -91,28 +104,74 @@ class StreamingQuery(Query):
             if kept is not None and newest is not None:
                 check_same(request.batch, newest.content, Content.of(left, right).digest)
                 return kept
-            with self._state:
-                self._fed_by = request.sender.run
-            assert self._join is not None
-            try:
-                with self._device_lock:
-                    if request.batch == self._restored:
-                        result = self._join.repeat(*self.definition.sides(left, right))
-                    else:
-                        result = self._join.process(
-                            *self.definition.sides(left, right), batch=request.batch, marks=request.marks
-                        )
-            except StateError:
-                self._close_join()  # it is opened from the state again
-                raise
-            self._restored = None
+            result = self._join_batch(request.batch, left, right, request.sender, marks=request.marks)
             with self._state:
                 if not self._mixed:
                     self._newest = Applied(request.batch, result, left, right)
-                self._mark = self._join.mark
                 self._applied(request, left, right, result)
-                self._stats = self._join.stats.as_dict()
             return result
+
+    def stage(self, request: Request, key: PartKey, part: Part) -> bool:
+        with self._state:
+            self._check_open()
+            if self._shared and self._sender is not None and self._sender.run == request.sender.run:
+                raise self._two_instances()
+            self._open_requests.discard(request)
+            if self._newest is not None and request.batch <= self._newest.batch:
+                return False
+            return self._stage.add(request.batch, key, part)
+
+    def fetch(self, batch: int, keys: Sequence[PartKey]) -> pa.Table:
+        with self._turn:
+            self._check_open()
+            self._open_join()
+            with self._state:
+                self._counts["requests"] += 1
+                if self._shared:
+                    raise self._two_instances()
+                newest = self._newest
+                if newest is not None and batch < newest.batch:
+                    raise self._replayed(batch, newest.batch)
+                repeated = newest is not None and batch == newest.batch
+                self._counts["repeats"] += repeated
+            if repeated:
+                assert newest is not None
+                (rows, digest), known = totals(keys), newest.totals
+                if (rows, digest) != known:
+                    raise other_rows(batch, f"{rows:,} rows, {digest:016x}", f"{known[0]:,} rows, {known[1]:016x}")
+                return newest.result
+            parts = self._stage.take(self.name, batch, keys)
+            if not parts:
+                raise ProtocolError(f"query {self.name!r}, batch {batch}: a batch has at least one part")
+            left, right = (pa.concat_tables([getattr(part, side) for part in parts]) for side in ("left", "right"))
+            whole = parts[0].whole(parts, counted=self.definition.spec.counted)
+            result = self._join_batch(batch, left, right, parts[0].sender, whole=whole)
+            with self._state:
+                if not self._mixed:
+                    self._newest = Applied(batch, result, left, right, keys)
+                self._applied(None, left, right, result)
+            return result
+
+    def _join_batch(self, batch: int, left: pa.Table, right: pa.Table, sender: Sender, **more: Any) -> pa.Table:
+        """Join a batch, the first time in this process; `_turn` is held."""
+        with self._state:
+            self._fed_by = sender.run
+        assert self._join is not None
+        try:
+            with self._device_lock:
+                if batch == self._restored:
+                    result = self._join.repeat(*self.definition.sides(left, right))
+                else:
+                    result = self._join.process(*self.definition.sides(left, right), batch=batch, **more)
+        except StateError:
+            self._close_join()  # it is opened from the state again
+            raise
+        self._restored = None
+        with self._state:
+            self._staged -= self._stage.free(batch)
+            self._mark = self._join.mark
+            self._stats = self._join.stats.as_dict()
+        return result
 
     @property
     def mark(self) -> Mark | None:
@@ -127,6 +186,7 @@ class StreamingQuery(Query):
     def close(self) -> None:
         with self._state:
             self._closed = True
+            self._staged -= self._stage.free()
         with self._turn:
             self._newest = None
             self._close_join()
@@ -184,6 +244,8 @@ class StreamingQuery(Query):
             self._shared = True
             if self._fed_by == sender.run:
                 self._newest, self._mixed = None, True
+            self._staged -= self._stage.free()
+            self._stage = Stage()
         if self._shared:
             raise self._two_instances()
 
@@ -195,7 +257,7 @@ class StreamingQuery(Query):
                 raise self._replayed(batch, self._restored)
             return None
         if newest is None:
-            if batch > 0:
+            if batch > 0 and not self._stage.begun:
                 raise StateLostError(
                     f"query {self.name!r} continues with batch {batch}, but this daemon does not hold the "
                     "window of the batches before it: it was restarted since, or is another one, or two joins "

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -45,12 +45,17 @@ class UnixClient:
         self._give_back(connection)
         return answer
 
-    def process(self, message: dict[str, Any], rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    def process(
+        self,
+        message: dict[str, Any],
+        rows: Iterator[tuple[str, pa.RecordBatch]],
+        closing: Callable[[], dict[str, Any]] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         """Send a batch, and return its result as it comes."""
         connection, answer = self._ask(message)
         try:
             if answer["rows_wanted"]:
-                self._send_rows(connection, rows, answer["max_message"])
+                self._send_rows(connection, rows, answer["max_message"], closing)
             else:
                 check_repeat(message["batch"], answer.get("content"), rows)
         except BaseException:
@@ -64,8 +69,14 @@ class UnixClient:
             while self._free:
                 self._free.pop().close()
 
-    def _send_rows(self, connection: FrameSocket, rows: Iterator[tuple[str, pa.RecordBatch]], limit: int) -> None:
-        counts = {"left": 0, "right": 0}
+    def _send_rows(
+        self,
+        connection: FrameSocket,
+        rows: Iterator[tuple[str, pa.RecordBatch]],
+        limit: int,
+        closing: Callable[[], dict[str, Any]] | None,
+    ) -> None:
+        counts = {"left": 0, "right": 0, "places": 0}
         for side, batch in rows:
             if side not in counts:
                 raise ProtocolError(f"a row's side must be 'left' or 'right', not {side!r}")
@@ -73,7 +84,8 @@ class UnixClient:
                 for count, body in encode_within(piece, limit):
                     counts[side] += count
                     self._send(connection, {"op": "rows", "side": side}, body)
-        self._send(connection, {"op": "commit", "left_rows": counts["left"], "right_rows": counts["right"]})
+        end = {"op": "commit", "left_rows": counts["left"], "right_rows": counts["right"]}
+        self._send(connection, end | (closing() if closing else {}))
 
     def _send(self, connection: FrameSocket, message: dict[str, Any], body: pa.Buffer | None = None) -> None:
         try:

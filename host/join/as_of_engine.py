@@ -30,7 +30,7 @@ class SlotLog(RowLog):
 
     end = 0
 
-    def append(self, first: int, table: pa.Table) -> None:
+    def append(self, first: int, table: pa.Table, numbers: np.ndarray | None = None) -> None:
         """Adds rows, as `stored` gives them; `first` is theirs in the stream, and not used."""
         super().append(self.end, table)
         self.end += len(table)

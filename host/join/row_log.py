@@ -14,7 +14,8 @@ MERGE_FACTOR = 4  # a block is merged into its elder while that is less than thi
 class RowLog:
     """Rows by arrival number, cut off at the front.
 
-    Rows lie in blocks of geometrically growing size, so that a take meets few chunks. Columns of a type whose rows
+    Numbers follow one another, or ascend with gaps: those of one partition. Rows lie in blocks of geometrically growing
+    size, so that a take meets few chunks. Columns of a type whose rows
     pyarrow cannot take (views, run-end encoding) are kept as a plain type of the same values.
 
     Parameters
@@ -45,7 +46,9 @@ class RowLog:
                     f"{pa.__version__} cannot pick ({error}): cast it to a plain type, leave it out, or ask for "
                     "form='pairs'"
                 ) from error
-        self._blocks: list[tuple[int, pa.Table]] = []  # first row number, rows
+        self._blocks: list[tuple[int, pa.Table]] = []  # number of the first row, or its place in `_numbers`; rows
+        self._numbers: np.ndarray | None = None  # of the rows kept, where there are gaps
+        self._before = 0  # rows before these
         self._most = most_block_rows
 
     @property
@@ -63,13 +66,18 @@ class RowLog:
         """Rows kept."""
         return sum(len(block) for _, block in self._blocks)
 
-    def append(self, first: int, table: pa.Table) -> None:
+    def append(self, first: int, table: pa.Table, numbers: np.ndarray | None = None) -> None:
         """Adds rows, as `stored` gives them, numbered from `first`, which is past all earlier ones.
 
-        The table may have more columns than the log keeps.
+        The table may have more columns than the log keeps. `numbers`, int64, shape (n,), are those of the rows, where
+        they have gaps; then every call gives them.
         """
         if not len(table):
             return
+        if numbers is not None:
+            known = np.zeros(0, np.int64) if self._numbers is None else self._numbers
+            first = self._before + len(known)
+            self._numbers = np.concatenate([known, numbers])
         table = table.select(self._stored.names)
         self._blocks.append((first, table))
         while len(self._blocks) > 1:
@@ -89,14 +97,22 @@ class RowLog:
             return [pa.chunked_array([pa.nulls(len(rows), field.type)]) for field in fields]
         missing = rows < 0
         # Blocks follow one another without a gap: every row of the stream that is kept at all has a place.
-        indices = pa.array(rows - self._blocks[0][0], mask=missing if missing.any() else None)
+        indices = pa.array(self._places(rows) - self._blocks[0][0], mask=missing if missing.any() else None)
         taken = pa.concat_tables([block.select(names) for _, block in self._blocks]).take(indices)
         return [_returned(column, field.type) for column, field in zip(taken.columns, fields, strict=True)]
 
     def trim(self, oldest: int) -> None:
         """Forgets whole blocks before row `oldest`."""
-        while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) <= oldest:
-            del self._blocks[0]
+        end = int(self._places(np.array([oldest]))[0])
+        while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) <= end:
+            gone = len(self._blocks.pop(0)[1])
+            if self._numbers is not None:
+                self._numbers = self._numbers[gone:]
+                self._before += gone
+
+    def _places(self, rows: np.ndarray) -> np.ndarray:
+        """Where rows lie, as blocks count."""
+        return rows if self._numbers is None else self._before + np.searchsorted(self._numbers, rows)
 
 
 def stored(table: pa.Table) -> pa.Table:

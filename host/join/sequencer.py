@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,13 @@ import pyarrow as pa
 from host.columns import column_of
 from host.engines import order_parts
 from host.errors import OrderError
-from host.join.engine import SIDES, Batch, EngineSpec
+from host.join.engine import OTHER, SIDES, Batch, EngineSpec
 from host.join.residual import ResidualPart
 from host.spec import JoinSpec
 from host.windows.watermark_tracker import Mark
+
+if TYPE_CHECKING:
+    from host.join.whole_call import WholeCall
 
 _INT64 = np.iinfo(np.int64)
 
@@ -30,8 +33,10 @@ class Call:
         All rows of each side, those among them that are late or cannot match too.
     first, arrived : dict of str to int
         Arrival number of the first row of each side, and one past that of the last.
+    numbers : dict of str to ndarray of int64
+        Arrival numbers of the rows in `tables`, ascending; with gaps where the rows are those of one partition.
     opposite : dict of str to ndarray of int64
-        For each row, the arrival number that the next row of the other stream then had.
+        For each row from `first` to `arrived`, the arrival number that the next row of the other stream then had.
     batches : dict of str to Batch
         The rows that can match.
     itself : ndarray of int64
@@ -44,11 +49,14 @@ class Call:
         Rows of each side that are late; that are not, but have no key or time, or fail a part about their side alone.
     last_sequence : int or None
         The greatest sequence value so far.
+    whole : WholeCall or None
+        What the rows of all partitions tell, where these are of one.
     """
 
     tables: dict[str, pa.Table]
     first: dict[str, int]
     arrived: dict[str, int]
+    numbers: dict[str, np.ndarray]
     opposite: dict[str, np.ndarray]
     batches: dict[str, Batch]
     itself: np.ndarray
@@ -57,6 +65,7 @@ class Call:
     late: dict[str, int]
     unmatchable: dict[str, int]
     last_sequence: int | None
+    whole: WholeCall | None = None
 
 
 class Sequencer:
@@ -127,11 +136,6 @@ class Sequencer:
         return self._tracker.in_force if self._tracker is not None else None
 
     @property
-    def watermark_side(self) -> str | None:
-        """As `WatermarkTracker.side`."""
-        return self._tracker.side if self._tracker is not None else None
-
-    @property
     def state(self) -> dict[str, Any]:
         """What it knows of the rows so far, JSON-able; set to go on from there."""
         tracker = None if self._tracker is None else self._tracker.state
@@ -149,7 +153,12 @@ class Sequencer:
         if self._tracker is not None:
             self._tracker.follow(marks, batch)
 
-    def sequence(self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None = None) -> Call:
+    def sequence(
+        self,
+        tables: dict[str, pa.Table],
+        pushes: list[tuple[int, int]] | None = None,
+        whole: WholeCall | None = None,
+    ) -> Call:
         """Puts the rows of a call in order; changes nothing until `advance` is told that they were joined.
 
         Parameters
@@ -159,6 +168,8 @@ class Sequencer:
         pushes : list of (int, int), optional
             Left and right rows that arrived together, in order, where there is no sequence column: left before right in
             each of them. By default all rows of the call are one.
+        whole : WholeCall, optional
+            What the rows of all partitions tell, where these are of one.
 
         Raises
         ------
@@ -169,7 +180,9 @@ class Sequencer:
         """
         if self._spec.self_join:
             tables = {"left": tables["left"]}
-        ordered, values, last_sequence = self._ordered(tables)
+        ordered, values, last_sequence = self._ordered(tables, whole)
+        if whole is not None and whole.order is not None:
+            return self._placed(dict(tables), whole, last_sequence)
         first = dict(self.arrived)
         if self._spec.self_join:
             ordered["right"] = ordered["left"]
@@ -192,10 +205,39 @@ class Sequencer:
                 "left": first["right"] + np.searchsorted(right, left, "left").astype(np.int64, copy=False),
                 "right": first["left"] + np.searchsorted(left, right, "right").astype(np.int64, copy=False),
             }
+        rows = {side: first[side] + np.arange(len(ordered[side]), dtype=np.int64) for side in SIDES}
+        return self._encoded(ordered, rows, opposite, last_sequence, whole)
+
+    def _placed(self, tables: dict[str, pa.Table], whole: WholeCall, last_sequence: int | None) -> Call:
+        """The call whose rows have the places that the whole call gives them."""
+        sides = SIDES[:1] if self._spec.self_join else SIDES
+        numbers, opposite = {}, {}
+        for side in sides:
+            order = np.argsort(whole.rows[side], kind="stable")
+            tables[side] = tables[side].take(pa.array(order))
+            numbers[side] = self.arrived[side] + whole.rows[side][order]
+            opposite[side] = self.arrived[OTHER[side]] + whole.opposite(side)
+        if self._spec.self_join:
+            tables["right"], numbers["right"] = tables["left"], numbers["left"]
+            own = self.arrived["left"] + np.arange(whole.arrived("left"), dtype=np.int64)
+            opposite = dict.fromkeys(SIDES, own)
+        return self._encoded(tables, numbers, opposite, last_sequence, whole)
+
+    def _encoded(
+        self,
+        tables: dict[str, pa.Table],
+        numbers: dict[str, np.ndarray],
+        opposite: dict[str, np.ndarray],
+        last_sequence: int | None,
+        whole: WholeCall | None,
+    ) -> Call:
+        """The call of rows that are in order."""
+        first = dict(self.arrived)
         call = Call(
-            tables=ordered,
+            tables=tables,
             first=first,
-            arrived={side: first[side] + len(ordered[side]) for side in SIDES},
+            arrived={side: first[side] + len(opposite[side]) for side in SIDES},
+            numbers=numbers,
             opposite=opposite,
             batches={},
             itself=np.zeros(0, np.int64),
@@ -204,6 +246,7 @@ class Sequencer:
             late=dict.fromkeys(SIDES, 0),
             unmatchable=dict.fromkeys(SIDES, 0),
             last_sequence=last_sequence,
+            whole=whole,
         )
         for side in SIDES:
             if side == "right" and self._spec.self_join and self.generator.one_column:
@@ -214,6 +257,8 @@ class Sequencer:
                 self._encode(call, side)
         if self._spec.itself:
             call.itself = self._itself(call)
+        if whole is not None:
+            call.newest = dict(whole.newest)
         return call
 
     def advance(self, call: Call) -> None:
@@ -227,29 +272,56 @@ class Sequencer:
         """The greatest time of each side whose rows no later row can match; None: there is none."""
         return dict.fromkeys(SIDES) if self._axis is None else self._axis.useless(self._tracker)
 
-    def _ordered(self, tables: dict[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], int | None]:
+    def newest_time(self, side: str, table: pa.Table) -> int | None:
+        """The newest event time of rows of a side; None where there is none. Raises KeyTypeError."""
+        if self._axis is None:
+            return None
+        times, timed = self._axis.encode(side, column_of(table, self._spec.columns(side)["time"]))
+        times = times if timed is None else times[timed]
+        return int(times.max()) if len(times) else None
+
+    def _ordered(
+        self, tables: dict[str, pa.Table], whole: WholeCall | None
+    ) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], int | None]:
         """The tables by sequence value, those values, and the greatest so far."""
         if self._spec.sequence is None:
             return dict(tables), {}, None
         ordered, values, last = dict(tables), {}, self._last_sequence
+        if whole is not None and whole.sequence is not None:
+            least, greatest = whole.sequence
+            if last is not None and least < last:
+                raise self._goes_back(least, "one")
+            last = greatest if last is None else max(last, greatest)
         for side, table in tables.items():
-            own = self._sequence(side, table)
+            own = self.sequence_values(side, table)
+            assert own is not None
             if len(own):
                 if np.any(own[1:] < own[:-1]):
                     order = np.argsort(own, kind="stable")
                     ordered[side], own = table.take(pa.array(order)), own[order]
                 if self._last_sequence is not None and int(own[0]) < self._last_sequence:
-                    raise OrderError(
-                        f"sequence value {int(own[0])} in column {self._spec.sequence!r} of the {side} side comes "
-                        f"after {self._last_sequence}, which was processed in an earlier call: rows must not go back "
-                        "between calls"
-                    )
+                    raise self._goes_back(int(own[0]), f"the {side}")
                 newest = int(own[-1])
                 last = newest if last is None else max(last, newest)
             values[side] = own
         return ordered, values, last
 
-    def _sequence(self, side: str, table: pa.Table) -> np.ndarray:
+    def _goes_back(self, value: int, side: str) -> OrderError:
+        return OrderError(
+            f"sequence value {value} in column {self._spec.sequence!r} of {side} side comes after "
+            f"{self._last_sequence}, which was processed in an earlier call: rows must not go back between calls"
+        )
+
+    def sequence_values(self, side: str, table: pa.Table) -> np.ndarray | None:
+        """The sequence values of rows of a side in the finer unit of both; None without a sequence column.
+
+        Raises
+        ------
+        OrderError
+            If a value is NULL, or does not fit that unit.
+        """
+        if self._spec.sequence is None:
+            return None
         column = table.column(self._spec.sequence)
         if column.null_count:
             row = next(i for i, value in enumerate(column) if not value.is_valid)
@@ -276,16 +348,13 @@ class Sequencer:
     def _encode(self, call: Call, side: str) -> None:
         """Encodes keys and times of one side, and leaves out the rows that cannot match."""
         table, columns = call.tables[side], self._spec.columns(side)
-        rows = np.arange(call.first[side], call.arrived[side], dtype=np.int64)
+        rows = call.numbers[side]
         keys, valid, others = self.condition.encode(side, table, rows)
         times = np.zeros(len(rows), np.int64) if self._spec.unbounded else None
         late = None
         if self._axis is not None:
             times, timed = self._axis.encode(side, column_of(table, columns["time"]))
-            clock, there = times, timed
-            if "watermark" in columns:
-                clock, there = self._axis.encode(side, column_of(table, columns["watermark"]))
-            seen = clock if there is None else clock[there]
+            seen = times if timed is None else times[timed]
             if len(seen):
                 call.newest[side] = int(seen.max())
             if self._tracker is not None:
@@ -302,7 +371,9 @@ class Sequencer:
         elif valid is not None:
             call.never[side] = rows[~valid]
         call.unmatchable[side] = len(call.never[side])
-        batch = Batch(keys, rows, call.opposite[side], times, others)
+        whole = len(rows) == len(call.opposite[side])
+        opposite = call.opposite[side] if whole else call.opposite[side][rows - call.first[side]]
+        batch = Batch(keys, rows, opposite, times, others)
         call.batches[side] = batch if valid is None or valid.all() else batch.take(np.flatnonzero(valid))
 
     def _itself(self, call: Call) -> np.ndarray:

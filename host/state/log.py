@@ -57,6 +57,8 @@ class Record:
     matched : dict of str to str
         The rows that the call has matched for the first time, of each side for which that is followed: differences of
         the ascending numbers, as int64, compressed, in base 64.
+    whole : dict or None
+        What the rows of all partitions tell, where the log is of one of them, as `WholeCall.to_tables` gives it.
     """
 
     number: int
@@ -69,6 +71,7 @@ class Record:
     size: int
     parts: dict[str, list[int]]
     matched: dict[str, str]
+    whole: dict[str, Any] | None = None
 
 
 class StateLog:
@@ -144,7 +147,7 @@ class StateLog:
     # Reading
 
     def rows(self, record: Record) -> tuple[dict[str, pa.Table], dict[str, np.ndarray]]:
-        """The rows of a call by side, and by side the numbers of rows, int64, that it has matched for the first time.
+        """The tables of a call by name, and by side the numbers of rows, int64, that it has matched for the first time.
 
         Raises
         ------
@@ -173,17 +176,18 @@ class StateLog:
         before: dict[str, Any],
         end: dict[str, int],
         *,
-        whole: bool,
+        done: bool,
+        whole: dict[str, Any] | None = None,
     ) -> Future[dict[str, Any]]:
         """Starts to write a call, in a thread; for `commit`.
 
         Parameters
         ----------
-        batch, join, before, end
+        batch, join, before, end, whole
             As in `Record`.
         tables : dict of str to pyarrow.Table
-            The rows of the call.
-        whole : bool
+            The rows of the call by side, and what belongs to them.
+        done : bool
             There is nothing to add once the call is joined: it is committed by the thread.
 
         Raises
@@ -202,8 +206,9 @@ class StateLog:
 
         def write() -> dict[str, Any]:
             fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end}
+            fields |= {"whole": whole}
             fields |= self._write(number, batch, tables)
-            if whole:
+            if done:
                 self._commit(Record(matched={}, **fields))
             return fields
 
@@ -233,7 +238,7 @@ class StateLog:
             What `begin` gave.
         matched : dict of str to ndarray of int64, or None
             Rows that the call has matched for the first time, of the sides for which that is followed; None where
-            the call was begun as whole.
+            the call was begun as done.
 
         Raises
         ------

@@ -71,7 +71,9 @@ def test_tables_and_types(runner, daemon, spark):
     [
         ({"on": Band("k", "k", 0, 1)}, UnsupportedError, "compares none"),
         ({"on": Compare("k", "=", "d")}, UnsupportedError, r"'k' \(bigint\).*'d' \(decimal\(4,1\)\)"),
-        ({"within": None, "left": Rows(3), "right": Rows(3)}, UnsupportedError, "for time windows"),
+        ({"within": None, "left": Rows(3), "right": Rows(3)}, UnsupportedError, "is for time windows"),
+        ({"stages": 2}, UnsupportedError, "stages=2 is for streams"),
+        ({"stages": 3}, WindowError, "stages must be 1 or 2"),
         ({"form": "pairs"}, UnsupportedError, "form='pairs'"),
         ({"order": "inner"}, UnsupportedError, "order='inner'"),
         ({"partitions": 0}, WindowError, "from 1 to 256"),

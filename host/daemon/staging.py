@@ -1,0 +1,132 @@
+"""Parts of batches that wait until all parts of their batch are there.
+
+A part is what one task of Spark sends. It is known by its content, so that a part that comes again, from another
+attempt or a replay, is the same part, and one whose rows changed is another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from host.errors import StateLostError
+from host.join.whole_call import WholeCall, row_digest, whole_call
+
+
+@dataclasses.dataclass(frozen=True)
+class Sender:
+    """Who sends a batch.
+
+    Attributes
+    ----------
+    run : str
+        One run of the client's streaming query, from its start to its end.
+    instance : str
+        Which join of that run: the same for all batches, repeats and tasks of one join, different for any other.
+    """
+
+    run: str = ""
+    instance: str = ""
+
+
+class PartKey(NamedTuple):
+    """What a part is known by.
+
+    Attributes
+    ----------
+    task : int
+        The partition of Spark's input that its rows came from.
+    rows, digest : int
+        Of all rows of the task, whatever partition of the join they belong to: how many, and the sum of their hashes.
+    """
+
+    task: int
+    rows: int
+    digest: int
+
+
+@dataclasses.dataclass
+class Part:
+    """The rows of a part that belong to one partition of the join.
+
+    Attributes
+    ----------
+    left, right : pyarrow.Table
+    places : list of pyarrow.RecordBatch
+        Of all rows of the task, of `PLACES_SCHEMA`; empty where the join has no use for them.
+    call : dict
+        As `CallPart.to_wire` gives it, with ``partition`` and ``partitions`` of the join.
+    sender : Sender
+    size : int
+        Bytes that count as staged.
+    """
+
+    left: pa.Table
+    right: pa.Table
+    places: list[pa.RecordBatch]
+    call: dict[str, Any]
+    sender: Sender
+    size: int
+
+    def whole(self, parts: Iterable[Part], *, counted: bool) -> WholeCall | None:
+        """What this and the other parts tell of the batch; None where the join has one partition."""
+        if self.call["partitions"] == 1:
+            return None
+        parts = list(parts)
+        places = [batch for part in parts for batch in part.places]
+        return whole_call([part.call for part in parts], places, self.call["partition"], placed=counted)
+
+
+class Stage:
+    """The complete parts of one query's batches; of equal ones the first."""
+
+    def __init__(self) -> None:
+        self._batches: dict[int, dict[PartKey, Part]] = {}
+        self.begun = False  # a part of batch 0 was here
+
+    def add(self, batch: int, key: PartKey, part: Part) -> bool:
+        """Take a part; False where there is one of that content."""
+        self.begun = self.begun or batch == 0
+        parts = self._batches.setdefault(batch, {})
+        return parts.setdefault(key, part) is part
+
+    def take(self, query: str, batch: int, keys: Iterable[PartKey]) -> list[Part]:
+        """The parts of these keys, in the order of their tasks.
+
+        Raises
+        ------
+        StateLostError
+            One is not here.
+        """
+        parts = self._batches.get(batch, {})
+        missing = [key for key in sorted(keys) if key not in parts]
+        if missing:
+            raise StateLostError(
+                f"query {query!r}, batch {batch}: the rows of task {missing[0].task} ({missing[0].rows:,} rows, "
+                f"{missing[0].digest:016x}) are not here, and {len(missing) - 1} other parts: this daemon was started "
+                "since they were sent. Start the query again from its checkpoint"
+            )
+        return [parts[key] for key in sorted(keys)]
+
+    def free(self, batch: int | None = None) -> int:
+        """Forget the parts of the batches up to this one, or of all; the bytes that they counted."""
+        gone = [number for number in self._batches if batch is None or number <= batch]
+        return sum(part.size for number in gone for part in self._batches.pop(number).values())
+
+
+def totals(keys: Iterable[PartKey]) -> tuple[int, int]:
+    """Rows and digest of all parts together."""
+    keys = list(keys)
+    return sum(key.rows for key in keys), sum(key.digest for key in keys) % (1 << 63)
+
+
+def totals_of(left: pa.Table, right: pa.Table) -> tuple[int, int]:
+    """The same of the rows themselves."""
+    digest = 0
+    for side, table in (("left", left), ("right", right)):
+        for batch in table.to_batches():
+            digest += row_digest(side, batch)[1]
+    return len(left) + len(right), digest % (1 << 63)

@@ -1,0 +1,212 @@
+"""A call as a whole, for a join that has the rows of one partition: the rows of the others count too.
+
+Count windows go by the order of arrival over all partitions, and watermarks by the times of all rows. Whoever sends
+rows makes a `CallPart` of them, which every partition is given; each makes the same `WholeCall` of all parts. Rows of
+one sequence value, and all rows of a side without a sequence, come in the order of their hashes, which is the same
+however often and in whatever pieces they are sent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from host.content import mixed, row_hashes
+from host.errors import ProtocolError
+from host.join.engine import SIDES
+from host.join.sequencer import Sequencer
+from host.spec import JoinSpec
+
+#: Places of rows as they are sent to all partitions: side (0 left, 1 right), sequence value, hash, partition.
+PLACES_SCHEMA = pa.schema(
+    [("side", pa.int8()), ("sequence", pa.int64()), ("hash", pa.uint64()), ("partition", pa.int32())]
+)
+_SALTS = {"left": np.uint64(0x5851F42D4C957F2D), "right": np.uint64(0x14057B7EF767814F)}
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeCall:
+    """What the rows of all partitions tell of a call.
+
+    Attributes
+    ----------
+    newest : dict of str to int
+        The newest event time of each side that has any, in the unit of the time axis.
+    sequence : tuple of int, or None
+        The least and the greatest sequence value.
+    order : ndarray of bool, shape (n,), or None
+        For count windows: of each row of the call in the order of arrival, whether it is a right one. None: arrival
+        numbers are the partition's own.
+    rows : dict of str to ndarray of int64
+        For count windows: the place of each row of the partition among all rows of its side, from 0.
+    """
+
+    newest: dict[str, int]
+    sequence: tuple[int, int] | None = None
+    order: np.ndarray | None = None
+    rows: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def arrived(self, side: str) -> int:
+        """Rows of a side in all partitions, for count windows."""
+        assert self.order is not None
+        right = int(np.count_nonzero(self.order))
+        return right if side == "right" else len(self.order) - right
+
+    def opposite(self, side: str) -> np.ndarray:
+        """For each row of a side in all partitions, int64, how many rows of the other one came before it."""
+        assert self.order is not None
+        own = self.order if side == "right" else ~self.order
+        return np.cumsum(~own, dtype=np.int64)[own]
+
+    def to_tables(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """JSON-able, and tables by name; for `from_tables`."""
+        values = {"newest": self.newest, "sequence": self.sequence}
+        if self.order is None:
+            return values, {}
+        tables = {f"places {side}": pa.table({"row": rows}) for side, rows in self.rows.items()}
+        tables["order"] = pa.table({"bits": np.packbits(self.order)})
+        return {**values, "rows": len(self.order)}, tables
+
+    @classmethod
+    def from_tables(cls, values: dict[str, Any], tables: dict[str, pa.Table]) -> WholeCall:
+        """What `to_tables` took apart."""
+        sequence = None if values["sequence"] is None else (values["sequence"][0], values["sequence"][1])
+        if "rows" not in values:
+            return cls(values["newest"], sequence)
+        order = np.unpackbits(tables["order"]["bits"].to_numpy(), count=values["rows"]).astype(np.bool_)
+        places = {side: tables[f"places {side}"]["row"].to_numpy() for side in SIDES if f"places {side}" in tables}
+        return cls(values["newest"], sequence, order, places)
+
+
+class CallPart:
+    """What one sender's rows add to a `WholeCall`, gathered as they pass.
+
+    Parameters
+    ----------
+    spec : JoinSpec
+    left, right : pyarrow.Schema
+        Of the sides.
+    partitions : int
+        Into how many the rows go.
+
+    Attributes
+    ----------
+    rows : int
+        How many there were.
+    digest : int
+        Sum of their hashes modulo 2**63: the same for the same rows in any order.
+    """
+
+    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: int):
+        self._sequencer = Sequencer(spec, left, right)
+        self._roles = {"left": SIDES if spec.self_join else ("left",), "right": ("right",)}
+        self._placed = spec.counted and partitions > 1
+        self._newest: dict[str, int] = {}
+        self._sequence: tuple[int, int] | None = None
+        self.rows = 0
+        self.digest = 0
+
+    def add(self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None) -> pa.RecordBatch | None:
+        """Takes rows of a side.
+
+        Parameters
+        ----------
+        rows : pyarrow.RecordBatch
+        numbers : ndarray of int64, optional
+            Their partitions, where there are several.
+
+        Returns
+        -------
+        pyarrow.RecordBatch or None
+            Their places, of `PLACES_SCHEMA`, for all partitions; None where these need none.
+        """
+        hashes, digest = row_digest(side, rows)
+        self.rows += rows.num_rows
+        self.digest = (self.digest + digest) % (1 << 63)
+        table = pa.Table.from_batches([rows])
+        for role in self._roles[side]:
+            newest = self._sequencer.newest_time(role, table)
+            if newest is not None:
+                self._newest[role] = max(newest, self._newest.get(role, newest))
+        values = self._sequencer.sequence_values(side, table)
+        if values is not None and len(values):
+            ends = (int(values.min()), int(values.max()))
+            known = self._sequence or ends
+            self._sequence = (min(ends[0], known[0]), max(ends[1], known[1]))
+        if not self._placed:
+            return None
+        assert numbers is not None
+        columns = (
+            np.full(rows.num_rows, SIDES.index(side), np.int8),
+            np.zeros(rows.num_rows, np.int64) if values is None else values.astype(np.int64, casting="safe"),
+            hashes,
+            numbers.astype(np.int32),
+        )
+        return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=PLACES_SCHEMA)
+
+    def to_wire(self) -> dict[str, Any]:
+        """JSON-able, for `whole_call`."""
+        return {"newest": self._newest, "sequence": self._sequence}
+
+
+def row_digest(side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, int]:
+    """A hash of each row of a side, uint64, shape (n,), and their sum modulo 2**63."""
+    hashes = mixed(row_hashes(rows) ^ _SALTS[side])
+    return hashes, int(np.sum(hashes, dtype=np.uint64)) % (1 << 63)
+
+
+def whole_call(
+    parts: Sequence[dict[str, Any]], places: Iterable[pa.RecordBatch], partition: int, *, placed: bool
+) -> WholeCall:
+    """The call as the partition of this number sees it.
+
+    Parameters
+    ----------
+    parts : sequence of dict
+        Of each sender, as `CallPart.to_wire` gives it.
+    places : iterable of pyarrow.RecordBatch
+        Of each sender in the same order, as `CallPart.add` gives them.
+    placed : bool
+        The partitions need their rows' places.
+
+    Raises
+    ------
+    ProtocolError
+        The parts cannot be read.
+    """
+    newest: dict[str, int] = {}
+    ends: list[int] = []
+    try:
+        for part in parts:
+            for side, time in part["newest"].items():
+                newest[side] = max(int(time), newest.get(side, int(time)))
+            ends += [int(value) for value in part["sequence"] or ()]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ProtocolError(f"the parts of a call cannot be read: {error!r}") from error
+    sequence = (min(ends), max(ends)) if ends else None
+    if not placed:
+        return WholeCall(newest, sequence)
+    table = pa.Table.from_batches(places, schema=PLACES_SCHEMA)
+    sides, values, hashes, numbers = (column.to_numpy() for column in table.columns)
+    rows, sorted_values = {}, {}
+    for at, side in enumerate(SIDES):
+        chosen = np.flatnonzero(sides == at)
+        order = _order(values[chosen], hashes[chosen], numbers[chosen])
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        rows[side] = ranks[numbers[chosen] == partition]
+        sorted_values[side] = values[chosen][order]
+    before = np.searchsorted(sorted_values["left"], sorted_values["right"], "right")  # left rows of a value come first
+    interleaved = np.zeros(len(table), np.bool_)
+    interleaved[before + np.arange(len(before))] = True
+    return WholeCall(newest, sequence, interleaved, rows)
+
+
+def _order(values: np.ndarray, hashes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    order = np.argsort(values, kind="stable")
+    ascending = values[order]
+    return order if (ascending[1:] > ascending[:-1]).all() else np.lexsort((numbers, hashes, values))
