@@ -48,6 +48,8 @@ class KeyType:
         The encoded domain of the type, both ends included.
     offset : int
     unit : Fraction
+    negated : bool
+        Keys are of the values with their sign turned, for sums.
     """
 
     arrow: pa.DataType
@@ -57,6 +59,7 @@ class KeyType:
     maximum: int
     offset: int = 0
     unit: Fraction = Fraction(1)
+    negated: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -78,6 +81,21 @@ class KeyType:
         valid : ndarray of bool, shape (n,), or None
             False for NULL and NaN; None where every row has a value.
         """
+        keys, valid = self._encode(column)
+        return (~keys if self.negated else keys), valid
+
+    def turned(self) -> KeyType:
+        """The same of an integer family with ``-value`` for each value, exactly."""
+        # ~key is -key - 1, so -value is (~key + 1 - offset) * unit.
+        return dataclasses.replace(
+            self,
+            minimum=~self.maximum,
+            maximum=~self.minimum,
+            offset=1 - self.offset,
+            negated=not self.negated,
+        )
+
+    def _encode(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         if isinstance(array, pa.ChunkedArray):
             array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
@@ -97,8 +115,9 @@ class KeyType:
             raw = raw // 86_400_000
         if raw.dtype == np.uint64:
             return (raw ^ np.uint64(1 << 63)).view(np.int64), valid
-        if self.offset:
-            return (raw.astype(np.int64) - self.offset).astype(self.dtype), valid
+        offset = 1 - self.offset if self.negated else self.offset
+        if offset:
+            return (raw.astype(np.int64) - offset).astype(self.dtype), valid
         return raw.astype(self.dtype, copy=False), valid
 
     def _encode_decimal(self, words: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:

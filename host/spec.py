@@ -31,6 +31,9 @@ _HOW_SPELLINGS = {
 }  # fmt: skip
 _UNMATCHED = {"left": ("left",), "right": ("right",), "full": ("left", "right"), "left_anti": ("left",)}
 
+#: Options of a watermark that its JSON form has where they are given.
+_LEFT_OUT = ("idle_after", "left_column", "right_column")
+
 PAIRS_SCHEMA = pa.schema([("left_row", pa.int64()), ("right_row", pa.int64())])
 RANGES_SCHEMA = pa.schema(
     [
@@ -317,8 +320,17 @@ class JoinSpec:
                     f"a self join has one watermark, not the delays {self.watermark.left!r} and "
                     f"{self.watermark.right!r}: give one of them, or both alike"
                 )
-            delay = delays.pop()
-            object.__setattr__(self, "watermark", dataclasses.replace(self.watermark, left=delay, right=delay))
+            both = (self.watermark.left_column, self.watermark.right_column)
+            columns = {column for column in both if column is not None}
+            if len(columns) > 1:
+                raise WindowError(f"a self join has one watermark, not those of {' and '.join(sorted(columns))}")
+            if self.watermark.idle_after is not None:
+                raise WindowError(
+                    "idle_after is for two streams: a self join has one, which holds its watermark itself"
+                )
+            delay, column = delays.pop(), columns.pop() if columns else None
+            marks = {"left": delay, "right": delay, "left_column": column, "right_column": column}
+            object.__setattr__(self, "watermark", dataclasses.replace(self.watermark, **marks))
 
     def output_schema(self, left_schema: pa.Schema, right_schema: pa.Schema) -> pa.Schema:
         """The schema of the result; checks the columns the join uses.
@@ -338,7 +350,7 @@ class JoinSpec:
             raise SchemaError("the two sides of a self join are one stream, but their columns differ")
         self.sequence_scales(left_schema, right_schema)
         condition = self.condition(left_schema, right_schema)
-        if self.form == "ranges" and (condition.residuals or condition.codes is not None):
+        if self.form == "ranges" and (condition.residuals or not condition.ordered):
             what = f"leaves {condition.explain()[-1]}" if condition.residuals else "compares values without an order"
             raise UnsupportedError(
                 f"form='ranges' takes a condition that one pair of columns decides, and this one {what}: use 'pairs'"
@@ -420,6 +432,13 @@ class JoinSpec:
         check_side(self.on, side, schema)
         if "time" in columns and not (isinstance(self.on, AsOf) and self.watermark is None):
             check_time_type(column_type(schema, columns["time"]), columns["time"])
+        if "watermark" in columns:
+            kinds = [column_type(schema, columns[role]) for role in ("time", "watermark")]
+            if kinds[0] != kinds[1]:
+                raise KeyTypeError(
+                    f"the watermark of the {side} side is that of {columns['watermark']!r} ({kinds[1]}), but its time "
+                    f"column {columns['time']!r} has type {kinds[0]}: cast one of them"
+                )
         if self.sequence is not None:
             kind = schema.field(self.sequence).type
             if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
@@ -435,6 +454,8 @@ class JoinSpec:
             columns["time"] = self.within.left_time if side == "left" else self.within.right_time
         if isinstance(self.on, AsOf):
             columns["time"] = self.on.time(side)
+        if self.watermark is not None and (column := getattr(self.watermark, f"{side}_column")) is not None:
+            columns["watermark"] = column
         if self.sequence is not None:
             columns["sequence"] = self.sequence
         return columns
@@ -527,7 +548,11 @@ class JoinSpec:
             elif isinstance(value, tuple):
                 value = list(value)
             elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-                value = {f.name: _duration_to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+                value = {
+                    f.name: _duration_to_json(getattr(value, f.name))
+                    for f in dataclasses.fields(value)
+                    if f.name not in _LEFT_OUT or getattr(value, f.name) is not None
+                }
             data[field.name] = value
         return json.dumps(data, sort_keys=True)
 

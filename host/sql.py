@@ -27,6 +27,7 @@ from host.durations import NANOSECONDS, nanoseconds
 from host.errors import KeyTypeError, MullionError, PredicateError, SqlError, WindowError
 from host.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
 from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
+from host.predicates.where import DISTINCT
 from host.spec import JoinSpec
 from host.windows import Rows, Watermark, Within
 
@@ -160,12 +161,14 @@ def parse_condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate |
 
 # The dialect: what Spark and DuckDB have in common, either's quotes around names.
 
-_KEYWORDS = BaseTokenizer.KEYWORDS | {"MATCH_CONDITION": TokenType.MATCH_CONDITION}
+_KEYWORDS = BaseTokenizer.KEYWORDS | {"MATCH_CONDITION": TokenType.MATCH_CONDITION, "//": TokenType.DIV}
+_HEX: list[str | tuple[str, str]] = [("x'", "'"), ("X'", "'")]
 
 
 class _Statement(Dialect):
     class Tokenizer(BaseTokenizer):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012 (as sqlglot has it)
+        HEX_STRINGS = _HEX
         KEYWORDS = _KEYWORDS
 
 
@@ -174,6 +177,7 @@ class _Condition(Dialect):
 
     class Tokenizer(BaseTokenizer):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+        HEX_STRINGS = _HEX
         KEYWORDS = {name: kind for name, kind in _KEYWORDS.items() if name not in ("LEFT", "RIGHT")}  # noqa: RUF012
 
 
@@ -187,9 +191,12 @@ _OPERATORS: dict[Any, str] = {
     exp.GTE: ">=",
     exp.NEQ: "!=",
     exp.NullSafeEQ: "<=>",
+    exp.NullSafeNEQ: DISTINCT,
 }
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "<=>": DISTINCT, DISTINCT: "<=>"}
+_HOLDS = {"=": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "<=>": "__eq__",
+          DISTINCT: "__ne__"}  # fmt: skip
 _HOW = {
     ("", ""): "inner", ("", "INNER"): "inner", ("LEFT", ""): "left", ("LEFT", "OUTER"): "left", ("RIGHT", ""): "right",
     ("RIGHT", "OUTER"): "right", ("FULL", ""): "full", ("FULL", "OUTER"): "full", ("LEFT", "SEMI"): "left_semi",
@@ -240,7 +247,7 @@ class _Part:
 
 @dataclasses.dataclass
 class _Apart:
-    """Bounds of right - left, in the keys' unit of account: 1, or nanoseconds."""
+    """Bounds of right - left, or of their sum, in the keys' unit of account: 1, or nanoseconds."""
 
     left: _Column
     right: _Column
@@ -248,13 +255,14 @@ class _Apart:
     high: Fraction | None = None
     kinds: tuple[KeyType, KeyType] | None = None
     compare: str | None = None  # left OP right, where it is just that
+    sum: bool = False
 
     def predicate(self) -> Predicate:
         if self.compare is not None:
             return Compare(self.left.path, self.compare, self.right.path)
-        if self.low == self.high == 0:
+        if self.low == self.high == 0 and not self.sum:
             return Compare(self.left.path, "=", self.right.path)
-        return Band(self.left.path, self.right.path, self.bound(self.low), self.bound(self.high))
+        return Band(self.left.path, self.right.path, self.bound(self.low), self.bound(self.high), self.sum)
 
     def within(self) -> Within:
         return Within(self.left.path, self.right.path, self.bound(self.low), self.bound(self.high))
@@ -272,13 +280,22 @@ class _Apart:
 
     def merged(self, other: _Apart) -> _Apart | None:
         """Both as one, where one has a lower and one an upper end alone."""
-        if (self.left.path, self.right.path) != (other.left.path, other.right.path) or self.kinds is None:
+        if (self.left.path, self.right.path, self.sum) != (other.left.path, other.right.path, other.sum):
+            return None
+        if self.kinds is None:
             return None
         if not self._one_end() or not other._one_end() or (self.low is None) == (other.low is None):
             return None
         low = self.low if other.low is None else other.low
         high = self.high if other.high is None else other.high
-        return _Apart(self.left, self.right, low, high, self.kinds)
+        return _Apart(self.left, self.right, low, high, self.kinds, sum=self.sum)
+
+    def step(self) -> Fraction:
+        """The least length by which two different keys lie apart."""
+        assert self.kinds is not None
+        if self.kinds[0].family is Family.DATE:
+            return Fraction(NANOS_PER_DAY)
+        return min(self.kinds[0].unit, self.kinds[1].unit)
 
     def _one_end(self) -> bool:
         return (self.low is None) != (self.high is None)
@@ -427,7 +444,8 @@ class _Reader:
         for clause in ("using", "match_condition"):
             if join.args.get(clause) and not self.as_of:
                 raise self.error(self._word(clause.upper()), f"{clause.upper()} is not supported here: use ON")
-        if join.args.get("on") is None and not (self.as_of and join.args.get("match_condition")):
+        matched = self.as_of and (join.args.get("match_condition") or join.args.get("using"))
+        if join.args.get("on") is None and not matched:
             self.refuse(join.this, "the join has no ON")
         return found, _HOW[kind]
 
@@ -570,6 +588,8 @@ class _Reader:
             made = [part.predicate() for part in parts]
             if len(made) == 1 and not one_sided(made[0]):
                 return made[0]
+            if not made:
+                self.refuse(node, "it holds for every pair of rows: a join needs a condition")
             return AllOf(*made)
         except MullionError as error:
             self.refuse(node, str(error))
@@ -577,7 +597,7 @@ class _Reader:
     def nearest(self, join: Node, parts: list[Any]) -> AsOf:
         """The condition of an as-of join: one of times, behind ON or in MATCH_CONDITION, and equalities."""
         match = join.args.get("match_condition")
-        place = match if match is not None else join.args["on"]
+        place = match if match is not None else join.args.get("on") or join.this
         equal = [part for part in parts if isinstance(part, _Apart) and part.compare == "="]
         rest = [part for part in parts if part not in equal]
         if match is not None:
@@ -591,15 +611,28 @@ class _Reader:
             left, right = (_Column(side, str(path), name) for side, path in zip(SIDES, paths, strict=True))
             equal.append(_Apart(left, right))
             self.using.append(str(paths[1]))
+        if self.using and match is None:  # as DuckDB has it: the last is the time, at or before the left one
+            rest = [dataclasses.replace(equal.pop(), compare=">=")]
         times = rest[0] if len(rest) == 1 else None
         if not isinstance(times, _Apart) or times.compare not in ("<", "<=", ">", ">=", None):
             self.refuse(place, "an as-of join compares one pair of times by <, <=, > or >=, and other columns by =")
         tolerance = None
         if times.compare is not None:
             direction, exact = "backward" if times.compare[0] == ">" else "forward", times.compare[-1] == "="
-        elif 0 in (times.low, times.high) and times.closed():
-            direction, exact = "backward" if times.high == 0 else "forward", True
-            tolerance = times.bound(-times.low if times.high == 0 else times.high)  # type: ignore[operator]
+        elif times.kinds is not None and times.closed() and not times.sum:
+            step = times.step()  # times that are not equal are so far apart at least
+            back = times.high in (0, -step)
+            near, far = (-times.high, -times.low) if back else (times.low, times.high)  # type: ignore[operator]
+            if near not in (0, step):
+                self.refuse(place, "an as-of join has one time at or before the other, and at most a greatest distance")
+            if times.kinds[0].family is Family.FLOAT:
+                self.refuse(
+                    place,
+                    "a greatest distance of floating-point times is rounded as the text has it: AsOf(tolerance=...) is "
+                    "exact",
+                )
+            direction, exact = "backward" if back else "forward", near == 0
+            tolerance = times.bound(far)
         else:
             self.refuse(place, "an as-of join has one time at or before the other, and at most a greatest distance")
         by = [(part.left.path, part.right.path) for part in equal]
@@ -607,11 +640,18 @@ class _Reader:
 
     def _parts(self, node: Node) -> list[Any]:
         node = node.unnest()
+        constant = self._constant(node)
+        if constant is not None:
+            if not constant:
+                self.refuse(node, "it holds for no pair of rows")
+            return []
         if isinstance(node, exp.And):
             return self._parts(node.left) + self._parts(node.right)
         if isinstance(node, exp.Or):
-            return [self._union(node)]
+            return self._union(node)
         if isinstance(node, exp.Not):
+            if isinstance(node.this.unnest(), (exp.Column, exp.Dot)):
+                return [self._test(node, node.this.unnest(), "=", False)]
             return self._parts(self._negated(node))
         if isinstance(node, exp.Between):
             if node.args.get("symmetric"):
@@ -628,8 +668,9 @@ class _Reader:
                 self.refuse(node, "IN takes a list of constants")
             return [_Part(tests[0] if len(tests) == 1 else AnyOf(*tests))]
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            column = self._column(node.this)
-            return [_Part(Where(column.side, column.path, "<=>", None))]
+            return [self._test(node, node.this.unnest(), "<=>", None)]
+        if isinstance(node, (exp.Column, exp.Dot)):
+            return [self._test(node, node, "=", True)]
         operator = _OPERATORS.get(type(node))
         if operator is not None:
             return self._compared(node, operator, node.left, node.right)
@@ -653,6 +694,8 @@ class _Reader:
         elif isinstance(inner, exp.In) and inner.expressions:
             tests: Node = [exp.NEQ(this=inner.this.copy(), expression=each.copy()) for each in inner.expressions]
             made = exp.and_(*tests)
+        elif isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+            made = exp.NullSafeNEQ(this=inner.this.copy(), expression=exp.Null())
         elif _OPERATORS.get(type(inner)) in _NEGATED:
             wanted = _NEGATED[_OPERATORS[type(inner)]]
             kind = next(kind for kind, operator in _OPERATORS.items() if operator == wanted)
@@ -661,7 +704,24 @@ class _Reader:
             self.refuse(inner, f"NOT of {_told(inner)} is not supported")
         return made
 
-    def _union(self, node: Node) -> _Part:
+    def _constant(self, node: Node) -> bool | None:
+        """Whether a condition without columns holds; None for one with columns."""
+        if isinstance(node, exp.Boolean):
+            return bool(node.this)
+        if isinstance(node, exp.Null):
+            return False
+        if isinstance(node, exp.Not):
+            inner = self._constant(node.this.unnest())
+            return None if inner is None else not inner and not isinstance(node.this.unnest(), exp.Null)
+        operator = _OPERATORS.get(type(node))
+        if operator is None or node.find(exp.Column) is not None:
+            return None
+        one, other = self._linear(node.left), self._linear(node.right)
+        if one.kinds != other.kinds and not (one.kinds | other.kinds) <= {"number"}:
+            self.refuse(node, "a number is no length of time: write an INTERVAL")
+        return bool(getattr(one.number + one.duration, _HOLDS[operator])(other.number + other.duration))
+
+    def _union(self, node: Node) -> list[Any]:
         branches, waiting = [], [node.right, node.left]
         while waiting:
             each = waiting.pop().unnest()
@@ -669,12 +729,18 @@ class _Reader:
             branches += [] if isinstance(each, exp.Or) else [each]
         made = []
         for branch in branches:
+            if self._constant(branch) is False and len(branches) > 1:
+                continue
             parts = self.conjunction(branch)
+            if not parts:
+                return []
             if len(parts) > 1:
                 self.refuse(branch, "a conjunction inside OR is not supported, but for both ends of one band")
             made.append(parts[0].predicate())
+        if not made:
+            self.refuse(node, "it holds for no pair of rows")
         try:
-            return _Part(AnyOf(*made))
+            return [_Part(made[0] if len(made) == 1 else AnyOf(*made))]
         except MullionError as error:
             self.refuse(node, str(error))
 
@@ -720,45 +786,45 @@ class _Reader:
         """Parts for ``difference OP 0``; `exact` where the text computes no difference itself."""
         signs = [sign for sign, _ in difference.columns]
         of = [column.side for _, column in difference.columns]
-        if not of:
-            self.refuse(node, "a comparison of constants is not supported")
         if len(of) == 1:
             return [self._one_column(node, operator, difference)]
-        if sorted(of) != ["left", "right"] or signs[0] == signs[1]:
+        if sorted(of) != ["left", "right"]:
             same = len(of) == 2 and of[0] == of[1]
-            what = "both columns are of one side" if same else "it is no difference of one column of each side"
+            what = "both columns are of one side" if same else "it is no difference or sum of one column of each side"
             self.refuse(node, f"a condition compares one column of the left side with one of the right: {what}")
         left, right = (next(column for _, column in difference.columns if column.side == side) for side in SIDES)
         positive = next(sign for sign, column in difference.columns if column.side == "right") > 0
         if not positive:
             operator = _TURNED.get(operator, operator)
-        if operator == "<=>":
-            if difference.kinds or difference.steps > 1:
-                self.refuse(node, "<=> compares plain columns: arithmetic in it is not supported")
-            return [_Apart(left, right, None, None, None, "<=>")]
+        added = signs[0] == signs[1]
+        if operator in ("<=>", DISTINCT):
+            if difference.kinds or difference.steps > 1 or added:
+                self.refuse(node, f"{operator} compares plain columns: arithmetic in it is not supported")
+            return [_Apart(left, right, None, None, None, operator)]
         plain = difference.steps <= 1 and not difference.kinds  # the one step is our own
-        kinds = self._kinds(node, left, right, needed=not plain)
+        kinds = self._kinds(node, left, right, needed=not plain or added)
         compare = _TURNED.get(operator, operator)  # right OP left, as left OP right
         if kinds is None:
             return [_Apart(left, right, None, None, None, compare)]
         bound = self._amount(node, difference, kinds[0].family) * (-1 if positive else 1)
         floating = kinds[0].family is Family.FLOAT
+        if added and kinds[0].family not in (Family.NUMBER, Family.DURATION):
+            why = "its sum is rounded" if floating else f"a {kinds[0].family.value} has no sum"
+            self.refuse(node, f"the sum of {left.path!r} and {right.path!r} ({kinds[0].arrow}) is not supported: {why}")
         if floating and not plain:
             self._check_float(node, operator, difference, left, right, sides, exact)
         strict = operator in ("<", ">", "!=")
-        if (floating and strict) or (bound == 0 and operator == "!="):
+        if (floating and strict) or (bound == 0 and operator == "!=" and not added):
             return [_Apart(left, right, None, None, None, compare)]
-        step = min(kinds[0].unit, kinds[1].unit)
-        if kinds[0].family is Family.DATE:
-            step = Fraction(NANOS_PER_DAY)
+        step = _Apart(left, right, kinds=kinds).step()
         # On discrete keys, less than a bound is at most the value before it.
         below, above = (-(-bound // step) - 1) * step, (bound // step + 1) * step
-        made = functools.partial(_Apart, left, right, kinds=kinds)
+        made = functools.partial(_Apart, left, right, kinds=kinds, sum=added)
         if operator == "!=":
             return [_Part(AnyOf(made(None, below).predicate(), made(above, None).predicate()))]
         if operator == "=":
-            return [made(bound, bound, compare="=" if not bound else None)]
-        plain_compare = compare if not bound else None
+            return [made(bound, bound, compare="=" if not bound and not added else None)]
+        plain_compare = compare if not bound and not added else None
         if operator in ("<", "<="):
             return [made(None, below if operator == "<" else bound, compare=plain_compare)]
         return [made(above if operator == ">" else bound, None, compare=plain_compare)]
@@ -849,7 +915,7 @@ class _Reader:
     def _test(self, node: Node, plain: Node, operator: str, value: Any) -> _Part:
         """``column OP literal``, of what is no number."""
         column = self._column(plain)
-        if value is None and operator != "<=>":
+        if value is None and operator not in ("<=>", DISTINCT):
             self.refuse(node, f"{operator} NULL holds for no row: use IS NULL")
         return self._where(node, column, operator, value)
 
@@ -869,6 +935,11 @@ class _Reader:
             return (bool(node.this),)
         if isinstance(node, exp.Literal) and node.is_string:
             return (node.this,)
+        if isinstance(node, exp.HexString):
+            try:
+                return (bytes.fromhex(node.this),)
+            except ValueError:
+                self.refuse(node, f"x'{node.this}' is no bytes in hexadecimal digits")
         if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
             kind = node.to.this
             try:

@@ -31,6 +31,9 @@ class Stats:
         Share of the declared window, or capacity, that is filled; None where none is declared.
     watermark : int or None
         The watermark in force, in the unit of the time columns.
+    watermark_side : str or None
+        ``"left"`` or ``"right"``: the side whose newest time makes the watermark, by the policy ``"min"`` the one that
+        holds it back; None where both do, or there is no watermark.
     device : str
     device_bytes : int
         Memory of the device taken by the windows.
@@ -77,6 +80,7 @@ class Stats:
     fill_left: float | None = None
     fill_right: float | None = None
     watermark: int | None = None
+    watermark_side: str | None = None
     device: str = ""
     device_bytes: int = 0
     device_available_bytes: int = 0

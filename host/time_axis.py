@@ -95,6 +95,10 @@ class TimeAxis:
                     exact = self._length(value, f"the {side} delay")
                     self._delays[side] = _saturated(-((-exact.numerator) // exact.denominator))
         self.delay = max(self._delays.values(), default=0)
+        self._idle_after = None
+        if watermark is not None and watermark.idle_after is not None:
+            length = self._length(watermark.idle_after, "idle_after")
+            self._idle_after = _saturated(length.numerator // length.denominator)
         # Rows that meet have equal times there: what is past for one side is past for the other.
         both = bool(self._delays) and within.equal_times
         self._judged = ("left", "right") if both else tuple(self._delays)
@@ -165,7 +169,7 @@ class TimeAxis:
             tick = max(int(per_milli), 1)
             if initial is not None:
                 initial = int(initial * per_milli // 1)
-        return WatermarkTracker(self._watermark, self._delays, tick, initial, self._judged)
+        return WatermarkTracker(self._watermark, self._delays, tick, initial, self._judged, self._idle_after)
 
     def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
         """The greatest time of each side whose rows no later row can match; None: there is none.

@@ -501,6 +501,7 @@ class WindowJoin:
                 stats.engine = self._engine.report()
                 stats.index = {side: self._engine.figures(side) for side in SIDES}
                 stats.watermark = self._sequencer.watermark
+                stats.watermark_side = self._sequencer.watermark_side
                 for side, bits in self._materializer.bits.items():
                     setattr(stats, f"waiting_{side}", bits.waiting)
                     stats.row_bytes += bits.nbytes

@@ -27,9 +27,9 @@ def sql(
     """Joins two tables as a SQL text says.
 
     ``SELECT`` ``*`` or columns by name, ``FROM a [INNER | LEFT | RIGHT | FULL | LEFT SEMI | LEFT ANTI] JOIN b ON`` a
-    condition: comparisons (``= <=> < <= > >= !=``, ``BETWEEN``, ``IN``, ``IS NULL``, ``IS NOT DISTINCT FROM``) of a
-    column of each side, or of a column and a constant, joined by ``AND``; constants added to and subtracted from
-    columns, ``abs(a - b) <= c``, ``INTERVAL``; ``OR`` over one pair of columns.
+    condition: comparisons (``= <=> < <= > >= !=``, ``BETWEEN``, ``IN``, ``IS [NOT] NULL``, ``IS [NOT] DISTINCT FROM``)
+    of a column of each side, or of a column and a constant, joined by ``AND``; constants added to and subtracted from
+    columns, ``a + b <= c``, ``abs(a - b) <= c``, ``INTERVAL``; ``OR`` over one pair of columns.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from host import Rows
 from host.sql import SqlJoin, parse_join
-from pyspark_bridge.watermarks import DELAY_KEY
+from pyspark_bridge.watermarks import delayed_columns
 from pyspark_bridge.window_join import arrow_schema_of, window_join
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ def _parsed(
     text: str, frames: Mapping[str, DataFrame], *, rows: Any, times: Any, suffix: str, options: Mapping[str, Any]
 ) -> SqlJoin:
     schemas = {name: arrow_schema_of(frame, name) for name, frame in frames.items()}
-    delayed = {
-        name: [field.name for field in frame.schema.fields if DELAY_KEY in (field.metadata or {})]
-        for name, frame in frames.items()
-    }
+    delayed = {name: delayed_columns(frame) for name, frame in frames.items()}
     of_spec = {name: options[name] for name in _OF_SPEC if name in options}
     return parse_join(text, schemas, rows=rows, times=times, suffix=suffix, event_times=delayed, **of_spec)

@@ -62,6 +62,8 @@ def window_join(
     index: str | Index = "auto",
     engine: str | EngineKind = "auto",
     capacity: int | None = None,
+    lag: int = 1,
+    idle_after: Any = None,
 ) -> DataFrame:
     """Join two DataFrames, both streams or both not, over sliding windows. Classic sessions and Spark
     Connect.
@@ -135,6 +137,10 @@ def window_join(
         a join like this one.
     form, aggregates, at, order, index, engine, capacity
         As for `host.JoinSpec`.
+    lag, idle_after
+        Of streams with `withWatermark`, as for `host.Watermark`: how many micro-batches the watermark lags, 1 or 0; and
+        how much of the other side's event time a side may send nothing for, such as "10 minutes", before the join goes
+        on without it.
 
     Returns
     -------
@@ -159,15 +165,16 @@ def window_join(
     -----
     Unmatched rows, of outer and anti joins. A row of a stream that has matched nothing comes out in the micro-batch
     from which on no row can match it: at once where its key or time is NULL, in a time window when the watermark says
-    so, in a count window when as many later rows of its own side have come as that window holds. Spark runs no
-    micro-batch without data for a join like this one: what the last rows have made due waits for the next. DataFrames
-    that are not streams give all their unmatched rows.
+    so (that which filters the next micro-batch), in a count window when as many later rows of its own side have come as
+    that window holds. Spark runs no micro-batch without data for a join like this one: what the last rows have made due
+    waits for the next. DataFrames that are not streams give all their unmatched rows.
 
     Late rows. As in Spark's join one watermark serves both sides: the least (or greatest, by
     `spark.sql.streaming.multipleWatermarkPolicy`) over the sides of the newest event time less the delay.
     Spark uses a watermark for late rows that lags one micro-batch, or none where it found time for a
-    micro-batch without data; here it always lags one. Rows that a filter removes after `withWatermark` still
-    move Spark's watermark, but not this one.
+    micro-batch without data; here `lag` says which. On windows of event time (`within=Within("window.end",
+    "window.end", 0, 0)`) the newest `window.start` counts, as the rows no longer have the time. Rows that a filter
+    removes after `withWatermark` still move Spark's watermark, but not this one.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -180,6 +187,8 @@ def window_join(
         from host.sql import parse_condition
 
         on = parse_condition(on, left_schema, right_schema)
+    times = on if isinstance(on, AsOf) else within
+    watermark = watermark_of(left_df, right_df, times, lag, idle_after) if streaming else None
     spec = JoinSpec(
         on=on,
         left=left,
@@ -195,7 +204,7 @@ def window_join(
         how=how,
         suffix=suffix,
         select=select,
-        watermark=watermark_of(left_df, right_df, on if isinstance(on, AsOf) else within) if streaming else None,
+        watermark=watermark,
         capacity=capacity,
         self_join=self_join,
         itself=self_join,

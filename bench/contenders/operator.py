@@ -34,7 +34,7 @@ class Operator(Contender):
             span = workload.window
             windows = {
                 "within": Within("time", "time", f"-{span} milliseconds", f"{span} milliseconds"),
-                "watermark": Watermark(left="0 seconds", right="0 seconds"),
+                "watermark": Watermark(left="0 seconds", right="0 seconds", lag=0),
             }
         else:
             windows = {"left": Rows(workload.window), "right": Rows(workload.window)}

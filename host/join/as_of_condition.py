@@ -140,6 +140,10 @@ class AsOfAxis:
                 exact = self._length(value, f"the {side} delay")
                 self._delays[side] = min(-((-exact.numerator) // exact.denominator), 1 << 64)
         self.delay = max(self._delays.values(), default=0)
+        self._idle_after = None
+        if watermark is not None and watermark.idle_after is not None:
+            length = self._length(watermark.idle_after, "idle_after")
+            self._idle_after = min(length.numerator // length.denominator, 1 << 64)
 
     def _tolerance(self) -> int | float | None:
         value = self._on.tolerance
@@ -226,7 +230,7 @@ class AsOfAxis:
             tick = max(int(per_milli), 1)
             if initial is not None:
                 initial = int(initial * per_milli // 1)
-        return WatermarkTracker(self._watermark, self._delays, tick, initial, tuple(self._delays))
+        return WatermarkTracker(self._watermark, self._delays, tick, initial, tuple(self._delays), self._idle_after)
 
     def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
         """For rows of a side: the time that all rows of the other side to come are past."""

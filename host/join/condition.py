@@ -6,6 +6,7 @@ for equality with a band, are ours.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import decimal
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from host.join.boundary_generator import CODE_TYPE, BoundaryGenerator, Composite
 from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
 from host.key_type import Family, KeyType, key_type, key_types
 from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
+from host.predicates.where import DISTINCT
 
 
 class Condition:
@@ -36,7 +38,9 @@ class Condition:
     2. Beside the codes goes the first other part on keys of 32 bits, by the order of 3: the two are one composite key.
        Where no such part is there, all others are residual.
     3. Without equality, the first part given that is bounded at both ends drives, else the first with one open end,
-       else the first.
+       else the first. Where no part compares the two sides, all keys are equal.
+
+    Of ``is distinct from``, and of ``!=`` on text and the like, each distinct value of the part has a code.
 
     Parameters
     ----------
@@ -70,6 +74,11 @@ class Condition:
         pairs = [part for part in parts if isinstance(part, Predicate) and not one_sided(part)]
         self._filters = [_Filter(part, self._schemas) for part in parts if one_sided(part)]
         equal = [part for part in pairs if isinstance(part, Compare) and part.equality]
+        self._unequal = {
+            part: ValueCodes([(*self._types(part), part.null_safe)])
+            for part in pairs
+            if isinstance(part, Compare) and (part.op == DISTINCT or (part.op == "!=" and self._coded(part)))
+        }
         rest = [part for part in pairs if part not in equal]
         kinds = {part: self._key_types(part) for part in rest}
         by_ends = sorted(rest, key=_open_ends)  # stable: those alike stay as they were given
@@ -89,14 +98,17 @@ class Condition:
                     self.generator = CompositeGenerator(narrow[0], *kinds[narrow[0]])
                 else:
                     self.generator = BoundaryGenerator(equal[0], CODE_TYPE, CODE_TYPE)
-            self._driver: Predicate = equal[0]
-        else:
+            self._driver: Predicate | None = equal[0]
+        elif rest:
             self._driver = by_ends[0]
             self.generator = BoundaryGenerator(self._driver, *kinds[self._driver])
+        else:
+            self._driver = None
+            self.generator = BoundaryGenerator(Compare("", "=", ""), CODE_TYPE, CODE_TYPE)
         taken = [part for part in (self._value, self._driver) if part is not None]
         self._residual_parts = [part for part in rest if part not in taken]
         self.residuals = [BoundaryGenerator(part, *kinds[part]) for part in self._residual_parts]
-        self.one_column = not self._filters and all(part.left == part.right for part in pairs)
+        self.one_column = not self._filters and all(part.left == part.right and not part.sum for part in pairs)
         self.generator.one_column = self.one_column  # else the sides differ in rows or residual keys
 
     def _types(self, part: Predicate) -> tuple[pa.DataType, str, pa.DataType, str]:
@@ -108,7 +120,21 @@ class Condition:
         return has_codes(left) or has_codes(right)
 
     def _key_types(self, part: Predicate) -> tuple[KeyType, KeyType]:
-        return key_types(*self._types(part))
+        if part in self._unequal:
+            return CODE_TYPE, CODE_TYPE
+        left, right = key_types(*self._types(part))
+        if part.sum and left.family not in (Family.NUMBER, Family.DURATION):
+            why = "its sums are rounded" if left.family is Family.FLOAT else f"a {left.family.value} has no sum"
+            raise KeyTypeError(
+                f"left.{part.left} + right.{part.right} is not supported for {left.arrow} and {right.arrow}, as {why}: "
+                "use integers, decimals or durations"
+            )
+        return (left.turned() if part.sum else left), right
+
+    @property
+    def ordered(self) -> bool:
+        """Whether driving keys have the order of values: they are no codes."""
+        return self.codes is None and self._driver is not None and self._driver not in self._unequal
 
     def encode(
         self, side: str, table: pa.Table, rows: np.ndarray
@@ -146,25 +172,30 @@ class Condition:
                 valid = _both(valid, test.holds(table))
         others = []
         for part, generator in zip(self._residual_parts, self.residuals, strict=True):
-            keys, known = self._encoded(side, table, part, generator.key_types[side])
+            keys, known = self._encoded(side, table, rows, part, generator.key_types[side])
             others.append(keys)
             valid = _both(valid, known)
+        if self._driver is None:
+            return np.zeros(len(table), np.int64), valid, tuple(others)
         if self.codes is None:
-            keys, known = self._encoded(side, table, self._driver, self.generator.key_types[side])
+            keys, known = self._encoded(side, table, rows, self._driver, self.generator.key_types[side])
             return keys, _both(valid, known), tuple(others)
         columns = [column_of(table, getattr(part, side)) for part in self._equal]
         keys, known = self.codes.encode(side, columns, rows)
         valid = _both(valid, known)
         if self._value is not None:
             assert isinstance(self.generator, CompositeGenerator)
-            values, known = self._encoded(side, table, self._value, self.generator.values.key_types[side])
+            values, known = self._encoded(side, table, rows, self._value, self.generator.values.key_types[side])
             valid = _both(valid, known)
             keys = self.generator.keys(keys, values)
         return keys, valid, tuple(others)
 
-    @staticmethod
-    def _encoded(side: str, table: pa.Table, part: Predicate, kind: KeyType) -> tuple[np.ndarray, np.ndarray | None]:
+    def _encoded(
+        self, side: str, table: pa.Table, rows: np.ndarray, part: Predicate, kind: KeyType
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         name = getattr(part, side)
+        if part in self._unequal:
+            return self._unequal[part].encode(side, [column_of(table, name)], rows)
         try:
             return kind.encode(column_of(table, name))
         except KeyTypeError as error:
@@ -186,8 +217,9 @@ class Condition:
 
     def forget(self, oldest: dict[str, int]) -> None:
         """Lets go of what is known of rows before these arrival numbers."""
-        if self.codes is not None:
-            self.codes.forget(oldest)
+        for codes in (self.codes, *self._unequal.values()):
+            if codes is not None:
+                codes.forget(oldest)
 
     def explain(self, *, indexed: bool = False) -> list[str]:
         """What drives, what is residual and what is asked of each row: a line each.
@@ -202,6 +234,8 @@ class Condition:
             driver = f"{equal} and {in_words(self._value)}, as one composite key: a code, then the value"
         elif self.codes is not None:
             driver = f"{equal}, by a code for each distinct value"
+        elif self._driver is None:
+            driver = "every pair"
         else:
             driver = in_words(self._driver)
         lines = [f"{'indexed:  ' if indexed else 'driver:   '} {driver}"]
@@ -225,7 +259,7 @@ def check_side(on: Predicate | AllOf | AsOf, side: str, schema: pa.Schema) -> No
             continue
         name = getattr(part, side)
         kind = column_type(schema, name)
-        if isinstance(part, Compare) and part.equality and has_codes(kind):
+        if isinstance(part, Compare) and (part.equality or part.op in ("!=", DISTINCT)) and has_codes(kind):
             continue
         key_type(kind, name)
 
@@ -260,7 +294,7 @@ def in_words(part: Predicate | Where | AllOf | AsOf) -> str:
     if isinstance(part, Band):
         low = "" if part.low is None else f"{part.low} <= "
         high = "" if part.high is None else f" <= {part.high}"
-        return f"{low}right.{part.right} - left.{part.left}{high}"
+        return f"{low}right.{part.right} {'+' if part.sum else '-'} left.{part.left}{high}"
     assert isinstance(part, (AnyOf, AllOf))
     joined = (" or " if isinstance(part, AnyOf) else " and ").join(map(in_words, part.parts))
     return f"({joined})" if isinstance(part, AnyOf) else joined
@@ -311,6 +345,11 @@ def _test(where: Where, kind: pa.DataType) -> Callable[[pa.ChunkedArray], np.nda
     """What tells for which rows of a column a part holds. Raises KeyTypeError, PredicateError."""
     value, op = where.value, where.op
     plain = comparable_type(kind)
+    if op == DISTINCT:
+        if value is None:
+            return lambda column: pc.is_valid(column).to_numpy().astype(np.bool_, copy=False)
+        differs = _test(dataclasses.replace(where, op="!="), kind)
+        return lambda column: differs(column) | pc.is_null(column).to_numpy().astype(np.bool_, copy=False)
     if value is None:
         return lambda column: pc.is_null(column).to_numpy().astype(np.bool_, copy=False)
     if has_codes(kind) and not pa.types.is_struct(plain):

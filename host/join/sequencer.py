@@ -136,6 +136,11 @@ class Sequencer:
         return self._tracker.in_force if self._tracker is not None else None
 
     @property
+    def watermark_side(self) -> str | None:
+        """As `WatermarkTracker.side`."""
+        return self._tracker.side if self._tracker is not None else None
+
+    @property
     def state(self) -> dict[str, Any]:
         """What it knows of the rows so far, JSON-able; set to go on from there."""
         tracker = None if self._tracker is None else self._tracker.state
@@ -354,7 +359,10 @@ class Sequencer:
         late = None
         if self._axis is not None:
             times, timed = self._axis.encode(side, column_of(table, columns["time"]))
-            seen = times if timed is None else times[timed]
+            clock, there = times, timed
+            if "watermark" in columns:
+                clock, there = self._axis.encode(side, column_of(table, columns["watermark"]))
+            seen = clock if there is None else clock[there]
             if len(seen):
                 call.newest[side] = int(seen.max())
             if self._tracker is not None:

@@ -16,12 +16,13 @@ class AllOf:
     Parameters
     ----------
     *parts : Band, Compare, AnyOf, Where or AllOf
-        Over any columns; at least one of them compares the two sides. Parts of an `AllOf` inside are parts of this one.
+        Over any columns, at least one. Parts of an `AllOf` inside are parts of this one. Where none compares the two
+        sides, all pairs of rows that satisfy the parts about their sides qualify.
 
     Raises
     ------
     PredicateError
-        If a part is no predicate, or none compares the two sides.
+        If a part is no predicate, or there is none.
     """
 
     def __init__(self, *parts: Predicate | Where | AllOf):
@@ -33,11 +34,8 @@ class AllOf:
                 flat.append(part)
             else:
                 raise PredicateError(f"AllOf takes Band, Compare, AnyOf and Where, not {part!r}")
-        if all(one_sided(part) for part in flat):
-            raise PredicateError(
-                "AllOf needs a part that compares the two sides, a Band, Compare or AnyOf of them: "
-                f"{', '.join(map(repr, flat)) or 'no part'} does not"
-            )
+        if not flat:
+            raise PredicateError("AllOf needs at least one part")
         self.parts: tuple[Predicate | Where, ...] = tuple(flat)
 
     def to_dict(self) -> dict[str, Any]:

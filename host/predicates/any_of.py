@@ -24,7 +24,8 @@ class AnyOf(Predicate):
     PredicateError
         If there is no part, or a part is no predicate.
     UnsupportedError
-        If the parts name different columns, or a part is a conjunction or compares with ``<=>``.
+        If the parts name different columns, or a part is a conjunction or compares with ``<=>`` or ``is distinct
+        from``.
     """
 
     def __init__(self, *parts: Predicate | Where):
@@ -38,7 +39,7 @@ class AnyOf(Predicate):
             if not isinstance(part, (Predicate, Where)):
                 raise PredicateError(f"AnyOf takes predicates, not {part!r}")
             if isinstance(part, Compare) and part.null_safe:
-                raise UnsupportedError(f"{part!r} inside AnyOf is not supported: <=> stands alone or in AllOf")
+                raise UnsupportedError(f"{part!r} inside AnyOf is not supported: {part.op} stands alone or in AllOf")
         self.parts = parts
         wheres = [part for part in parts if isinstance(part, Where)]
         if wheres:
@@ -49,11 +50,11 @@ class AnyOf(Predicate):
                 )
             self.left = self.right = wheres[0].column
             return
-        columns = {(part.left, part.right) for part in self._predicates()}
+        columns = {(part.left, part.right, part.sum) for part in self._predicates()}
         if len(columns) > 1:
-            pairs = ", ".join(f"{a}/{b}" for a, b in sorted(columns))
+            pairs = ", ".join(f"{a} + {b}" if added else f"{a}/{b}" for a, b, added in sorted(columns))
             raise UnsupportedError(f"AnyOf over several pairs of columns ({pairs}) is not supported yet: use one pair")
-        self.left, self.right = next(iter(columns))
+        self.left, self.right, self.sum = next(iter(columns))
 
     def _predicates(self) -> list[Predicate]:
         return [part for part in self.parts if isinstance(part, Predicate)]

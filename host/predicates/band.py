@@ -13,7 +13,7 @@ from host.predicates.predicate import Predicate
 
 @dataclasses.dataclass(frozen=True)
 class Band(Predicate):
-    """``low <= right - left <= high``.
+    """``low <= right - left <= high``, or ``low <= right + left <= high``.
 
     Integers, decimals, dates and timestamps are compared exactly and never wrap. Floats are compared as
     ``left + low <= right <= left + high`` with both bounds computed in float64, as SQL's BETWEEN would.
@@ -25,6 +25,8 @@ class Band(Predicate):
     low, high : int, float, Decimal, timedelta, str or None
         Ends of the band, both included; None leaves an end open. Date and timestamp keys take a timedelta or
         a duration such as ``"-5 minutes"``.
+    sum : bool
+        Bounds are of the sum of the two keys: integers, decimals or durations.
 
     Raises
     ------
@@ -36,11 +38,14 @@ class Band(Predicate):
     right: str
     low: Any = None
     high: Any = None
+    sum: bool = False
 
     def __post_init__(self) -> None:
         for name in ("left", "right"):
             if not isinstance(getattr(self, name), str):
                 raise PredicateError(f"{name} must be the name of a column, not {getattr(self, name)!r}")
+        if not isinstance(self.sum, bool):
+            raise PredicateError(f"sum must be True or False, not {self.sum!r}")
         object.__setattr__(self, "low", check_bound("low", self.low))
         object.__setattr__(self, "high", check_bound("high", self.high))
         if self.low is not None and self.high is not None:
@@ -68,8 +73,15 @@ class Band(Predicate):
             "right": self.right,
             "low": bound_to_json(self.low),
             "high": bound_to_json(self.high),
+            **({"sum": True} if self.sum else {}),
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Band:
-        return cls(data["left"], data["right"], bound_from_json(data["low"]), bound_from_json(data["high"]))
+        return cls(
+            data["left"],
+            data["right"],
+            bound_from_json(data["low"]),
+            bound_from_json(data["high"]),
+            data.get("sum", False),
+        )

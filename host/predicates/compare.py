@@ -8,6 +8,7 @@ from typing import Any
 from host.errors import PredicateError
 from host.predicates.piece import Piece
 from host.predicates.predicate import Predicate
+from host.predicates.where import DISTINCT
 
 # left OP right, as intervals of right - left.
 _PIECES = {
@@ -18,6 +19,7 @@ _PIECES = {
     ">=": [Piece(high=0)],
     "!=": [Piece(high=0, high_strict=True), Piece(low=0, low_strict=True)],
     "<=>": [Piece(0, 0)],
+    DISTINCT: [Piece(high=0, high_strict=True), Piece(low=0, low_strict=True)],
 }
 _SAME = {"==": "=", "<>": "!="}
 
@@ -31,7 +33,8 @@ class Compare(Predicate):
     left : str
         Key column of the left side.
     op : str
-        One of ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=``, ``!=`` (or ``<>``), ``<=>`` (equal, or both NULL).
+        One of ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=``, ``!=`` (or ``<>``), ``<=>`` (equal, or both NULL),
+        ``is distinct from`` (where ``<=>`` does not hold).
     right : str
         Key column of the right side.
 
@@ -61,7 +64,7 @@ class Compare(Predicate):
     @property
     def null_safe(self) -> bool:
         """Whether NULL equals NULL."""
-        return self.op == "<=>"
+        return self.op in ("<=>", DISTINCT)
 
     def pieces(self) -> list[Piece]:
         return list(_PIECES[self.op])

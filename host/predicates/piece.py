@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """One interval of ``right - left``.
+    """One interval of ``right - left``, or of ``right + left``.
 
     Attributes
     ----------

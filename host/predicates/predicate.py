@@ -13,10 +13,12 @@ class Predicate(abc.ABC):
 
     left: str
     right: str
+    sum: bool = False
+    """Whether the intervals are of ``right + left``."""
 
     @abc.abstractmethod
     def pieces(self) -> list[Piece]:
-        """The intervals of ``right - left`` whose union the condition is."""
+        """The intervals of ``right - left``, or of their sum, whose union the condition is."""
 
     @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:

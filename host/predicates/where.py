@@ -9,7 +9,8 @@ from typing import Any
 from host.errors import PredicateError
 from host.predicates.literal import bound_from_json, bound_to_json, check_bound
 
-OPERATORS = ("=", "<", "<=", ">", ">=", "!=", "<=>")
+DISTINCT = "is distinct from"
+OPERATORS = ("=", "<", "<=", ">", ">=", "!=", "<=>", DISTINCT)
 _SAME = {"==": "=", "<>": "!="}
 
 
@@ -24,9 +25,10 @@ class Where:
     column : str
         A column of that side, or a field of one (``"window.end"``).
     op : str
-        One of ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=``, ``!=`` (or ``<>``), ``<=>``.
+        One of ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=``, ``!=`` (or ``<>``), ``<=>``, ``is distinct from``.
     value : int, float, Decimal, str, bytes, bool, date, datetime, time, timedelta or None
-        The constant. None is for ``<=>`` alone: the column is NULL. Otherwise NULL and NaN in the column fail.
+        The constant. None is for ``<=>`` and ``is distinct from`` alone: the column is NULL, or is not. Otherwise NULL
+        and NaN in the column fail, but that NULL is distinct from every constant.
 
     Raises
     ------
@@ -49,8 +51,8 @@ class Where:
             raise PredicateError(f"{self.op!r} is no operator: use one of {' '.join(OPERATORS)}")
         object.__setattr__(self, "op", op)
         value = self.value.item() if hasattr(self.value, "item") else self.value
-        if value is None and op != "<=>":
-            raise PredicateError(f"{self.column} {op} NULL holds for no row: use <=> to ask for NULL")
+        if value is None and op not in ("<=>", DISTINCT):
+            raise PredicateError(f"{self.column} {op} NULL holds for no row: use <=> or 'is distinct from' with NULL")
         if not (value is None or isinstance(value, (bool, bytes, dt.date, dt.time))):
             check_bound("value_low" if value == float("-inf") else "value", value)  # an infinity is a value here
         object.__setattr__(self, "value", value)

@@ -29,30 +29,54 @@ class Watermark:
     policy : str
         ``"min"`` or ``"max"``, as ``spark.sql.streaming.multipleWatermarkPolicy``.
     lag : int
-        The filter uses the watermark as of this many further calls back, at most 65,536.
+        A call's late rows are judged by the watermark made of all calls before it but the last `lag`, at most 65,536.
+        What is late in the next call also decides which rows go after this one, unmatched or forgotten. 1, the default,
+        is Spark where micro-batches follow at once; 0 is Spark where it finds time for a micro-batch without data.
     initial : int or None
         The watermark before the first call and of a side with no rows yet, in milliseconds since 1970 (in the
         column's own unit for integers); None: there is none yet. Spark starts at 0.
+    idle_after : str, timedelta, int or None
+        A side does not hold the watermark back while it has sent no event time for more than this much event time of
+        the other side; None: it always does. What it sends then may be late. Event time decides, not the clock, so
+        that a replay gives the same result. Both sides need a delay.
+    left_column, right_column : str or None
+        The column whose newest value, less the delay, is the watermark of the side, of the type of its time column; by
+        default the time column. For windows made of event times, ``Within("window.end", "window.end", 0, 0)``: the
+        event time, or ``"window.start"`` where that is gone.
 
     Raises
     ------
     WindowError
-        If both sides have none, a delay is negative or unreadable, or `policy` is unknown.
+        If both sides have none, a length is negative or unreadable, `policy` is unknown, or `idle_after` or a column is
+        given for a side that has no delay.
     """
 
     left: Any = None
     right: Any = None
     policy: str = "min"
-    lag: int = 0
+    lag: int = 1
     initial: int | None = None
+    idle_after: Any = None
+    left_column: str | None = None
+    right_column: str | None = None
 
     def __post_init__(self) -> None:
         if self.left is None and self.right is None:
             raise WindowError("a watermark needs the delay of at least one side")
-        for name in ("left", "right"):
-            delay = getattr(self, name)
-            if delay is not None and (delay if isinstance(delay, int) else nanoseconds(delay)) < 0:
-                raise WindowError(f"the watermark's delay {name}={delay!r} is negative")
+        for name in ("left", "right", "idle_after"):
+            length = getattr(self, name)
+            if length is not None and (length if isinstance(length, int) else nanoseconds(length)) < 0:
+                raise WindowError(f"the watermark's {name}={length!r} is negative")
+        for side in ("left", "right"):
+            column = getattr(self, f"{side}_column")
+            if column is not None and not isinstance(column, str):
+                raise WindowError(f"the watermark's {side}_column must be the name of a column, not {column!r}")
+            for name in (f"{side}_column", "idle_after"):
+                if getattr(self, side) is None and getattr(self, name) is not None:
+                    raise WindowError(
+                        f"the watermark's {name}={getattr(self, name)!r} needs the {side} side's delay: without it "
+                        "that side makes no watermark"
+                    )
         if self.policy not in ("min", "max"):
             raise WindowError(f"the watermark's policy must be 'min' or 'max', not {self.policy!r}")
         if not _whole(self.lag) or not 0 <= self.lag <= MOST_LAG:

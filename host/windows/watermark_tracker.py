@@ -10,7 +10,7 @@ import numpy as np
 
 from host.windows.watermark import Watermark
 
-SIDES = ("left", "right")
+_OTHER = {"left": "right", "right": "left"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +46,23 @@ class WatermarkTracker:
         The watermark before the first call, in the join's time unit.
     judged : sequence of str
         The sides whose rows can be late.
+    idle_after : int or None
+        As of `Watermark`, in the join's time unit.
     """
 
     def __init__(
-        self, watermark: Watermark, delays: dict[str, int], tick: int, initial: int | None, judged: Sequence[str]
+        self,
+        watermark: Watermark,
+        delays: dict[str, int],
+        tick: int,
+        initial: int | None,
+        judged: Sequence[str],
+        idle_after: int | None = None,
     ):
         self._judged = judged
+        self._idle_after = idle_after
+        # How far the other side was when a side last sent a time.
+        self._since: dict[str, int | None] = {} if idle_after is None else dict.fromkeys(delays)
         self._choose = min if watermark.policy == "min" else max
         self._delays = delays
         self._tick = tick
@@ -72,12 +83,26 @@ class WatermarkTracker:
     @property
     def state(self) -> dict[str, Any]:
         """What it has seen, JSON-able; set to go on from there."""
-        return {"reached": dict(self._reached), "recent": list(self._recent)}
+        state: dict[str, Any] = {"reached": dict(self._reached), "recent": list(self._recent)}
+        return state if self._idle_after is None else state | {"since": dict(self._since)}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self._reached = {side: state["reached"][side] for side in self._reached}
         self._recent = list(state["recent"])
+        self._since = {side: state["since"][side] for side in self._since}
+
+    @property
+    def side(self) -> str | None:
+        """The side whose newest time makes the watermark as of all rows seen, by the policy ``"min"`` the one that
+        holds it back. None: both do, or there are no times yet."""
+        values = self._values()
+        known = [value for value in values.values() if value is not None]
+        if not known:
+            return None
+        least = None if self._choose is min and len(known) < len(values) else self._choose(known)
+        sides = [side for side, value in values.items() if value == least]
+        return sides[0] if len(sides) == 1 else None
 
     def late(self, side: str, times: np.ndarray) -> np.ndarray | None:
         """Which of these times, shape (n,), are late; None if none can be."""
@@ -98,13 +123,26 @@ class WatermarkTracker:
                 value = newest_times[side] // self._tick * self._tick - delay
                 before = self._reached[side]
                 self._reached[side] = value if before is None else max(before, value)
-        values = [self._initial if v is None else v for v in self._reached.values()]
-        known = [v for v in values if v is not None]
+        for side, since in self._since.items():
+            if side in newest_times or since is None:
+                self._since[side] = self._reached[_OTHER[side]]
+        values = self._values().values()
+        known = [value for value in values if value is not None]
         newest = self.newest
         if known and (len(known) == len(values) or self._choose is max):
             chosen = self._choose(known)
             newest = chosen if newest is None else max(newest, chosen)
         self._recent = [*self._recent[1:], newest]
+
+    def _values(self) -> dict[str, int | None]:
+        """How far each side that is not idle has come, less its delay; None: it has sent no time."""
+        values = {}
+        for side, value in self._reached.items():
+            since, other = self._since.get(side), self._reached.get(_OTHER[side])
+            if since is not None and other is not None and other - since > self._idle_after:  # type: ignore[operator]
+                continue
+            values[side] = self._initial if value is None else value
+        return values
 
     def follow(self, marks: Sequence[Mark], batch: int) -> None:
         """Takes over what the partitions of a join know together before a batch.

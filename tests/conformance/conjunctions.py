@@ -101,6 +101,29 @@ SHAPES: dict[str, tuple[AllOf | Compare, list[tuple]]] = {
             _where("right", "span", lambda v: v[1] is not None and v[1] < 3000),
         ],
     ),
+    "unequal": (Compare("name", "!=", "name"), [_pair("name", ("compare", "!="))]),
+    "sums": (
+        AllOf(
+            AnyOf(Band("narrow", "wide", None, -6, sum=True), Band("narrow", "wide", -2, 7, sum=True)),
+            Band("narrow", "narrow", -15, 9, sum=True),
+            Compare("raw", "!=", "raw"),
+            Compare("flag", "is distinct from", "flag"),
+        ),
+        [
+            _pair("narrow", ("any", [("sum", None, -6), ("sum", -2, 7)]), "wide"),
+            _pair("narrow", ("sum", -15, 9)),
+            _pair("raw", ("compare", "!=")),
+            ("distinct", NAMES.index("flag"), NAMES.index("flag")),
+        ],
+    ),
+    "equal+sum": (
+        AllOf(Compare("flag", "=", "flag"), Band("narrow", "narrow", -1, 4, sum=True)),
+        [_pair("flag", EQUAL), _pair("narrow", ("sum", -1, 4))],
+    ),
+    "where-alone": (
+        AllOf(Where("left", "narrow", ">", 2), Where("right", "name", "is distinct from", "a")),
+        [_where("left", "narrow", lambda v: v > 2), ("where-null", "right", NAMES.index("name"), lambda v: v != "a")],
+    ),
 }
 
 

@@ -43,6 +43,8 @@ def for_host(predicate: tuple, left: str, right: str) -> object:
     """The predicate as the operator takes it."""
     if predicate[0] == "band":
         return Band(left, right, low=predicate[1], high=predicate[2])
+    if predicate[0] == "sum":
+        return Band(left, right, low=predicate[1], high=predicate[2], sum=True)
     if predicate[0] == "compare":
         return Compare(left, predicate[1], right)
     return AnyOf(*(for_host(each, left, right) for each in predicate[1]))

@@ -130,7 +130,7 @@ def check(
         if "delay" in own:
             delay = own.pop("delay")
             loop |= {"delays": (delay, delay), "lag": 0}
-            own["watermark"] = Watermark(delay, delay)
+            own["watermark"] = Watermark(delay, delay, lag=0)
     own |= {"sequence": "s" if sequence else None}
     alone = {name: window[name] for name in ("self_join", "itself") if name in window}
     oracle = NestedLoop(predicate, "k", seen, sequence=own["sequence"], **loop, **alone)
@@ -242,7 +242,7 @@ def test_left_rows_whose_windows_are_over(itself):
     rng = np.random.default_rng(12)
     options = {"self_join": True, "itself": True} if itself else {}
     low, high, delay = -6, 5, 4
-    watermark = Watermark(delay, delay)
+    watermark = Watermark(delay, delay, lag=0)
     within = Within("time", "time", low, high)
     join = WindowJoin(
         on=BAND, within=within, watermark=watermark, form="aggregate", aggregates=AGGREGATES, at="close", **options
@@ -390,7 +390,7 @@ def test_what_is_refused():
 def test_state_goes_on(tmp_path):
     rng = np.random.default_rng(14)
     options = {
-        "on": BAND, "within": Within("time", "time", -5, 5), "watermark": Watermark(6, 6), "form": "aggregate",
+        "on": BAND, "within": Within("time", "time", -5, 5), "watermark": Watermark(6, 6, lag=0), "form": "aggregate",
         "aggregates": AGGREGATES,
     }  # fmt: skip
     whole = WindowJoin(**options)

@@ -173,7 +173,7 @@ def test_what_has_left_the_windows_is_forgotten(device_name: str, within: bool) 
     """Texts that never come again, over two hundred windows: neither codes nor residual keys add up."""
     window: dict = {"left": Rows(500), "right": Rows(500)}
     if within:
-        window = {"within": Within("t", "t", -500, 500), "watermark": Watermark(left=0, right=0)}
+        window = {"within": Within("t", "t", -500, 500), "watermark": Watermark(left=0, right=0, lag=0)}
     on = AllOf(Compare("s", "=", "s"), Band("k", "k", -1, 1))
     found = 0
     with WindowJoin(on=on, device=device_name, form="pairs", **window) as join:
@@ -206,8 +206,8 @@ def test_fields_of_structs_as_times(device_name: str, seed: int) -> None:
         within = Within(column, column, dt.timedelta(microseconds=-9), dt.timedelta(microseconds=4))
         delay = dt.timedelta(microseconds=30)
         with WindowJoin(
-            on=Compare("k", "=", "k"), within=within, watermark=Watermark(left=delay, right=delay), device=device_name,
-            order="inner", form="pairs",
+            on=Compare("k", "=", "k"), within=within, watermark=Watermark(left=delay, right=delay, lag=0),
+            device=device_name, order="inner", form="pairs",
         ) as join:  # fmt: skip
             found.append([join.process(table, table) for table in calls])
     assert found[0] == found[1]
@@ -302,8 +302,8 @@ def test_spo_join_gives_up_single_rows_where_the_capacity_asks_for_it(immutable:
         within=("t", "t", -50, 50), delays=(60, 60),
     )  # fmt: skip
     with WindowJoin(
-        on=on, within=Within("t", "t", -50, 50), watermark=Watermark(left=60, right=60), capacity=230, form="pairs",
-        order="inner", index=SpoJoin(slide=90, sub_intervals=1, immutable=immutable),
+        on=on, within=Within("t", "t", -50, 50), watermark=Watermark(left=60, right=60, lag=0), capacity=230,
+        form="pairs", order="inner", index=SpoJoin(slide=90, sub_intervals=1, immutable=immutable),
     ) as join:  # fmt: skip
         for first in range(0, 1500, 75):
             batches = [

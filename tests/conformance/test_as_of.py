@@ -173,7 +173,7 @@ def test_rows_come_out_in_the_call_that_decides_them(calls, direction, tolerance
     def table(rows):
         return table_of([(t, str(k) if text and k is not None else k) for t, k in rows], key=kind)
 
-    watermark = Watermark(left=delays[0], right=delays[1])
+    watermark = Watermark(left=delays[0], right=delays[1], lag=0)
     with WindowJoin(on=on, how=how, form="pairs", watermark=watermark) as join:
         for (left, right), due, (rights, waiting) in zip(calls, expected, held, strict=False):
             assert pairs_of(join.process(table(left), table(right))) == due
@@ -191,7 +191,7 @@ def test_what_is_held_does_not_grow():
     rng = np.random.default_rng(1)
     most_right = most_left = most_bytes = 0
     on = AsOf("t", "t", by="k", tolerance=None)
-    with WindowJoin(on=on, watermark=Watermark(left=50, right=50)) as join:
+    with WindowJoin(on=on, watermark=Watermark(left=50, right=50, lag=0)) as join:
         for call in range(300):
             times = call * 100 + rng.integers(0, 100, 200)
             keys = rng.integers(0, 20, 200)
@@ -209,7 +209,7 @@ def test_what_is_held_does_not_grow():
 
 
 def test_values_that_come_no_more_are_forgotten():
-    with WindowJoin(on=AsOf("t", "t", tolerance=5, by="k"), watermark=Watermark(left=0, right=0)) as join:
+    with WindowJoin(on=AsOf("t", "t", tolerance=5, by="k"), watermark=Watermark(left=0, right=0, lag=0)) as join:
         for call in range(60):
             keys = [f"{call}-{n}" for n in range(200)]
             table = pa.table({"t": np.full(200, call * 10), "k": keys})
@@ -375,7 +375,7 @@ def test_state_goes_on_in_another_join(tmp_path):
         "on": AsOf("t", "t", by="k"),
         "how": "left",
         "form": "rows",
-        "watermark": Watermark(left=2, right=2),
+        "watermark": Watermark(left=2, right=2, lag=0),
         "state": tmp_path / "state",
     }
     calls = [

@@ -91,7 +91,7 @@ def test_rows_and_pairs_are_the_same_result(window, time_windows, device, seed):
     rng = np.random.default_rng([seed, len(window)])
     more = {
         "rows": {"left": Rows(700), "right": Rows(150)},
-        "within": {"within": Within("t", "t", -90, 30), "watermark": Watermark(left=40, right=60)},
+        "within": {"within": Within("t", "t", -90, 30), "watermark": Watermark(left=40, right=60, lag=0)},
     }[window]
     schema = pa.schema({"k": pa.int32(), "t": pa.int64(), "id": pa.int64(), "text": pa.string()})
     seen, found = [0, 0], 0

@@ -223,7 +223,7 @@ def test_state_is_bounded(how, window, device, seed):
     if window == "rows":
         kind = {"left": Rows(100), "right": Rows(150)}
     else:
-        kind = {"within": Within("t", "t", -20, 30), "watermark": Watermark(left=10, right=10)}
+        kind = {"within": Within("t", "t", -20, 30), "watermark": Watermark(left=10, right=10, lag=0)}
     most, came = {"waiting_left": 0, "waiting_right": 0, "row_bytes": 0}, 0
     with WindowJoin(on=Band("k", "k", 0, 0), how=how, device=device, **kind) as join:
         for call in range(300):
@@ -242,7 +242,7 @@ def test_state_is_bounded(how, window, device, seed):
 
 def test_a_row_that_waits_is_kept_longer_than_the_index_keeps_it(device):
     """A left row that lies far back in its block, behind rows that have gone."""
-    on, kind = Band("k", "k", 0, 0), {"within": Within("t", "t", 0, 5), "watermark": Watermark(left=0, right=0)}
+    on, kind = Band("k", "k", 0, 0), {"within": Within("t", "t", 0, 5), "watermark": Watermark(left=0, right=0, lag=0)}
     with WindowJoin(on=on, how="left", device=device, **kind) as join:
         join.process(table([1], t=[1000], note=["far"]), table([], pa.int64(), t=pa.array([], pa.int64())))
         for time in range(0, 900, 10):
@@ -255,8 +255,8 @@ def test_a_row_that_waits_is_kept_longer_than_the_index_keeps_it(device):
 def test_equal_times_with_one_delay():
     """It holds for both sides: rows of the side without one are late, too, and its unmatched rows can go."""
     with WindowJoin(
-        on=Band("k", "k", 0, 0), within=Within("t", "t", 0, 0), watermark=Watermark(left=2), how="full", form="pairs",
-        device="numpy",
+        on=Band("k", "k", 0, 0), within=Within("t", "t", 0, 0), watermark=Watermark(left=2, lag=0), how="full",
+        form="pairs", device="numpy",
     ) as join:  # fmt: skip
         assert pairs_of(join.process(table([1, 1], t=[5, 9]), table([1], t=[6]))) == [(0, None), (None, 0)]
         assert pairs_of(join.process(table([1], t=[11]), table([1, 1], t=[7, 9]))) == [(1, 2)]
@@ -347,8 +347,8 @@ def test_rows_of_many_calls(how, device, seed):
     loop = NestedLoop(("band", 0, 0), "k", "k", within=("t", "t", -50, 80), delays=(30, 0), how=how)
     schema = pa.schema([("k", pa.int64()), ("t", pa.int64())])
     with WindowJoin(
-        on=Band("k", "k", 0, 0), within=Within("t", "t", -50, 80), watermark=Watermark(left=30, right=0), how=how,
-        form="pairs", order="inner", device=device, left_schema=schema, right_schema=schema,
+        on=Band("k", "k", 0, 0), within=Within("t", "t", -50, 80), watermark=Watermark(left=30, right=0, lag=0),
+        how=how, form="pairs", order="inner", device=device, left_schema=schema, right_schema=schema,
     ) as join:  # fmt: skip
         for call, size in zip(range(60), itertools.cycle([1, 0, 3, 40, 2, 9]), strict=False):
             sides = [table(rng.integers(0, 25, size), t=call * 12 + rng.integers(-35, 36, size)) for _ in range(2)]

@@ -60,6 +60,16 @@ def test_bounds_beyond_the_keys_saturate(one, other, low_high, index, device_cas
     agree(device, ("band", *low_high), [None, keys(one)], [keys(other), keys(other)], index=index)
 
 
+@pytest.mark.parametrize("low_high", [(-1, 1), (2**63, 2**64 - 1), (-(2**64) + 1, -(2**63)), (None, 2**64)], ids=str)
+@pytest.mark.parametrize("one", LIMITS)
+@pytest.mark.parametrize("other", ["int8", "uint64", "int64"])
+def test_sums_do_not_wrap(one, other, low_high, device_case, device):
+    if max(getattr(pa, kind)().bit_width for kind in (one, other)) > device_case.key_bits:
+        pytest.skip(f"device {device_case.name}: keys of at most {device_case.key_bits} bits")
+    left, right = (table([*LIMITS[kind], 0, 1, LIMITS[kind][1] - 1], getattr(pa, kind)()) for kind in (one, other))
+    agree(device, ("sum", *low_high), [None, left], [right, right])
+
+
 @pytest.mark.parametrize("op", ["<", "<=", "=", "!=", ">=", ">"])
 def test_compare_at_the_limits(op, index, device):
     keys = table([BOTTOM, BOTTOM + 1, -1, 0, 1, TOP - 1, TOP])

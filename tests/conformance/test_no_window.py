@@ -148,8 +148,8 @@ def test_an_open_end_keeps_the_rows_that_it_leaves_useful() -> None:
     """right.t - left.t >= 3: left rows stay for ever, right rows go with the watermark."""
     schema = pa.schema([("k", pa.int64()), ("t", pa.int64())])
     with WindowJoin(
-        on=Compare("k", "=", "k"), within=Within("t", "t", 3, None), watermark=Watermark(left=0, right=0), capacity=200,
-        left_schema=schema, right_schema=schema, index="sorted_runs",
+        on=Compare("k", "=", "k"), within=Within("t", "t", 3, None), watermark=Watermark(left=0, right=0, lag=0),
+        capacity=200, left_schema=schema, right_schema=schema, index="sorted_runs",
     ) as join:  # fmt: skip
         for first in range(0, 100, 10):
             rows = pa.table({"k": [1] * 10, "t": range(first, first + 10)}, schema=schema)

@@ -146,7 +146,7 @@ def test_time_bounds_beyond_all_times(bounds, kind, device, time_windows):
     with WindowJoin(
         on=Compare("k", "=", "k"),
         within=Within("t", "t", *lengths[:2]),
-        watermark=Watermark(left=lengths[2]),
+        watermark=Watermark(left=lengths[2], lag=0),
         form="pairs",
         device=device,
     ) as join:
@@ -164,7 +164,7 @@ def test_a_first_watermark_beyond_all_times(initial, device, time_windows):
     rows = pa.table({"k": [1, 1], "t": [-(2**63), 2**63 - 1]})
     with WindowJoin(
         on=Compare("k", "=", "k"), within=Within("t", "t", 0, 0), form="pairs", device=device,
-        watermark=Watermark(left=FAR, right=FAR, initial=initial),
+        watermark=Watermark(left=FAR, right=FAR, initial=initial, lag=0),
     ) as join:  # fmt: skip
         found = join.process(rows, rows).num_rows + join.process(rows, rows).num_rows
         assert join.stats.late_left == (4 if initial > 0 else 0)

@@ -38,7 +38,7 @@ def both(predicate, window, right_key="k", **more):
         host["within"] = Within("t", "t", *window["within"])
         loop["within"] = ("t", "t", *window["within"])
     if "delay" in window:
-        host["watermark"] = Watermark(left=window["delay"])
+        host["watermark"] = Watermark(left=window["delay"], lag=0)
         loop["delays"] = (window["delay"], window["delay"])
     return host, NestedLoop(predicate, "k", right_key, **loop)
 
@@ -162,7 +162,7 @@ def test_each_row_is_stored_once(name, window, seed):
     )
     kind = {"rows": {"left": 20_000, "right": 20_000}, "within": {"within": Within("t", "t", -20_000, 20_000)}}[window]
     if window == "within":
-        kind["watermark"] = Watermark(left=0, right=0)
+        kind["watermark"] = Watermark(left=0, right=0, lag=0)
     sizes = []
     for more in ({"self_join": True}, {}):
         try:

@@ -20,7 +20,7 @@ def as_times(times):
 def timed(device, low, high, calls, delays=(None, None), **more):
     """Runs calls of (keys, times) a side in a time window and compares with the nested loop; the loop."""
     host_delays = more.pop("host_delays", delays)
-    marks = {name: more.pop(name) for name in ("lag", "initial") if name in more}
+    marks = {"lag": more.pop("lag", 0), "initial": more.pop("initial", None)}
     choice = more.pop("watermark_policy", "min")
     if delays != (None, None):
         more["watermark"] = Watermark(left=host_delays[0], right=host_delays[1], policy=choice, **marks)
@@ -179,7 +179,7 @@ def test_a_long_stream_with_late_rows_against_duckdb(index, time_windows, device
     found, now = [], 0
     with open_join(
         device, Band("k", "k", -2, 1), None, within=Within("t", "t", low, high), order="outer", index=index,
-        watermark=Watermark(left=delays[0], right=delays[1]),
+        watermark=Watermark(left=delays[0], right=delays[1], lag=0),
     ) as join:  # fmt: skip
         for call in range(120):
             now += int(rng.choice([0, 20, 100, 500]))
@@ -251,7 +251,7 @@ def test_the_watermark_makes_room(index, time_windows, device):
         Band("k", "k", 0, 0),
         None,
         within=Within("t", "t", -2, 2),
-        watermark=Watermark(left=1, right=1),
+        watermark=Watermark(left=1, right=1, lag=0),
         capacity=400,
         index=index,
     ) as join:

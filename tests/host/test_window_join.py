@@ -88,7 +88,7 @@ def test_state_of_a_time_window_is_bounded_by_the_watermark():
     join = WindowJoin(
         on=BAND,
         within=Within("t", "u", -50, 50),
-        watermark=Watermark(10, 10),
+        watermark=Watermark(10, 10, lag=0),
         device="numpy",
         form="counts",
         capacity=20_000,

@@ -5,11 +5,12 @@ It shares nothing with the operator: predicates are plain tuples, arithmetic is 
 A predicate is one of
 
 - ``("band", low, high)``: ``low <= r - l <= high``, None for an open bound;
+- ``("sum", low, high)``: ``low <= r + l <= high``, None for an open bound;
 - ``("compare", op)``: ``l op r`` with op one of ``= == < <= > >= != <>``;
 - ``("any", [predicate, ...])``: the union of several over the same pair of columns;
 - ``("all", [part, ...])`` over several columns, whose parts are ``("pair", i, j, predicate)`` on columns i and j of
-  the left and right keys, ``("same", i, j)``, where NULL equals NULL, and ``("where", side, i, test)``, a Python
-  function of one value that is there.
+  the left and right keys, ``("same", i, j)``, where NULL equals NULL, ``("distinct", i, j)``, its opposite, and
+  ``("where", side, i, test)``, a Python function of one value that is there (``"where-null"``: or NULL).
 """
 
 import math
@@ -86,24 +87,28 @@ def matches(predicate: tuple, left: object, right: object) -> bool:
         return any(matches(each, left, right) for each in predicate[1])
     if kind == "compare":
         return OPERATORS[predicate[1]](left, right)
-    if kind != "band":
+    if kind not in ("band", "sum"):
         raise ValueError(f"not a predicate: {predicate!r}")
     _, low, high = predicate
     if floating:
         return (low is None or left + float(low) <= right) and (high is None or right <= left + float(high))
-    difference = right - left
+    difference = right - left if kind == "band" else right + left
     low, high = exact_bound(low), exact_bound(high)
     return (low is None or low <= difference) and (high is None or difference <= high)
 
 
 def holds(part: tuple, left: tuple, right: tuple) -> bool:
     """Whether one pair of rows, as tuples of keys, satisfies one part of a conjunction."""
-    if part[0] == "where":
+    if part[0].startswith("where"):
         value = (left if part[1] == "left" else right)[part[2]]
+        if part[0] == "where-null" and value is None:
+            return True
         return value is not None and value == value and part[3](value)
     one, other = left[part[1]], right[part[2]]
     if part[0] == "same":
         return (one is None and other is None) or (one is not None and other is not None and one == other)
+    if part[0] == "distinct":
+        return (one is None) != (other is None) or (one is not None and one != other)
     if isinstance(one, tuple) and isinstance(other, tuple):  # structs: field by field
         return all(matches(part[3], a, b) for a, b in zip(one, other, strict=True))
     return matches(part[3], one, other)

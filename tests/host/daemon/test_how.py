@@ -52,7 +52,7 @@ def test_a_stream_lets_rows_go_batch_by_batch(either: DaemonClient, how: str) ->
 def test_a_stream_that_could_never_let_rows_go(start: Callable[..., Daemon]) -> None:
     times = [schema.append(pa.field(name, pa.int64())) for schema, name in ((LEFT, "t"), (RIGHT, "u"))]
     spec = dataclasses.replace(SPEC, left=None, right=None, within=Within("t", "u", 0, 5), how="left")
-    delayed = dataclasses.replace(spec, watermark=Watermark(right=3))
+    delayed = dataclasses.replace(spec, watermark=Watermark(right=3, lag=0))
     with DaemonClient(start().addresses[0], timeout=20) as client:
         for asked in (client.check, lambda *arguments: client.open_query("q", *arguments)):
             with pytest.raises(UnsupportedError, match=r"how='left' could never let an unmatched left row go.*'u'"):

@@ -27,8 +27,10 @@ def table(rng: np.random.Generator, call: int, rows: int) -> pa.Table:
 
 
 def stream(seed: int, calls: int) -> list[list[pa.Table]]:
+    """Some calls have rows of one side alone."""
     rng = np.random.default_rng(seed)
-    return [[table(rng, call, int(rng.integers(0, 30))) for _ in range(2)] for call in range(calls)]
+    sizes = rng.integers(0, 30, (calls, 2)) * (rng.random((calls, 2)) < 0.7)
+    return [[table(rng, call, int(size)) for size in sides] for call, sides in enumerate(sizes)]
 
 
 def part(rows: pa.Table, number: int) -> pa.Table:
@@ -39,11 +41,13 @@ def content(*tables: pa.Table) -> list[str]:
     return sorted(str(row) for each in tables for row in each.to_pylist())
 
 
-def options(how: str, policy: str, delays: tuple[int | None, int | None], lag: int) -> dict[str, Any]:
+def options(
+    how: str, policy: str, delays: tuple[int | None, int | None], lag: int, idle: int | None = None
+) -> dict[str, Any]:
     return {
         "on": Compare("k", "=", "k"),
         "within": Within("t", "t", -15, 25),
-        "watermark": Watermark(left=delays[0], right=delays[1], policy=policy, lag=lag, initial=0),
+        "watermark": Watermark(left=delays[0], right=delays[1], policy=policy, lag=lag, initial=0, idle_after=idle),
         "how": how,
         "left_schema": stream(0, 1)[0][0].schema,
         "right_schema": stream(0, 1)[0][0].schema,
@@ -56,6 +60,7 @@ def options(how: str, policy: str, delays: tuple[int | None, int | None], lag: i
     policy=st.sampled_from(["min", "max"]),
     delays=st.sampled_from([(5, 10), (0, 0), (30, 2)]),
     lag=st.sampled_from([1, 2]),
+    idle=st.sampled_from([None, 15]),
     deaths=st.lists(st.tuples(st.integers(0, 4), st.integers(0, COUNT)), max_size=3),
     seed=st.integers(0, 2**32),
 )

@@ -33,7 +33,7 @@ CONDITIONS = {
 }
 WINDOWS = {
     "rows": {"left": Rows(40), "right": Rows(900)},
-    "time": {"within": Within("t", "t", -30, 60), "watermark": Watermark(left=20, right=20)},
+    "time": {"within": Within("t", "t", -30, 60), "watermark": Watermark(left=20, right=20, lag=0)},
 }
 
 

@@ -29,7 +29,7 @@ def test_slices_of_time_go_whole(seed) -> None:
     spec = JoinSpec(
         on=Band("key", "key", -1, 1),
         within=Within("time", "time", "-5 minutes", "0 seconds"),
-        watermark=Watermark(left="10 seconds", right="10 seconds"),
+        watermark=Watermark(left="10 seconds", right="10 seconds", lag=0),
         form="pairs",
         index=Slices(of=BurstTrie(container_rows=4), stride="1 minute"),
     )

@@ -170,7 +170,7 @@ def test_more_rows_than_the_device_has_numbers_for(first, order):
 def timed(device, calls, low, high, capacity=None, delays=(None, None)):
     """Joins calls of times, a side each, and compares with the nested loop; the join, still open."""
     loop = NestedLoop(("band", None, None), "k", "k", within=("t", "t", low, high), delays=delays)
-    more = {} if delays == (None, None) else {"watermark": Watermark(left=delays[0], right=delays[1])}
+    more = {} if delays == (None, None) else {"watermark": Watermark(left=delays[0], right=delays[1], lag=0)}
     if capacity:
         more["capacity"] = capacity
     join = open_join(device, Band("k", "k"), None, within=Within("t", "t", low, high), **more)
