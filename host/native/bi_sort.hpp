@@ -112,7 +112,6 @@ class BiSortArray {
 
  private:
   static constexpr size_t kFewRows = 1 << 15;  // that are merged at once
-  static constexpr size_t kPieceRows = 1 << 14;
 
   // How many entries of the index array, of those that ascend, satisfy a test; from a place before which all do.
   template <class Test>

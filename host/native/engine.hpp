@@ -457,13 +457,17 @@ class Engine final : public EngineBase {
     }
   }
 
+  // What is left of the budget goes to the merges that those of a round have made due.
   void maintain(size_t arrived, int threads) {
     const int sides = settings_.self_join ? 1 : 2;
-    size_t budget = std::max(kWorkRows, kWorkFactor * arrived);
+    size_t budget[2];
+    budget[0] = budget[1] = std::max(kWorkRows, kWorkFactor * arrived);
     for (int round = 0; round < 4; ++round) {
       size_t pieces[2] = {0, 0};
       for (int side = 0; side < sides; ++side) {
-        pieces[side] = index_[side]->plan(index_[side]->behind() ? std::numeric_limits<size_t>::max() : budget);
+        if (index_[side]->behind()) budget[side] = std::numeric_limits<size_t>::max();
+        if (budget[side] > 0) pieces[side] = index_[side]->plan(budget[side]);
+        budget[side] -= std::min(budget[side], pieces[side] * kPieceRows);
       }
       if (pieces[0] + pieces[1] == 0) return;
       run_tasks(pieces[0] + pieces[1], threads, nullptr, [&](size_t task) {
@@ -474,7 +478,6 @@ class Engine final : public EngineBase {
         }
       });
       for (int side = 0; side < sides; ++side) index_[side]->settle();
-      budget /= 2;
     }
   }
 

@@ -143,7 +143,6 @@ class RapTable {
  private:
   static constexpr size_t kPartitionRows = 64;
   static constexpr size_t kFewRows = 1 << 13;    // that are copied at once
-  static constexpr size_t kPieceRows = 1 << 14;
   static constexpr size_t kToldPartitions = 4096;
 
   struct Group {

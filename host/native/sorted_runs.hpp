@@ -177,7 +177,6 @@ class SortedRuns {
   static constexpr size_t kLeastRows = 1024;             // of a subwindow cut by count
   static constexpr size_t kLeastTimedRows = 1 << 8;      // and by time
   static constexpr size_t kSmallRows = 1 << 15;          // merges up to this are done at once
-  static constexpr size_t kPieceRows = 1 << 14;
   static constexpr size_t kMostRuns = 48;
   static constexpr double kFewBatches = 16;              // a subwindow of so few batches is one run, and so a window
 

@@ -376,6 +376,7 @@ using Figures = std::map<std::string, std::variant<int64_t, double, std::vector<
 
 // Work that an index has put off, cut into pieces that may run side by side.
 using Pieces = std::vector<MergePart>;
+inline constexpr size_t kPieceRows = 1 << 14;  // of a piece, at most
 
 // The index over one side's window. One that wants to know the times of rows takes `times` with those that it inserts.
 template <class Index>
