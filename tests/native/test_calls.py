@@ -99,8 +99,11 @@ def test_memory_of_a_window_stays_flat() -> None:
 
 
 def test_a_second_call_of_an_engine_is_refused() -> None:
-    engine, alone = (open_engine(key_bits=32, window=(10**6, 10**6), bands=[(0, 0)]) for _ in range(2))
-    inputs = dense(15_000)
+    # Every key is another one, and all are in the band: each pair's arrival numbers are looked at.
+    rows = 30_000
+    keys, numbers = np.arange(rows, dtype=np.int32), np.arange(rows)
+    engine, alone = (open_engine(key_bits=32, window=(10**6, 10**6), bands=[(-rows, rows)]) for _ in range(2))
+    inputs = Batch(keys, numbers, numbers).input(), Batch(keys, numbers, numbers + 1).input()
     expected = alone.step(*inputs, counting=True)
     second_calls = [
         lambda: engine.arrived(0, 0),
