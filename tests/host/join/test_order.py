@@ -99,6 +99,7 @@ def test_inner_order_with_an_interval_on_the_simulated_kernel(seed: int) -> None
         pairs = run("sim:splitjoin", order, calls, **WINDOWS["rows"])
         check(pairs, calls, order, 8)
         assert len(pairs) == len(run("numpy", "none", calls, **WINDOWS["rows"]))
+        assert results("sim:splitjoin", order, calls) == results("sim:splitjoin-model", order, calls)
 
 
 def test_a_relaxed_order_has_fewer_punctuations() -> None:
@@ -112,6 +113,24 @@ def test_a_relaxed_order_has_fewer_punctuations() -> None:
     assert counts["none"] == 0
     assert list(counts.values()) == sorted(counts.values())
     assert len(set(counts.values())) == len(counts)
+
+
+def results(device: str, order: object, calls: list) -> int:
+    """Pairs and punctuations that a kernel gave."""
+    with WindowJoin(on=Band("k", "k", -1, 1), sequence="q", order=order, device=device, **WINDOWS["rows"]) as join:
+        for call in calls:
+            join.process(*call)
+        return join._engine._board.counters()["rows_out"]
+
+
+def test_the_kernel_is_told_the_interval() -> None:
+    """A longer one of inner order has fewer punctuations, down to those of outer order: one behind each row."""
+    calls = streams(0)
+    orders = ["none", "outer", Inner(every=1 << 20), Inner(every=4), Inner(every=2), "inner"]
+    none, outer, *inner = (results("sim:splitjoin-model", order, calls) for order in orders)
+    assert outer == none + sum(len(side) for call in calls for side in call)
+    assert results("sim:splitjoin-model", Outer(every=5), calls) == outer
+    assert outer == inner[0] < inner[1] < inner[2] < inner[3]
 
 
 def test_orders_and_engines_survive_json() -> None:
