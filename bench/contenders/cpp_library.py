@@ -23,8 +23,8 @@ def cpp_library() -> ctypes.CDLL:
 
 
 @cache
-def compiled(name: str) -> ctypes.CDLL:
-    """The peer of that name; compiled on first use by the compiler in ``CXX``, else ``c++``.
+def compiled(name: str, *libraries: str) -> ctypes.CDLL:
+    """The peer of that name, linked with some libraries; compiled on first use by the compiler in ``CXX``, or ``c++``.
 
     Raises
     ------
@@ -43,7 +43,10 @@ def compiled(name: str) -> ctypes.CDLL:
         BUILD.mkdir(parents=True, exist_ok=True)
         partial = library.with_suffix(f".{os.getpid()}")
         done = subprocess.run(
-            [compiler, *FLAGS, str(source), "-o", str(partial)], capture_output=True, text=True, check=False
+            [compiler, *FLAGS, str(source), "-o", str(partial), *(f"-l{library}" for library in libraries)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise Unavailable(f"{compiler} failed on {source.name}:\n{done.stderr}")

@@ -1,12 +1,15 @@
-"""PanJoin, Fig. 10 to 13: its three structures on one subwindow, at the native core's own interface.
+"""PanJoin, Fig. 10 to 14: its three structures on one subwindow, at the native core's own interface.
 
 A subwindow is filled, then batches are inserted, or probed, and the core's own clock tells how long that took: the sort
 of a batch, which the paper leaves to its manager node, is not counted.
+
+Fig. 14 has BI-Sort's hardware beside them, simulated cycle by cycle.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import shutil
@@ -20,7 +23,10 @@ from typing import Any
 import numpy as np
 
 from bench.papers.figure import Figure, Scale
+from bench.simulated_join import CountingLink, main_array_cost
 from host.native import _core
+from hw.boards.registry import board as board_of
+from sim.board.bisort_link import open_bisort_board
 
 SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_tree.cpp"
 BUILD = Path(__file__).parents[2] / "build" / "bench"
@@ -436,7 +442,52 @@ CLAIMS: list[tuple[str, Callable[[str, Scale], Figure]]] = [
      lambda claim, scale: compared("13a", claim, scale)),
     ("13b Below 1 K matches RaP-Table is 1.7 to 2.4 times WiB+-Tree, BI-Sort 1.6 to 7 times RaP-Table.",
      lambda claim, scale: compared("13b", claim, scale)),
+    ("14a On the FPGA, BI-Sort inserts faster than RaP-Table and WiB+-Tree on the CPU with batches above 64 K, and at "
+     "0.4 to 0.6 of BI-Sort's rate there, as its memory is 8.8 times slower.",
+     lambda claim, scale: beside_hardware("14a", claim, scale)),
+    ("14b On the FPGA, BI-Sort probes faster than RaP-Table and WiB+-Tree on the CPU with batches above 64 K.",
+     lambda claim, scale: beside_hardware("14b", claim, scale)),
 ]  # fmt: skip
+
+
+@functools.cache
+def hardware(rows: int, batches: tuple[int, ...]) -> tuple[dict[str, dict[int, float]], str]:
+    """BI-Sort's hardware with a main array of so many rows, simulated with DDR3: M rows/s that are inserted and that
+    probe, one match each, by the batch; and what is to be said of it, or why it is left out.
+    """
+
+    clock = board_of("ecpix5").parameters["bisort"].clock_hz
+    found: dict[str, dict[int, float]] = {"insert": {}, "equi-probe": {}}
+    try:
+        link = CountingLink(open_bisort_board(32, "litedram"))
+    except (ImportError, OSError, RuntimeError) as error:
+        return {}, f"the hardware is left out, as it cannot be simulated here: {error}"
+    for batch in batches:
+        cost = main_array_cost(link, link.memory_bytes, window=rows, batch=batch, seed=1)
+        for what, operation in (("insert", "MERGE"), ("equi-probe", "PROBE")):
+            cycles = sum(part["cycles"] for name, part in cost.costs.items() if operation in name)
+            found[what][batch] = batch / cycles * clock / 1e6
+    link.close()
+    return found, (
+        f"Hardware: simulated cycle by cycle with one channel of DDR3, at the {clock / 1e6:.0f} MHz that the ECPIX-5's "
+        f"design is built for, a main array of {rows:,} rows; the paper's has two channels, eight mergers and eight "
+        "probers. No energy figure without a board"
+    )
+
+
+def beside_hardware(number: str, claim: str, scale: Scale) -> Figure:
+    rows = min(rows_of(scale), 1 << (12 if scale.quick else 18))
+    batches = [batch for batch in batches_of(scale) if batch <= rows // 2]
+    inserts = number == "14a"
+    measure: Callable[..., float] = rate_of_inserts if inserts else functools.partial(rate_of_probes, equal=True)
+    series = [(f"{name}, CPU", (name, of(rows))) for name, of in STRUCTURES]
+    found = points(series, batches, lambda of, batch: measure(of[0], rows, of[1], batch, scale))
+    simulated, note = hardware(rows, tuple(batches))
+    what = "insert" if inserts else "equi-probe"
+    if simulated:
+        name = f"{BISORT}, hardware (simulated)"
+        found += [{"series": name, "x": batch, "y": simulated[what][batch]} for batch in batches]
+    return _figure(number, f"{what}, CPU and hardware", claim, "batch rows", found, f"{SMALLER}. {note}")
 
 
 def _named(claim: str, make: Callable[[str, Scale], Figure]) -> Callable[[Scale], Figure]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bench.contenders.contender import Unavailable
 from bench.papers import pim_tree
 from bench.papers.figure import Scale
 
@@ -33,3 +34,44 @@ def test_a_figure_has_a_point_for_each_series_and_place(monkeypatch):
         (series, window) for series in ("PIM-Tree, merge ratio 1", "B+-Tree") for window in (512, 1024)
     }
     assert all(point["y"] > 8 for point in figure.points)  # bytes of an item at least
+
+
+def test_the_join_over_a_concurrent_map_finds_every_pair_once(seed):
+    try:
+        join = pim_tree.ConcurrentMap(100, threads=3, block_rows=64, band=1 << 24)
+    except Unavailable as reason:
+        pytest.skip(str(reason).splitlines()[0])
+    rng = np.random.default_rng(seed)
+    first, every = list(join._arrived), [np.empty(0, np.int64)] * 2
+    for number in range(12):
+        left = rng.random(150) < 0.4
+        before = [first[1] + np.cumsum(~left)[left], first[0] + np.cumsum(left)[~left]]
+        keys = [pim_tree.uniform(rng, len(opposite)) for opposite in before]
+        every = [np.append(stored, own) for stored, own in zip(every, keys, strict=True)]
+        found, expected = join.step(keys, before), 0
+        for side in range(2):
+            base = join._arrived[1 - side]  # rows before those of this test, which are not known here
+            for key, opposite in zip(keys[side].tolist(), before[side].tolist(), strict=True):
+                met = every[1 - side][max(opposite - 100 - base, 0) : opposite - base]
+                expected += np.count_nonzero(np.abs(met - key) <= 1 << 24)
+        first = [at + len(own) for at, own in zip(first, keys, strict=True)]
+        if number > 3:  # windows hold rows of this test alone
+            assert found == expected > 0
+    join.close()
+
+
+def test_the_cost_model_is_fitted():
+    asked = [(name, window) for window in (1 << 12, 1 << 16, 1 << 20) for name in ("B+-Tree", "B-chain", "IM-Tree")]
+    asked += [("PIM-Tree", 1 << 20), ("round robin", 1 << 14)]
+    costs = np.array([100, 30, 5, 20, 40, 10, 1.0])
+    terms = np.array([pim_tree.equation(name, window, 8, length=3) for name, window in asked])
+    np.testing.assert_allclose(terms @ pim_tree.fit(terms, terms @ costs), terms @ costs, rtol=1e-6)
+    assert (pim_tree.fit(terms, terms @ (costs * [1, 1, 1, -1, 1, 1, 1])) >= 0).all()
+    assert len(pim_tree.COSTS) == terms.shape[1]
+
+
+def test_each_step_has_its_cost():
+    steps = pim_tree.steps_of(pim_tree.BPLUS, 1024, 0.01)
+    assert list(steps) == ["insert", "delete", "search", "scan", "merge"]
+    assert steps["insert"] > 0
+    assert steps["merge"] == 0 <= min(steps.values())
