@@ -30,7 +30,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 DEV_STAMP := $(VENV)/.installed-dev
 STAMP := $(DEV_STAMP) $(CORE)
 
-.PHONY: help demo test lint format bench bench-papers bench-grid bitstream report fault fault-real soak wheel sanitize lock clean
+.PHONY: help demo demo-cluster test lint format bench bench-papers bench-grid bitstream report fault fault-real soak wheel sanitize lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -74,6 +74,9 @@ $(CORE): host/native/CMakeLists.txt $(wildcard host/native/*.[ch]pp host/native/
 
 demo: $(DEMO_STAMP) $(CORE) ## join two streams with Spark and check every pair (DEVICE=sim:bisort-fast; DEMO_ARGS="--help" lists more)
 	@$(BIN)/python -m pyspark_bridge.demo $(if $(DEVICE),--device '$(DEVICE)') $(DEMO_ARGS)
+
+demo-cluster: $(DEMO_STAMP) $(CORE) ## the same on a Spark cluster on loopback, with four partitions in two daemons; an executor is killed
+	@$(BIN)/python -m pyspark_bridge.demo --cluster $(DEMO_ARGS)
 
 # Workers take neighbouring tests, so that most devices are opened once; whoever is done takes some from the others.
 TEST_JOBS ?= auto

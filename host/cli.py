@@ -112,6 +112,7 @@ def main(debug: bool) -> None:
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 @click.option("--exit-with-stdin", is_flag=True, help="End when standard input is closed or the starting process ends.")
+@click.option("--exit-with-process", type=int, metavar="PID", help="End when this process ends.")
 def serve(
     device: str,
     socket: Path | None,
@@ -125,6 +126,7 @@ def serve(
     log_json: bool,
     log_level: str,
     exit_with_stdin: bool,
+    exit_with_process: int | None,
     **limits: Any,
 ) -> None:
     """Own a device and join for several clients.
@@ -156,6 +158,8 @@ def serve(
     daemon.end_on_signals()
     if exit_with_stdin:
         daemon.end_with_stdin()
+    if exit_with_process is not None:
+        daemon.end_with_process(exit_with_process)
     click.echo(READY + " ".join(daemon.addresses))
     if not daemon.run():
         # A request did not end in time, and its thread may sit in a driver: leave without waiting for it.

@@ -8,8 +8,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from host import Band, JoinSpec, Rows, WindowJoin, arguments
+from host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, arguments
 from host.daemon import DaemonClient, start_private
 from host.errors import MullionError, SchemaError
 from host.files import TableReader, in_turns, interleave
@@ -26,6 +26,7 @@ from host.progress import Progress
 from pyspark_bridge.demo_oracle import ARRIVAL, check_result
 from pyspark_bridge.demo_streams import demo_streams
 from pyspark_bridge.java_runtime import ensure_java
+from pyspark_bridge.loopback_cluster import LoopbackCluster
 from pyspark_bridge.window_join import window_join
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class Streams:
 @click.option(
     "--batch-rows", type=int, help="Rows of a side in a micro-batch, on average.  [default: 150000; in simulation 1000]"
 )
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="A Spark standalone cluster on loopback, of which an executor is killed; two daemons, four partitions.",
+)
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder to leave the inputs and the result in.")
 def main(
     rows: int | None,
@@ -80,6 +86,7 @@ def main(
     sequence: str | None,
     device: str,
     batch_rows: int | None,
+    cluster: bool,
     keep: Path | None,
 ) -> None:
     """Join two streams with Spark, and check the whole result against DuckDB.
@@ -94,8 +101,11 @@ def main(
     if within is not None and (left_rows is not None or right_rows is not None):
         raise click.UsageError("give --within, or --left-rows and --right-rows")
     simulated = device.partition(":")[0] == "sim"
-    rows = rows or (4_000 if simulated else 1_000_000)
-    batch_rows = batch_rows or (1_000 if simulated else 150_000)
+    rows = rows or (4_000 if simulated else 200_000 if cluster else 1_000_000)
+    batch_rows = batch_rows or (1_000 if simulated else 20_000 if cluster else 150_000)
+    band = Band("limit", "price", -2, 3)
+    # Equal sizes make the partitions; the band is wider, as fewer pairs are of one size.
+    default = AllOf(Compare("quantity", "=", "size"), Band("limit", "price", -1000, 1500)) if cluster else band
     folder = keep or Path(tempfile.mkdtemp(prefix="mullion-demo-"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,15 +119,13 @@ def main(
             print(f"streams: {left_file} and {right_file}", flush=True)
         streams = _write_streams(calls, folder)
         spec = JoinSpec(
-            on=arguments.condition(conditions, (), *streams.schemas, all_of=False)
-            if conditions
-            else Band("limit", "price", -2, 3),
+            on=arguments.condition(conditions, (), *streams.schemas, all_of=False) if conditions else default,
             left=None if within else Rows(left_rows or max(rows // 10, 1)),
             right=None if within else Rows(right_rows or max(rows // 5, 1)),
             within=arguments.within(within),
             sequence=ARRIVAL,
         )
-        correct = _run(spec, streams, device, folder)
+        correct = _run(spec, streams, device, folder, cluster=cluster)
     except MullionError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
@@ -185,7 +193,7 @@ def _write_streams(calls: Iterator[Any], folder: Path) -> Streams:
     return Streams(*places, (schemas[0], schemas[1]), (counts[0], counts[1]), number + 1)
 
 
-def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
+def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster: bool) -> bool:
     total = sum(streams.rows)
     result = folder / "result"
     result.mkdir()
@@ -193,14 +201,20 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
         # A board is compiled on first use: here, where one sees how far that is.
         left, right = streams.schemas
         WindowJoin.from_spec(spec, device=device, left_schema=left, right_schema=right).close()
-    with start_private(device) as daemon, DaemonClient(daemon.address) as client:
-        print(f"device:  {client.ping()['device']}", flush=True)
+    with ExitStack() as opened:
+        daemons = [opened.enter_context(start_private(device)) for _ in range(2 if cluster else 1)]
+        clients = [opened.enter_context(DaemonClient(daemon.address)) for daemon in daemons]
+        print(f"device:  {clients[0].ping()['device']}", flush=True)
         print(
             f"join:    {spec.on}, {spec.within or f'windows of {spec.left.count:,} and {spec.right.count:,} rows'}",
             flush=True,
         )
+        machines = None
+        if cluster:
+            print("cluster: a master and two workers start", flush=True)
+            machines = opened.enter_context(LoopbackCluster(folder))
         print("Spark starts (about ten seconds)", flush=True)
-        with _session(folder) as spark:
+        with _session(folder, "local[*]" if machines is None else machines.master) as spark:
             sides = [_stream(spark, place) for place in (streams.left, streams.right)]
             matches = window_join(
                 *sides,
@@ -209,7 +223,8 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
                 right=spec.right,
                 within=spec.within,
                 sequence=spec.sequence,
-                daemon=daemon.address,
+                daemon=[daemon.address for daemon in daemons],
+                partitions=4 if cluster else 1,
             )
             started = time.monotonic()
             query = (
@@ -218,10 +233,9 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
                 .trigger(availableNow=True)
                 .start(str(result))
             )
-            _watch(query, client, total)
+            _watch(query, clients, total, machines)
             seconds = time.monotonic() - started
-            (status,) = client.status()["queries"].values()
-    stats = status["stats"]
+            stats = _stats(clients)
     print(f"joined:  {streams.rows[0]:,} left and {streams.rows[1]:,} right rows in {streams.batches} micro-batches")
     print(f"         {stats['matches']:,} matches, {seconds:.1f} s, {total / seconds:,.0f} rows/s")
     print(f"         device memory {stats['device_bytes']:,} bytes, rows kept for output {stats['row_bytes']:,} bytes")
@@ -239,7 +253,7 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path) -> bool:
 
 
 @contextmanager
-def _session(folder: Path) -> Iterator[SparkSession]:
+def _session(folder: Path, master: str) -> Iterator[SparkSession]:
     """A Spark session of the demo's own, on all cores."""
     # Workers run on this interpreter, whatever python3 is on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -248,8 +262,9 @@ def _session(folder: Path) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     spark = (
-        SparkSession.builder.master("local[*]")
+        SparkSession.builder.master(master)
         .appName("mullion demo")
+        .config("spark.executor.memory", "512m")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
@@ -269,9 +284,25 @@ def _stream(spark: SparkSession, place: Path) -> DataFrame:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(place))
 
 
-def _watch(query: Any, client: DaemonClient, total: int) -> None:
-    """Show rows, windows and matches until the query ends; raise what ended it."""
+def _stats(clients: Sequence[DaemonClient]) -> dict[str, Any]:
+    """What the windows in all daemons have in them together."""
+    found = [query["stats"] for client in clients for query in client.status()["queries"].values()]
+    total = dict(found[0]) if found else {}
+    # Each partition of a count window knows of all rows that have arrived.
+    own = [] if total.get("fill_left") is not None else ["rows_left", "rows_right", "window_left", "window_right"]
+    for stats in found[1:]:
+        for name in ("matches", "device_bytes", "row_bytes", *own):
+            total[name] += stats[name]
+    return total
+
+
+def _watch(query: Any, clients: Sequence[DaemonClient], total: int, machines: LoopbackCluster | None) -> None:
+    """Show rows, windows and matches until the query ends; raise what ended it.
+
+    An executor of the cluster is killed once the first micro-batch is done.
+    """
     seen = 0
+    killed = machines is None
     with Progress("join", total, file=sys.stdout) as progress:
         while True:
             try:
@@ -282,8 +313,11 @@ def _watch(query: Any, client: DaemonClient, total: int) -> None:
                 if cause is None:
                     raise
                 raise MullionError(f"the Spark query failed: {cause[1]}") from error
-            for status in client.status()["queries"].values():
-                stats = status["stats"]
+            if machines is not None and not killed and query.recentProgress:
+                killed = True
+                print(f"cluster: executor {machines.kill_executor()} is killed", flush=True)
+            stats = _stats(clients)
+            if stats:
                 rows = stats["rows_left"] + stats["rows_right"]
                 fill = {
                     f"{side} window": f"{stats[f'fill_{side}']:.0%}"
@@ -294,6 +328,8 @@ def _watch(query: Any, client: DaemonClient, total: int) -> None:
                 progress.advance(rows - seen, matches=f"{stats['matches']:,}", **fill)
                 seen = rows
             if ended:
+                if not killed:
+                    raise MullionError("the query ended before an executor could be killed: give more --rows")
                 return
 
 

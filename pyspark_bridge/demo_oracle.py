@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from host import AnyOf, Band, Compare, JoinSpec
+from host import AllOf, AnyOf, Band, Compare, JoinSpec
 from host.errors import UnsupportedError
 
 #: The column that gives the order of arrival over both streams, different in every row.
@@ -119,6 +119,8 @@ def _windows(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> list[str]:
 def _predicate(on: Any, left: pa.Schema, right: pa.Schema) -> str:
     if isinstance(on, AnyOf):
         return "(" + " OR ".join(_predicate(each, left, right) for each in on.parts) + ")"
+    if isinstance(on, AllOf):
+        return "(" + " AND ".join(_predicate(each, left, right) for each in on.parts) + ")"
     of_left, of_right = _number("l", on.left, left), _number("r", on.right, right)
     terms = [f"{of_left} IS NOT NULL", f"{of_right} IS NOT NULL"]
     for number, kind in zip((of_left, of_right), _kinds(on, left, right), strict=True):
@@ -143,6 +145,9 @@ def _candidates(on: Any, left: pa.Schema, right: pa.Schema) -> str:
     bucket is as wide as the band and the left row stands in those of both its ends; what a bucket brings
     together and the condition does not is left to the condition.
     """
+    if isinstance(on, AllOf):
+        # Of one part with two ends, which all pairs satisfy.
+        on = next((part for part in on.parts if _ends(part) is not None), on.parts[0])
     bounds = _ends(on)
     if bounds is None:
         return "l, r"

@@ -20,10 +20,13 @@ from typing import Any
 import pyarrow as pa
 
 from host.daemon import DaemonClient
+from host.daemon.claims import claim_window, newest_claim
 from host.daemon.staging import PartKey
+from host.daemon.streaming_query import query_place
 from host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
 from host.join.whole_call import CallPart
 from host.spec import JoinSpec
+from host.state import open_store
 from pyspark_bridge.tagged_union import checked_partition, split_union
 
 #: What a task that sends rows tells the tasks that fetch the result: of which query and micro-batch, what the rows are
@@ -63,6 +66,8 @@ class JoinTask:
         Of the join, each with a window of its own.
     daemons : tuple of str
         Addresses where partitions live, in turn; `address` is the first.
+    device : str or None
+        Of daemons that tasks start on their executors where none is named: who has a partition stands in its state.
     """
 
     address: str
@@ -79,6 +84,7 @@ class JoinTask:
     state: str | None = None
     partitions: int = 1
     daemons: tuple[str, ...] = ()
+    device: str | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send a task's rows, yield their matches.
@@ -98,7 +104,7 @@ class JoinTask:
             query = self._names(query)[number]
         left, right = self._schemas()
         with self._told(), ExitStack() as clients:
-            client = clients.enter_context(self._client(number))
+            client = clients.enter_context(self._client(number, query))
             self._open(client, query)
             try:
                 rows = ((side, part) for side, part, _ in split_union(batches, left, right))
@@ -123,11 +129,15 @@ class JoinTask:
                 call = {**gathered.to_wire(), "partition": partition, "partitions": self.partitions}
                 return PartKey(task, gathered.rows, gathered.digest), call
 
-            with self._client(partition) as client:
+            with self._client(partition, names[partition], claim=True) as client:
                 self._open(client, names[partition])
                 client.stage(names[partition], batch, rows, part, run=run, instance=self.instance)
 
         with self._told(), ExitStack() as ends:
+            if self.device is not None:
+                # From another partition on in each task: partitions without a daemon spread over the executors.
+                for at in range(self.partitions):
+                    self._claimed(names[(task + at) % self.partitions], start=True)
             shipments = [Shipment(partial(ship, partition)) for partition in range(self.partitions)]
             for shipment in shipments:
                 ends.callback(shipment.cancel)
@@ -168,12 +178,12 @@ class JoinTask:
         names = self._names(query)
 
         def have_joined(partition: int) -> None:
-            with self._client(partition) as client:
+            with self._client(partition, names[partition]) as client:
                 for _ in client.fetch(names[partition], batch, keys, rows=False):
                     raise ProtocolError(f"query {names[partition]!r}: the daemon sent rows that were not asked for")
 
         others = [partition for partition in range(self.partitions) if partition != own]
-        with self._told(), self._client(own) as client, ThreadPoolExecutor(max(1, len(others))) as threads:
+        with self._told(), self._client(own, names[own]) as client, ThreadPoolExecutor(max(1, len(others))) as threads:
             begun = [threads.submit(have_joined, partition) for partition in others]
             result = client.fetch(names[own], batch, keys)
             for future in begun:
@@ -186,9 +196,29 @@ class JoinTask:
             return [query]
         return [f"{query}/{partition}-of-{self.partitions}" for partition in range(self.partitions)]
 
-    def _client(self, partition: int) -> DaemonClient:
+    def _client(self, partition: int, name: str, *, claim: bool = False) -> DaemonClient:
+        """Of the daemon that has a partition; one is started with `claim`, where none has it that can be reached."""
         address = self.daemons[partition % len(self.daemons)] if self.daemons else self.address
+        if self.device is not None:
+            address = self._claimed(name, start=claim)
         return DaemonClient(address, token=self.token, tls_ca=self.tls_ca)
+
+    def _claimed(self, name: str, *, start: bool) -> str:
+        """The address of the daemon that has a window, by its state."""
+        from pyspark_bridge.executor_daemon import executor_daemon, reachable
+
+        assert self.state is not None
+        assert self.token is not None
+        device, token = self.device, self.token
+        store = open_store(query_place(self.state, name))
+        if start:
+            return claim_window(
+                store, lambda address: reachable(address, token), lambda: executor_daemon(str(device), token)
+            )
+        claim = newest_claim(store)
+        if claim is None:
+            raise StateLostError(f"no daemon has the window {name!r}: {store.place} has no claim")
+        return claim.address
 
     def _schemas(self) -> tuple[pa.Schema, pa.Schema]:
         return pa.ipc.read_schema(pa.py_buffer(self.left_schema)), pa.ipc.read_schema(pa.py_buffer(self.right_schema))

@@ -44,7 +44,8 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
     if not master.startswith("local"):
         raise UnsupportedError(
             f"the session's tasks run elsewhere ({master or 'unknown master'}) and cannot reach a daemon started here; "
-            "start one that they can reach (mullion serve --listen host:port) and name it with daemon="
+            "give state=, so that streams find daemons on the executors, or start one that they can reach (mullion "
+            "serve --listen host:port) and name it with daemon="
         )
     with _lock:
         if streaming:

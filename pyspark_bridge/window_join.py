@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import secrets
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,8 @@ import pyarrow as pa
 import host
 from host import AsOf, JoinSpec, Rows, Within
 from host.daemon import DaemonClient
+from host.daemon.definition import Definition
+from host.daemon.service import Service
 from host.engines import EngineKind, Inner, Outer
 from host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
 from host.index import Index
@@ -102,7 +106,9 @@ def window_join(
         also a list of them, to which partitions go in turn, in the order given. Its
         windows outlive the query, so the query can be stopped and restarted from its checkpoint. Without it
         the daemon started here ends when the queries that use it have ended (for DataFrames that are not
-        streams: with this process), and works for sessions in local mode.
+        streams: with this process), and works for sessions in local mode. On a cluster, streams with `state` need none:
+        each partition's is started on the executor that first needs it, and ends with the executor; another takes over
+        from the state.
     token : str, optional
         For a daemon that asks for one. Spark's plan carries it to the workers.
     tls_ca : str, optional
@@ -228,11 +234,19 @@ def window_join(
     daemons = tuple([daemon] if isinstance(daemon, str) else daemon or ())
     if daemon is not None and not 0 < len(daemons) <= partitions:
         raise UnsupportedError(f"{len(daemons)} daemons for {partitions} partitions: give at most one for each")
-    if daemon is None:
+    on_executors = daemon is None and streaming and state is not None and _is_cluster(left_df.sparkSession)
+    if on_executors:
+        address, token = "", _token_of_executors()
+        service = Service(device or DEFAULT_DEVICE)
+        try:
+            service.check(Definition(spec, left_schema, right_schema))
+        finally:
+            service.close()
+    elif daemon is None:
         address = private_daemon(left_df.sparkSession, device or DEFAULT_DEVICE, streaming)
     else:
         address = daemons[0]
-    for each in daemons or (address,):
+    for each in daemons or (() if on_executors else (address,)):
         with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
             client.check(spec, left_schema, right_schema, streaming=streaming)
     stages = _stages(left_df, streaming, partitions, stages)
@@ -245,7 +259,7 @@ def window_join(
         address=address,
         token=token,
         tls_ca=tls_ca,
-        private=daemon is None,
+        private=daemon is None and not on_executors,
         join=identity,
         named=name is not None,
         instance=uuid.uuid4().hex,
@@ -256,6 +270,7 @@ def window_join(
         state=None if state is None else str(state),
         partitions=partitions,
         daemons=daemons,
+        device=(device or DEFAULT_DEVICE) if on_executors else None,
     )
     if streaming and spec.unbounded:
         log.warning(
@@ -289,10 +304,22 @@ def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | No
     if stages == 1 and partitions > 1:
         raise UnsupportedError(f"partitions={partitions} of streams take two stages: leave stages=1 out")
     if stages is None:
-        stages = 2 if partitions > 1 or not master_of(frame.sparkSession).startswith("local[") else 1
+        stages = 2 if partitions > 1 or _is_cluster(frame.sparkSession) else 1
     if stages == 2:
         check_shuffle(frame)
     return stages
+
+
+@functools.cache
+def _token_of_executors() -> str:
+    """For the daemons that tasks start on executors; one for this process, so that its queries share them."""
+    return secrets.token_hex(16)
+
+
+def _is_cluster(spark: SparkSession) -> bool:
+    """Whether tasks may run in other processes than the driver's, on this machine or others."""
+    master = master_of(spark)
+    return master != "local" and not master.startswith("local[")
 
 
 def _parallel_sends(spark: SparkSession, partitions: int) -> int:

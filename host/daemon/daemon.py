@@ -176,6 +176,18 @@ class Daemon:
         for target in (read, poll):
             threading.Thread(target=target, name=f"mullion-{target.__name__}", daemon=True).start()
 
+    def end_with_process(self, pid: int) -> None:
+        """End when a process that runs now is gone, or has made way for another of its number."""
+        begun = _begun(pid)
+
+        def poll() -> None:
+            while begun is not None and _begun(pid) == begun:
+                if self._ended.wait(PARENT_POLL_SECONDS):
+                    return
+            self.end(f"process {pid} ended")
+
+        threading.Thread(target=poll, name="mullion-poll-process", daemon=True).start()
+
     def _start_flight(self, options: FlightOptions) -> Any:
         # gRPC is only loaded where it is used: a private daemon starts sooner without.
         from host.daemon.flight_server import FlightServer
@@ -200,6 +212,15 @@ class Daemon:
             if not finished:
                 self._undo = [undo for undo in self._undo if undo != self.service.close]
         return finished
+
+
+def _begun(pid: int) -> str | None:
+    """When a process began, as the system counts; None where it does not run."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
 
 
 def read_token(path: Path) -> str:

@@ -40,6 +40,11 @@ class Applied:
         return Content.of(self.left, self.right).digest
 
 
+def query_place(place: str, name: str) -> str:
+    """Where the state of a query lies, under the place that was given for several."""
+    return f"{place.rstrip('/')}/{quote(name, safe='')}"
+
+
 class StreamingQuery(Query):
     """Holds a `WindowJoin` and the result of its newest batch.
 
@@ -228,7 +233,7 @@ class StreamingQuery(Query):
     def _folder(self) -> str | None:
         """Where the query's state lies."""
         place = self.definition.state
-        return None if place is None else f"{place.rstrip('/')}/{quote(self.name, safe='')}"
+        return None if place is None else query_place(place, self.name)
 
     def _close_join(self) -> None:
         if self._join is not None:

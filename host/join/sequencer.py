@@ -278,10 +278,11 @@ class Sequencer:
         return dict.fromkeys(SIDES) if self._axis is None else self._axis.useless(self._tracker)
 
     def newest_time(self, side: str, table: pa.Table) -> int | None:
-        """The newest event time of rows of a side; None where there is none. Raises KeyTypeError."""
+        """The newest event time of rows of a side, for the watermark; None where there is none. Raises KeyTypeError."""
         if self._axis is None:
             return None
-        times, timed = self._axis.encode(side, column_of(table, self._spec.columns(side)["time"]))
+        columns = self._spec.columns(side)
+        times, timed = self._axis.encode(side, column_of(table, columns.get("watermark", columns["time"])))
         times = times if timed is None else times[timed]
         return int(times.max()) if len(times) else None
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from host import AnyOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
 from pyspark_bridge import demo
 from pyspark_bridge.demo_oracle import check_result
 from pyspark_bridge.demo_streams import demo_streams
@@ -46,6 +46,7 @@ CASES = {
     "equal": ("int", Compare("limit", "=", "price")),
     "less": ("int", Compare("limit", "<", "price")),
     "any": ("int", AnyOf(Band("limit", "price", -2, 1), Band("limit", "price", 0, 4), Band("limit", "price", 9, 9))),
+    "all": ("int", AllOf(Compare("limit", ">", "price"), Band("limit", "price", -9, 1))),
     "floats": ("float", Band("limit", "price", -0.3, 0.1)),
     "equal floats": ("float", Band("limit", "price", 0.0, 0.0)),
     "decimals": ("decimal", Band("limit", "price", Decimal("-0.02"), Decimal("0.01"))),

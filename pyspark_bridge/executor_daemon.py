@@ -1,0 +1,93 @@
+"""The daemon of an executor: started by the first of its tasks that needs it, ended with it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import host
+from host.daemon import DaemonClient
+from host.daemon.private import READY
+from host.errors import AuthError, ConnectionLostError, DaemonError
+
+START_SECONDS = 120.0
+
+
+def executor_daemon(device: str, token: str) -> str:
+    """The address of the daemon of the executor that runs this task; it is started if there is none.
+
+    It listens at the machine's address on a port that the system chooses, with the query's token, and ends when the
+    executor does. What tasks must know of it lies in the executor's working folder, which the cluster removes.
+
+    Raises
+    ------
+    DaemonError
+        It did not start; its log is the executor's standard error.
+    """
+    executor = _executor()
+    with Path(f"mullion-daemon-{executor}").open("a+") as known:
+        fcntl.flock(known, fcntl.LOCK_EX)
+        known.seek(0)
+        address = known.read()
+        if not address or not reachable(address, token):
+            address = _start(device, token, executor)
+            known.truncate(0)
+            known.write(address)
+    return address
+
+
+def reachable(address: str, token: str) -> bool:
+    """Whether a daemon that takes this token answers at an address."""
+    try:
+        with DaemonClient(address, token, timeout=20) as client:
+            client.ping()
+    except (ConnectionLostError, AuthError):
+        return False
+    return True
+
+
+def _executor() -> int:
+    """The process id of the executor: a task's process was forked by a server that the executor started."""
+    server = os.getppid()
+    return int(Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _start(device: str, token: str, executor: int) -> str:
+    own = os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
+    root = str(Path(host.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    place = Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}")  # the daemon makes and removes it
+    handle, token_file = tempfile.mkstemp(prefix="mullion-token-")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(token)
+        command = [sys.executable, "-m", "host.cli", "serve", f"--exit-with-process={executor}", f"--device={device}"]
+        command += [f"--socket={place / 'daemon.sock'}", f"--listen={own}:0", f"--token-file={token_file}"]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        with process.stdout:
+            ready = select.select([process.stdout], [], [], START_SECONDS)[0]
+            line = process.stdout.readline().decode(errors="replace").strip() if ready else ""
+    finally:
+        os.unlink(token_file)
+    if not line.startswith(READY):
+        process.kill()
+        process.wait()
+        raise DaemonError(
+            f"the daemon of executor {executor} on {own} did not start within {START_SECONDS:g} seconds; the "
+            "executor's standard error has its log"
+        )
+    return line.removeprefix(READY).split()[-1]

@@ -1,0 +1,109 @@
+"""Run by test_two_stages.py: a join in two stages on two executors, which die in the middle of it."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from host import AllOf, Band, Compare, Rows
+from pyspark_bridge import window_join
+from tests.oracles.nested_loop import NestedLoop
+from tests.pyspark_bridge.data import bids_and_asks
+from tests.pyspark_bridge.runner import Runner
+from tests.pyspark_bridge.test_streaming import expected, pairs
+
+
+def killing(marker, batch, before):
+    """For mapInArrow: kills the executor of the first task that comes here with `batch`, before or after its rows."""
+
+    def function(batches):
+        from pyspark import TaskContext
+
+        def kill():
+            due = TaskContext.get().getLocalProperty("streaming.sql.batchId") == str(batch)
+            if due and not Path(marker).exists():
+                Path(marker).touch()
+                # This process was forked by a server of the executor's.
+                executor = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+                os.kill(executor, signal.SIGKILL)
+
+        if before:
+            kill()
+        yield from batches
+        if not before:
+            kill()
+
+    return function
+
+
+def claims(folder):
+    return sorted(path.read_text() for path in (folder / "state").glob("*/*.claim"))
+
+
+def executors_of(jvm):
+    """Process ids of a session's executors."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == jvm and b"CoarseGrainedExecutorBackend" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def main(folder: Path, seed: int, daemon: str) -> None:
+    spark = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.executor.memory", "512m")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.driver.extraJavaOptions", "-Dlog4j2.level=ERROR")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    runner = Runner(spark, folder)
+    bids, asks = bids_and_asks(seed, batches=4, spread=12)
+    left, right = runner.stream("bids", bids), runner.stream("asks", asks)
+    right = right.mapInArrow(killing(str(folder / "send"), 1, before=False), right.schema)
+    on = AllOf(Compare("limit", "=", "price"), Band("id", "id", -90, 90))
+    options = {"on": on, "left": Rows(70), "right": Rows(60), "sequence": "seq", "partitions": 2}
+    joined = window_join(left, right, **options, daemon=daemon)
+    joined = joined.mapInArrow(killing(str(folder / "fetch"), 2, before=True), joined.schema)
+    query = runner.start(joined, "query")
+    assert query.awaitTermination(800)
+    assert (folder / "send").exists()
+    assert (folder / "fetch").exists()
+    predicate = ("all", [("pair", 0, 0, ("compare", "=")), ("pair", 1, 1, ("band", -90, 90))])
+    loop = NestedLoop(predicate, ["limit", "id"], ["price", "id"], rows=(70, 60), sequence="seq")
+    assert pairs(runner) == expected(loop, bids, asks)
+
+    def claimed(batches):
+        sides = runner.stream("bids", bids[:batches]), runner.stream("asks", asks[:batches])
+        return window_join(*sides, **options, name="claimed", state=str(folder / "state"))
+
+    # Daemons on the executors: they go on from one query to the next, and others take over when they have ended.
+    runner.run(claimed(1), "claimed")
+    first = claims(folder)
+    assert len(first) == 2
+    runner.run(claimed(2), "claimed")
+    assert claims(folder) == first
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    executors = executors_of(jvm)
+    assert len(executors) == 2
+    for executor in executors:
+        os.kill(executor, signal.SIGKILL)
+    runner.run(claimed(4), "claimed")
+    assert not set(claims(folder)) & set(first)
+    assert pairs(runner, "claimed") == pairs(runner)
+    spark.stop()
+    print("all checks passed")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
