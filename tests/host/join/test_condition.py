@@ -3,6 +3,8 @@
 import datetime as dt
 import decimal
 import itertools
+import json
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host import AllOf, AnyOf, Band, Where
+from host import AllOf, AnyOf, Band, Compare, Where
 from host.columns import column_of, column_type, has_column, root_column
-from host.errors import CapacityError
+from host.errors import CapacityError, KeyTypeError, UnsupportedError
 from host.join import value_codes
 from host.join.boundary_generator import CompositeGenerator, between
 from host.join.condition import Condition
@@ -189,8 +191,34 @@ WHERES = [
     (pa.array([MOMENT.date()], pa.date64()), "2020-02-04", {"<": [0]}),
     (pa.array([MOMENT.time()]), dt.time(4, 5, 6), {"=": [0], "<": []}),
     (pa.array([dt.timedelta(minutes=2)]), "1 minute", {">": [0], "=": []}),
-    (pa.array([1, None]), None, {"<=>": [1]}),
+    (pa.array([1, None]), None, {"<=>": [1], "is distinct from": [0]}),
+    (pa.array([1.0, None, math.nan]), None, {"<=>": [1], "is distinct from": [0, 2]}),
+    (pa.array([1.0, None, math.nan, 2.0]), 1, {"is distinct from": [1, 3]}),
+    (pa.array(["x", None, "y"]), "x", {"is distinct from": [1, 2]}),
+    (pa.array([b"x", None]), b"x", {"is distinct from": [1], "=": [0]}),
 ]
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        Band("a", "b", -1, 2),
+        Band("a", "b", None, 2, sum=True),
+        AnyOf(Band("a", "b", 1, 2, sum=True), Band("a", "b", 5, None, sum=True)),
+        Compare("a", "is distinct from", "b"),
+    ],
+)
+def test_conditions_as_json(on):
+    assert from_dict(json.loads(json.dumps(on.to_dict()))) == on
+
+
+def test_sums_that_are_refused():
+    with pytest.raises(UnsupportedError, match="several pairs of columns"):
+        AnyOf(Band("a", "b", 1, 2), Band("a", "b", 1, 2, sum=True))
+    for kind, why in {pa.float32(): "rounded", pa.date32(): "a date has no sum", pa.time64("us"): "has no sum"}.items():
+        schema = pa.schema({"a": kind})
+        with pytest.raises(KeyTypeError, match=why):
+            Condition(Band("a", "a", 0, 0, sum=True), schema, schema)
 
 
 @pytest.mark.parametrize(("column", "value", "due"), WHERES, ids=lambda v: str(v)[:30].replace("\n", ""))
