@@ -285,7 +285,7 @@ def _concurrent_map(scale: Scale, threads: int) -> tuple[list[dict[str, Any]], s
     points = []
     for window in windows(scale):
         try:
-            run = ConcurrentMap(window, threads)
+            run = ConcurrentMap(window, threads, block_rows=min(BLOCK, max(window // 4, 256)))
         except Unavailable as reason:
             first = str(reason).splitlines()[0]
             return [], f"oneTBB's concurrent map, for the Bw-Tree, left out (Debian: apt install libtbb-dev): {first}"
