@@ -227,7 +227,7 @@ def draw(measured: list[Measured], path: Path) -> None:
     axes.set_xlabel("rows of the window (above) and of a call (below), a side", fontsize=8)
     axes.set_ylabel("order and skew of keys, matches of a row", fontsize=8)
     axes.set_title(
-        f"the best index, and how much longer 'auto' takes [%]; bold above {100 * (WITHIN - 1):.0f} %",
+        f"the best index;\nin it, how much longer 'auto' takes [%], bold above {100 * (WITHIN - 1):.0f}",
         loc="left", fontsize=9,
     )  # fmt: skip
     patches = [Patch(color=colours(at), alpha=0.55, label=name) for at, name in enumerate(names)]
