@@ -109,7 +109,7 @@ BOARD ?=
 bitstream: $(STAMP) ## what is loaded onto a board: BOARD=ecpix5 [DESIGN=bisort]; without BOARD, the boards there are
 	@$(BIN)/python -m hw.boards.build $(if $(DESIGN),--design '$(DESIGN)') $(if $(BOARD),'$(BOARD)')
 
-fault: $(STAMP) ## thousands of simulated schedules of faults (SEEDS=5000 FIRST=0)
+fault: $(STAMP) ## simulated schedules of faults, on all cores (SEEDS=5000 FIRST=0; a million take a night)
 	@$(BIN)/python -m tests.fault --seeds $(or $(SEEDS),5000) --first $(or $(FIRST),0)
 
 fault-real: $(STAMP) ## daemons killed while a client sends batches (KILLS=100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -530,6 +531,10 @@ class JoinSpec:
 
     def to_json(self) -> str:
         """A text that `from_json` reads back to an equal specification."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         data: dict[str, Any] = {"on": self.on.to_dict()}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)

@@ -105,4 +105,8 @@ class Stats:
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-able copy."""
-        return dataclasses.asdict(self)
+        return _copied(vars(self))
+
+
+def _copied(value: Any) -> Any:
+    return {name: _copied(part) for name, part in value.items()} if isinstance(value, dict) else value

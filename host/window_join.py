@@ -550,6 +550,12 @@ class WindowJoin:
                 lines.append(f"kept:      {self._engine.selectivity:.3%} of the pairs that the driver found")
             return "\n".join(lines)
 
+    @property
+    def outdated(self) -> bool:
+        """Whether another process has gone on with the state, from which this join is then to be opened again. Raises
+        StateError. Never waits for a call; it may be True for a moment while one under way ends."""
+        return self._state is not None and self._state.outdated
+
     def forget_state(self) -> None:
         """Closes the join and deletes its state: no process will go on with it. Raises StateError."""
         self.close()
@@ -801,7 +807,9 @@ class WindowJoin:
                     own = {side: call.numbers[side] - call.first[side] for side in sent}  # as they lie in the file
                     values, places = dataclasses.replace(call.whole, rows=own).to_tables()
                     sent |= places
-                begun = self._state.begin(number, sent, definition, before, dict(call.arrived), done=done, whole=values)
+                begun = self._state.begin(
+                    number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed
+                )
             counting = self.spec.form == "counts"
             found, incomplete = _found(engine.process(call.batches, call.opposite, call.arrived, counting=counting))
             start = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -57,10 +57,13 @@ class Definition:
 
     def same(self, other: Definition) -> bool:
         """Whether both define the same query."""
-        return (
+        return self is other or (
             self.streaming == other.streaming
             and self.state == other.state
-            and json.loads(self.spec.to_json()) == json.loads(other.spec.to_json())
+            and (
+                self.spec.to_json() == other.spec.to_json()
+                or json.loads(self.spec.to_json()) == json.loads(other.spec.to_json())
+            )
             and self.left_schema.equals(other.left_schema)
             and self.right_schema.equals(other.right_schema)
         )
@@ -79,10 +82,10 @@ class Definition:
     def from_wire(cls, message: dict[str, Any]) -> Definition:
         """What `to_wire` made; `ProtocolError` where it cannot be read."""
         try:
-            return cls(
-                JoinSpec.from_json(json.dumps(message["spec"])),
-                schema_from_wire(message["left_schema"]),
-                schema_from_wire(message["right_schema"]),
+            return _read(
+                json.dumps(message["spec"]),
+                message["left_schema"],
+                message["right_schema"],
                 bool(message["streaming"]),
                 None if message.get("state") is None else str(message["state"]),
             )
@@ -90,6 +93,11 @@ class Definition:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"the definition of a query cannot be read: {error!r}") from error
+
+
+@lru_cache(maxsize=256)  # every task of a query opens it with the same definition
+def _read(spec: str, left: str, right: str, streaming: bool, state: str | None) -> Definition:
+    return Definition(JoinSpec.from_json(spec), schema_from_wire(left), schema_from_wire(right), streaming, state)
 
 
 def schema_to_wire(schema: pa.Schema) -> str:

@@ -33,6 +33,10 @@ HEADER = struct.Struct("!4sHIQ")
 MAX_JSON = 4 * MIB
 
 
+class CutShortError(ProtocolError):
+    """The other end closed in the middle of a frame."""
+
+
 class FrameSocket:
     """One connection that carries frames.
 
@@ -78,7 +82,7 @@ class FrameSocket:
             start = bytes(header[: min(got, len(MAGIC))])
             raise ProtocolError(f"not a Mullion frame: it begins with {start!r}, not {MAGIC!r}")
         if got < HEADER.size:
-            raise ProtocolError(f"frame cut short: {got} of {HEADER.size} bytes of its header")
+            raise CutShortError(f"frame cut short: {got} of {HEADER.size} bytes of its header")
         _, version, text_length, body_length = HEADER.unpack(header)
         if version != VERSION:
             raise ProtocolError(f"protocol version {version}; this end speaks {VERSION}: use the same release")
@@ -105,11 +109,14 @@ class FrameSocket:
         ConnectionLostError
             The other end closed instead.
         """
-        received = self.receive_message()
-        if received is None:
-            raise ConnectionLostError("it closed the connection before it answered")
-        message, length = received
-        return message, self.receive_body(length) if length else None
+        try:
+            received = self.receive_message()
+            if received is not None:
+                message, length = received
+                return message, self.receive_body(length) if length else None
+        except CutShortError as error:
+            raise ConnectionLostError(f"it closed the connection within its answer: {error}") from error
+        raise ConnectionLostError("it closed the connection before it answered")
 
     def has_input(self) -> bool:
         """Whether a frame, or the end of the connection, is waiting to be read."""
@@ -130,7 +137,7 @@ class FrameSocket:
         buffer = pa.allocate_buffer(length)
         got = self._fill(memoryview(buffer)) if length else 0
         if got < length:
-            raise ProtocolError(f"frame cut short: {got:,} of {length:,} bytes of its {what}")
+            raise CutShortError(f"frame cut short: {got:,} of {length:,} bytes of its {what}")
         return buffer
 
     def _fill(self, view: memoryview) -> int:

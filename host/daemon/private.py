@@ -23,6 +23,7 @@ from host.errors import DaemonError, from_wire
 READY = "mullion ready: "  # then the address
 FAILED = "mullion failed: "  # then the error as `errors.to_wire` has it
 STOP_SECONDS = 10.0
+MODULE = ["host.cli"]  # what has the command
 
 
 class PrivateDaemon:
@@ -82,7 +83,7 @@ def start_private(device: str = "cpu", *, timeout: float = 60.0, **options: Any)
     directory = str(Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}"))
     # No name: nothing is left of the log, whatever ends the two processes.
     log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the daemon
-    command = [sys.executable, "-m", "host.cli", "serve", "--exit-with-stdin", f"--device={device}"]
+    command = [sys.executable, "-m", *MODULE, "serve", "--exit-with-stdin", f"--device={device}"]
     command.append(f"--socket={Path(directory, 'daemon.sock')}")
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")

@@ -83,6 +83,8 @@ class StreamingQuery(Query):
             return self._open_join()
 
     def begin(self, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
+        if batch > 0 and self._newest is None and self._restored is None:
+            self._catch_up()  # it was opened from a state without a batch
         with self._state:
             self._check_open()
             self._admit(sender)
@@ -180,8 +182,22 @@ class StreamingQuery(Query):
 
     @property
     def mark(self) -> Mark | None:
+        join = self._join
+        if join is not None and join.outdated:
+            self._catch_up()
         with self._state:
             return self._mark
+
+    def _catch_up(self) -> None:
+        """Opens the join again where another process has gone on with its state."""
+        if self._folder is None:
+            return
+        with self._turn:
+            self._check_open()
+            if self._join is not None and self._join.outdated:
+                self._newest = None
+                self._close_join()
+            self._open_join()
 
     def content(self, batch: int) -> dict[str, str] | None:
         with self._state:

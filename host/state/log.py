@@ -17,7 +17,8 @@ import secrets
 import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,9 @@ class Record:
         the ascending numbers, as int64, compressed, in base 64.
     whole : dict or None
         What the rows of all partitions tell, where the log is of one of them, as `WholeCall.to_tables` gives it.
+    first : int or None
+        The number of the oldest call that the log needs from this one on; None in states of versions before there was
+        this. Files before it are of calls that went, or of a process that did not know that it had lost the log.
     """
 
     number: int
@@ -72,6 +76,7 @@ class Record:
     parts: dict[str, list[int]]
     matched: dict[str, str]
     whole: dict[str, Any] | None = None
+    first: int | None = None
 
 
 class StateLog:
@@ -103,9 +108,16 @@ class StateLog:
 
     def _found(self) -> list[Record]:
         names = self.store.names()
+        self.store.settle()
         numbers = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
         files = set(names)
-        for before, after in itertools.pairwise(numbers):
+        first = self._read_commit(numbers[-1]).first if numbers else None
+        if first is not None:
+            for number in numbers:
+                if number < first:
+                    self.store.delete(_commit_name(number))
+            numbers = [number for number in numbers if number >= first]
+        for before, after in itertools.pairwise(numbers if first is None else [first - 1, *numbers]):
             if after != before + 1:
                 raise StateError(f"the state's file {self.store.path(_commit_name(before + 1))} is missing")
         if not numbers:
@@ -139,7 +151,7 @@ class StateLog:
         if fields.pop("format") != FORMAT:
             raise StateError(
                 f"the state's file {self.store.path(name)} has format {json.loads(text)['format']}, written by Mullion "
-                f"{fields.get('mullion')}; this is Mullion {version('mullion')}, which reads format {FORMAT}"
+                f"{fields.get('mullion')}; this is Mullion {version()}, which reads format {FORMAT}"
             )
         del fields["mullion"]
         return Record(**fields)
@@ -178,6 +190,7 @@ class StateLog:
         *,
         done: bool,
         whole: dict[str, Any] | None = None,
+        oldest: dict[str, int] | None = None,
     ) -> Future[dict[str, Any]]:
         """Starts to write a call, in a thread; for `commit`.
 
@@ -189,6 +202,8 @@ class StateLog:
             The rows of the call by side, and what belongs to them.
         done : bool
             There is nothing to add once the call is joined: it is committed by the thread.
+        oldest : dict of str to int, optional
+            What `trim` is given once the call is committed.
 
         Raises
         ------
@@ -201,11 +216,13 @@ class StateLog:
                 f"the state's file {self.store.path(_commit_name(number))} is missing: the rows of batch "
                 f"{self.cut_short} are there, and the next one sent is {batch}"
             )
+        needed = (record.number for record in self.records if oldest is None or not _before(record, oldest))
+        first = next(needed, number)
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "mullion-state")
 
         def write() -> dict[str, Any]:
-            fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end}
+            fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end, "first": first}
             fields |= {"whole": whole}
             fields |= self._write(number, batch, tables)
             if done:
@@ -252,7 +269,7 @@ class StateLog:
             self._commit(Record(matched={side: _text(rows) for side, rows in matched.items()}, **fields))
 
     def _commit(self, record: Record) -> None:
-        fields = {"format": FORMAT, "mullion": version("mullion"), **dataclasses.asdict(record)}
+        fields = {"format": FORMAT, "mullion": version(), **vars(record)}
         text = json.dumps(fields, sort_keys=True).encode()
         pieces = [text, b"\n", _digest(text).encode()]
         try:
@@ -261,15 +278,17 @@ class StateLog:
             # An object store's client repeats a request whose answer was lost, and finds its own file there.
             if self.store.read(_commit_name(record.number)) != b"".join(pieces):
                 self.store.delete(record.file)
-                raise StateTakenError(
-                    f"another process has gone on with the state in {self.store.place}: this one no longer owns it"
-                ) from error
+                raise self._taken() from error
+        if self.outdated_after(record.number):  # its name was free again: the call had gone from another process's log
+            self.store.delete(_commit_name(record.number))
+            self.store.delete(record.file)
+            raise self._taken()
         self.records.append(record)
         self.cut_short = None
 
     def trim(self, oldest: dict[str, int]) -> None:
         """Deletes the oldest calls all of whose rows are before these numbers; the newest stays."""
-        while len(self.records) > 1 and all(self.records[0].end[side] <= oldest[side] for side in SIDES):
+        while len(self.records) > 1 and _before(self.records[0], oldest):
             record = self.records.pop(0)
             self.store.delete(_commit_name(record.number))
             self.store.delete(record.file)
@@ -281,11 +300,31 @@ class StateLog:
             self.store.delete(record.file)
         self.records = []
 
+    @property
+    def outdated(self) -> bool:
+        """Whether another process has gone on with it. Raises StateError."""
+        return self.outdated_after(self.records[-1].number if self.records else -1)
+
+    def outdated_after(self, number: int) -> bool:
+        """Whether there is a call after one."""
+        after = _commit_name(number) if number >= 0 else ""
+        return any(_COMMIT.fullmatch(name) for name in self.store.names(after))
+
+    def _taken(self) -> StateTakenError:
+        return StateTakenError(
+            f"another process has gone on with the state in {self.store.place}: this one no longer owns it"
+        )
+
     def close(self) -> None:
         """Ends its thread."""
         if self._writer is not None:
             self._writer.shutdown()
             self._writer = None
+
+
+def _before(record: Record, oldest: dict[str, int]) -> bool:
+    """Whether all rows of a call are before these numbers."""
+    return all(record.end[side] <= oldest[side] for side in SIDES)
 
 
 def _text(rows: np.ndarray) -> str:
@@ -305,6 +344,12 @@ def _digest(*pieces: bytes | pa.Buffer) -> str:
     for piece in pieces:
         digest.update(piece)
     return digest.hexdigest()
+
+
+@cache
+def version() -> str:
+    """Of the Mullion that is installed."""
+    return metadata.version("mullion")
 
 
 def schema_text(schema: pa.Schema) -> str:

@@ -40,8 +40,11 @@ class Store(abc.ABC):
         """A blob."""
 
     @abc.abstractmethod
-    def names(self) -> list[str]:
-        """All names, sorted."""
+    def names(self, after: str = "") -> list[str]:
+        """All names, sorted; those after one alone."""
+
+    def settle(self) -> None:  # noqa: B027 - an object store has nothing to sync
+        """Makes durable what is there: a name may be there whose writer could not sync it."""
 
     @abc.abstractmethod
     def delete(self, name: str) -> None:
@@ -74,44 +77,58 @@ class LocalStore(Store):
     """
 
     def __init__(self, folder: str | Path):
-        self._folder = Path(folder).absolute()
-        self.place = str(self._folder)
+        self.place = os.path.abspath(folder)
         with self._named("make the folder of"):
-            missing = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for path in missing:
-                _sync_folder(path.parent)
+            missing, path = [], self.place
+            while not os.path.exists(path):
+                missing.append(path)
+                path = os.path.dirname(path)
+            os.makedirs(self.place, 0o700, exist_ok=True)
+            for path in reversed(missing):
+                _sync_folder(os.path.dirname(path))
 
     def create(self, name: str, pieces: Sequence[bytes | pa.Buffer]) -> None:
-        target = self._folder / name
-        partial = self._folder / f".{name}-{secrets.token_hex(8)}"
+        target = self.path(name)
+        partial = f"{self.place}/.{name}-{secrets.token_hex(8)}"
         with self._named("write", name):
             try:
-                with partial.open("xb", buffering=0) as file:
+                handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+                try:
                     for piece in pieces:
                         view = memoryview(piece)
                         while len(view):
-                            view = view[file.write(view) :]
-                    os.fsync(file.fileno())
+                            view = view[os.write(handle, view) :]
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
                 os.link(partial, target)
             except FileExistsError as error:
                 raise StateTakenError(f"the state's file {target} is there already") from error
             finally:
                 with suppress(FileNotFoundError):
-                    partial.unlink()
-            _sync_folder(self._folder)
+                    os.unlink(partial)
+            _sync_folder(self.place)
 
     def read(self, name: str) -> bytes:
         with self._named("read", name):
-            return (self._folder / name).read_bytes()
+            handle = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                size = os.fstat(handle).st_size
+                return b"".join(iter(lambda: os.read(handle, size + 1), b""))
+            finally:
+                os.close(handle)
 
-    def names(self) -> list[str]:
+    def names(self, after: str = "") -> list[str]:
         with self._named("list"):
-            return sorted(entry.name for entry in os.scandir(self._folder) if not entry.name.startswith("."))
+            return sorted(name for name in os.listdir(self.place) if name > after and not name.startswith("."))
+
+    def settle(self) -> None:
+        with self._named("sync the folder of"):
+            _sync_folder(self.place)
 
     def delete(self, name: str) -> None:
         with self._named("delete", name), suppress(FileNotFoundError):
-            (self._folder / name).unlink()
+            os.unlink(self.path(name))
 
 
 class ObjectStore(Store):
@@ -153,10 +170,10 @@ class ObjectStore(Store):
         with self._named("read", name):
             return bytes(self._obstore.get(self._store, name).bytes())
 
-    def names(self) -> list[str]:
+    def names(self, after: str = "") -> list[str]:
         with self._named("list"):
-            found = [entry["path"] for chunk in self._obstore.list(self._store) for entry in chunk]
-            return sorted(path for path in found if "/" not in path)
+            chunks = self._obstore.list(self._store, offset=after or None)
+            return sorted(path for chunk in chunks for entry in chunk if "/" not in (path := entry["path"]))
 
     def delete(self, name: str) -> None:
         with self._named("delete", name), suppress(FileNotFoundError):
@@ -180,7 +197,7 @@ def open_store(place: str | Path) -> Store:
     return ObjectStore(text)
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync_folder(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

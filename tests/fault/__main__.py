@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import sys
-import time
 
-import structlog
+from tqdm import tqdm
 
 from tests.fault.real_kills import kill_daemons
-from tests.fault.simulator import Schedule, WrongError
+from tests.fault.simulator import explain, quiet, run_seeds
+
+SHARE = 20  # schedules that a process takes at a time
 
 
 def main() -> int:
@@ -17,25 +20,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fault", description=__doc__)
     parser.add_argument("--seeds", type=int, default=0, help="how many schedules to simulate")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that simulate")
+    parser.add_argument("--explain", type=int, metavar="SEED", help="tell what happens in one schedule")
     parser.add_argument("--kills", type=int, default=0, help="how many daemons to kill, while a client sends batches")
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    started = time.monotonic()
-    wrong = []
-    for seed in range(options.first, options.first + options.seeds):
-        try:
-            Schedule(seed).run()
-        except WrongError as error:
-            wrong.append(seed)
-            print(error, flush=True)
-        if (done := seed - options.first + 1) % 500 == 0:
-            print(f"{done:,} schedules, {len(wrong)} wrong, {time.monotonic() - started:.0f} s", flush=True)
-    if options.seeds:
-        last = options.first + options.seeds - 1
-        print(f"seeds {options.first} to {last}: {len(wrong)} of {options.seeds:,} schedules break the rule")
+    quiet()
+    if options.explain is not None:
+        print(explain(options.explain))
+    wrong = _simulate(options.first, options.seeds, options.jobs) if options.seeds else 0
     if options.kills:
         print(kill_daemons(options.kills, options.first))
     return 1 if wrong else 0
+
+
+def _simulate(first: int, count: int, jobs: int) -> int:
+    """How many schedules break the rule; each is told of."""
+    shares = [range(at, min(at + SHARE, first + count)) for at in range(first, first + count, SHARE)]
+    wrong = 0
+    with (
+        multiprocessing.get_context("spawn").Pool(jobs, quiet, maxtasksperchild=100) as pool,
+        tqdm(total=count, unit=" schedules", smoothing=0.05) as bar,
+    ):
+        for done, stories in pool.imap_unordered(run_seeds, shares):
+            bar.update(done)
+            for story in stories:
+                wrong += 1
+                tqdm.write(f"{story}\n")
+                bar.set_postfix(wrong=wrong)
+    print(f"seeds {first} to {first + count - 1}: {wrong} of {count:,} schedules break the rule")
+    return wrong
 
 
 if __name__ == "__main__":

@@ -62,8 +62,8 @@ class FaultyStore(Store):
             raise StateError(f"cannot read the state's file {self.path(name)}: it is not there")
         return self.blobs[name]
 
-    def names(self) -> list[str]:
-        return sorted(self.blobs)
+    def names(self, after: str = "") -> list[str]:
+        return sorted(name for name in self.blobs if name > after)
 
     def delete(self, name: str) -> None:
         self._count()
