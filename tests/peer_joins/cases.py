@@ -119,10 +119,8 @@ def by_query(case: Any, device: str) -> pa.Table | None:
     return None if text is None else sql(text, l=case.arrow("left"), r=case.arrow("right"), device=device)
 
 
-def by_text(case: Any, device: str) -> pa.Table | None:
-    """The result of ``on="..."``; None for as-of joins."""
-    if case.kind == "asof":
-        return None
+def by_text(case: Any, device: str) -> pa.Table:
+    """The result of ``on="..."`` for a range case."""
     sides = {"l": "left.", "r": "right."}
     return joined(case, re.sub(r"\b([lr])\.", lambda found: sides[found[1]], case.condition), device=device)
 
