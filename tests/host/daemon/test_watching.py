@@ -1,0 +1,79 @@
+"""The status page in a browser, while a query runs."""
+
+import html
+import re
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host.daemon import DaemonClient
+from host.daemon.daemon import Daemon
+from host.daemon.service import Service
+from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, process
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NAME = "bids <i>and</i> asks/0-of-2"
+
+
+def browse(url: str, folder: Path, *options: str) -> str:
+    """What a browser makes of a page, some seconds of its time after it was opened."""
+    assert BROWSER is not None
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    command = [BROWSER, *flags, f"--user-data-dir={folder}", "--virtual-time-budget=7000", *options, url]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True).stdout
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium here")
+def test_the_page_shows_a_running_query(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = Service.status
+
+    def slow(service: Service) -> dict[str, Any]:
+        time.sleep(0.3)  # a browser's time goes on as fast as answers come: so that batches come between two of them
+        return status(service)
+
+    monkeypatch.setattr(Service, "status", slow)
+    daemon = Daemon("cpu", directory / "s", metrics=("127.0.0.1", 0), state=str(tmp_path / "state"))
+    begun, ended = threading.Event(), threading.Event()
+
+    def run() -> None:
+        with DaemonClient(daemon.addresses[0], timeout=60) as client:
+            client.open_query(NAME, SPEC, LEFT, RIGHT)
+            number = 0
+            while not ended.is_set():
+                process(client, number, query=NAME)
+                number += 1
+                begun.set()
+                ended.wait(0.02)
+
+    client = threading.Thread(target=run)
+    client.start()
+    try:
+        assert begun.wait(60)
+        page = browse(f"http://127.0.0.1:{daemon.metrics_port}/", tmp_path / "profile", "--dump-dom")
+    finally:
+        ended.set()
+        client.join()
+        daemon.stop()
+    body = re.search(r"<tbody id=\"queries\">(.*?)</tbody>", page, re.DOTALL)
+    assert body is not None
+    cells = [
+        html.unescape(re.sub("<[^>]*>", "", cell)).strip()
+        for cell in re.findall(r"<td[^>]*>(.*?)</td>", body[1], re.DOTALL)
+    ]
+    heads = re.findall(r"<th>(.*?)</th>", page)
+    assert len(cells) == len(heads)
+    shown = dict(zip(heads, cells, strict=True))
+    assert shown["query"] == NAME  # as text: no tag of it is one of the page's
+    assert int(shown["batch"].replace(",", "")) > 0
+    for rate in ("left rows/s", "right rows/s", "out rows/s"):
+        assert int(shown[rate].replace(",", "")) > 0
+    assert (shown["left window"], shown["right window"]) == ("50", "30")
+    assert shown["state"].endswith("B")
+    assert "Mullion on cpu" in page
+    assert re.search(r"<p id=\"about\"[^>]*>process \d+, up", page)
