@@ -29,7 +29,7 @@ def compiled(name: str, *libraries: str) -> ctypes.CDLL:
     Raises
     ------
     Unavailable
-        There is no compiler, or it fails; the message has its output.
+        There is no compiler, or it fails, with its output; or a library that the peer needs is not there.
     """
     source = SOURCES / f"{name}.cpp"
     wanted = os.environ.get("CXX", "c++")
@@ -51,7 +51,10 @@ def compiled(name: str, *libraries: str) -> ctypes.CDLL:
         if done.returncode != 0:
             raise Unavailable(f"{compiler} failed on {source.name}:\n{done.stderr}")
         partial.replace(library)
-    return ctypes.CDLL(str(library))
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:  # what it was linked with is not there any more
+        raise Unavailable(f"{source.name} cannot be loaded: {error}") from error
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
