@@ -1,8 +1,10 @@
 """Streams through Spark against the nested loop."""
 
+import pyarrow as pa
 import pytest
 
 from host import AnyOf, Band, Compare, Rows, Within
+from host.errors import UnsupportedError, WindowError
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
@@ -167,3 +169,59 @@ def test_two_queries_at_once_and_one_query_with_a_join_twice(runner, daemon, see
         assert pairs(runner, name) == wanted[name]
     assert pairs(runner, "both") == sorted(wanted["first"] + wanted["second"])
     assert pairs(runner, "twice") == sorted(wanted["first"] * 2)
+
+
+def test_three_streams(runner, daemon, seed):
+    """A join of a join's result, which takes the delay that the guide gives: no row of it is late."""
+    bids, asks = bids_and_asks(seed, batches=3, rows=40, spread=15)
+    _, offers = bids_and_asks(seed + 1, batches=3, rows=40, spread=15)
+    sides = [
+        runner.stream(name, tables).withWatermark("ts", f"{delay} seconds")
+        for name, tables, delay in (("bids", bids, 2), ("asks", asks, 5), ("offers", offers, 4))
+    ]
+    low, high = -5, 3
+    delay = max(2, 5 - low) + max(high, 0)
+    on, near = Band("limit", "price", -1, 1), Within("ts", "ts", f"{low} seconds", f"{high} seconds")
+    first = window_join(*sides[:2], on=on, within=near, select=["id", "limit", "ts", "id_right"], daemon=daemon.address)
+    second = window_join(
+        first.withMetadata("ts", {"spark.watermarkDelayMs": delay * 1000}), sides[2].withColumnRenamed("id", "offer"),
+        on=on, within=Within("ts", "ts", "-2 seconds", "2 seconds"), daemon=daemon.address,
+    )  # fmt: skip
+    runner.run(second)
+    loops = [
+        NestedLoop(
+            ("band", -1, 1), "limit", "price", within=("ts", "ts", *map(seconds, ends)),
+            delays=tuple(map(seconds, delays)), initial=0, lag=1,
+        )
+        for ends, delays in (((low, high), (2, 5)), ((-2, 2), (delay, 4)))
+    ]  # fmt: skip
+    all_bids, between, due = pa.concat_tables([table.drop_columns("note") for table in bids]), [], []
+    for batch, tables in enumerate(zip(bids, asks, offers, strict=True)):
+        found = loops[0].process(*tables[:2])
+        between += found
+        middle = all_bids.take(pa.array([pair.left for pair in found], pa.int64()))
+        due += [
+            (batch, between[pair.left].left, between[pair.left].right, pair.right)
+            for pair in loops[1].process(middle, tables[2])
+        ]
+    assert loops[1].streams["left"].late == 0
+    assert len(due) > 20
+    got = [(batch, row["id"], row["id_right"], row["offer"]) for batch, row in runner.results["query"]]
+    assert sorted(got) == sorted(due)
+
+
+def test_options_of_a_watermark_that_is_not_there(runner, daemon, seed):
+    bids, asks = bids_and_asks(seed, batches=1)
+    left, right = runner.stream("bids", bids), runner.stream("asks", asks)
+    delayed = [frame.withWatermark("ts", "2 seconds") for frame in (left, right)]
+    options = {"on": Compare("limit", "=", "price"), "idle_after": "1 minute", "daemon": daemon.address}
+    near = Within("ts", "ts", "0 seconds", "3 seconds")
+    with pytest.raises(WindowError, match=r"give both sides withWatermark, on 'ts' and 'ts'"):
+        window_join(left, right, within=near, **options)
+    with pytest.raises(WindowError, match="idle_after='1 minute' needs the left side's delay"):
+        window_join(left, delayed[1], within=near, **options)
+    with pytest.raises(WindowError, match="only time windows"):
+        window_join(*delayed, left=Rows(5), right=Rows(5), **options)
+    with pytest.raises(UnsupportedError, match="use lag=1"):
+        window_join(*delayed, within=near, lag=0, partitions=2, **options)
+    assert window_join(*delayed, within=near, lag=0, **options).isStreaming

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -60,3 +61,26 @@ def test_a_stream_that_could_never_let_rows_go(start: Callable[..., Daemon]) -> 
         client.check(delayed, *times)
         client.open_query("q", delayed, *times)
         client.open_query("whole", spec, *times, streaming=False)
+
+
+def test_a_side_that_sends_nothing_is_left_out_after_a_restart_too(
+    start: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    """The right side has sent nothing since time 0; each batch goes to a daemon of its own, over one state."""
+    times = [schema.append(pa.field("t", pa.int64())) for schema in (LEFT, RIGHT)]
+    marks = Watermark(0, 0, lag=0, idle_after=10, initial=0)
+    spec = dataclasses.replace(
+        SPARSE, left=None, right=None, sequence=None, within=Within("t", "t", 0, 5), watermark=marks
+    )
+    found = []
+    for number, time in enumerate([1, 5, 11, 12, 20]):
+        rows = pa.RecordBatch.from_pylist([{"t": time}], schema=times[0])
+        sent = [("left", rows)]
+        if number == 0:
+            sent.append(("right", pa.RecordBatch.from_pylist([{"t": 0}], schema=times[1])))
+        with DaemonClient(start().addresses[0], timeout=20) as client:
+            client.open_query("q", spec, *times, state=str(tmp_path))
+            list(client.process("q", number, sent))
+            stats = client.status()["queries"]["q"]["stats"]
+            found.append((stats["watermark"], stats["watermark_side"]))
+    assert found == [(0, "right"), (0, "right"), (0, "right"), (12, "left"), (20, "left")]
