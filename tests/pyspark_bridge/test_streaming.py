@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from host import AnyOf, Band, Compare, Rows, Within
-from host.errors import UnsupportedError, WindowError
+from host.errors import WindowError
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
@@ -222,6 +222,4 @@ def test_options_of_a_watermark_that_is_not_there(runner, daemon, seed):
         window_join(left, delayed[1], within=near, **options)
     with pytest.raises(WindowError, match="only time windows"):
         window_join(*delayed, left=Rows(5), right=Rows(5), **options)
-    with pytest.raises(UnsupportedError, match="use lag=1"):
-        window_join(*delayed, within=near, lag=0, partitions=2, **options)
     assert window_join(*delayed, within=near, lag=0, **options).isStreaming

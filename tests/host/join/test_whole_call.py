@@ -20,6 +20,10 @@ SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("s", pa.int64()), ("n
 ON = AllOf(Compare("k", "=", "k"), Band("t", "t", -60, 60))
 WINDOWS: dict[str, dict[str, Any]] = {
     "time": {"within": Within("t", "t", -15, 25), "watermark": Watermark(left=5, right=10, lag=1, initial=0)},
+    "time, another column's watermark": {
+        "within": Within("t", "t", -15, 25),
+        "watermark": Watermark(left=5, right=10, lag=0, initial=0, idle_after=30, left_column="s", right_column="t"),
+    },
     "count": {"left": Rows(40), "right": Rows(25), "sequence": "s"},
     "count without sequence": {"left": Rows(40), "right": Rows(25)},
 }
