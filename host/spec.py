@@ -430,7 +430,10 @@ class JoinSpec:
         for role, column in columns.items():
             if not has_column(schema, column):
                 raise SchemaError(f"the {side} side has no {role} column {column!r}: it has {there}")
-        check_side(self.on, side, schema)
+        try:
+            check_side(self.on, side, schema)
+        except KeyTypeError as error:
+            raise KeyTypeError(f"{side} side: {error}") from error
         if "time" in columns and not (isinstance(self.on, AsOf) and self.watermark is None):
             check_time_type(column_type(schema, columns["time"]), columns["time"])
         if "watermark" in columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,6 +56,13 @@ class FlightOptions:
         if (cert is None) != (key is None):
             raise DaemonError("--tls-cert and --tls-key must be given together")
         tls = (_read(cert), _read(key)) if cert and key else None
+        if cert and key:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
+            except (ssl.SSLError, OSError) as error:
+                raise DaemonError(
+                    f"{cert} and {key} are not a certificate and its private key, in PEM, without a passphrase: {error}"
+                ) from error
         return cls(host.strip("[]"), int(port), read_token(token_file), tls)
 
 

@@ -10,12 +10,24 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from host import Band, Rows, WindowJoin
 from host.daemon import DaemonClient, Limits
-from host.daemon.daemon import Daemon, read_token
+from host.daemon.daemon import Daemon, FlightOptions, read_token
+from host.daemon.frames import HEADER, MAGIC, VERSION, FrameSocket
 from host.daemon.metrics import serve_metrics
-from host.errors import AuthError, DaemonError, QueryError, StateLostError, UnknownQueryError
+from host.errors import (
+    AuthError,
+    DaemonError,
+    KeyTypeError,
+    ProtocolError,
+    QueryError,
+    StateLostError,
+    UnknownQueryError,
+    from_wire,
+)
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, open_query, process
 
 
@@ -65,6 +77,35 @@ def test_a_token_that_all_can_read(tmp_path, mode):
         read_token(file)
     file.chmod(0o640)
     assert read_token(file) == "secret"
+
+
+def test_a_certificate_that_is_none(tmp_path):
+    files = [tmp_path / name for name in ("token", "cert.pem", "key.pem")]
+    for file in files:
+        file.write_text("garbage")
+        file.chmod(0o600)
+    with pytest.raises(DaemonError, match=r"cert\.pem and .*key\.pem are not a certificate and its private key"):
+        FlightOptions.from_files("127.0.0.1:0", *files)
+
+
+def test_text_that_is_no_utf_8(daemon):
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(20)
+        stranger.connect(daemon.addresses[0].removeprefix("unix:"))
+        text = b'{"op": "\xff\xfe"}'
+        stranger.sendall(HEADER.pack(MAGIC, VERSION, len(text), 0) + text)
+        with pytest.raises(ProtocolError, match="JSON cannot be read"):
+            raise from_wire(FrameSocket(stranger, 0).receive()[0]["error"])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_key_of_a_wrong_type_has_its_side(side):
+    rows = {each: pa.table({"a": ["x"] if each == side else [1]}) for each in ("left", "right")}
+    with (
+        WindowJoin(on=Band("a", "a", -1, 1), left=Rows(2), right=Rows(2), device="numpy") as join,
+        pytest.raises(KeyTypeError, match=f"^{side} side: column 'a' has type string"),
+    ):
+        join.process(rows["left"], rows["right"])
 
 
 def fetch(port, path, authorization=None):
