@@ -83,8 +83,18 @@ def main(debug: bool) -> None:
     metavar="PLACE",
     help="Keep the windows of streams under this folder or address (s3://...), for the next daemon to go on with.",
 )
+@click.option(
+    "--memory",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="Memory for windows, rows and results of all queries.  [default: half of the machine's or container's]",
+)
 @click.option("--max-message", type=int, default=LIMITS.max_message, show_default=True, help="Bytes of one message.")
 @click.option("--max-staged", type=int, default=LIMITS.max_staged, show_default=True, help="Bytes a query may stage.")
+@click.option(
+    "--max-kept", type=int, default=LIMITS.max_kept, show_default=True, help="Bytes of a result kept in memory."
+)
+@click.option("--max-result", type=int, default=LIMITS.max_result, show_default=True, help="Bytes of a batch's result.")
 @click.option("--max-queries", type=int, default=LIMITS.max_queries, show_default=True, help="Open queries.")
 @click.option(
     "--max-connections",
@@ -123,6 +133,7 @@ def serve(
     metrics: int | None,
     metrics_host: str,
     state: str | None,
+    memory: int | None,
     log_json: bool,
     log_level: str,
     exit_with_stdin: bool,
@@ -150,6 +161,7 @@ def serve(
             metrics=(metrics_host, metrics) if metrics is not None else None,
             limits=Limits(**limits),
             state=state,
+            memory=memory,
         )
     except MullionError as error:
         if exit_with_stdin:

@@ -8,7 +8,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ from host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
 from host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
 from host.join.collector import MAX_ROWS, Collector
-from host.join.engine import OTHER, SIDES, Aggregates, Counts, Engine, OrderedPairs, Pairs, Ranges
-from host.join.materializer import Materializer
+from host.join.engine import OTHER, SIDES, Border, Engine, Found
+from host.join.materializer import Materializer, most_pairs, slices
 from host.join.partitioned_engine import open_partitions
 from host.join.range_mirror import RUNS
 from host.join.residual_engine import ResidualEngine
@@ -47,6 +48,11 @@ from host.state import Record, StateLog, open_store
 from host.state.log import schema_of, schema_text
 from host.stats import Stats
 from host.windows.watermark_tracker import Mark
+
+BLOCK_BYTES = 32 << 20
+"""Bytes of a table of `WindowJoin.process_blocks`, by default."""
+
+_Tables = Generator[pa.Table, None, None]
 
 INCOMPLETE = b"mullion.incomplete"
 """Marks a result that lacks pairs, in the metadata of its schema; the value names what is missing."""
@@ -166,6 +172,8 @@ class WindowJoin:
         self._totals = Stats()
         self._seconds = {"encode": 0.0, "output": 0.0}
         self._broken: str | None = None
+        self._rows_ticket: int | None = None  # of the memory for rows that are kept
+        self._reading = False  # the result of a call that is under way
         self._last_batch = -1
         self._finished = False
         self._schemas: dict[str, pa.Schema] = {}
@@ -260,13 +268,58 @@ class WindowJoin:
             self._check_open(right)
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
-            plain = self.spec.form in ("rows", "pairs") and self.spec.order == "none"
-            if whole is not None and whole.order is not None and not plain:
-                raise UnsupportedError(
-                    f"form={self.spec.form!r} with order={self.spec.order!r} goes by all rows, not by those of one "
-                    "partition: use form='rows' or 'pairs' with order='none'"
-                )
+            self._check_whole(whole)
             return self._call(left, right, batch, marks=marks, whole=whole)
+
+    def process_blocks(
+        self,
+        left: pa.Table | pa.RecordBatch | None = None,
+        right: pa.Table | pa.RecordBatch | None = None,
+        *,
+        batch: int | None = None,
+        marks: Sequence[Mark] = (),
+        whole: WholeCall | None = None,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> _Tables:
+        """As `process`, with the result in tables of bounded size, in the same order, so that a call that finds many
+        pairs takes little memory.
+
+        Parameters
+        ----------
+        left, right, batch, marks, whole
+            As of `process`.
+        block_bytes : int
+            Bytes of a table, at least 1; or those of one row of the result, where that is larger.
+
+        Returns
+        -------
+        generator of pyarrow.Table
+            The result, cut. A table may be empty: the join has worked for a while without a result.
+
+        Raises
+        ------
+        UnsupportedError
+            If the result of an earlier call is still being read: take all of it, or `close()` its iterator.
+        MullionError
+            What `process` raises; all but `IncompleteError`, `DeviceError` and `StateError` at once, before the first
+            table. An `IncompleteError` has as `partial` what is left of the result.
+
+        Notes
+        -----
+        A call is applied as a whole. An iterator that is closed or dropped before its end finishes its call without the
+        rest of the result. Until the end the join takes no other call. A join with state is durable at the end.
+
+        Tables are as small as this with `form="rows"` and ``"pairs"``, on engines that find pairs in parts: see the
+        user guide.
+        """
+        if isinstance(block_bytes, bool) or not isinstance(block_bytes, int) or block_bytes < 1:
+            raise WindowError(f"block_bytes must be a whole number of at least 1, not {block_bytes!r}")
+        with self._turn():
+            self._check_open(right)
+            if self._collector.pushes:
+                raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
+            self._check_whole(whole)
+            return _begun(self._called(left, right, batch, None, marks, whole, block_bytes))
 
     @property
     def mark(self) -> Mark | None:
@@ -351,9 +404,24 @@ class WindowJoin:
             self._collector.clear()
             return waiting["left"], waiting["right"]
 
-    def _check_open(self, right: object) -> None:
+    def _check_usable(self) -> None:
         if self._broken is not None:
             raise DeviceError(f"this join is no longer usable: {self._broken}")
+        if self._reading:
+            raise UnsupportedError(
+                "the result of process_blocks() is still being read: take all of its tables, or close() its iterator"
+            )
+
+    def _check_whole(self, whole: WholeCall | None) -> None:
+        plain = self.spec.form in ("rows", "pairs") and self.spec.order == "none"
+        if whole is not None and whole.order is not None and not plain:
+            raise UnsupportedError(
+                f"form={self.spec.form!r} with order={self.spec.order!r} goes by all rows, not by those of one "
+                "partition: use form='rows' or 'pairs' with order='none'"
+            )
+
+    def _check_open(self, right: object) -> None:
+        self._check_usable()
         if self._finished:
             raise UnsupportedError("this join was ended by finish(), and takes no more rows: open another one")
         if self.spec.self_join and right is not None:
@@ -369,6 +437,20 @@ class WindowJoin:
         whole: WholeCall | None = None,
     ) -> pa.Table:
         """See `process`; `pushes` as of `Sequencer.sequence`."""
+        (result,) = self._called(left, right, batch, pushes, marks, whole, None)
+        return result
+
+    def _called(
+        self,
+        left: pa.Table | pa.RecordBatch | None,
+        right: pa.Table | pa.RecordBatch | None,
+        batch: int | None,
+        pushes: list[tuple[int, int]] | None,
+        marks: Sequence[Mark],
+        whole: WholeCall | None,
+        block_bytes: int | None,
+    ) -> _Tables:
+        """The result of a call: one table where `block_bytes` is None."""
         with self._turn():
             number = self.last_batch + 1 if batch is None else batch
             if number <= self.last_batch:
@@ -388,11 +470,11 @@ class WindowJoin:
                     self._sequencer.follow([*marks, *filter(None, [self._mark])], number)
                 needed = {side: self._needed(side, table) for side, table in tables.items()}
                 call = self._sequence(needed, pushes, whole)
-                return self._joined(self._engine, call, number)
             except MullionError:
                 if self._engine is None:
                     self._schemas = schemas  # a refused first call teaches nothing
                 raise
+        yield from self._joined(self._engine, call, number, block_bytes)
 
     @property
     def last_batch(self) -> int:
@@ -422,8 +504,28 @@ class WindowJoin:
             If the rows are not those of the call. Nothing has changed then.
         """
         with self._turn():
-            if self._broken is not None:
-                raise DeviceError(f"this join is no longer usable: {self._broken}")
+            (result,) = self._repeated(left, right, None)
+            return result
+
+    def repeat_blocks(
+        self,
+        left: pa.Table | pa.RecordBatch | None = None,
+        right: pa.Table | pa.RecordBatch | None = None,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> _Tables:
+        """As `repeat`, in tables, as `process_blocks` gives them."""
+        with self._turn():
+            return _begun(self._repeated(left, right, block_bytes))
+
+    def _repeated(
+        self,
+        left: pa.Table | pa.RecordBatch | None,
+        right: pa.Table | pa.RecordBatch | None,
+        block_bytes: int | None,
+    ) -> _Tables:
+        with self._turn():
+            self._check_usable()
             if self._repeatable is None or self._engine is None or self._state is None:
                 raise StateError("no call can be repeated: only the newest one of the state, before any other call")
             record = self._repeatable
@@ -434,7 +536,7 @@ class WindowJoin:
                 self._sequencer.state = record.before
                 tables, _, whole = self._logged(record)
                 call = self._sequence(tables, whole=whole)
-            return self._joined(self._engine, call, None)
+        yield from self._joined(self._engine, call, None, block_bytes)
 
     def finish(self) -> pa.Table:
         """Ends both streams.
@@ -455,8 +557,7 @@ class WindowJoin:
             If the join was closed, or is no longer usable.
         """
         with self._lock:
-            if self._broken is not None:
-                raise DeviceError(f"this join is no longer usable: {self._broken}")
+            self._check_usable()
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined: flush() first")
             if self._engine is None:
@@ -567,6 +668,8 @@ class WindowJoin:
         with self._turn():
             if self._engine is not None:
                 self._engine.close()
+            if self._rows_ticket is not None:
+                self._free_rows()
             if self._owns_device:
                 self._device.close()
             if self._state is not None:
@@ -758,8 +861,20 @@ class WindowJoin:
         call = self._sequenced(tables, pushes, whole)
         assert self._engine is not None
         self._engine.room_for(call.batches)
+        self._reserve_rows(sum(call.tables[side].nbytes for side, _ in self._kept_logs()))
         self._seconds["encode"] += time.perf_counter() - start
         return call
+
+    def _reserve_rows(self, more: int) -> None:
+        """Sets memory aside for the rows that are kept for output, and so many bytes more. Raises CapacityError."""
+        held = sum(log.nbytes for _, log in self._kept_logs())
+        if held + more == 0 and self._rows_ticket is None:
+            return
+        memory = self._device.host_memory
+        fresh = self._rows_ticket is None
+        self._rows_ticket = memory.reserve(held + more, "what is kept of rows for output", self._rows_ticket)
+        if fresh:
+            self._free_rows = weakref.finalize(self, memory.release, self._rows_ticket)
 
     def _sequenced(
         self,
@@ -790,46 +905,101 @@ class WindowJoin:
                 raise
             raise DeviceError(f"device {self._device.info.name} failed: {type(error).__name__}: {error}") from error
 
-    def _joined(self, engine: Engine, call: Call, number: int | None) -> pa.Table:
-        """The result of a call, which has the caller's number; None: it is in the state already."""
-        with self._breaking(engine):
-            before = self._sequencer.state
-            if before["watermark"] is not None:
-                mark = Mark(self._last_batch if number is None else number, before["watermark"], call.newest)
-            # To repeat this call takes what the windows hold before it.
-            needed = {side: self._oldest_restored(engine, side) for side in SIDES}
-            begun = None
-            if self._state is not None and number is not None:
-                done = not self._materializer.bits
-                sent, definition = self._sent(call), self._definition()
-                values = None
-                if call.whole is not None:
-                    own = {side: call.numbers[side] - call.first[side] for side in sent}  # as they lie in the file
-                    values, places = dataclasses.replace(call.whole, rows=own).to_tables()
-                    sent |= places
-                begun = self._state.begin(
-                    number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed
-                )
-            counting = self.spec.form == "counts"
-            found, incomplete = _found(engine.process(call.batches, call.opposite, call.arrived, counting=counting))
-            start = time.perf_counter()
+    def _joined(self, engine: Engine, call: Call, number: int | None, block_bytes: int | None) -> _Tables:
+        """The result of a call, which has the caller's number; None: it is in the state already.
+
+        The lock is held but while the caller has a table. A caller that leaves then ends the result, not the call.
+        """
+        tables = self._joining(engine, call, number, block_bytes)
+        left = False
+        self._reading = True
+        try:
+            while True:
+                with self._turn():
+                    if self._broken is not None:
+                        if left:
+                            return
+                        raise DeviceError(f"this join is no longer usable: {self._broken}")
+                    with self._breaking(engine):
+                        table = next(tables, None)
+                    if table is None:
+                        return
+                if not left:
+                    try:
+                        yield table
+                    except GeneratorExit:
+                        left = True
+        finally:
+            self._reading = False
+
+    def _joining(self, engine: Engine, call: Call, number: int | None, block_bytes: int | None) -> Iterator[pa.Table]:
+        """As `_joined`, but that nothing here knows of a caller that leaves."""
+        before = self._sequencer.state
+        if before["watermark"] is not None:
+            mark = Mark(self._last_batch if number is None else number, before["watermark"], call.newest)
+        # To repeat this call takes what the windows hold before it.
+        needed = {side: self._oldest_restored(engine, side) for side in SIDES}
+        begun = None
+        if self._state is not None and number is not None:
+            done = not self._materializer.bits
+            sent, definition = self._sent(call), self._definition()
+            values = None
+            if call.whole is not None:
+                own = {side: call.numbers[side] - call.first[side] for side in sent}  # as they lie in the file
+                values, places = dataclasses.replace(call.whole, rows=own).to_tables()
+                sent |= places
+            begun = self._state.begin(
+                number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed
+            )
+        self._keep_rows(call)
+        engine.most_pairs = None if block_bytes is None else most_pairs(block_bytes)
+        parts = engine.process(call.batches, call.opposite, call.arrived, counting=self.spec.form == "counts")
+        incomplete: IncompleteError | None = None
+        rest: list[pa.Table] = []
+        if self.spec.form in ("rows", "pairs") and not isinstance(self._materializer, AsOfMaterializer):
+            blocks = self._materializer.blocks(call, block_bytes)
+            try:
+                for part in parts:
+                    yield from self._timed(blocks.add(part))
+                    if isinstance(part, Border):
+                        yield self._materializer.nothing
+            except IncompleteError as error:
+                incomplete = error
+            limits = self._advance(call)
+            for table in self._timed(blocks.end(limits, complete=incomplete is None)):
+                if incomplete is not None:
+                    rest.append(table)
+                else:
+                    yield table
+            matches = blocks.matches
+        else:
+            found, incomplete = _found(parts)
             limits = self._advance(call)
             if isinstance(engine, AggregateEngine) and self.spec.closing:
                 gone = limits["left"]
                 found = [] if gone is None else [engine.closed(gone)]
-            result, matches = self._materializer.result(found, call, limits, complete=incomplete is None)
-            if incomplete is not None:
-                incomplete.partial = result.replace_schema_metadata({INCOMPLETE: f"core {incomplete.core}"})
-                raise incomplete
-            if self.spec.form == "ranges":
-                result = result.replace_schema_metadata({RUNS: json.dumps(engine.run_events())})
-            self._expire(engine, limits)
-            if begun is not None:
-                assert self._state is not None
-                waited = time.perf_counter()
-                self._state.commit(begun, self._matched())
-                self._state.trim(needed)
-                self._totals.state_seconds += time.perf_counter() - waited
+            start = time.perf_counter()
+            result, matches = self._materializer.result(found, call, limits)
+            self._seconds["output"] += time.perf_counter() - start
+            rest = [result]
+        if incomplete is not None:
+            partial = pa.concat_tables([self._materializer.nothing, *rest])
+            incomplete.partial = partial.replace_schema_metadata({INCOMPLETE: f"core {incomplete.core}"})
+            raise incomplete
+        if self.spec.form == "ranges":
+            rest = [table.replace_schema_metadata({RUNS: json.dumps(engine.run_events())}) for table in rest]
+        for table in rest:
+            if block_bytes is None or self.spec.form == "ranges":  # a mirror follows a call as a whole
+                yield table
+            else:
+                yield from slices(table, block_bytes)
+        self._expire(engine, limits)
+        if begun is not None:
+            assert self._state is not None
+            waited = time.perf_counter()
+            self._state.commit(begun, self._matched())
+            self._state.trim(needed)
+            self._totals.state_seconds += time.perf_counter() - waited
         if number is not None:
             self._last_batch = number
         if before["watermark"] is not None:
@@ -839,16 +1009,27 @@ class WindowJoin:
         for side in SIDES:
             self._totals.add(f"late_{side}", call.late[side])
             self._totals.add(f"unmatchable_{side}", call.unmatchable[side])
-        self._seconds["output"] += time.perf_counter() - start
-        return result
 
-    def _advance(self, call: Call) -> dict[str, int | None]:
-        """Ends a call that was joined; the times that are useless from now on."""
+    def _timed(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """What comes out of these, its time counted as that of the output."""
+        while True:
+            start = time.perf_counter()
+            table = next(tables, None)
+            self._seconds["output"] += time.perf_counter() - start
+            if table is None:
+                return
+            yield table
+
+    def _keep_rows(self, call: Call) -> None:
+        """Takes note of a call's rows, which may come out from now on."""
         for side, log in self._kept_logs():
             if call.whole is not None and call.whole.order is not None:
                 log.append(call.first[side], call.tables[side], call.numbers[side])
             else:
                 log.append(call.first[side], call.tables[side])
+
+    def _advance(self, call: Call) -> dict[str, int | None]:
+        """Ends a call that was joined; the times that are useless from now on."""
         self._sequencer.advance(call)
         return self._sequencer.useless_times()
 
@@ -857,6 +1038,7 @@ class WindowJoin:
             engine.expire_times(limits)
         for side, log in self._kept_logs():
             log.trim(self._oldest(engine, side))
+        self._reserve_rows(0)
         self._sequencer.condition.forget({side: self._stored(engine, side) for side in SIDES})
 
     # State
@@ -962,6 +1144,7 @@ class WindowJoin:
                 self._mark = Mark(record.batch, record.before["watermark"], call.newest)
             engine.room_for(call.batches)
             engine.load(call.batches, call.opposite, call.arrived)
+            self._keep_rows(call)
             limits = self._advance(call)
             self._materializer.load(call, limits, matched)
             self._expire(engine, limits)
@@ -1011,8 +1194,8 @@ _MAY_CHANGE = ("index", "engine", "capacity")
 
 
 def _found(
-    parts: Iterator[Pairs | OrderedPairs | Counts | Ranges | Aggregates],
-) -> tuple[list[Pairs | OrderedPairs | Counts | Ranges | Aggregates], IncompleteError | None]:
+    parts: Iterator[Found],
+) -> tuple[list[Found], IncompleteError | None]:
     """What an engine finds, and the error if the device lost some of it."""
     found = []
     try:
@@ -1021,6 +1204,20 @@ def _found(
     except IncompleteError as error:
         return found, error
     return found, None
+
+
+def _begun(tables: _Tables) -> _Tables:
+    """The same tables, the first of them made already, and with it whatever can be refused."""
+
+    def after(first: pa.Table | None) -> _Tables:
+        try:
+            if first is not None:
+                yield first
+                yield from tables
+        finally:
+            tables.close()
+
+    return after(next(tables, None))
 
 
 def _condition_of(text: str, left: pa.Schema | None, right: pa.Schema | None) -> Any:

@@ -2,25 +2,71 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from host import WindowJoin
+from host.daemon.definition import Definition
+from host.daemon.limits import Limits
 from host.daemon.query import Query
 from host.daemon.request import Request
+from host.daemon.result import PassingResult, Tables, Turns
 from host.daemon.staging import Sender
+from host.devices import Device
+from host.errors import CapacityError
 from host.windows.watermark_tracker import Mark
+
+
+class Room:
+    """Lets joins that do not fit beside others wait until one of these has ended."""
+
+    def __init__(self) -> None:
+        self._open = self._ended = 0
+        self._changed = threading.Condition()
+
+    def begun(self) -> None:
+        """A join takes room."""
+        with self._changed:
+            self._open += 1
+
+    def ended(self) -> None:
+        """It has given it back."""
+        with self._changed:
+            self._open -= 1
+            self._ended += 1
+            self._changed.notify_all()
+
+    def wait(self) -> bool:
+        """Waits until a join has ended; False, at once, where there is none."""
+        with self._changed:
+            if not self._open:
+                return False
+            ended = self._ended
+            return self._changed.wait_for(lambda: self._ended > ended)
 
 
 class BatchQuery(Query):
     """Each request is joined from an empty window, and nothing is kept after it.
 
-    The device is held for one request at a time, so its memory bounds the work in progress;
-    `Limits.max_staged` bounds what waits.
+    Its result is sent as it is made. Requests share the device, between blocks of their results; one that finds no
+    memory beside others waits until one of them has ended.
+
+    Parameters
+    ----------
+    As of `Query`, and:
+    room : Room
+        Shared by all queries of the kind.
     """
 
     _prepared = False
+
+    def __init__(
+        self, name: str, definition: Definition, device: Device, device_lock: Turns, limits: Limits, room: Room
+    ):
+        super().__init__(name, definition, device, device_lock, limits)
+        self._room = room
 
     def prepare(self) -> bool:
         # Nothing to take: the service has asked for the schema of the result, which tells a wrong column.
@@ -37,21 +83,52 @@ class BatchQuery(Query):
             self._open_requests.add(request)
             return request
 
-    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> pa.Table:
-        with self._device_lock:
-            join = WindowJoin.from_spec(
-                self.definition.spec,
-                device=self._device,
-                left_schema=self.definition.left_schema,
-                right_schema=self.definition.right_schema,
-            )
-            with join:
-                result = pa.concat_tables([join.process(*self.definition.sides(left, right)), join.finish()])
+    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> PassingResult:
+        return PassingResult(self._joined(request, left, right))
+
+    def _joined(self, request: Request, left: pa.Table, right: pa.Table) -> Tables:
+        join, tables = self._begin(left, right)
+        rows_out = 0
+        try:
+            for table in self._device_lock.between(lambda: tables):
+                rows_out += table.num_rows
+                yield table
+            with self._device_lock:
+                rest = join.finish()
                 stats = join.stats.as_dict()
+            yield rest
+        finally:
+            # First the join: of a result that is read no more the rest need not be found.
+            with self._device_lock:
+                join.close()
+            self._room.ended()
         with self._state:
-            self._applied(request, left, right, result)
+            self._applied(request, left, right, rows_out + rest.num_rows)
             self._stats = stats
-        return result
+
+    def _begin(self, left: pa.Table, right: pa.Table) -> tuple[WindowJoin, Tables]:
+        """A join that has begun its one call."""
+        while True:
+            try:
+                with self._device_lock:
+                    join = WindowJoin.from_spec(
+                        self.definition.spec,
+                        device=self._device,
+                        left_schema=self.definition.left_schema,
+                        right_schema=self.definition.right_schema,
+                    )
+                    try:
+                        tables = join.process_blocks(
+                            *self.definition.sides(left, right), block_bytes=self.limits.block_bytes
+                        )
+                    except BaseException:
+                        join.close()
+                        raise
+                    self._room.begun()
+                    return join, tables
+            except CapacityError:
+                if not self._room.wait():
+                    raise
 
     def close(self) -> None:
         with self._state:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 import time
 
-import pyarrow as pa
 import structlog
 
 from host.daemon.frames import FrameSocket
 from host.daemon.operations import begin, commit, internal_error, operate
 from host.daemon.request import Request
+from host.daemon.result import Result
 from host.daemon.rows import cut, decode, encode_within
 from host.daemon.service import Service
 from host.errors import ConnectionLostError, LimitError, MullionError, ProtocolError, to_wire
@@ -87,11 +87,10 @@ class Connection:
             return True
         with request:
             self._frames.send({"ok": request.answer})
-            result = request.kept if request.kept is not None else self._stage(request)
-        self._send(result)
+            self._send(request.kept if request.kept is not None else self._stage(request))
         return True
 
-    def _stage(self, request: Request) -> pa.Table:
+    def _stage(self, request: Request) -> Result:
         while True:
             received = self._frames.receive_message()
             if received is None:
@@ -108,9 +107,9 @@ class Connection:
             for batch in decode(self._frames.receive_body(length)):
                 request.add(str(message.get("side")), batch)
 
-    def _send(self, result: pa.Table) -> None:
+    def _send(self, result: Result) -> None:
         limits = self._service.limits
-        for batch in cut(result.to_batches(), limits.result_rows, limits.max_message):
+        for batch in cut(result.batches(), limits.result_rows, limits.max_message):
             for rows, body in encode_within(batch, limits.max_message):
                 self._frames.send({"rows": rows}, body)
         self._frames.send({"end": result.num_rows})

@@ -81,7 +81,7 @@ class Daemon:
         Host and port for Prometheus.
     limits : Limits, optional
         What clients may ask for.
-    state : str, optional
+    state, memory : str and int, optional
         As of `Service`.
 
     Attributes
@@ -99,6 +99,7 @@ class Daemon:
         metrics: tuple[str, int] | None = None,
         limits: Limits | None = None,
         state: str | None = None,
+        memory: int | None = None,
     ):
         self._log = structlog.get_logger("mullion")
         self._ended = threading.Event()
@@ -107,7 +108,7 @@ class Daemon:
         self.metrics_port = 0
         self.addresses: list[str] = []
         try:
-            self.service = Service(device, limits, state)
+            self.service = Service(device, limits, state, memory)
             self.service.more_status = lambda: {
                 "connections": self._unix.connections,
                 "addresses": self.addresses,

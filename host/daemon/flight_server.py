@@ -25,6 +25,7 @@ from host.daemon.address import Address
 from host.daemon.flight_rows import unwrap
 from host.daemon.operations import OPERATIONS, begin, commit, internal_error, operate
 from host.daemon.request import Request
+from host.daemon.result import Result
 from host.daemon.rows import cut
 from host.daemon.service import Service
 from host.errors import AuthError, DaemonError, MullionError, ProtocolError, to_wire
@@ -122,13 +123,14 @@ class FlightServer(flight.FlightServerBase):
             with begin(self._service, _json(descriptor.command or b"")) as request:
                 writer.begin(request.query.definition.output_schema)
                 writer.write_metadata(json.dumps(request.answer).encode())
+                result: Result
                 if request.kept is not None:
                     _read_end(reader)
                     result = request.kept
                 else:
                     result = self._stage(request, reader)
-            for batch in cut(result.to_batches(), limits.result_rows, limits.max_message):
-                writer.write_batch(batch)
+                for batch in cut(result.batches(), limits.result_rows, limits.max_message):
+                    writer.write_batch(batch)
             writer.write_metadata(json.dumps({"end": result.num_rows}).encode())
 
     def stop(self, grace: float) -> bool:
@@ -139,7 +141,7 @@ class FlightServer(flight.FlightServerBase):
             self.shutdown()
         return finished
 
-    def _stage(self, request: Request, reader: flight.MetadataRecordBatchReader) -> pa.Table:
+    def _stage(self, request: Request, reader: flight.MetadataRecordBatchReader) -> Result:
         while True:
             try:
                 chunk = reader.read_chunk()

@@ -20,12 +20,18 @@ class Limits:
         it too.
     max_staged : int
         Bytes of input that one query may hold before it is applied, over all its requests in progress.
+    max_kept : int
+        Bytes of memory for the newest result of a query; what is beyond lies in a temporary file.
+    max_result : int
+        Bytes of the result of one batch, in memory and in the file.
     max_queries : int
         Queries that may be open at once.
     max_connections : int
         Connections to the Unix socket at once; each costs a thread.
     result_rows : int
         Rows of one record batch of a result, at most.
+    block_bytes : int
+        Bytes of a result that are made before another query has its turn.
     idle_timeout : float
         Seconds without a byte after which a connection is closed, and its stage discarded.
     grace : float
@@ -39,9 +45,12 @@ class Limits:
 
     max_message: int = 64 * MIB
     max_staged: int = 2048 * MIB
+    max_kept: int = 64 * MIB
+    max_result: int = 32 * 1024 * MIB
     max_queries: int = 64
     max_connections: int = 256
     result_rows: int = 131_072
+    block_bytes: int = 32 * MIB
     idle_timeout: float = 900.0
     grace: float = 30.0
 

@@ -6,15 +6,13 @@ import operator
 from dataclasses import asdict
 from typing import Any
 
-import pyarrow as pa
-
 from host.daemon.definition import Definition, schema_to_wire
 from host.daemon.frames import VERSION
 from host.daemon.request import Request
+from host.daemon.result import KeptResult, Result
 from host.daemon.service import Service
 from host.daemon.staging import PartKey, Sender
 from host.errors import DaemonError, ProtocolError
-from host.join.row_log import empty_table
 from host.windows.watermark_tracker import Mark
 
 OPERATIONS = {
@@ -59,18 +57,18 @@ def begin(service: Service, message: dict[str, Any]) -> Request:
     request = service.begin(_text(message, "query"), _number(message, "batch"), sender, _marks(message))
     if message.get("part"):
         request.parts = True
-        request.kept = None if request.kept is None else request.kept.slice(0, 0)
+        request.kept = None if request.kept is None else KeptResult(request.kept.schema)
     return request
 
 
-def commit(request: Request, message: dict[str, Any]) -> pa.Table:
+def commit(request: Request, message: dict[str, Any]) -> Result:
     """Apply a staged request whose sender says it is complete, and counts its rows; or keep it as a part of a batch."""
     left_rows, right_rows = _number(message, "left_rows"), _number(message, "right_rows")
     try:
         if "key" in message:
             (key,) = _keys([message["key"]])
             request.stage(left_rows, right_rows, key, _call(message.get("call")))
-            return empty_table(request.query.definition.output_schema)
+            return KeptResult(request.query.definition.output_schema)
         return request.commit(left_rows, right_rows)
     except OSError as error:
         # An OSError from here must not be taken for one of the client's connection.

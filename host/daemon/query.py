@@ -14,6 +14,7 @@ import pyarrow as pa
 from host.daemon.definition import Definition
 from host.daemon.limits import Limits
 from host.daemon.request import Request
+from host.daemon.result import KeptResult, Result, Turns
 from host.daemon.staging import Part, PartKey, Sender
 from host.errors import LimitError, ProtocolError, UnknownQueryError
 from host.windows.watermark_tracker import Mark
@@ -37,13 +38,13 @@ class Query(ABC):
         Its join.
     device : Device
         Where it runs.
-    device_lock : threading.Lock
+    device_lock : Turns
         Held while the device works; shared by all queries of the daemon.
     limits : Limits
         What it may stage.
     """
 
-    def __init__(self, name: str, definition: Definition, device: Device, device_lock: threading.Lock, limits: Limits):
+    def __init__(self, name: str, definition: Definition, device: Device, device_lock: Turns, limits: Limits):
         self.name = name
         self.definition = definition
         self.limits = limits
@@ -79,7 +80,7 @@ class Query(ABC):
         """Keep a part of a batch; False where one of that content is here already."""
         raise self._no_parts()
 
-    def fetch(self, batch: int, keys: Sequence[PartKey]) -> pa.Table:
+    def fetch(self, batch: int, keys: Sequence[PartKey]) -> KeptResult:
         """The result of a batch that consists of these parts."""
         raise self._no_parts()
 
@@ -87,7 +88,7 @@ class Query(ABC):
         return ProtocolError(f"query {self.name!r} is not of streams: its batches come whole")
 
     @abstractmethod
-    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> pa.Table:
+    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> Result:
         """The result of a complete request."""
 
     @abstractmethod
@@ -130,10 +131,10 @@ class Query(ABC):
         if self._closed:
             raise UnknownQueryError(f"query {self.name!r} was closed")
 
-    def _applied(self, request: Request | None, left: pa.Table, right: pa.Table, result: pa.Table) -> None:
+    def _applied(self, request: Request | None, left: pa.Table, right: pa.Table, rows_out: int) -> None:
         """Count a request that was applied; `_state` is held."""
         if request is not None:
             self._open_requests.discard(request)
         self._counts["rows_left"] += left.num_rows
         self._counts["rows_right"] += right.num_rows
-        self._counts["rows_out"] += result.num_rows
+        self._counts["rows_out"] += rows_out

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from host.daemon.limits import check_message
+from host.daemon.result import KeptResult, Result
 from host.daemon.rows import conform
 from host.daemon.staging import Part, PartKey, Sender
 from host.errors import ProtocolError
@@ -32,7 +33,7 @@ class Request:
     batch : int
         As the client numbers it.
     sender : Sender
-    kept : pyarrow.Table or None
+    kept : KeptResult or None
         The result, where the same batch was applied already: no rows need to be sent.
     marks : sequence of Mark
         Of the other partitions of the query's join.
@@ -45,7 +46,7 @@ class Request:
         query: Query,
         batch: int,
         sender: Sender,
-        kept: pa.Table | None = None,
+        kept: KeptResult | None = None,
         marks: Sequence[Mark] = (),
         *,
         parts: bool = False,
@@ -89,7 +90,7 @@ class Request:
             raise ProtocolError(f"a row's side must be 'left' or 'right', not {side!r}")
         self._rows[side].append(conform(batch, self.query.definition.schema(side), side))
 
-    def commit(self, left_rows: int, right_rows: int) -> pa.Table:
+    def commit(self, left_rows: int, right_rows: int) -> Result:
         """Apply the rows once, or wait for the request that is applying them, and return the result.
 
         Parameters
@@ -97,7 +98,10 @@ class Request:
         left_rows, right_rows : int
             How many rows the sender sent: a stage that lost some is refused rather than applied.
         """
-        return self.query.apply(self, *self._complete(left_rows, right_rows))
+        result = self.query.apply(self, *self._complete(left_rows, right_rows))
+        if isinstance(result, KeptResult):
+            self.discard()
+        return result
 
     def stage(self, left_rows: int, right_rows: int, key: PartKey, call: dict[str, Any]) -> None:
         """Keep the rows as one part of a batch, for a request that names all its parts.

@@ -14,11 +14,12 @@ import pyarrow as pa
 import structlog
 
 from host import WindowJoin
-from host.daemon.batch_query import BatchQuery
+from host.daemon.batch_query import BatchQuery, Room
 from host.daemon.definition import Definition
 from host.daemon.limits import Limits
 from host.daemon.query import Query
 from host.daemon.request import Request
+from host.daemon.result import KeptResult, Turns
 from host.daemon.staging import PartKey, Sender
 from host.daemon.streaming_query import StreamingQuery
 from host.devices import Device, open_device
@@ -39,6 +40,9 @@ class Service:
         What clients may ask for.
     state : str or None
         The place under which streaming queries keep their state, if they do not name one.
+    memory : int or None
+        Bytes of this process's memory for the windows, rows and results of all queries; by default what the device has,
+        or where it has memory of its own, half of the machine's. See `Device.host_memory`.
 
     Attributes
     ----------
@@ -52,11 +56,20 @@ class Service:
         No such device.
     """
 
-    def __init__(self, device: str | Device = "cpu", limits: Limits | None = None, state: str | None = None):
+    def __init__(
+        self,
+        device: str | Device = "cpu",
+        limits: Limits | None = None,
+        state: str | None = None,
+        memory: int | None = None,
+    ):
         self._state = state
         self.limits = limits or Limits()
         self.device = open_device(device) if isinstance(device, str) else device
-        self._device_lock = threading.Lock()
+        if memory is not None:
+            self.device.limit_host_memory(memory)
+        self._device_lock = Turns()
+        self._room = Room()
         self._lock = threading.Lock()
         self._queries: dict[str, Query] = {}
         self._errors: Counter[str] = Counter()
@@ -116,8 +129,8 @@ class Service:
                         f"{len(self._queries)} queries are open, the limit; close one, or start the daemon "
                         "with a larger --max-queries"
                     )
-                kind = StreamingQuery if definition.streaming else BatchQuery
-                query = kind(name, definition, self.device, self._device_lock, self.limits)
+                given = name, definition, self.device, self._device_lock, self.limits
+                query = StreamingQuery(*given) if definition.streaming else BatchQuery(*given, self._room)
                 self._queries[name] = query
         if not query.definition.same(definition):
             raise QueryError(
@@ -195,7 +208,7 @@ class Service:
                 "since. Start the query again from its checkpoint"
             )
         result = query.fetch(batch, keys)
-        return Request(query, batch, Sender(), result if rows else result.slice(0, 0), parts=True)
+        return Request(query, batch, Sender(), result if rows else KeptResult(result.schema), parts=True)
 
     def close_query(self, name: str) -> bool:
         """Close a query and free its device memory; False where none was open."""
@@ -225,6 +238,8 @@ class Service:
                 **asdict(self.device.info),
                 "indexes": list(self.device.indexes),
                 "used_bytes": self.device.used_bytes,
+                "host_bytes": self.device.host_memory.limit,
+                "host_used_bytes": self.device.host_memory.used,
             },
             "memory_bytes": resident_bytes(),
             "limits": vars(self.limits).copy(),

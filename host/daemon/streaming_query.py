@@ -14,17 +14,29 @@ from host import WindowJoin
 from host.content import Content, check_same, other_rows
 from host.daemon.query import Query
 from host.daemon.request import Request
+from host.daemon.result import KeptResult, NotKeptError, Tables, keep
 from host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
-from host.errors import ProtocolError, QueryError, ReplayError, StateError, StateLostError
+from host.errors import (
+    LimitError,
+    MullionError,
+    ProtocolError,
+    QueryError,
+    ReplayError,
+    StateError,
+    StateLostError,
+    from_wire,
+    to_wire,
+)
 from host.windows.watermark_tracker import Mark
 
 
 @dataclass
 class Applied:
-    """The newest batch that was applied; it becomes final when a later one is."""
+    """The newest batch that was applied; it becomes final when a later one is. Its result, or why it could not be
+    kept."""
 
     batch: int
-    result: pa.Table
+    result: KeptResult | MullionError
     left: pa.Table
     right: pa.Table
     keys: Sequence[PartKey] | None = None  # where it came in parts
@@ -43,6 +55,13 @@ class Applied:
 def query_place(place: str, name: str) -> str:
     """Where the state of a query lies, under the place that was given for several."""
     return f"{place.rstrip('/')}/{quote(name, safe='')}"
+
+
+def _kept_of(applied: Applied) -> KeptResult:
+    """The result, or raises why it could not be kept."""
+    if isinstance(applied.result, MullionError):
+        raise from_wire(to_wire(applied.result))
+    return applied.result
 
 
 class StreamingQuery(Query):
@@ -96,7 +115,7 @@ class StreamingQuery(Query):
                 self._counts["repeats"] += 1
             return request
 
-    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> pa.Table:
+    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> KeptResult:
         with self._turn:
             self._check_open()
             self._open_join()
@@ -111,12 +130,7 @@ class StreamingQuery(Query):
             if kept is not None and newest is not None:
                 check_same(request.batch, newest.content, Content.of(left, right).digest)
                 return kept
-            result = self._join_batch(request.batch, left, right, request.sender, marks=request.marks)
-            with self._state:
-                if not self._mixed:
-                    self._newest = Applied(request.batch, result, left, right)
-                self._applied(request, left, right, result)
-            return result
+            return self._join_batch(request.batch, left, right, request.sender, request=request, marks=request.marks)
 
     def stage(self, request: Request, key: PartKey, part: Part) -> bool:
         with self._state:
@@ -128,7 +142,7 @@ class StreamingQuery(Query):
                 return False
             return self._stage.add(request.batch, key, part)
 
-    def fetch(self, batch: int, keys: Sequence[PartKey]) -> pa.Table:
+    def fetch(self, batch: int, keys: Sequence[PartKey]) -> KeptResult:
         with self._turn:
             self._check_open()
             self._open_join()
@@ -146,39 +160,70 @@ class StreamingQuery(Query):
                 (rows, digest), known = totals(keys), newest.totals
                 if (rows, digest) != known:
                     raise other_rows(batch, f"{rows:,} rows, {digest:016x}", f"{known[0]:,} rows, {known[1]:016x}")
-                return newest.result
+                return _kept_of(newest)
             parts = self._stage.take(self.name, batch, keys)
             if not parts:
                 raise ProtocolError(f"query {self.name!r}, batch {batch}: a batch has at least one part")
             left, right = (pa.concat_tables([getattr(part, side) for part in parts]) for side in ("left", "right"))
             whole = parts[0].whole(parts, counted=self.definition.spec.counted)
-            result = self._join_batch(batch, left, right, parts[0].sender, whole=whole)
-            with self._state:
-                if not self._mixed:
-                    self._newest = Applied(batch, result, left, right, keys)
-                self._applied(None, left, right, result)
-            return result
+            return self._join_batch(batch, left, right, parts[0].sender, keys=keys, whole=whole)
 
-    def _join_batch(self, batch: int, left: pa.Table, right: pa.Table, sender: Sender, **more: Any) -> pa.Table:
+    def _join_batch(
+        self,
+        batch: int,
+        left: pa.Table,
+        right: pa.Table,
+        sender: Sender,
+        *,
+        request: Request | None = None,
+        keys: Sequence[PartKey] | None = None,
+        **more: Any,
+    ) -> KeptResult:
         """Join a batch, the first time in this process; `_turn` is held."""
         with self._state:
             self._fed_by = sender.run
-        assert self._join is not None
+        result: KeptResult | MullionError
         try:
-            with self._device_lock:
-                if batch == self._restored:
-                    result = self._join.repeat(*self.definition.sides(left, right))
-                else:
-                    result = self._join.process(*self.definition.sides(left, right), batch=batch, **more)
+            result = self._result(batch, left, right, **more)
         except StateError:
             self._close_join()  # it is opened from the state again
             raise
+        except NotKeptError as failed:
+            if self._folder is not None and not isinstance(failed.why, LimitError):
+                self._close_join()  # and the batch, which its state has, is joined again
+                raise failed.why from failed
+            result = failed.why
+        assert self._join is not None
         self._restored = None
+        applied = Applied(batch, result, left, right, keys)
         with self._state:
+            if not self._mixed:
+                self._newest = applied
             self._staged -= self._stage.free(batch)
             self._mark = self._join.mark
             self._stats = self._join.stats.as_dict()
-        return result
+            self._applied(request, left, right, 0 if isinstance(result, MullionError) else result.num_rows)
+        return _kept_of(applied)
+
+    def _result(self, batch: int, left: pa.Table, right: pa.Table, **more: Any) -> KeptResult:
+        """The result of a batch; `NotKeptError` where the batch is applied, but its result is not kept."""
+        join = self._join
+        assert join is not None
+        sides, size = self.definition.sides(left, right), self.limits.block_bytes
+
+        def begin() -> Tables:
+            if batch == self._restored:
+                return join.repeat_blocks(*sides, block_bytes=size)
+            return join.process_blocks(*sides, batch=batch, block_bytes=size, **more)
+
+        return keep(
+            self._device_lock.between(begin),
+            self.definition.output_schema,
+            memory=self._device.host_memory,
+            most_heap=self.limits.max_kept,
+            most=self.limits.max_result,
+            query=self.name,
+        )
 
     @property
     def mark(self) -> Mark | None:
@@ -214,11 +259,13 @@ class StreamingQuery(Query):
 
     def status(self) -> dict[str, Any]:
         newest = self._newest
+        kept = newest.result if newest and isinstance(newest.result, KeptResult) else None
         return {
             **super().status(),
             "batch": newest.batch if newest else None,
-            "kept_rows": newest.result.num_rows if newest else 0,
-            "kept_bytes": newest.result.nbytes if newest else 0,
+            "kept_rows": kept.num_rows if kept else 0,
+            "kept_bytes": kept.nbytes if kept else 0,
+            "kept_file_bytes": kept.file_bytes if kept else 0,
         }
 
     def _open_join(self) -> bool:
@@ -270,8 +317,9 @@ class StreamingQuery(Query):
         if self._shared:
             raise self._two_instances()
 
-    def _kept(self, batch: int) -> pa.Table | None:
-        """The kept result where the newest batch is repeated, None where it is new; `_state` is held."""
+    def _kept(self, batch: int) -> KeptResult | None:
+        """The kept result where the newest batch is repeated, None where it is new; `_state` is held. Raises again what
+        was raised where it could not be kept."""
         newest = self._newest
         if newest is None and self._restored is not None:
             if batch < self._restored:
@@ -287,7 +335,9 @@ class StreamingQuery(Query):
             return None
         if batch < newest.batch:
             raise self._replayed(batch, newest.batch)
-        return None if batch > newest.batch else newest.result
+        if batch > newest.batch:
+            return None
+        return _kept_of(newest)
 
     def _no_state(self) -> str:
         if self._folder is not None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from host.aggregates import AggregatePlan
-from host.devices.device import Device, DeviceInfo
-from host.devices.numpy_device import physical_memory
+from host.devices.device import Device, DeviceInfo, usable_memory
 from host.engines import EngineKind, Shared, SplitJoin, Steps
 from host.errors import DeviceError, UnsupportedError
 from host.index.specs import (
@@ -66,6 +65,7 @@ class CpuDevice(Device):
         *((Judy.name,) if _core.has_index(Judy.name) else ()),
     )
     range_indexes: ClassVar[tuple[str, ...]] = (SortedRuns.name, BiSort.name)
+    in_process: ClassVar[bool] = True
     as_of: ClassVar[bool] = True
     aggregates: ClassVar[bool] = True
     engines: tuple[str, ...] = (Steps.name, SplitJoin.name, Shared.name)
@@ -73,7 +73,7 @@ class CpuDevice(Device):
     def __init__(self, threads: int | None = None, memory_bytes: int | None = None, engine: str | None = None):
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise DeviceError(f"threads must be a whole number of at least 1, not {threads!r}")
-        memory = physical_memory() // 2 if memory_bytes is None else memory_bytes
+        memory = usable_memory() if memory_bytes is None else memory_bytes
         if engine is not None:
             if engine not in self.engines:
                 raise DeviceError(f"device cpu has no engine {engine!r}: it has {', '.join(self.engines)}")

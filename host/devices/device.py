@@ -9,8 +9,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 import itertools
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +25,17 @@ from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import Engine, EngineSpec
 
 SOME_RUNS = 128  # that a store is opened for if nobody says
+
+
+def usable_memory() -> int:
+    """Bytes of this process's memory for windows and rows, by default: half of what the machine has, or the container,
+    whatever is free at the moment."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text()
+    except OSError:
+        limit = "max"
+    return (min(memory, int(limit)) if limit.strip().isdecimal() else memory) // 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +224,55 @@ class RunStore(abc.ABC):
         """Frees everything, once the commands under way have ended. Idempotent; done also when the store is dropped."""
 
 
+class Memory:
+    """An account of memory with a fixed limit.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes.
+    where : str
+        Named in errors: ``"device cpu"``.
+    """
+
+    def __init__(self, limit: int, where: str):
+        self.limit, self._where = limit, where
+        self._reserved: dict[int, int] = {}
+        self._tickets = itertools.count()
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """Bytes that are set aside."""
+        return sum(list(self._reserved.values()))
+
+    def reserve(self, needed: int, what: str, ticket: int | None = None) -> int:
+        """Sets memory aside; with a ticket, changes what it holds.
+
+        Raises
+        ------
+        CapacityError
+            If that much is not free; nothing changes.
+        """
+        with self._lock:
+            held = self._reserved.get(ticket, 0) if ticket is not None else 0
+            available = self.limit - self.used + held
+            if needed > available and needed > held:
+                raise CapacityError(
+                    f"{what} needs {needed:,} bytes on {self._where}, which has {available:,} free of "
+                    f"{self.limit:,}: use smaller windows or another device",
+                    needed,
+                    available,
+                )
+            ticket = next(self._tickets) if ticket is None else ticket
+            self._reserved[ticket] = needed
+            return ticket
+
+    def release(self, ticket: int) -> None:
+        """Gives back what a ticket holds. Idempotent; takes no lock, as a finalizer calls it at any point."""
+        self._reserved.pop(ticket, None)
+
+
 class Device(abc.ABC):
     """What joins are computed on.
 
@@ -218,7 +280,7 @@ class Device(abc.ABC):
     ----------
     info : DeviceInfo
     memory_bytes : int
-        Memory that joins may take together.
+        Memory that joins may take together: fixed, whatever is free at the moment.
 
     Attributes
     ----------
@@ -232,8 +294,13 @@ class Device(abc.ABC):
         Those of its indexes that give ``form="ranges"``.
     aggregates : bool
         Whether it gives ``form="aggregate"``, by `open_aggregates`.
+    in_process : bool
+        Whether its memory is that of this process.
+    host_memory : Memory
+        For rows that are kept for output, and for results: of this process.
     """
 
+    in_process: ClassVar[bool] = False
     indexes: ClassVar[tuple[str, ...]]
     engines: tuple[str, ...] = (Steps.name,)
     range_indexes: ClassVar[tuple[str, ...]] = ()
@@ -242,41 +309,32 @@ class Device(abc.ABC):
 
     def __init__(self, info: DeviceInfo, memory_bytes: int):
         self.info = dataclasses.replace(info, indexes=self.indexes)
-        self.memory_bytes = memory_bytes
-        self._reserved: dict[int, int] = {}
-        self._tickets = itertools.count()
-        self._lock = threading.Lock()
+        self._memory = Memory(memory_bytes, f"device {info.name}")
+        self.host_memory = self._memory if self.in_process else Memory(usable_memory(), "the host")
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that joins may take together."""
+        return self._memory.limit
+
+    def limit_host_memory(self, limit: int) -> None:
+        """Sets `host_memory`'s limit, in bytes; of a device in this process, its whole memory."""
+        self.host_memory.limit = limit
+        if self.in_process:
+            self.info = dataclasses.replace(self.info, memory_bytes=limit)
 
     @property
     def used_bytes(self) -> int:
         """Memory reserved by open joins."""
-        return sum(list(self._reserved.values()))
+        return self._memory.used
 
     def reserve(self, needed: int, what: str, ticket: int | None = None) -> int:
-        """Sets memory aside; with a ticket, changes what it holds.
-
-        Raises
-        ------
-        CapacityError
-            If that much is not free; nothing changes.
-        """
-        with self._lock:
-            held = self._reserved.get(ticket, 0) if ticket is not None else 0
-            available = self.memory_bytes - self.used_bytes + held
-            if needed > available:
-                raise CapacityError(
-                    f"{what} needs {needed:,} bytes on device {self.info.name}, which has {available:,} free of "
-                    f"{self.memory_bytes:,}: use smaller windows or another device",
-                    needed,
-                    available,
-                )
-            ticket = next(self._tickets) if ticket is None else ticket
-            self._reserved[ticket] = needed
-            return ticket
+        """As `Memory.reserve`, of the device's memory."""
+        return self._memory.reserve(needed, what, ticket)
 
     def release(self, ticket: int) -> None:
-        """Gives back what a ticket holds. Idempotent; takes no lock, as a finalizer calls it at any point."""
-        self._reserved.pop(ticket, None)
+        """As `Memory.release`, of the device's memory."""
+        self._memory.release(ticket)
 
     def open_aggregates(
         self, spec: EngineSpec, generator: BoundaryGenerator, plan: AggregatePlan, *, itself: bool, close: bool

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Iterator
 
 import numpy as np
 
-from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
+from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore, usable_memory
 from host.devices.run_device import RunDevice
 from host.errors import CapacityError, DeviceError
 
 BLOCK_PAIRS = 1 << 22  # pairs gathered at a time
-
-
-def physical_memory() -> int:
-    """Bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class NumpyDevice(RunDevice):
@@ -29,8 +23,10 @@ class NumpyDevice(RunDevice):
         Memory that stores may take; half the machine's by default.
     """
 
+    in_process = True
+
     def __init__(self, memory_bytes: int | None = None):
-        memory = physical_memory() // 2 if memory_bytes is None else memory_bytes
+        memory = usable_memory() if memory_bytes is None else memory_bytes
         super().__init__(DeviceInfo("numpy", "numpy", f"NumPy {np.__version__} on one core", memory), memory)
 
     @classmethod

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
-from host.join.engine import SIDES, Batch, Counts, Engine, EngineSpec, OrderedPairs, Pairs, Ranges
+from host.join.engine import SIDES, Batch, Engine, EngineSpec, Found
 from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call
 from host.native import _core
@@ -43,6 +43,7 @@ class SlotLog(RowLog):
         self._blocks = [
             (0, pa.concat_tables([block for _, block in self._blocks]).take(pa.array(slots)).combine_chunks())
         ] if len(slots) else []  # fmt: skip
+        self._nbytes = [block.nbytes for _, block in self._blocks]
         self.end = len(slots)
 
 
@@ -121,7 +122,7 @@ class AsOfEngine(Engine):
         arrived: dict[str, int],
         *,
         counting: bool = False,
-    ) -> Iterator[Pairs | OrderedPairs | Counts | Ranges]:
+    ) -> Iterator[Found]:
         """Stores the rows; what they meet is known when the watermark has moved: `ready`."""
         started = time.perf_counter()
         for side in ("right", "left"):
@@ -215,11 +216,9 @@ class AsOfMaterializer:
 
     def result(
         self,
-        found: list[Pairs | OrderedPairs | Counts | Ranges],
+        found: list[Found],
         call: Call,
         limits: dict[str, int | None],
-        *,
-        complete: bool = True,
     ) -> tuple[pa.Table, int]:
         """The result of a call, and how many pairs it has: pairs, then unmatched rows, each in the order of arrival."""
         left, right = self._engine.ready(limits["left"])

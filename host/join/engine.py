@@ -155,6 +155,19 @@ class OrderedPairs:
 
 
 @dataclasses.dataclass
+class Border:
+    """All pairs of the rows that arrived up to here have been given, and none of later ones.
+
+    Attributes
+    ----------
+    left : int
+        The arrival number of the next left row.
+    """
+
+    left: int
+
+
+@dataclasses.dataclass
 class Counts:
     """Numbers of pairs found by rows of one side; a row may occur in several.
 
@@ -212,6 +225,9 @@ class Aggregates:
     results: list[np.ndarray]
 
 
+Found = Pairs | OrderedPairs | Border | Counts | Ranges | Aggregates
+
+
 class Engine(abc.ABC):
     """Turns sequenced batches of encoded keys into row-number pairs, on one device, for one join.
 
@@ -222,11 +238,15 @@ class Engine(abc.ABC):
         Time per step.
     probed_runs : int
         Runs probed, summed over probe commands; 0 where there are no runs.
+    most_pairs : int or None
+        Pairs that `process` should give at a time, or those of one row where they are more; it then gives a `Border`
+        wherever it can. None: any number, without borders.
     """
 
     spec: EngineSpec
     seconds: dict[str, float]
     probed_runs: int = 0
+    most_pairs: int | None = None
 
     def run_events(self) -> dict[str, list[list[int]]]:
         """For `EngineSpec.ranges`: what happened to the runs of each side since the last call, in order.
@@ -282,7 +302,7 @@ class Engine(abc.ABC):
         arrived: dict[str, int],
         *,
         counting: bool = False,
-    ) -> Iterator[Pairs | OrderedPairs | Counts | Ranges | Aggregates]:
+    ) -> Iterator[Found]:
         """Joins and stores the rows of one call.
 
         Parameters
@@ -299,7 +319,7 @@ class Engine(abc.ABC):
         Yields
         ------
         Pairs or OrderedPairs, or Counts when counting, or Ranges or Aggregates where those are asked for
-            The former in no particular order. All must be taken.
+            The former in no particular order, but that a `Border` may stand between them. All must be taken.
 
         Raises
         ------

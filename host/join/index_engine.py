@@ -11,7 +11,7 @@ import numpy as np
 from host.errors import CapacityError
 from host.index.window_index import Extent, Probes, WindowIndex
 from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import OTHER, SIDES, Batch, Counts, Engine, EngineSpec, Pairs
+from host.join.engine import OTHER, SIDES, Batch, Border, Counts, Engine, EngineSpec, Found, Pairs
 from host.join.residual import Residual, TimeWindow
 
 MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
@@ -32,6 +32,37 @@ def cut_steps(batches: dict[str, Batch], most: int) -> Iterator[dict[str, Batch]
         to = {side: int(np.searchsorted(places[side], cut, "left")) for side in SIDES}
         yield {side: batches[side].take(slice(at[side], to[side])) for side in SIDES}
         at = to
+
+
+def cut_pairs(batches: dict[str, Batch], counts: dict[str, np.ndarray], most: int) -> Iterator[dict[str, Batch]]:
+    """Cuts a call along the total order of arrival, in steps that find at most so many pairs, or one row's.
+
+    Parameters
+    ----------
+    counts : dict of str to ndarray
+        Pairs that each row finds, or is thought to find.
+    """
+    if sum(float(each.sum()) for each in counts.values()) <= most:
+        yield batches
+        return
+    places = {side: b.rows + b.opposite for side, b in batches.items()}
+    every = np.concatenate(list(places.values()))
+    order = np.argsort(every, kind="stable")
+    every, ends = every[order], np.cumsum(np.concatenate([counts[side] for side in places])[order])
+    at, done, start = dict.fromkeys(SIDES, 0), 0.0, 0
+    while True:
+        stop = max(int(np.searchsorted(ends, done + most, "right")), start + 1)
+        if stop < len(every):  # both roles of a row of a self join have one place
+            stop = int(np.searchsorted(every, every[stop - 1], "right"))
+        last = stop >= len(every)
+        to = {
+            side: len(batches[side]) if last else int(np.searchsorted(places[side], every[stop], "left"))
+            for side in SIDES
+        }
+        yield {side: batches[side].take(slice(at[side], to[side])) for side in SIDES}
+        if last:
+            return
+        at, done, start = to, ends[stop - 1], stop
 
 
 class IndexEngine(Engine):
@@ -127,9 +158,13 @@ class IndexEngine(Engine):
         arrived: dict[str, int],
         *,
         counting: bool = False,
-    ) -> Iterator[Pairs | Counts]:
+    ) -> Iterator[Found]:
+        left = 0
         for step in cut_steps(batches, self._step_rows):
             yield from self._step(step, counting)
+            if self.most_pairs is not None and not counting:
+                left = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left
+                yield Border(left)
         for side in self._stored:
             self._settle(side, arrived[side])
 
@@ -174,15 +209,35 @@ class IndexEngine(Engine):
                 parts[side] = self._windows[side].insert(batch)
         return parts
 
-    def _step(self, batches: dict[str, Batch], counting: bool) -> Iterator[Pairs | Counts]:
-        parts = self._insert(batches)
-        for side in SIDES:
-            for part in parts[self._stored[0]] if self._shared else parts[side]:
-                for start in range(0, len(part), PROBE_ROWS):
-                    yield from self._probe(side, part.take(slice(start, start + PROBE_ROWS)), counting)
+    def _step(self, batches: dict[str, Batch], counting: bool) -> Iterator[Found]:
+        stored = self._insert(batches)
+        parts = {side: stored[self._stored[0]] if self._shared else stored[side] for side in SIDES}
+        if self.most_pairs is None or counting or self.spec.order == "none":
+            yield from self._probes(parts, counting)
+        else:
+            # All are stored, and each row meets those before it alone: so they may probe in groups.
+            counts = {side: np.zeros(len(batches[side]), np.int64) for side in SIDES}
+            for found in self._probes(parts, counting=True):
+                assert isinstance(found, Counts)
+                counts[found.side][np.searchsorted(batches[found.side].rows, found.probing)] += found.counts
+            for group in cut_pairs(batches, counts, self.most_pairs):
+                some: dict[str, list[Batch]] = {}
+                for side in SIDES:
+                    first, last = (int(group[side].rows[at]) if len(group[side]) else -1 for at in (0, -1))
+                    within = [np.flatnonzero((part.rows >= first) & (part.rows <= last)) for part in parts[side]]
+                    some[side] = [part.take(which) for part, which in zip(parts[side], within, strict=True)]
+                yield from self._probes(some, counting)
+                yield Border(int(group["left"].rows[-1]) + 1 if len(group["left"]) else 0)
         for side in self._stored:
             if len(batches[side]):
                 self._settle(side, int(batches[side].rows[-1]) + 1)
+
+    def _probes(self, parts: dict[str, list[Batch]], counting: bool) -> Iterator[Pairs | Counts]:
+        """Pairs of the rows of each side, which are in the order of their keys in each part."""
+        for side in SIDES:
+            for part in parts[side]:
+                for start in range(0, len(part), PROBE_ROWS):
+                    yield from self._probe(side, part.take(slice(start, start + PROBE_ROWS)), counting)
 
     def _settle(self, side: str, arrived: int) -> None:
         window = self._windows[side]

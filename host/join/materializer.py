@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
 from host.aggregates import AggregatePlan
 from host.arrow_array import empty_array
-from host.join.engine import OTHER, SIDES, Aggregates, Counts, OrderedPairs, Pairs, Ranges
+from host.join.engine import OTHER, SIDES, Aggregates, Border, Counts, Found, OrderedPairs, Pairs, Ranges
 from host.join.match_bits import MatchBits
 from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call
@@ -62,20 +64,16 @@ class Materializer:
 
     def result(
         self,
-        found: list[Pairs | OrderedPairs | Counts | Ranges | Aggregates],
+        found: list[Found],
         call: Call,
         limits: dict[str, int | None],
-        *,
-        complete: bool = True,
     ) -> tuple[pa.Table, int]:
-        """The result of a call, and how many pairs it has. The logs hold the rows of the call already.
+        """The result of a call with neither rows nor pairs, and how many pairs it is of.
 
         Parameters
         ----------
         limits : dict of str to int or None
             For time windows: rows of each side of this time and before can match no later row.
-        complete : bool
-            Nothing is missing from what was found. Else no row counts as unmatched.
         """
         if self._spec.form == "counts":
             return self._counts([part for part in found if isinstance(part, Counts)], call)
@@ -84,31 +82,13 @@ class Materializer:
             if self._spec.closing:
                 return self.closed(aggregates, call.never["left"])
             return self._aggregates(aggregates, call)
-        if self._spec.form == "ranges":
-            return self._ranges([part for part in found if isinstance(part, Ranges)], call)
-        pairs = [part for part in found if isinstance(part, Pairs)]
-        if len(call.itself):
-            pairs.append(Pairs("right", call.itself, call.itself))
-        parts = {side: [getattr(part, side) for part in found if isinstance(part, OrderedPairs)] for side in SIDES}
-        for side in SIDES:
-            parts[side] += [part.probing if part.side == side else part.stored for part in pairs]
-        matches = sum(map(len, parts["left"]))
+        return self._ranges([part for part in found if isinstance(part, Ranges)], call)
+
+    def blocks(self, call: Call, block_bytes: int | None) -> PairBlocks:
+        """What makes the result of a call out of its pairs; see `PairBlocks`. The logs hold the rows of the call."""
         for side, bits in self.bits.items():
             bits.add(call.batches[side], call.opposite[side])
-            if self._spec.how != "left_semi":
-                for part in parts[side]:
-                    bits.match(part)
-        if self._spec.how == "left_anti":
-            parts = {side: [] for side in SIDES}
-        else:
-            parts = self._in_order(parts, pairs, matches, call)
-        if self._spec.how == "left_semi":
-            rows = np.concatenate([_NONE, *parts["left"]])
-            parts = {"left": [rows[self.bits["left"].match_first(rows)]], "right": []}
-        if complete:
-            for side, more in self._unmatched(call, limits).items():
-                parts[side] += [more] if len(more) else []
-        return self._table(parts), matches
+        return PairBlocks(self, call, block_bytes)
 
     def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed: `matched` are the rows that it has matched."""
@@ -122,9 +102,34 @@ class Materializer:
         gone = {side: bits.rest() for side, bits in self.bits.items()}
         if not self._spec.unmatched:
             return empty_table(self._schema)
-        return self._table({side: [part] for side, part in self._by_place(gone).items()})
+        return self.table({side: [part] for side, part in self._by_place(gone).items()})
 
     # Pairs
+
+    @property
+    def ordered(self) -> bool:
+        """Whether pairs come out in an order."""
+        return self._spec.order != "none"
+
+    def chosen(self, group: list[Pairs | OrderedPairs], call: Call) -> tuple[dict[str, list[np.ndarray]], int]:
+        """The row numbers that come out for some pairs, in the order of the specification, by side; and how many pairs
+        there are."""
+        pairs = [part for part in group if isinstance(part, Pairs)]
+        parts = {side: [getattr(part, side) for part in group if isinstance(part, OrderedPairs)] for side in SIDES}
+        for side in SIDES:
+            parts[side] += [part.probing if part.side == side else part.stored for part in pairs]
+        matches = sum(map(len, parts["left"]))
+        if self._spec.how != "left_semi":
+            for side, bits in self.bits.items():
+                for part in parts[side]:
+                    bits.match(part)
+        if self._spec.how == "left_anti":
+            return {side: [] for side in SIDES}, matches
+        parts = self._in_order(parts, pairs, matches, call)
+        if self._spec.how == "left_semi":
+            rows = np.concatenate([_NONE, *parts["left"]])
+            parts = {"left": [rows[self.bits["left"].match_first(rows)]], "right": []}
+        return parts, matches
 
     def _in_order(
         self, parts: dict[str, list[np.ndarray]], pairs: list[Pairs], matches: int, call: Call
@@ -138,7 +143,7 @@ class Materializer:
 
     # Unmatched rows
 
-    def _unmatched(self, call: Call, limits: dict[str, int | None]) -> dict[str, np.ndarray]:
+    def unmatched(self, call: Call, limits: dict[str, int | None]) -> dict[str, np.ndarray]:
         """The row numbers of the rows that from this call on can match nothing, -1 for the other side's."""
         gone = {}
         for side, bits in self.bits.items():
@@ -163,7 +168,24 @@ class Materializer:
 
     # The result
 
-    def _table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
+    @property
+    def nothing(self) -> pa.Table:
+        """A result of no rows."""
+        return empty_table(self._schema)
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The sides whose columns the result has."""
+        return self._sides
+
+    def row_bytes(self, rows: dict[str, np.ndarray]) -> np.ndarray | int:
+        """Bytes of each row of the result that has these row numbers, int64, shape (n,); a number where all have the
+        same."""
+        if self._spec.form == "pairs":
+            return 8 * len(self._sides)
+        return sum((self._logs[side].row_bytes(rows[side]) for side in self._sides if side in self._logs), start=1)
+
+    def table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
         """Rows or pairs of these row numbers; -1 stands for NULLs."""
         if self._spec.form == "pairs":
             numbers = _numbers if self.bits else pa.array
@@ -283,6 +305,112 @@ class Materializer:
             parts.append(pa.table([sides.cast(pa.string()), *numbers, complement, *limits], schema=RANGES_SCHEMA))
         table = pa.concat_tables([RANGES_SCHEMA.empty_table(), *parts])
         return table, len(table)
+
+
+class PairBlocks:
+    """The result of one call, made of its pairs as they are found.
+
+    Parameters
+    ----------
+    materializer : Materializer
+    call : Call
+    block_bytes : int or None
+        Bytes of a table, or those of one row where that is larger; None: all is one table.
+
+    Attributes
+    ----------
+    matches : int
+        Pairs so far.
+    """
+
+    def __init__(self, materializer: Materializer, call: Call, block_bytes: int | None):
+        self.matches = 0
+        self._materializer, self._call, self._bytes = materializer, call, block_bytes
+        self._itself = call.itself  # that have not come yet
+        self._group: list[Pairs | OrderedPairs] = []  # found since the last border
+        self._ready: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
+        self._held = 0
+
+    def add(self, part: Found) -> Iterator[pa.Table]:
+        """Takes what an engine has found; the tables that are full now."""
+        if isinstance(part, Border):
+            if self._materializer.ordered:
+                self._choose(part.left)
+        else:
+            assert isinstance(part, Pairs | OrderedPairs)
+            self._group.append(part)
+            if not self._materializer.ordered:
+                self._choose(0)
+        if self._bytes is not None and self._held >= most_pairs(self._bytes):
+            yield from self._tables(whole=False)
+
+    def end(self, limits: dict[str, int | None], *, complete: bool) -> Iterator[pa.Table]:
+        """The rest: at least one table where all is one.
+
+        Parameters
+        ----------
+        limits : dict of str to int or None
+            For time windows: rows of each side of this time and before can match no later row.
+        complete : bool
+            Nothing is missing from what was found. Else no row counts as unmatched.
+        """
+        self._choose(None)
+        if complete:
+            for side, more in self._materializer.unmatched(self._call, limits).items():
+                self._ready[side] += [more] if len(more) else []
+        yield from self._tables(whole=True)
+
+    def _choose(self, left: int | None) -> None:
+        """Takes the pairs of rows before a left one; None: of all."""
+        end = len(self._itself) if left is None else int(np.searchsorted(self._itself, left))
+        if end:
+            self._group.append(Pairs("right", self._itself[:end], self._itself[:end]))
+            self._itself = self._itself[end:]
+        if not self._group:
+            return
+        parts, matches = self._materializer.chosen(self._group, self._call)
+        self._group = []
+        self.matches += matches
+        self._held += sum(map(len, parts[self._materializer.sides[0]]))
+        for side, more in parts.items():
+            self._ready[side] += more
+
+    def _tables(self, *, whole: bool) -> Iterator[pa.Table]:
+        """What is ready, in tables; with `whole` the last one too, which is not full."""
+        parts, self._ready, self._held = self._ready, {side: [] for side in SIDES}, 0
+        if self._bytes is None:
+            yield self._materializer.table(parts)
+            return
+        sides, most = self._materializer.sides, most_pairs(self._bytes)
+        rows = {side: np.concatenate([_NONE, *parts[side]]) for side in sides}
+        count, start = len(rows[sides[0]]), 0
+        while start < count:
+            some = {side: part[start : start + most] for side, part in rows.items()}
+            given = len(some[sides[0]])
+            size = self._materializer.row_bytes(some)
+            if isinstance(size, int):
+                length = min(given, max(self._bytes // size, 1))
+            else:
+                length = min(given, max(int(np.searchsorted(np.cumsum(size), self._bytes, "right")), 1))
+            if not whole and length == given < most:
+                break
+            yield self._materializer.table({side: [part[:length]] for side, part in some.items()})
+            start += length
+        if start < count:
+            self._ready = {side: [rows[side][start:].copy()] if side in rows else [] for side in SIDES}
+            self._held = count - start
+
+
+def slices(table: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
+    """A table cut to about so many bytes each, by their mean; at least one."""
+    rows = max(block_bytes * len(table) // max(table.nbytes, 1), 1)
+    for start in range(0, max(len(table), 1), rows):
+        yield table.slice(start, rows)
+
+
+def most_pairs(block_bytes: int) -> int:
+    """Pairs of row numbers that take as much as a block."""
+    return max(block_bytes // 16, 1)
 
 
 def shifted(times: np.ndarray, by: int) -> np.ndarray:

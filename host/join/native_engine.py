@@ -21,8 +21,21 @@ from host.engines import EngineKind, Shared
 from host.errors import DeviceError, WindowError
 from host.index.specs import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
 from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import SIDES, Batch, Counts, Engine, EngineSpec, OrderedPairs, Pairs, Ranges, beyond_capacity
-from host.join.index_engine import cut_steps
+from host.join.engine import (
+    OTHER,
+    SIDES,
+    Batch,
+    Border,
+    Counts,
+    Engine,
+    EngineSpec,
+    Found,
+    OrderedPairs,
+    Pairs,
+    Ranges,
+    beyond_capacity,
+)
+from host.join.index_engine import cut_pairs, cut_steps
 from host.native import _core
 
 if TYPE_CHECKING:
@@ -33,6 +46,7 @@ MOST_STEP_ROWS = 1 << 20
 _ROW_OVERHEAD = 1.2  # bytes of a stored row over those of its key and number: the index, and what blocks are rounded to
 _TREE_OVERHEAD = 1.6  # the same of trees: nodes that are not full, the order of arrival, and what a merge writes
 _TEMPORAL_OVERHEAD = {"csb_tree": 4.0, "burst_trie": 8.0, "judy": 4.0}  # as `_ROW_OVERHEAD`, logs of keys included
+_MOST_GROWTH = 16  # of a step over the one before
 _FIRST_TIME_ROWS = 1 << 14  # of a time window, that memory is set aside for at first
 _FAR = 1 << 100  # beyond this no bound differs from another
 _FAR_ROWS = 1 << 62  # beyond all windows
@@ -273,9 +287,9 @@ class NativeEngine(Engine):
         arrived: dict[str, int],
         *,
         counting: bool = False,
-    ) -> Iterator[Pairs | OrderedPairs | Counts | Ranges]:
-        engine = self._engine
-        for step in self._steps(batches):
+    ) -> Iterator[Found]:
+        engine, left = self._engine, 0
+        for step in self._steps(batches, self._first_met(opposite, arrived)):
             inputs = [self._input(side, step[side]) for side in SIDES]
             if self.spec.ranges:
                 ranges = engine.step(*inputs, ranges=self._complement, threads=self._device.threads)
@@ -287,6 +301,8 @@ class NativeEngine(Engine):
             arrival_order = isinstance(self.spec.engine, Shared)
             whole = arrival_order or self.spec.order == "none"
             found = engine.step(*inputs, counting=counting, whole=whole, threads=self._device.threads)
+            if not counting:
+                self._found += len(found[0]) if whole else sum(len(probing) for probing, _ in found)
             if counting:
                 yield from (Counts(side, step[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
             elif arrival_order and self.spec.order != "none" and self.spec.self_join and not self._shared:
@@ -295,6 +311,9 @@ class NativeEngine(Engine):
                 yield OrderedPairs(*found)
             else:
                 yield from (Pairs(side, *part) for side, part in zip(SIDES, found, strict=True))
+            if self.most_pairs is not None and not counting:
+                left = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left
+                yield Border(left)
         for side in self._stored:
             engine.arrived(SIDES.index(side), arrived[side])
 
@@ -312,9 +331,43 @@ class NativeEngine(Engine):
         for side in self._stored:
             engine.arrived(SIDES.index(side), arrived[side])
 
-    def _steps(self, batches: dict[str, Batch]) -> Iterator[dict[str, Batch]]:
+    def _first_met(self, opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> dict[str, int]:
+        """About the oldest row of each side that a call's rows may meet, by how many are stored."""
+        return {side: arrived[side] - len(opposite[side]) - self.stored_rows(side) for side in SIDES}
+
+    def _steps(self, batches: dict[str, Batch], first_met: dict[str, int]) -> Iterator[dict[str, Batch]]:
         """A call in parts that are joined and stored at a time."""
-        return cut_steps(batches, self._step_rows)
+        steps = cut_steps(batches, self._step_rows)
+        if self.most_pairs is None:
+            return steps
+        return (part for step in steps for part in self._paced(step, first_met, self.most_pairs))
+
+    _found = 0  # pairs so far
+    _selectivity = 1.0  # the share of the rows in each other's windows that match, as steps so far suggest
+
+    def _paced(self, rest: dict[str, Batch], first_met: dict[str, int], most: int) -> Iterator[dict[str, Batch]]:
+        """Rows in parts that find about `most` pairs, or one row's, if they match as those before did.
+
+        As long as nothing is known, all rows in a window count as matches.
+        """
+        while True:
+            could = {side: (rest[side].opposite - first_met[OTHER[side]]).astype(np.float64) for side in SIDES}
+            if self.spec.counts is not None:
+                could = {side: np.minimum(could[side], self.spec.counts[OTHER[side]]) for side in SIDES}
+            selectivity, at = self._selectivity, dict.fromkeys(SIDES, 0)
+            for part in cut_pairs(rest, {side: selectivity * could[side] for side in SIDES}, most):
+                to = {side: at[side] + len(part[side]) for side in SIDES}
+                met, before = sum(float(could[side][at[side] : to[side]].sum()) for side in SIDES), self._found
+                yield part
+                at = to
+                if met >= 1:
+                    seen = (self._found - before + 1) / met
+                    self._selectivity = min(max(seen, self._selectivity / _MOST_GROWTH), 1.0)
+                if not 0.5 < self._selectivity / selectivity < 2:
+                    break
+            rest = {side: rest[side].take(slice(at[side], None)) for side in SIDES}
+            if not any(map(len, rest.values())):
+                return
 
     def _bounds(
         self, generator: BoundaryGenerator, side: str, keys: np.ndarray

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from host.join.condition import Condition
-from host.join.engine import SIDES, Aggregates, Batch, Counts, Engine, OrderedPairs, Pairs, Ranges
+from host.join.engine import SIDES, Batch, Engine, Found
 
 
 class PartitionedEngine(Engine):
@@ -94,8 +94,8 @@ class PartitionedEngine(Engine):
         arrived: dict[str, int],
         *,
         counting: bool = False,
-    ) -> Iterator[Pairs | OrderedPairs | Counts | Ranges | Aggregates]:
-        def join(engine: Engine, own: dict[str, Batch]) -> list[Pairs | OrderedPairs | Counts | Ranges | Aggregates]:
+    ) -> Iterator[Found]:
+        def join(engine: Engine, own: dict[str, Batch]) -> list[Found]:
             return list(engine.process(own, opposite, arrived, counting=counting))
 
         for found in self._each(join, batches):

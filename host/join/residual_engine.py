@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from host.errors import IncompleteError
-from host.join.engine import SIDES, Batch, Counts, Engine, OrderedPairs, Pairs
+from host.join.engine import SIDES, Batch, Border, Counts, Engine, Found, OrderedPairs, Pairs
 from host.join.residual import ResidualPart
 
 _FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
@@ -82,7 +82,8 @@ class ResidualEngine(Engine):
         arrived: dict[str, int],
         *,
         counting: bool = False,
-    ) -> Iterator[Pairs | OrderedPairs | Counts]:
+    ) -> Iterator[Found]:
+        self.engine.most_pairs = None if counting else self.most_pairs
         self._put(batches)
         first = {side: arrived[side] - len(opposite[side]) for side in SIDES}
         lost: IncompleteError | None = None
@@ -90,6 +91,9 @@ class ResidualEngine(Engine):
             asked = self._asked
             try:
                 for found in self.engine.process(*step):
+                    if isinstance(found, Border):
+                        yield found
+                        continue
                     assert isinstance(found, Pairs | OrderedPairs)
                     pairs = self._satisfying(found)
                     if counting:

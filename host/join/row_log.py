@@ -49,6 +49,9 @@ class RowLog:
         self._blocks: list[tuple[int, pa.Table]] = []  # number of the first row, or its place in `_numbers`; rows
         self._numbers: np.ndarray | None = None  # of the rows kept, where there are gaps
         self._before = 0  # rows before these
+        self._fixed = sum(filter(None, map(_fixed_bytes, (field.type for field in self._stored))))
+        self._varies = [field.name for field in self._stored if _fixed_bytes(field.type) is None]
+        self._nbytes: list[int] = []  # of each block
         self._most = most_block_rows
 
     @property
@@ -59,7 +62,7 @@ class RowLog:
     @property
     def nbytes(self) -> int:
         """Bytes of the rows kept."""
-        return sum(block.nbytes for _, block in self._blocks)
+        return sum(self._nbytes)
 
     @property
     def rows(self) -> int:
@@ -79,13 +82,18 @@ class RowLog:
             first = self._before + len(known)
             self._numbers = np.concatenate([known, numbers])
         table = table.select(self._stored.names)
+        if self._varies:
+            sizes = sum(_sizes(table.column(name)) for name in self._varies)
+            table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
         self._blocks.append((first, table))
+        self._nbytes.append(table.nbytes)
         while len(self._blocks) > 1:
             (start, elder), (_, newer) = self._blocks[-2:]
             if len(elder) >= self._most or len(elder) > MERGE_FACTOR * len(newer):
                 break
             merged = pa.concat_tables([elder, newer]).combine_chunks()
             self._blocks[-2:] = [(start, merged)]
+            self._nbytes[-2:] = [sum(self._nbytes[-2:])]
 
     def take(self, rows: np.ndarray, names: list[str]) -> list[pa.ChunkedArray]:
         """Columns, by their names, of the rows of these numbers, int64, shape (n,), in this order; NULLs for a number
@@ -95,17 +103,28 @@ class RowLog:
             return empty_table(pa.schema(fields)).columns
         if not self._blocks:  # all are missing
             return [pa.chunked_array([pa.nulls(len(rows), field.type)]) for field in fields]
+        taken = self._taken(rows, names)
+        return [_returned(column, field.type) for column, field in zip(taken.columns, fields, strict=True)]
+
+    def row_bytes(self, rows: np.ndarray) -> np.ndarray | int:
+        """Bytes of the columns of each of these rows, as `take` gives them, int64, shape (n,); of columns of some
+        nested types their mean in a block. A number where all rows have the same."""
+        if not self._varies or not self._blocks:
+            return self._fixed
+        return self._fixed + self._taken(rows, [_BYTES]).column(0).fill_null(0).to_numpy()
+
+    def _taken(self, rows: np.ndarray, names: list[str]) -> pa.Table:
         missing = rows < 0
         # Blocks follow one another without a gap: every row of the stream that is kept at all has a place.
         indices = pa.array(self._places(rows) - self._blocks[0][0], mask=missing if missing.any() else None)
-        taken = pa.concat_tables([block.select(names) for _, block in self._blocks]).take(indices)
-        return [_returned(column, field.type) for column, field in zip(taken.columns, fields, strict=True)]
+        return pa.concat_tables([block.select(names) for _, block in self._blocks]).take(indices)
 
     def trim(self, oldest: int) -> None:
         """Forgets whole blocks before row `oldest`."""
         end = int(self._places(np.array([oldest]))[0])
         while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) <= end:
             gone = len(self._blocks.pop(0)[1])
+            del self._nbytes[0]
             if self._numbers is not None:
                 self._numbers = self._numbers[gone:]
                 self._before += gone
@@ -113,6 +132,29 @@ class RowLog:
     def _places(self, rows: np.ndarray) -> np.ndarray:
         """Where rows lie, as blocks count."""
         return rows if self._numbers is None else self._before + np.searchsorted(self._numbers, rows)
+
+
+_BYTES = "\0bytes"  # no name of a column that Spark, SQL or a file could have
+
+
+def _fixed_bytes(kind: pa.DataType) -> int | None:
+    """Bytes of a value of a type; None where they vary."""
+    try:
+        return (kind.bit_width + 7) // 8
+    except ValueError:
+        return None
+
+
+def _sizes(column: pa.ChunkedArray) -> np.ndarray:
+    """Bytes of each value of a column whose type has no fixed size, offsets included, int64, shape (n,)."""
+    kind, types = column.type, pa.types
+    if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
+        return pc.binary_length(column).fill_null(0).to_numpy().astype(np.int64) + 4
+    mean = -(-column.nbytes // max(len(column), 1))
+    if types.is_list(kind) or types.is_large_list(kind):
+        lengths = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
+        return lengths * -(-column.nbytes // max(int(lengths.sum()), 1)) + 4
+    return np.full(len(column), mean, np.int64)
 
 
 def stored(table: pa.Table) -> pa.Table:

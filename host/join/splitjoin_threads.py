@@ -16,8 +16,7 @@ from host.engines import SplitJoin
 from host.errors import IncompleteError, UnsupportedError
 from host.index.specs import Index
 from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import SIDES, Batch, Counts, EngineSpec, OrderedPairs, Pairs
-from host.join.index_engine import cut_steps
+from host.join.engine import SIDES, Batch, Border, Counts, EngineSpec, Found, OrderedPairs, Pairs
 from host.join.native_engine import NativeEngine
 
 if TYPE_CHECKING:
@@ -85,10 +84,12 @@ class SplitJoinThreads(NativeEngine):
         arrived: dict[str, int],
         *,
         counting: bool = False,
-    ) -> Iterator[Pairs | OrderedPairs | Counts]:
-        engine = self._engine
-        for step in cut_steps(batches, self._step_rows):
+    ) -> Iterator[Found]:
+        engine, left_rows = self._engine, 0
+        for step in self._steps(batches, self._first_met(opposite, arrived)):
             found = engine.step(*(self._input(side, step[side]) for side in SIDES), counting=counting, whole=True)
+            if not counting:
+                self._found += len(found[0])
             if counting:
                 yield from (Counts(side, step[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
             elif self._sorted_later:
@@ -98,6 +99,9 @@ class SplitJoinThreads(NativeEngine):
                 yield Pairs("right", right[~by_left], left[~by_left])
             else:
                 yield OrderedPairs(*found)
+            if self.most_pairs is not None and not counting:
+                left_rows = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left_rows
+                yield Border(left_rows)
         for side in SIDES:
             engine.arrived(SIDES.index(side), arrived[side])
         for core, why, left_rows, right_rows in engine.failures():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from host.index.specs import Index, SpoJoin
-from host.join.engine import SIDES, Batch, Counts, OrderedPairs, Pairs, Ranges
+from host.join.engine import SIDES, Batch
 from host.join.native_engine import NativeEngine
 
 _FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
@@ -39,24 +39,10 @@ class SpoEngine(NativeEngine):
         """Of a run: keys, permutation and ranks of each condition, and the number; trees take no more."""
         return 16 * (1 + len(self.spec.others)) + 4
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Pairs | OrderedPairs | Counts | Ranges]:
-        for found in super().process(batches, opposite, arrived, counting=counting):
-            if isinstance(found, OrderedPairs):
-                self._found += len(found.left)
-            elif isinstance(found, Pairs):
-                self._found += len(found.probing)
-            yield found
-
-    _found = 0
-
-    def _steps(self, batches: dict[str, Batch]) -> Iterator[dict[str, Batch]]:
+    def _steps(self, batches: dict[str, Batch], first_met: dict[str, int]) -> Iterator[dict[str, Batch]]:
+        if self.most_pairs is not None:
+            yield from super()._steps(batches, first_met)
+            return
         places = {side: batch.rows + batch.opposite for side, batch in batches.items()}
         every = np.sort(np.concatenate(list(places.values())))
         self._step_rows = min(self._step_rows, _MOST_ROWS) if self._found else _FIRST_ROWS
