@@ -952,11 +952,12 @@ class WindowJoin:
                 number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed
             )
         self._keep_rows(call)
-        engine.most_pairs = None if block_bytes is None else most_pairs(block_bytes)
+        paired = self.spec.form in ("rows", "pairs")
+        engine.most_pairs = most_pairs(block_bytes) if paired and block_bytes is not None else None
         parts = engine.process(call.batches, call.opposite, call.arrived, counting=self.spec.form == "counts")
         incomplete: IncompleteError | None = None
         rest: list[pa.Table] = []
-        if self.spec.form in ("rows", "pairs") and not isinstance(self._materializer, AsOfMaterializer):
+        if paired and not isinstance(self._materializer, AsOfMaterializer):
             blocks = self._materializer.blocks(call, block_bytes)
             try:
                 for part in parts:

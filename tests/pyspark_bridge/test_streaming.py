@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from host import AnyOf, Band, Compare, Rows, Within
+from host.daemon import DaemonClient, start_private
 from host.errors import WindowError
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
@@ -223,3 +224,30 @@ def test_options_of_a_watermark_that_is_not_there(runner, daemon, seed):
     with pytest.raises(WindowError, match="only time windows"):
         window_join(*delayed, left=Rows(5), right=Rows(5), **options)
     assert window_join(*delayed, within=near, lag=0, **options).isStreaming
+
+
+def test_a_dense_result_comes_in_blocks(runner, seed):
+    """Kept on disk, sent in pieces, and again for a micro-batch that is replayed."""
+    bids, asks = (side[:2] for side in bids_and_asks(seed))
+    with start_private("cpu", max_kept=1 << 12, max_message=1 << 16) as daemon:
+        joined = window_join(
+            runner.stream("bids", bids),
+            runner.stream("asks", asks),
+            on=Band("limit", "price", -1000, 1000),
+            left=Rows(500),
+            right=Rows(500),
+            sequence="seq",
+            daemon=daemon.address,
+        )
+        frame = joined.select("id", "id_right", "note")
+        with pytest.raises(Exception, match="the sink fails"):
+            runner.run(frame, fail={1})
+        runner.run(frame)
+        with DaemonClient(daemon.address) as client:
+            (status,) = client.status()["queries"].values()
+    loop = NestedLoop(("band", -1000, 1000), "limit", "price", rows=(500, 500), sequence="seq")
+    wanted = expected(loop, bids, asks)
+    assert len(wanted) > 1000
+    assert pairs(runner) == wanted
+    assert status["kept_file_bytes"] > 0
+    assert status["repeats"] > 0
