@@ -213,6 +213,54 @@ class Inner:
         return "inner" if self.every == 1 else f"inner, every {self.every:,}"
 
 
+MOST_PARTITIONS = 256
+_BY = ("auto", "equality", "ranges", "subwindows")
+
+
+@dataclasses.dataclass(frozen=True)
+class Partitions:
+    """Into how many windows the rows of a join go, each joined by a thread of its own: ``partitions=4`` is
+    ``Partitions(4)``.
+
+    Parameters
+    ----------
+    count : int
+        From 1 to 256.
+    by : str
+        ``"equality"``: by the values that are compared for equality. ``"ranges"``: by ranges of the key that drives;
+        probes are copied to the ranges that their bands reach, and splitters follow the data from subwindow to
+        subwindow. ``"subwindows"``: the rows of one subwindow after the other go to the partitions in turn, and probes
+        to all that hold rows of the other side. ``"auto"``: the first of them that the condition allows; by ranges
+        where bands have two ends.
+    subwindow_rows : int, optional
+        Rows of a side for which splitters hold, or that go to one partition; by default shares of the window.
+
+    Raises
+    ------
+    WindowError
+        If a parameter is none of these.
+    """
+
+    count: int
+    by: str = "auto"
+    subwindow_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        limits: list[tuple[str, Any, int]] = [("partitions", self.count, MOST_PARTITIONS)]
+        if self.subwindow_rows is not None:
+            limits.append(("subwindow_rows", self.subwindow_rows, 1 << 40))
+        for name, value, most in limits:
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise WindowError(f"{name} must be a whole number from 1 to {most}, not {value!r}")
+        if self.by not in _BY:
+            raise WindowError(f"by of Partitions must be one of {', '.join(_BY)}, not {self.by!r}")
+
+
+def open_partitioning(partitions: Any) -> Partitions:
+    """Partitions by their number, or as they are given. Raises WindowError."""
+    return partitions if isinstance(partitions, Partitions) else Partitions(partitions)
+
+
 Order = Outer | Inner | None
 _ORDERS: dict[str, Order] = {"none": None, "outer": Outer(), "inner": Inner()}
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from host.content import Content, check_same
 from host.devices import Device, open_device
+from host.engines import Partitions, open_partitioning
 from host.errors import (
     DeviceError,
     IncompleteError,
@@ -27,7 +28,6 @@ from host.errors import (
     SchemaError,
     StateError,
     UnsupportedError,
-    WindowError,
 )
 from host.index.specs import SortedRuns
 from host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
@@ -36,7 +36,7 @@ from host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
 from host.join.collector import MAX_ROWS, Collector
 from host.join.engine import OTHER, SIDES, Border, Engine, Found
 from host.join.materializer import Materializer, most_pairs, slices
-from host.join.partitioned_engine import open_partitions
+from host.join.partitioned_engine import ClosingPartitions, open_partitions
 from host.join.range_mirror import RUNS
 from host.join.residual_engine import ResidualEngine
 from host.join.row_log import RowLog, empty_table, stored
@@ -76,10 +76,10 @@ class WindowJoin:
         in another process: a log of its calls. Each call is durable before `process` returns. A join opened with state
         that is there goes on from it; its device, index and threads may differ, its condition, windows and columns not,
         but for added columns that may be NULL.
-    partitions : int
-        Into how many windows the rows go, by the values that are compared for equality, each joined by a thread of its
-        own; the result is the same. The condition must have a part that compares for equality. A join that goes on from
-        its state may have another number. Each partition of a count window takes the memory of the whole one.
+    partitions : int or Partitions
+        Into how many windows the rows go, each joined by a thread of its own; the result is the same. They go by the
+        values that are compared for equality, else by ranges of the key, else by subwindows in turn; an as-of join by
+        its `by` columns. A join that goes on from its state may have another number.
     max_rows : int
         For `push`: rows of both sides that are gathered before they are joined.
     max_delay : str or datetime.timedelta, optional
@@ -117,7 +117,7 @@ class WindowJoin:
         device: str | Device = "cpu",
         threads: int | None = None,
         state: str | Path | None = None,
-        partitions: int = 1,
+        partitions: int | Partitions = 1,
         left_schema: pa.Schema | None = None,
         right_schema: pa.Schema | None = None,
         max_rows: int = MAX_ROWS,
@@ -143,7 +143,7 @@ class WindowJoin:
         left_schema: pa.Schema | None = None,
         right_schema: pa.Schema | None = None,
         state: str | Path | None = None,
-        partitions: int = 1,
+        partitions: int | Partitions = 1,
     ) -> WindowJoin:
         """The join a specification describes. Raises as the constructor."""
         join = cls.__new__(cls)
@@ -159,10 +159,10 @@ class WindowJoin:
         right_schema: pa.Schema | None,
         first_row: int,
         state: str | Path | None,
-        partitions: int,
+        partitions: int | Partitions,
     ) -> None:
         self.spec = spec
-        self._partitions = partitions
+        self._partitions = open_partitioning(partitions)
         self._mark: Mark | None = None
         self._state: StateLog | None = None
         self._repeatable: Record | None = None  # the newest call of the state, whose rows are not in the windows yet
@@ -564,7 +564,7 @@ class WindowJoin:
                 raise self._unknown_columns()
             self._load_newest()
             self._finished = True
-            if isinstance(self._engine, AggregateEngine) and self.spec.closing:
+            if isinstance(self._engine, AggregateEngine | ClosingPartitions) and self.spec.closing:
                 rest, matches = self._materializer.closed([self._engine.closed(None)])
                 self._totals.matches += matches
             else:
@@ -697,19 +697,24 @@ class WindowJoin:
             raise UnsupportedError("form='aggregate' has state= for at='arrival' alone, not for at='close'")
 
     def _check_partitions(self) -> None:
-        count, spec = self._partitions, self.spec
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PARTITIONS:
-            raise WindowError(f"partitions must be a whole number from 1 to {MOST_PARTITIONS}, not {count!r}")
+        count, spec = self._partitions.count, self.spec
         if count == 1:
             return
-        if not spec.equalities:
+        if isinstance(spec.on, AsOf):
+            if not spec.on.by or self._partitions.by not in ("auto", "equality"):
+                raise UnsupportedError(
+                    f"partitions={count} of an as-of join go by its by= columns alone: give some, or leave partitions "
+                    "out"
+                )
+            return
+        if spec.capacity:
             raise UnsupportedError(
-                f"partitions={count} goes by the values that are compared for equality, and the condition compares "
-                "none: add a part such as Compare(a, '=', b), or leave partitions out"
+                f"capacity={spec.capacity!r} is of one window, not of partitions={count}: leave one out"
             )
-        for name, value in (("capacity", spec.capacity), ("form", spec.form in ("ranges", "aggregate") and spec.form)):
-            if value:
-                raise UnsupportedError(f"{name}={value!r} is of one window, not of partitions={count}: leave one out")
+        if spec.form == "ranges" and self._partitions.by not in ("auto", "subwindows"):
+            raise UnsupportedError(
+                "form='ranges' is for partitions by subwindows, whose rows a mirror can follow: leave by= out"
+            )
         if self._engine_kind.name != "steps":
             raise UnsupportedError(
                 f"engine={self._engine_kind.name!r} has threads of its own and no partitions: use engine='steps'"
@@ -785,7 +790,7 @@ class WindowJoin:
         engine_spec, residuals = sequencer.engine_spec, sequencer.residuals()
         if self._index.conjunctive:
             engine_spec, residuals = dataclasses.replace(engine_spec, others=tuple(sequencer.condition.residuals)), []
-        engine_spec = dataclasses.replace(engine_spec, engine=self._engine_kind)
+        engine_spec = dataclasses.replace(engine_spec, engine=self._engine_kind, partitions=self._partitions.count)
 
         def open_engine() -> Engine:
             if self._plan is not None and not residuals:
@@ -794,13 +799,20 @@ class WindowJoin:
                     engine_spec, sequencer.generator, self._plan, itself=itself, close=closing
                 )
             engine = self._device.open_engine(engine_spec, sequencer.generator, key_bits, self._index)
-            engine = ResidualEngine(engine, sequencer.residuals()) if residuals else engine
-            return engine if self._plan is None else PairAggregateEngine(engine, self._plan)
+            return ResidualEngine(engine, sequencer.residuals()) if residuals else engine
 
-        if self._partitions == 1:
-            self._engine = open_engine()
+        if self._partitions.count == 1:
+            engine = open_engine()
         else:
-            self._engine = open_partitions(self._partitions, open_engine, sequencer.condition)
+            partitions = self._partitions
+            if self.spec.form == "ranges":
+                partitions = dataclasses.replace(partitions, by="subwindows")
+            engine = open_partitions(
+                partitions, open_engine, sequencer.condition, self_join=self.spec.self_join,
+                folds=self._plan.folds if self._plan is not None and not residuals else None,
+                closing=self.spec.closing,
+            )  # fmt: skip
+        self._engine = engine if self._plan is None or not residuals else PairAggregateEngine(engine, self._plan)
         self._sequencer = sequencer
         self._logs = logs
         if self._state is not None and self._state.records:
@@ -827,7 +839,7 @@ class WindowJoin:
         assert isinstance(condition, AsOfCondition)
         engine = AsOfEngine(
             sequencer.engine_spec, on, axis, condition, logs, self._first_row, unmatched=self.spec.how == "left",
-            threads=getattr(self._device, "threads", 1),
+            threads=getattr(self._device, "threads", 1), partitions=self._partitions.count,
         )  # fmt: skip
         self._sequencer, self._engine = sequencer, engine
         self._logs = dict(logs)
@@ -976,7 +988,7 @@ class WindowJoin:
         else:
             found, incomplete = _found(parts)
             limits = self._advance(call)
-            if isinstance(engine, AggregateEngine) and self.spec.closing:
+            if isinstance(engine, AggregateEngine | ClosingPartitions) and self.spec.closing:
                 gone = limits["left"]
                 found = [] if gone is None else [engine.closed(gone)]
             start = time.perf_counter()
@@ -1187,8 +1199,6 @@ class WindowJoin:
             return min(waiting)  # a row that has matched does not come out any more
         return min([self._stored(engine, side), *waiting])
 
-
-MOST_PARTITIONS = 256
 
 #: What a join that goes on from its state may have otherwise.
 _MAY_CHANGE = ("index", "engine", "capacity")

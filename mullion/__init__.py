@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from host.aggregates import Aggregate, Count, Max, Mean, Min, Sum
 from host.devices import Device, DeviceInfo, list_devices, open_device
-from host.engines import EngineKind, Inner, Outer, Shared, SplitJoin, Steps
+from host.engines import EngineKind, Inner, Outer, Partitions, Shared, SplitJoin, Steps
 from host.errors import (
     AuthError,
     CapacityError,
@@ -115,6 +115,7 @@ __all__ = [
     "MullionError",
     "OrderError",
     "Outer",
+    "Partitions",
     "PimTree",
     "PredicateError",
     "ProtocolError",

@@ -17,10 +17,9 @@ from host import AsOf, JoinSpec, Rows, Within
 from host.daemon import DaemonClient
 from host.daemon.definition import Definition
 from host.daemon.service import Service
-from host.engines import EngineKind, Inner, Outer
+from host.engines import MOST_PARTITIONS, EngineKind, Inner, Outer
 from host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
 from host.index import Index
-from host.window_join import MOST_PARTITIONS
 from pyspark_bridge.join_identity import join_identity
 from pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
 from pyspark_bridge.private_daemon import master_of, private_daemon

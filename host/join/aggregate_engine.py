@@ -79,7 +79,8 @@ class AggregateEngine(Engine):
         none = np.zeros(0, np.int64)
         self._waiting = Batch(none, none, none, none)  # left rows, of `close`
         self._ticket: int | None = None
-        self._reserve({side: spec.counts[side] if spec.counts else 1 << 14 for side in self._stored})
+        first = {side: -(-spec.counts[side] // spec.partitions) if spec.counts else 1 << 14 for side in self._stored}
+        self._reserve(first)
 
     def _reserve(self, rows: dict[str, int]) -> None:
         needed = int(sum(rows[side] * self._row_bytes[side] for side in self._stored))
@@ -105,7 +106,8 @@ class AggregateEngine(Engine):
         return None if oldest < 0 else oldest
 
     def make_room(self, new_rows: dict[str, int]) -> None:
-        if self.spec.counts is not None:
+        counts = self.spec.counts
+        if counts is not None and self.spec.partitions == 1:
             return
         needed = {}
         for side in self._stored:
@@ -117,6 +119,8 @@ class AggregateEngine(Engine):
                 if window.rows + new_rows[side] > capacity:
                     raise beyond_capacity(side, window.rows + new_rows[side], capacity)
             needed[side] = window.rows + new_rows[side]
+            if counts is not None:
+                needed[side] = min(needed[side], counts[side])
         if (
             self._close
             and self.spec.capacity is not None
@@ -137,10 +141,14 @@ class AggregateEngine(Engine):
             self._put("right", batches["right"])
             return
         for step in cut_steps(batches, self._most_rows(batches)):
-            orders = {side: self._stage(side, step[side]) for side in SIDES}
+            stored = {side: step[side].stored() for side in SIDES}
+            orders = {side: self._stage(side, stored[side]) for side in SIDES}
             for side in SIDES:
-                if len(step[side]):
-                    yield self._probe(side, step[side], orders[side], step[OTHER[side]])
+                probing = step[side].probing()
+                if step[side].apart:
+                    orders[side] = np.argsort(probing.keys, kind="stable")
+                if len(probing):
+                    yield self._probe(side, probing, orders[side], stored[OTHER[side]])
             started = time.perf_counter()
             for side in SIDES:
                 self._windows[side].store()
@@ -161,8 +169,11 @@ class AggregateEngine(Engine):
         gone = np.ones(len(waiting), np.bool_) if limit is None else waiting.times <= limit
         batch = waiting.take(gone)
         self._waiting = waiting.take(~gone)
-        order = np.argsort(batch.keys, kind="stable")
-        return self._probe("left", batch, order, None)
+        return self.answer(batch)
+
+    def answer(self, batch: Batch) -> Aggregates:
+        """For `close`: what left rows have met."""
+        return self._probe("left", batch, np.argsort(batch.keys, kind="stable"), None)
 
     def _wait(self, batch: Batch) -> None:
         held = self._waiting
@@ -288,6 +299,12 @@ class PairAggregateEngine(Engine):
 
     def make_room(self, new_rows: dict[str, int]) -> None:
         self.engine.make_room(new_rows)
+
+    def room_for(self, batches: dict[str, Batch]) -> None:
+        self.engine.room_for(batches)
+
+    def report(self) -> dict[str, Any]:
+        return self.engine.report()
 
     def process(
         self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int], *,

@@ -7,7 +7,8 @@ waiting for the watermark, and what is kept, are ours.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
 from host.join.engine import SIDES, Batch, Engine, EngineSpec, Found
+from host.join.placement import mixed
 from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call
 from host.native import _core
@@ -64,6 +66,8 @@ class AsOfEngine(Engine):
         Left rows without a right row are wanted too.
     threads : int
         The most that a call uses.
+    partitions : int
+        Rows go to so many parts by what they are equal in, each with a thread of its own.
     """
 
     def __init__(
@@ -77,11 +81,16 @@ class AsOfEngine(Engine):
         *,
         unmatched: bool,
         threads: int,
+        partitions: int = 1,
     ):
         self.spec = spec
         self.seconds = {"insert": 0.0, "probe": 0.0, "expire": 0.0}
         limit: dict[str, Any] = {"float_tolerance" if axis.floats else "tolerance": axis.tolerance}
-        self._state = _core.AsOf(on.direction, exact=on.exact, floats=axis.floats, **limit)
+        self._states = [
+            _core.AsOf(on.direction, exact=on.exact, floats=axis.floats, **limit) for _ in range(partitions)
+        ]
+        self._pool = ThreadPoolExecutor(partitions, "mullion-partition") if partitions > 1 else None
+        self._given = [dict.fromkeys(SIDES, 0) for _ in self._states]  # rows of each part
         self._condition, self._logs = condition, logs
         self._unmatched, self._threads = unmatched, threads
         # Slots of each side: first those of the rows that were kept, with their numbers, then all that arrived since.
@@ -95,16 +104,31 @@ class AsOfEngine(Engine):
 
     @property
     def device_bytes(self) -> int:
-        return self._state.bytes
+        return sum(state.bytes for state in self._states)
 
     def stored_rows(self, side: str) -> int:
-        return self._state.rows(side == "right")
+        return sum(state.rows(side == "right") for state in self._states)
 
     def waiting(self) -> dict[str, int]:
-        return {"left": self._state.rows(False)}
+        return {"left": self.stored_rows("left")}
 
     def report(self) -> dict[str, Any]:
-        return {"groups": self._state.groups}
+        """``groups``: values of the `by` columns; ``partitions``, where there are several: as of `PartitionedEngine`,
+        but for bytes."""
+        report: dict[str, Any] = {"groups": sum(state.groups for state in self._states)}
+        if len(self._states) > 1:
+            report["partitions"] = [
+                {f"{what}_{side}": rows for side in SIDES for what, rows in (
+                    ("rows", given[side]), ("stored", state.rows(side == "right")),
+                )}
+                for state, given in zip(self._states, self._given, strict=True)
+            ]  # fmt: skip
+        return report
+
+    def _each(self, work: Callable[..., Any], *given: Sequence[Any]) -> list[Any]:
+        """What `work` gives for each part's state."""
+        mapping = map if self._pool is None else self._pool.map
+        return list(mapping(work, self._states, *given))
 
     def oldest_row(self, side: str) -> int | None:
         """A row before which none is held."""
@@ -129,7 +153,14 @@ class AsOfEngine(Engine):
             batch = batches[side]
             assert batch.times is not None
             slots = self.slots(side, batch.rows)
-            self._state.add(side == "right", batch.keys, np.ascontiguousarray(batch.times), slots)
+            columns = batch.keys, np.ascontiguousarray(batch.times), slots
+            parts = [columns]
+            if len(self._states) > 1:
+                targets = mixed(batch.keys.view(np.uint64)) % np.uint64(len(self._states))
+                parts = [tuple(c[targets == at] for c in columns) for at in range(len(self._states))]
+            self._each(lambda state, part, right=side == "right": state.add(right, *part), parts)
+            for own, part in zip(self._given, parts, strict=True):
+                own[side] += len(part[0])
             self._arrived[side] = arrived[side]
         self.seconds["insert"] += time.perf_counter() - started
         return iter(())
@@ -157,36 +188,42 @@ class AsOfEngine(Engine):
             No right row will come.
         """
         started = time.perf_counter()
-        found = self._state.ready(
-            watermark, all=everything, matched=not self._unmatched, threads=self._threads
-        )  # fmt: skip
+        found = self._each(
+            lambda state: state.ready(watermark, all=everything, matched=not self._unmatched, threads=self._threads)
+        )
+        left, right = found[0]
+        if len(found) > 1:
+            left, right = (np.concatenate(column) for column in zip(*found, strict=True))
+            order = np.argsort(left, kind="stable")
+            left, right = left[order], right[order]
         self.seconds["probe"] += time.perf_counter() - started
-        return found
+        return left, right
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         started = time.perf_counter()
-        self._state.expire(last_useless["right"])
+        self._each(lambda state: state.expire(last_useless["right"]))
         for side in SIDES:
             slots = len(self._kept[side]) + self._arrived[side] - self._since[side]
             if slots > _LEAST + 2 * self.stored_rows(side):
                 self._keep(side, slots)
-        if self._condition.words > _LEAST + 2 * self._state.groups:
-            self._condition.keep(self._state.words())
+        if self._condition.words > _LEAST + 2 * sum(state.groups for state in self._states):
+            self._condition.keep(np.concatenate(self._each(lambda state: state.words())))
         self.seconds["expire"] += time.perf_counter() - started
 
     def _keep(self, side: str, slots: int) -> None:
         """Forgets the slots whose rows are not held."""
-        held = self._state.slots(side == "right", slots)
+        held = np.sort(np.concatenate(self._each(lambda state: state.slots(side == "right", slots))))
         self._kept[side] = self.rows(side, held.copy())
         self._since[side] = self._arrived[side]
         numbers = np.full(slots, -1, np.int64)
         numbers[held] = np.arange(len(held))
-        self._state.renumber(side == "right", numbers)
+        self._each(lambda state: state.renumber(side == "right", numbers))
         if side in self._logs:
             self._logs[side].keep(held)
 
     def close(self) -> None:
-        """Nothing is held outside this object."""
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 class AsOfMaterializer:

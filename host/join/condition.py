@@ -201,6 +201,16 @@ class Condition:
         except KeyTypeError as error:
             raise KeyTypeError(f"column {name!r} of the {side} side: {error}") from error
 
+    @property
+    def has_equality(self) -> bool:
+        """Whether a part compares the two sides for equality."""
+        return bool(self._equal)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every interval that a driving key may meet has two ends."""
+        return _open_ends(self._driver) == 0
+
     def equality_hashes(self, side: str, keys: np.ndarray) -> np.ndarray:
         """For driving keys, shape (n,), numbers, uint64, that are the same for rows whose columns compared for equality
         are equal."""

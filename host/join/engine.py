@@ -49,6 +49,8 @@ class EngineSpec:
         How the join runs: one that the device has.
     others : tuple of BoundaryGenerator
         Further parts of a conjunction that the engine must index or ask too, whose keys stand in `Batch.others`.
+    partitions : int
+        Of so many engines with a share of the rows each: memory is set aside as rows come.
     """
 
     counts: dict[str, int] | None
@@ -62,6 +64,7 @@ class EngineSpec:
     ranges: bool = False
     engine: EngineKind = dataclasses.field(default_factory=Steps)
     others: tuple[BoundaryGenerator, ...] = ()
+    partitions: int = 1
 
 
 def beyond_capacity(side: str, rows: int, capacity: int) -> CapacityError:
@@ -92,6 +95,10 @@ class Batch:
         Encoded keys of the parts of a conjunction beside what drives.
     values : tuple of ndarray, shape (n,) or (n, 2) each
         What aggregates are made of, as `host.aggregates.AggregatePlan.encode` gives it.
+    stores, probes : ndarray of bool, shape (n,), or None
+        Which rows are stored, and which probe, where an engine has a share of the rows; None: all.
+    order : ndarray of uint32, shape (n,), or None
+        Places in the order of keys, ties by place, where that is known.
     """
 
     keys: np.ndarray
@@ -100,6 +107,9 @@ class Batch:
     times: np.ndarray | None = None
     others: tuple[np.ndarray, ...] = ()
     values: tuple[np.ndarray, ...] = ()
+    stores: np.ndarray | None = None
+    probes: np.ndarray | None = None
+    order: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -109,7 +119,30 @@ class Batch:
         times = None if self.times is None else self.times[chosen]
         others = tuple(column[chosen] for column in self.others)
         values = tuple(column[chosen] for column in self.values)
-        return Batch(self.keys[chosen], self.rows[chosen], self.opposite[chosen], times, others, values)
+        stores = None if self.stores is None else self.stores[chosen]
+        probes = None if self.probes is None else self.probes[chosen]
+        return Batch(self.keys[chosen], self.rows[chosen], self.opposite[chosen], times, others, values, stores, probes)
+
+    @property
+    def apart(self) -> bool:
+        """Whether some rows are stored and do not probe, or the other way round."""
+        return self.stores is not None or self.probes is not None
+
+    def stored(self) -> Batch:
+        """The rows that are stored."""
+        return self._only(self.stores)
+
+    def probing(self) -> Batch:
+        """The rows that probe."""
+        return self._only(self.probes)
+
+    def _only(self, chosen: np.ndarray | None) -> Batch:
+        if chosen is None:
+            return dataclasses.replace(self, stores=None, probes=None) if self.apart else self
+        batch = dataclasses.replace(self, stores=None, probes=None).take(np.flatnonzero(chosen))
+        if self.order is not None:
+            batch.order = ordered_within(self.order, chosen)
+        return batch
 
     def sorted(self) -> Batch:
         """The rows in the order of their keys."""
@@ -121,6 +154,12 @@ class Batch:
             words.sort()
             return self.take(words & 0xFFFFFFFF)
         return self.take(np.argsort(self.keys))
+
+
+def ordered_within(order: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The order, uint32, of the rows that a mask chooses, by their places among those."""
+    places = np.cumsum(chosen, dtype=np.uint32) - np.uint32(1)
+    return places[order[chosen[order]]]
 
 
 @dataclasses.dataclass
@@ -248,10 +287,12 @@ class Engine(abc.ABC):
     probed_runs: int = 0
     most_pairs: int | None = None
 
-    def run_events(self) -> dict[str, list[list[int]]]:
-        """For `EngineSpec.ranges`: what happened to the runs of each side since the last call, in order.
+    def run_events(self) -> dict[str, Any]:
+        """For `EngineSpec.ranges`: what happened to the runs of each side since the last call, in order; JSON-able.
 
-        Four numbers for each event, as host/native/sorted_runs.hpp has them.
+        Four numbers for each event, as host/native/sorted_runs.hpp has them. With several partitions, ``partitions``
+        tells how many, so that run n is one of partition ``n % partitions``; and ``placed``, by side, for new rows:
+        partition, first and last arrival number.
         """
         raise NotImplementedError
 
@@ -292,7 +333,9 @@ class Engine(abc.ABC):
 
     def room_for(self, batches: dict[str, Batch]) -> None:
         """As `make_room`, for the rows of a call, one batch for each side."""
-        self.make_room({side: len(batch) for side, batch in batches.items()})
+        self.make_room(
+            {side: len(b) if b.stores is None else int(np.count_nonzero(b.stores)) for side, b in batches.items()}
+        )
 
     @abc.abstractmethod
     def process(

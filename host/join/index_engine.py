@@ -198,7 +198,7 @@ class IndexEngine(Engine):
     # One call
 
     def _insert(self, batches: dict[str, Batch]) -> dict[str, list[Batch]]:
-        """Stores a step; its rows in the order of their keys, in parts."""
+        """Stores a step; the rows that probe in the order of their keys, in parts."""
         parts: dict[str, list[Batch]] = {}
         for side in self._stored:
             batch = batches[side]
@@ -206,7 +206,11 @@ class IndexEngine(Engine):
             if len(batch):
                 for residual in self._residuals:
                     residual.put(side, batch)
-                parts[side] = self._windows[side].insert(batch)
+                stored = batch.stored()
+                if len(stored):
+                    parts[side] = self._windows[side].insert(stored)
+                if batch.apart:
+                    parts[side] = [batch.probing().sorted()]
         return parts
 
     def _step(self, batches: dict[str, Batch], counting: bool) -> Iterator[Found]:

@@ -213,8 +213,12 @@ class NativeEngine(Engine):
         """Rows that memory is set aside for: those of the window, some that have expired, and what an index needs."""
         if self.spec.counts is None:
             return _FIRST_TIME_ROWS
-        most = max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
-        return self._index.room(most)
+        return self._index.room(-(-self._most_rows(side) // self.spec.partitions))
+
+    def _most_rows(self, side: str) -> int:
+        """Rows of a count window."""
+        assert self.spec.counts is not None
+        return max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
 
     def _reserve(self, rows: dict[str, int]) -> None:
         needed = int(sum(rows.values()) * self._row_bytes)
@@ -262,7 +266,7 @@ class NativeEngine(Engine):
         return None if oldest < 0 else oldest
 
     def make_room(self, new_rows: dict[str, int]) -> None:
-        if self.spec.counts is not None:
+        if self.spec.counts is not None and self.spec.partitions == 1:
             return
         engine, needed = self._engine, {}
         for side in self._stored:
@@ -274,6 +278,8 @@ class NativeEngine(Engine):
                     rows = self.stored_rows(side) + new_rows[side]
                 if rows > self.spec.capacity:
                     raise beyond_capacity(side, rows, self.spec.capacity)
+            if self.spec.counts is not None:
+                rows = min(rows, self._most_rows(side))
             needed[side] = self._index.room(rows)
         if sum(needed.values()) > sum(self._reserved_rows.values()):
             self._reserve(needed)
@@ -290,9 +296,13 @@ class NativeEngine(Engine):
     ) -> Iterator[Found]:
         engine, left = self._engine, 0
         for step in self._steps(batches, self._first_met(opposite, arrived)):
-            inputs = [self._input(side, step[side]) for side in SIDES]
+            probing = {side: step[side].probing() for side in SIDES}
+            inputs = [self._input(side, probing[side]) for side in SIDES]
+            apart: dict[str, Any] = {}
+            if any(step[side].apart for side in SIDES):
+                apart = {f"stored_{side}": self._input(side, step[side].stored(), probes=False) for side in SIDES}
             if self.spec.ranges:
-                ranges = engine.step(*inputs, ranges=self._complement, threads=self._device.threads)
+                ranges = engine.step(*inputs, ranges=self._complement, threads=self._device.threads, **apart)
                 yield from (
                     Ranges(side, part.reshape(-1, 4), self._complement)
                     for side, part in zip(SIDES, ranges, strict=True)
@@ -300,11 +310,11 @@ class NativeEngine(Engine):
                 continue
             arrival_order = isinstance(self.spec.engine, Shared)
             whole = arrival_order or self.spec.order == "none"
-            found = engine.step(*inputs, counting=counting, whole=whole, threads=self._device.threads)
+            found = engine.step(*inputs, counting=counting, whole=whole, threads=self._device.threads, **apart)
             if not counting:
-                self._found += len(found[0]) if whole else sum(len(probing) for probing, _ in found)
+                self._found += len(found[0]) if whole else sum(len(rows) for rows, _ in found)
             if counting:
-                yield from (Counts(side, step[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
+                yield from (Counts(side, probing[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
             elif arrival_order and self.spec.order != "none" and self.spec.self_join and not self._shared:
                 yield OrderedPairs(*_by_stream(*found))
             elif whole:
@@ -317,7 +327,7 @@ class NativeEngine(Engine):
         for side in self._stored:
             engine.arrived(SIDES.index(side), arrived[side])
 
-    def run_events(self) -> dict[str, list[list[int]]]:
+    def run_events(self) -> dict[str, Any]:
         return {
             side: np.array(self._engine.take_events(SIDES.index(side)), np.int64).reshape(-1, 4).tolist()
             for side in SIDES
@@ -384,7 +394,7 @@ class NativeEngine(Engine):
             bounds.append((lower, upper))
         return bounds
 
-    def _input(self, side: str, batch: Batch) -> _core.Input:
+    def _input(self, side: str, batch: Batch, *, probes: bool = True) -> _core.Input:
         count = len(batch)
         keys = np.ascontiguousarray(batch.keys, self._dtype)
         # Both ascend: where the ends say that nothing is left out, or that all are alike, no array need be read.
@@ -397,11 +407,12 @@ class NativeEngine(Engine):
             opposite=None if alike else np.ascontiguousarray(batch.opposite),
             same_opposite=int(batch.opposite[0]) if alike else 0,
             times=None if batch.times is None or not count else np.ascontiguousarray(batch.times),
-            bounds=self._bounds(self._generator, side, batch.keys),
+            bounds=self._bounds(self._generator, side, batch.keys) if probes else None,
             others=[
-                (np.ascontiguousarray(other, self._dtype), self._bounds(generator, side, other))
+                (np.ascontiguousarray(other, self._dtype), self._bounds(generator, side, other) if probes else None)
                 for generator, other in zip(self.spec.others, batch.others, strict=True)
             ],
+            order=batch.order,
         )
 
     _expired: dict[str, int | None] = dict.fromkeys(SIDES)

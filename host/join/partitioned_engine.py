@@ -1,19 +1,41 @@
-"""An engine for a join with an equality part: several engines, each with the rows of some of its values.
+"""Several engines, each with a share of the rows of both windows, and a thread each.
 
-Rows that are equal have one partition, so each pair is found once, in it. Windows are limits on arrival numbers and
-times of the whole streams, so they hold in each partition as they do in one.
+Each row is stored in one of them, and probes those that may hold what it meets: the only ones that hold rows of its
+value, or of what its band reaches, or all. So each pair is found once. Windows are limits on arrival numbers and times
+of the whole streams, and hold in each partition as they do in one. What copies of a probe find is put together before
+anything is made of it: pairs by the materializer, aggregates here.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from host.engines import Partitions
+from host.errors import UnsupportedError
 from host.join.condition import Condition
-from host.join.engine import SIDES, Batch, Engine, Found
+from host.join.engine import (
+    OTHER,
+    SIDES,
+    Aggregates,
+    Batch,
+    Counts,
+    Engine,
+    OrderedPairs,
+    Pairs,
+    Ranges,
+    ordered_within,
+)
+from host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, Sight, open_placements
+from host.join.range_mirror import RUNS_OF_EVENT
+
+_INT64 = np.iinfo(np.int64)
+Found = Pairs | OrderedPairs | Counts | Ranges | Aggregates
 
 
 class PartitionedEngine(Engine):
@@ -23,17 +45,30 @@ class PartitionedEngine(Engine):
     ----------
     engines : sequence of Engine
         One for each partition, at least 2; closed with this one.
-    hashes : callable
-        ``hashes(side, keys)``: for each driving key of a side, uint64, the same for keys that are equal.
+    coordinates : Coordinates or None
+        What rows go by; None: subwindows go to the partitions in turn.
+    shared : bool
+        Both sides are one stream with one key, whose rows are stored once.
+    folds : dict of str to sequence of str
+        For engines of aggregates: `AggregatePlan.folds`.
+    subwindow_rows : int or None
+        As of `Placement`.
     """
 
-    def __init__(self, engines: Sequence[Engine], hashes: Callable[[str, np.ndarray], np.ndarray]):
+    def __init__(
+        self, engines: Sequence[Engine], coordinates: Coordinates | None, *, shared: bool,
+        folds: dict[str, list[str]] | None = None, subwindow_rows: int | None = None,
+    ):  # fmt: skip
         self.spec = engines[0].spec
+        self.coordinates = coordinates
         self._engines = list(engines)
-        self._hashes = hashes
+        self._shared, self._folds = shared, folds
+        self._placements = open_placements(len(engines), coordinates, self.spec.counts, subwindow_rows, shared=shared)
         self._threads = ThreadPoolExecutor(len(engines), "mullion-partition")
-        self._arrived = [dict.fromkeys(SIDES, 0) for _ in engines]
-        self._cut: tuple[dict[str, Batch], list[dict[str, Batch]]] | None = None  # the last call's rows
+        self._work = [dict.fromkeys((*_WORK, "copied_bytes", "sent_bytes", "found_bytes"), 0) for _ in engines]
+        self._placed: dict[str, list[list[int]]] = {side: [] for side in SIDES}  # for `run_events`
+        # The last call's rows, by partition, and the placements before it.
+        self._cut: tuple[dict[str, Batch], list[dict[str, Batch]], dict[str, Placement]] | None = None
 
     # What the operator asks
 
@@ -62,20 +97,37 @@ class PartitionedEngine(Engine):
         return self._engines[0].figures(side)
 
     def report(self) -> dict[str, Any]:
-        """``partitions``: for each, the rows of both sides that came to it, and those it stores."""
+        """``partitions``: for each, the rows of both sides that it has been given to store, and stores now; the probes
+        that it has received; bytes of rows sent there, of those among them that it does not store, and of results.
+        ``placement``: what rows go by, and how often that has changed."""
+        planners = {id(p): p for placement in self._placements.values() if (p := placement.planner) is not None}
         return {
             "partitions": [
-                {
-                    **{f"rows_{side}": arrived[side] for side in SIDES},
-                    **{f"stored_{side}": engine.stored_rows(side) for side in SIDES},
-                }
-                for engine, arrived in zip(self._engines, self._arrived, strict=True)
-            ]
+                {**work, **{f"stored_{side}": engine.stored_rows(side) for side in SIDES}}
+                for engine, work in zip(self._engines, self._work, strict=True)
+            ],
+            "placement": {
+                "by": "subwindows" if self.coordinates is None else "ranges" if self.coordinates.by_key else "equality",
+                "subwindows": sum(p.subwindows for p in {id(p): p for p in self._placements.values()}.values()),
+                "plans": sum(planner.plans for planner in planners.values()),
+                "heavy": sum(planner.heavy for planner in planners.values()),
+            },
         }
 
     def oldest_row(self, side: str) -> int | None:
         oldest = [row for engine in self._engines if (row := engine.oldest_row(side)) is not None]
         return min(oldest, default=None)
+
+    def run_events(self) -> dict[str, Any]:
+        events: dict[str, Any] = {side: [] for side in SIDES}
+        count = len(self._engines)
+        for at, engine in enumerate(self._engines):
+            for side, own in engine.run_events().items():
+                for kind, *numbers in own:
+                    runs = RUNS_OF_EVENT[kind]  # which of its numbers are of runs
+                    events[side].append([kind, *(n * count + at if i < runs else n for i, n in enumerate(numbers))])
+        placed, self._placed = self._placed, {side: [] for side in SIDES}
+        return {**events, "partitions": count, "placed": placed}
 
     def make_room(self, new_rows: dict[str, int]) -> None:
         for engine in self._engines:
@@ -98,73 +150,443 @@ class PartitionedEngine(Engine):
         def join(engine: Engine, own: dict[str, Batch]) -> list[Found]:
             return list(engine.process(own, opposite, arrived, counting=counting))
 
-        for found in self._each(join, batches):
+        results = self._each(join, self._taken(batches))
+        for at, (work, found) in enumerate(zip(self._work, results, strict=True)):
+            work["found_bytes"] += sum(map(_nbytes, found))
+            for part in found:
+                if isinstance(part, Ranges):
+                    part.found = part.found.copy()
+                    part.found[:, 1] = part.found[:, 1] * len(results) + at
+        self._expire_counted(arrived)
+        if self._folds is not None:
+            yield from self._merged([part for found in results for part in found if isinstance(part, Aggregates)])
+            return
+        for found in results:
             yield from found
 
     def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
         def load(engine: Engine, own: dict[str, Batch]) -> None:
             engine.load(own, opposite, arrived)
 
-        self._each(load, batches)
+        self._each(load, [{side: own[side].stored() for side in SIDES} for own in self._taken(batches)])
+        self._expire_counted(arrived)
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         for engine in self._engines:
             engine.expire_times(last_useless)
+        for side, placement in self._placements.items():
+            oldest = self.oldest_row(side)
+            placement.forget(_INT64.max if oldest is None else oldest)
 
     def close(self) -> None:
         self._threads.shutdown()
         for engine in self._engines:
             engine.close()
 
-    def _each(self, work: Callable[[Engine, dict[str, Batch]], Any], batches: dict[str, Batch]) -> list[Any]:
-        """What `work` gives for each engine with its rows; the first error once all have ended."""
-        parts = self._parts(batches)
-        self._cut = None
-        for own, arrived in zip(parts, self._arrived, strict=True):
-            for side in SIDES:
-                arrived[side] += len(own[side])
+    def _expire_counted(self, arrived: dict[str, int]) -> None:
+        if self.spec.counts is not None:
+            for side, placement in self._placements.items():
+                most = max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
+                placement.forget(arrived[side] - most)
+
+    def _each(self, work: Callable[..., Any], parts: Sequence[Any]) -> list[Any]:
+        """What `work` gives for each engine with its part; the first error once all have ended."""
         begun = [self._threads.submit(work, *each) for each in zip(self._engines, parts, strict=True)]
         errors = [error for future in begun if (error := future.exception()) is not None]
         if errors:
             raise errors[0]
         return [future.result() for future in begun]
 
+    def _merged(self, found: list[Aggregates]) -> Iterator[Aggregates]:
+        """Partial aggregates of each side as those of whole windows."""
+        assert self._folds is not None
+        for side in SIDES:
+            own = [part for part in found if part.side == side]
+            if own:
+                yield merged_aggregates(own, self._folds[OTHER[side]])
+
+    # Rows to partitions
+
+    def _taken(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
+        """The rows of each partition, which are sent there now."""
+        parts = self._parts(batches)
+        self._cut = None
+        if self.spec.ranges:
+            for side in SIDES:
+                targets = np.full(len(batches[side]), -1)
+                for at, own in enumerate(parts):
+                    targets[np.searchsorted(batches[side].rows, own[side].stored().rows)] = at
+                borders = [0, *(np.flatnonzero(np.diff(targets)) + 1).tolist(), len(targets)]
+                rows = batches[side].rows
+                self._placed[side] += [
+                    [int(targets[a]), int(rows[a]), int(rows[b - 1])] for a, b in itertools.pairwise(borders) if a < b
+                ]
+        for own, work in zip(parts, self._work, strict=True):
+            for side in SIDES[:1] if self._shared else SIDES:
+                batch = own[side]
+                each = _row_bytes(batch)
+                work["sent_bytes"] += each * len(batch)
+                if batch.stores is not None:
+                    work["copied_bytes"] += each * (len(batch) - int(np.count_nonzero(batch.stores)))
+            for side in SIDES:
+                stores, probes = own[side].stores, own[side].probes
+                work[f"rows_{side}"] += len(own[side]) if stores is None else int(np.count_nonzero(stores))
+                work[f"probes_{side}"] += len(own[side]) if probes is None else int(np.count_nonzero(probes))
+        return parts
+
     def _parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
-        """The rows of each partition, in their order."""
-        if self._cut is not None and self._cut[0] is batches:
-            return self._cut[1]
-        count = len(self._engines)
-        parts: list[dict[str, Batch]] = [{} for _ in range(count)]
-        for side, batch in batches.items():
-            if side == "right" and batch is batches["left"]:  # of a self join on one key: an engine knows it by this
+        """The rows of each partition, in their order. A call whose rows were not taken has placed none."""
+        if self._cut is not None:
+            if self._cut[0] is batches:
+                return self._cut[1]
+            self._placements = self._cut[2]
+        before, self._placements = self._placements, _copies(self._placements)
+        coordinates = self._coordinates(batches)
+        targets = {
+            side: self._placements[side].place(coordinates[side], batches[side].rows, batches[side].times)
+            for side in (SIDES[:1] if self._shared else SIDES)
+        }
+        if self._shared:
+            targets["right"] = targets["left"]
+        if self._alike():
+            parts = self._by_targets(batches, targets)
+        else:
+            parts = self._by_reach(batches, coordinates, targets)
+        self._cut = batches, parts, before
+        return parts
+
+    def _coordinates(self, batches: dict[str, Batch]) -> dict[str, np.ndarray | None]:
+        if self.coordinates is None:
+            return dict.fromkeys(SIDES)
+        left = self.coordinates.of("left", batches["left"].keys)
+        return {"left": left, "right": left if self._shared else self.coordinates.of("right", batches["right"].keys)}
+
+    def _alike(self) -> bool:
+        """Whether each row probes the partition that stores it, and no other."""
+        if self.coordinates is None or self.coordinates.by_key:
+            return False
+        plans = {side: self._placements[side].one_plan for side in SIDES}
+        return plans["left"] is not None and plans["left"] is plans["right"]
+
+    def _by_targets(self, batches: dict[str, Batch], targets: dict[str, np.ndarray]) -> list[dict[str, Batch]]:
+        parts: list[dict[str, Batch]] = [{} for _ in self._engines]
+        for side in SIDES:
+            if side == "right" and batches["right"] is batches["left"]:
                 for part in parts:
                     part["right"] = part["left"]
                 continue
-            numbers = partition_numbers(self._hashes(side, batch.keys), count)
-            order = np.argsort(numbers, kind="stable")
-            ends = np.searchsorted(numbers[order], np.arange(count + 1))
+            order = np.argsort(targets[side], kind="stable")
+            ends = np.searchsorted(targets[side][order], np.arange(len(parts) + 1))
             for at, part in enumerate(parts):
-                part[side] = batch.take(order[ends[at] : ends[at + 1]])
-        self._cut = batches, parts
+                part[side] = batches[side].take(order[ends[at] : ends[at + 1]])
         return parts
 
+    def _by_reach(
+        self, batches: dict[str, Batch], coordinates: dict[str, np.ndarray | None], targets: dict[str, np.ndarray]
+    ) -> list[dict[str, Batch]]:
+        reached: dict[str, list[np.ndarray | bool]] = {}
+        orders: dict[str, np.ndarray] = {}
+        for side in SIDES:
+            if self._shared and side == "right":  # both roles of a row probe where either must
+                other, orders[side] = self._reached("right", batches["right"], coordinates["right"], orders["left"])
+                reached["left"] = reached["right"] = [
+                    _either(a, b) for a, b in zip(reached["left"], other, strict=True)
+                ]
+            else:
+                reached[side], orders[side] = self._reached(side, batches[side], coordinates[side], None)
+        by_key = self.coordinates is None or self.coordinates.by_key
+        parts: list[dict[str, Batch]] = [{} for _ in self._engines]
+        for at, part in enumerate(parts):
+            for side in SIDES:
+                if self._shared and side == "right":
+                    part["right"] = part["left"]
+                    continue
+                stores = targets[side] == at
+                part[side] = _part(batches[side], orders[side], stores, reached[side][at], by_key=by_key)
+        return parts
 
-def partition_numbers(hashes: np.ndarray, count: int) -> np.ndarray:
-    """Numbers from 0 to `count` - 1 for values, uint64, that need not be spread evenly; int64, shape (n,)."""
-    mixed = hashes * np.uint64(0x9E3779B97F4A7C15)  # splitmix64
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(count)).astype(np.int64)
+    def _reached(
+        self, side: str, batch: Batch, coordinates: np.ndarray | None, order: np.ndarray | None
+    ) -> tuple[list[np.ndarray | bool], np.ndarray]:
+        """For each partition which rows probe it, in the order that comes with it: that of coordinates, or of keys."""
+        values = batch.keys if coordinates is None else coordinates
+        if order is None:
+            order = np.argsort(values, kind="stable")
+        placement = self._placements[OTHER[side]]
+        intervals = None
+        if self.coordinates is not None:
+            intervals = self.coordinates.reach(side, batch.keys[order], values[order])
+            if placement.planner is not None:
+                placement.planner.probes(intervals, len(batch))
+        return list(placement.reached(intervals, len(batch), self._sight(side, batch))), order
+
+    def _sight(self, side: str, batch: Batch) -> Sight:
+        """What the rows of a batch may meet of the other side, by arrival and time."""
+        if not len(batch):
+            return Sight(0, -1, 0, 0)
+        first = 0
+        if self.spec.counts is not None:
+            first = int(batch.opposite.min()) - self.spec.counts[OTHER[side]]
+        times = (0, 0)
+        if self.spec.within is not None and batch.times is not None:
+            low, high = self.spec.within if side == "left" else (-self.spec.within[1], -self.spec.within[0])
+            times = int(batch.times.min()) + low, int(batch.times.max()) + high
+        return Sight(first, int(batch.opposite.max()) - 1, *times)
 
 
-def open_partitions(count: int, open_engine: Callable[[], Engine], condition: Condition) -> PartitionedEngine:
-    """An engine of so many partitions for a condition with an equality part. Raises as `open_engine`."""
+_WORK = tuple(f"{what}_{side}" for what in ("rows", "probes") for side in SIDES)
+
+
+class ClosingPartitions(PartitionedEngine):
+    """Partitions of ``at="close"``: left rows wait here, and then probe the partitions that hold what they have met.
+
+    Only right rows are stored in the engines, each an `AggregateEngine` of that kind.
+    """
+
+    def __init__(self, engines: Sequence[Engine], coordinates: Coordinates | None, **options: Any):
+        super().__init__(engines, coordinates, **options)
+        none = np.zeros(0, np.int64)
+        self._waiting = Batch(none, none, none, none)
+
+    def stored_rows(self, side: str) -> int:
+        return super().stored_rows(side) if side == "right" else len(self._waiting)
+
+    def oldest_row(self, side: str) -> int | None:
+        if side == "right":
+            return super().oldest_row(side)
+        return int(self._waiting.rows.min()) if len(self._waiting) else None
+
+    def process(
+        self,
+        batches: dict[str, Batch],
+        opposite: dict[str, np.ndarray],
+        arrived: dict[str, int],
+        *,
+        counting: bool = False,
+    ) -> Iterator[Found]:
+        own, held = batches["left"], self._waiting
+        names = ("keys", "rows", "opposite", "times")
+        keys, rows, opposites, times = (np.concatenate([getattr(b, name) for b in (held, own)]) for name in names)
+        self._waiting = Batch(keys, rows, opposites, times) if len(held) else dataclasses.replace(own, values=())
+        return super().process(batches, opposite, arrived, counting=counting)
+
+    def _parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
+        """Right rows alone are stored, and none probes yet."""
+        if self._cut is not None:
+            if self._cut[0] is batches:
+                return self._cut[1]
+            self._placements = self._cut[2]
+        before, self._placements = self._placements, _copies(self._placements)
+        right, empty = batches["right"], batches["left"].take(slice(0, 0))
+        coordinates = None if self.coordinates is None else self.coordinates.of("right", right.keys)
+        targets = self._placements["right"].place(coordinates, right.rows, right.times)
+        parts = [
+            {"left": empty, "right": right.take(np.flatnonzero(targets == at))} for at in range(len(self._engines))
+        ]
+        self._cut = batches, parts, before
+        return parts
+
+    def closed(self, limit: int | None) -> Aggregates:
+        """What the left rows of this time and before have met, None: all, which then wait no longer."""
+        waiting = self._waiting
+        assert waiting.times is not None
+        gone = np.ones(len(waiting), np.bool_) if limit is None else waiting.times <= limit
+        batch, self._waiting = waiting.take(gone), waiting.take(~gone)
+        coordinates = None if self.coordinates is None else self.coordinates.of("left", batch.keys)
+        reached, order = self._reached("left", batch, coordinates, None)
+        probes = []
+        for mask, work in zip(reached, self._work, strict=True):
+            which = np.sort(order[mask]) if isinstance(mask, np.ndarray) else slice(0, len(batch) if mask else 0)
+            own = batch.take(which)
+            work["probes_left"] += len(own)
+            work["sent_bytes"] += _row_bytes(own) * len(own)
+            work["copied_bytes"] += _row_bytes(own) * len(own)
+            probes.append(own)
+        found = self._each(lambda engine, own: engine.answer(own), probes)
+        for part, work in zip(found, self._work, strict=True):
+            work["found_bytes"] += _nbytes(part)
+        assert self._folds is not None
+        return merged_aggregates(found, self._folds["right"], rows=batch.rows)
+
+    def _sight(self, side: str, batch: Batch) -> Sight:
+        """Of left rows whose windows are over: any right row, whatever came first."""
+        sight = super()._sight(side, batch)
+        return dataclasses.replace(sight, first_row=0, last_row=int(_INT64.max))
+
+    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        limit = last_useless["right"]
+        if limit is not None and len(self._waiting):
+            assert self.spec.within is not None
+            assert self._waiting.times is not None
+            limit = min(limit, int(self._waiting.times.min()) + self.spec.within[0] - 1)
+        super().expire_times({**last_useless, "right": limit})
+
+
+def _copies(placements: dict[str, Placement]) -> dict[str, Placement]:
+    """Placements that may change while these stay."""
+    planners: dict[int, Planner] = {}
+    copies: dict[int, Placement] = {}
+    for placement in placements.values():
+        own = placement.planner
+        if own is not None and id(own) not in planners:
+            planners[id(own)] = own.copy()
+        if id(placement) not in copies:
+            copies[id(placement)] = placement.copy(None if own is None else planners[id(own)])
+    return {side: copies[id(placement)] for side, placement in placements.items()}
+
+
+def _either(a: np.ndarray | bool, b: np.ndarray | bool) -> np.ndarray | bool:
+    if isinstance(a, bool) or isinstance(b, bool):
+        return True if a is True or b is True else b if a is False else a
+    return a | b
+
+
+def _part(batch: Batch, order: np.ndarray, stores: np.ndarray, reached: np.ndarray | bool, *, by_key: bool) -> Batch:
+    """The rows of a batch that a partition is sent; `reached` by place in `order`."""
+    if isinstance(reached, bool):
+        probes = np.full(len(batch), reached)
+    else:
+        probes = np.empty(len(batch), np.bool_)
+        probes[order] = reached
+    sent = stores | probes
+    places = order.astype(np.uint32) if by_key else None
+    if sent.all():
+        part = dataclasses.replace(batch)
+    else:
+        part = batch.take(np.flatnonzero(sent))
+        stores, probes = stores[sent], probes[sent]
+        if places is not None:
+            places = ordered_within(places, sent)
+    part.stores = None if stores.all() else stores
+    part.probes = None if probes.all() else probes
+    part.order = places
+    return part
+
+
+def _row_bytes(batch: Batch) -> int:
+    """Bytes of a row as it is sent to a partition."""
+    columns = (batch.keys, batch.rows, batch.opposite, batch.times, *batch.others, *batch.values)
+    return sum(c.itemsize * (1 if c.ndim == 1 else c.shape[1]) for c in columns if c is not None)
+
+
+def _nbytes(found: Found) -> int:
+    """Bytes of a result as a partition sends it back."""
+    arrays = [v for v in vars(found).values() if isinstance(v, np.ndarray)]
+    return sum(a.nbytes for a in arrays) + sum(a.nbytes for a in getattr(found, "results", ()))
+
+
+def merged_aggregates(parts: Sequence[Aggregates], folds: Sequence[str], rows: np.ndarray | None = None) -> Aggregates:
+    """Partial aggregates of rows of one side, each of other rows that they have met, as one.
+
+    Sums of floats may differ from those of one window in their last digits.
+
+    Parameters
+    ----------
+    parts : sequence of Aggregates
+        At least one; each row at most once in each.
+    folds : sequence of str
+    rows : ndarray of int64, optional
+        The rows of the result, ascending or not; by default those of the parts, ascending.
+    """
+    if rows is None:
+        rows = parts[0].probing if len(parts) == 1 else np.unique(np.concatenate([part.probing for part in parts]))
+    order = np.argsort(rows, kind="stable")
+    places = [order[np.searchsorted(rows, part.probing, sorter=order)] for part in parts]
+    counts = np.zeros(len(rows), np.int64)
+    for part, at in zip(parts, places, strict=True):
+        counts[at] += part.counts
+    results = []
+    for number, fold in enumerate(folds):
+        width = 2 if fold in ("sum", "least_wide") else 1
+        values = [part.results[number].reshape(-1, width) for part in parts]
+        results.append(_FOLDS[fold](len(rows), places, values).reshape(-1))
+    return Aggregates(parts[0].side, rows, counts, results)
+
+
+Merge = Callable[[int, list[np.ndarray], list[np.ndarray]], np.ndarray]
+
+
+def _some(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
+    total = np.zeros((rows, 1), np.int64)
+    for at, own in zip(places, values, strict=True):
+        total[at] += own
+    return total
+
+
+def _sum(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
+    """Of 128 bits, lower word first."""
+    total = np.zeros((rows, 2), np.int64)
+    for at, own in zip(places, values, strict=True):
+        low = total[at, 0] + own[:, 0]
+        carry = low.view(np.uint64) < own[:, 0].copy().view(np.uint64)
+        total[at, 1] += own[:, 1] + carry
+        total[at, 0] = low
+    return total
+
+
+def _add(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
+    """Of float64, compensated. Source: Neumaier, ZAMM 54 (1974)."""
+    sums, errors = np.zeros((rows, 1)), np.zeros((rows, 1))
+    with np.errstate(invalid="ignore", over="ignore"):
+        for at, own in zip(places, values, strict=True):
+            before = sums[at]
+            after = before + own
+            lost = np.where(np.abs(before) >= np.abs(own), (before - after) + own, (own - after) + before)
+            errors[at] += np.where(np.isfinite(after), lost, 0.0)
+            sums[at] = after
+        return sums + errors
+
+
+def _least(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
+    least = np.full((rows, 1), _INT64.max)
+    for at, own in zip(places, values, strict=True):
+        least[at] = np.minimum(least[at], own)
+    return least
+
+
+def _least_wide(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
+    """Of 128 bits, lower word first."""
+    least = np.tile(np.array([-1, _INT64.max]), (rows, 1))
+    for at, own in zip(places, values, strict=True):
+        now = least[at]
+        below = own[:, 0].copy().view(np.uint64) < now[:, 0].copy().view(np.uint64)
+        less = (own[:, 1] < now[:, 1]) | ((own[:, 1] == now[:, 1]) & below)
+        least[at] = np.where(less[:, None], own, now)
+    return least
+
+
+_FOLDS: dict[str, Merge] = {"some": _some, "sum": _sum, "add": _add, "least": _least, "least_wide": _least_wide}
+
+
+def open_partitions(
+    partitions: Partitions,
+    open_engine: Callable[[], Engine],
+    condition: Condition,
+    *,
+    self_join: bool,
+    folds: dict[str, list[str]] | None = None,
+    closing: bool = False,
+) -> PartitionedEngine:
+    """An engine of partitions, as they go best for a condition. Raises as `open_engine`; UnsupportedError."""
+    by = partitions.by
+    if by == "auto":
+        by = "equality" if condition.has_equality else "ranges" if condition.bounded else "subwindows"
+    if by == "equality" and not condition.has_equality:
+        raise UnsupportedError(
+            "partitions by equality need a part of the condition that compares for equality, and this one has none: "
+            "use by='ranges' or by='subwindows'"
+        )
+    coordinates: Coordinates | None = None
+    if by != "subwindows":
+        coordinates = Hashes(condition) if by == "equality" else Keys(condition.generator)
     engines: list[Engine] = []
     try:
-        for _ in range(count):
+        for _ in range(partitions.count):
             engines.append(open_engine())  # noqa: PERF401 (those opened are closed if one fails)
     except BaseException:
         for engine in engines:
             engine.close()
         raise
-    return PartitionedEngine(engines, condition.equality_hashes)
+    kind = ClosingPartitions if closing else PartitionedEngine
+    shared = self_join and condition.one_column and not closing
+    return kind(engines, coordinates, shared=shared, folds=folds, subwindow_rows=partitions.subwindow_rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ RUNS = b"mullion.runs"
 """What happened to the runs of each side during a call, in the metadata of its result's schema."""
 
 _ROWS, _MERGE, _PAST, _DROP = range(4)
+RUNS_OF_EVENT = (1, 3, 2, 1)
+"""How many of an event's numbers, the first ones, are of runs."""
 
 
 @dataclasses.dataclass
@@ -110,7 +113,7 @@ class RangeMirror:
             {side: empty_table(self._schemas[side]) if given[side] is None else given[side] for side in SIDES}
         )
         try:
-            ended = {side: self._follow(side, call.batches[side], events[side]) for side in SIDES}
+            ended = {side: self._follow(side, call.batches[side], events) for side in SIDES}
             parts = [part for side in SIDES for part in self._found(side, ranges)]
         except KeyError as error:
             raise SchemaError(f"run {error} is unknown: a mirror takes every call of its join, in order") from error
@@ -121,12 +124,16 @@ class RangeMirror:
         columns = [np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts, strict=True)]
         return pa.table(columns or [np.zeros(0, np.int64)] * 2, schema=PAIRS_SCHEMA)
 
-    def _follow(self, side: str, batch: Batch, events: list[list[int]]) -> list[int]:
+    def _follow(self, side: str, batch: Batch, events: dict[str, Any]) -> list[int]:
         """Does to the runs of a side what the join did; the runs that have ended, which ranges may still name."""
         runs, ended = self._runs[side], []
-        for kind, number, first, second in events:
+        partitions, places = events.get("partitions", 1), np.zeros(len(batch), np.int64)
+        for partition, first, last in events["placed"][side] if partitions > 1 else ():
+            places[np.searchsorted(batch.rows, first) : np.searchsorted(batch.rows, last, "right")] = partition
+        for kind, number, first, second in events[side]:
             if kind == _ROWS:
-                which = np.flatnonzero((batch.rows >= first) & (batch.rows <= second))
+                own = places == number % partitions
+                which = np.flatnonzero((batch.rows >= first) & (batch.rows <= second) & own)
                 times = None if batch.times is None else batch.times[which]
                 runs[number] = self._sorted(_Run(batch.keys[which].astype(self._dtype), batch.rows[which], times))
             elif kind == _MERGE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -112,7 +113,7 @@ class ResidualEngine(Engine):
 
     def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
         self._put(batches)
-        bare = {side: Batch(b.keys, b.rows, b.opposite, b.times) for side, b in batches.items()}
+        bare = {side: dataclasses.replace(b, others=()) for side, b in batches.items()}
         self.engine.load(bare, opposite, arrived)
         self._trim_counted(arrived)
 
@@ -148,7 +149,7 @@ class ResidualEngine(Engine):
         self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], first: dict[str, int]
     ) -> Iterator[tuple[dict[str, Batch], dict[str, np.ndarray], dict[str, int]]]:
         """What `Engine.process` takes for one part of the call after the other."""
-        bare = {side: Batch(b.keys, b.rows, b.opposite, b.times) for side, b in batches.items()}
+        bare = {side: dataclasses.replace(b, others=()) for side, b in batches.items()}
         places = {side: first[side] + np.arange(len(opposite[side])) + opposite[side] for side in SIDES}
         every = np.sort(np.concatenate(list(places.values())))
         done, at, at_row = 0, dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)

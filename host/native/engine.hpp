@@ -47,6 +47,7 @@ struct Input {
   bool bounded;             // they come with the rows, though there may be none
   bool stored = true;       // later rows may meet them
   std::vector<OtherKeys> others = {};
+  const uint32_t* order = nullptr;  // the places in the order of keys, ties by place; null: not known
 };
 
 // Pairs of a step: those found by left rows, then those found by right rows.
@@ -71,7 +72,10 @@ struct Failure {
 class EngineBase {
  public:
   virtual ~EngineBase() = default;
-  virtual Result step(const Input (&input)[2], Form form, bool probing, int threads, Poll poll) = 0;
+  // `input` probes, `storing` is stored and met by the other side's rows of `input`: the same array where all rows do
+  // both. In a self join with one index the rows of `storing` are those of one side.
+  virtual Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads,
+                      Poll poll) = 0;
   virtual std::vector<int64_t> take_events(int) { return {}; }  // of runs, four numbers each: see RunEvent
   virtual void expire_times(int side, int64_t limit) = 0;
   virtual void purge(int side, int64_t limit) = 0;
@@ -98,14 +102,15 @@ class Engine final : public EngineBase {
          std::unique_ptr<Index> right)
       : kernels_(kernels), settings_(settings), index_{std::move(left), std::move(right)} {}
 
-  Result step(const Input (&input)[2], Form form, bool probing, int threads, Poll poll) override {
+  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads,
+              Poll poll) override {
     const bool counting = form == Form::kCounts, ranging = form == Form::kRanges || form == Form::kAllRanges;
     if (ranging && !kRuns) throw std::invalid_argument("ranges are of sorted runs");
     if (settings_.self_join && input[0].count != input[1].count) {
       throw std::invalid_argument("both sides of a self join are the same rows");
     }
     for (int side = 0; side < 2; ++side) {
-      if (input[side].count > 0 && first_row(input[side]) < arrived_[settings_.self_join ? 0 : side]) {
+      if (storing[side].count > 0 && first_row(storing[side]) < arrived_[settings_.self_join ? 0 : side]) {
         throw std::invalid_argument("rows must come after those of earlier steps");
       }
     }
@@ -118,13 +123,17 @@ class Engine final : public EngineBase {
       clock = now;
     };
     for (int side = 0; side < 2; ++side) {
-      if (input[side].times != nullptr && input[side].stored && !(settings_.self_join && side == 1)) {
-        times_[side].put(input[side].rows, input[side].first_row, input[side].times, input[side].count);
+      const Input& in = storing[side];
+      if (in.times != nullptr && in.stored && !(settings_.self_join && side == 1)) {
+        times_[side].put(in.rows, in.first_row, in.times, in.count);
       }
     }
     for (int side = 0; side < 2; ++side) counts_[side].assign(counting ? input[side].count : 0, 0);
-    run_tasks(settings_.self_join ? 1 : 2, threads, poll,
-              [&](size_t side) { sort(batch_[side], input[side]); });
+    const size_t sides = settings_.self_join ? 1 : 2;
+    apart_ = &storing != &input;
+    run_tasks(apart_ ? 2 * sides : sides, threads, poll, [&](size_t task) {
+      task < sides ? sort(batch_[task], input[task]) : sort(stored_[task - sides], storing[task - sides]);
+    });
     lap(seconds[0]);
 
     Result result;
@@ -157,17 +166,18 @@ class Engine final : public EngineBase {
     }
     lap(seconds[2]);
 
-    const int sides = settings_.self_join ? 1 : 2;
     run_tasks(sides, threads, nullptr, [&](size_t side) {
-      if (input[side].stored) {
-        if constexpr (requires { index_[side]->insert(std::move(batch_[side].run), times_[side]); }) {
-          index_[side]->insert(std::move(batch_[side].run), times_[side]);
+      const Input& in = storing[side];
+      Run<Key>& run = (apart_ ? stored_ : batch_)[side].run;
+      if (in.stored && !(apart_ && run.length() == 0)) {
+        if constexpr (requires { index_[side]->insert(std::move(run), times_[side]); }) {
+          index_[side]->insert(std::move(run), times_[side]);
         } else {
-          index_[side]->insert(std::move(batch_[side].run));
+          index_[side]->insert(std::move(run));
         }
       }
       batch_[side] = Batch();  // its memory goes to the next step, or to the result's reader
-      const Input& in = input[side];
+      stored_[side] = Batch();
       if (in.count && in.stored) arrived_[side] = std::max(arrived_[side], last_row(in) + 1);
       expire(static_cast<int>(side));
     });
@@ -237,6 +247,8 @@ class Engine final : public EngineBase {
   const Index& index_of(int side) const { return *index_[settings_.self_join ? 0 : side]; }
   Times& times_of(int side) { return times_[settings_.self_join ? 0 : side]; }
   const Batch& batch_of(int side) const { return batch_[settings_.self_join ? 0 : side]; }
+  // What rows of the other side meet of this step's.
+  const Run<Key>& met_of(int side) const { return (apart_ ? stored_ : batch_)[settings_.self_join ? 0 : side].run; }
 
   int64_t window(int side) const { return settings_.window[side]; }
 
@@ -282,7 +294,21 @@ class Engine final : public EngineBase {
     if (!kNarrow) batch.places = Block(in.count * sizeof(uint32_t));
     Word* words = batch.words.data() ? static_cast<Word*>(batch.words.data()) : out;
     auto* places = static_cast<uint32_t*>(batch.places.data());
-    {
+    if (in.order != nullptr) {
+      const auto* keys = static_cast<const Key*>(in.keys);
+      for (size_t i = 0; i < in.count; ++i) {
+        const uint32_t place = in.order[i];
+        const bool after = i == 0 || (place < in.count && (keys[place] > keys[in.order[i - 1]] ||
+                                                           (keys[place] == keys[in.order[i - 1]] && place > in.order[i - 1])));
+        if (place >= in.count || !after) throw std::invalid_argument("order must be that of keys, ties by place");
+        if constexpr (kNarrow) {
+          words[i] = static_cast<Word>(static_cast<uint64_t>(keys[place]) << 32 | (batch.first + place));
+        } else {
+          words[i] = keys[place];
+          places[i] = place;
+        }
+      }
+    } else {
       const Block scratch(2 * in.count * sizeof(uint64_t));
       kernels_.of<Key>().sort(static_cast<const Key*>(in.keys), in.count, batch.first, words, places,
                               static_cast<uint64_t*>(scratch.data()));
@@ -382,12 +408,12 @@ class Engine final : public EngineBase {
             ranges(number, run, some, scope, form == Form::kAllRanges, matches);
           };
           index_of(other).each_run(find);
-          find(index_of(other).next_run(), batch_of(other).run);
+          find(index_of(other).next_run(), met_of(other));
         }
         continue;
       }
       index_of(other).probe(some, scope, matches);
-      probe_run(kernels_, batch_of(other).run, some, scope, matches);
+      probe_run(kernels_, met_of(other), some, scope, matches);
     }
   }
 
@@ -487,7 +513,9 @@ class Engine final : public EngineBase {
   const Settings settings_;
   std::unique_ptr<Index> index_[2];
   Times times_[2];
-  Batch batch_[2];
+  Batch batch_[2];   // that probe
+  Batch stored_[2];  // that are stored, where those are others
+  bool apart_ = false;
   int64_t arrived_[2] = {0, 0};
   std::vector<int64_t> counts_[2];
   std::vector<Matches> matches_;

@@ -70,7 +70,8 @@ struct PyInput {
   PyInput(const Array<Key>& keys, const std::optional<Array<int64_t>>& rows, int64_t first_row,
           const std::optional<Array<int64_t>>& opposite, int64_t same_opposite,
           const std::optional<Array<int64_t>>& times,
-          const std::optional<std::vector<std::pair<Array<Key>, Array<Key>>>>& bounds, const Others<Key>& others)
+          const std::optional<std::vector<std::pair<Array<Key>, Array<Key>>>>& bounds, const Others<Key>& others,
+          const std::optional<Array<uint32_t>>& order)
       : key_bytes(sizeof(Key)) {
     const size_t count = keys.size();
     if (count >= std::numeric_limits<uint32_t>::max()) throw nb::value_error("too many rows for one step");
@@ -88,6 +89,7 @@ struct PyInput {
     input.opposite = opposite ? hold<int64_t>(*opposite, count, "opposite") : nullptr;
     input.same_opposite = same_opposite;
     input.times = times ? hold<int64_t>(*times, count, "times") : nullptr;
+    input.order = order ? hold<uint32_t>(*order, count, "order") : nullptr;
     input.bounded = bounds.has_value();
     if (bounds) {
       for (const auto& [lower, upper] : *bounds) {
@@ -122,24 +124,27 @@ class PyEngine {
 
   // For each side (probing, stored); with `whole` left and right rows of all pairs in one piece, those that left rows
   // found first; with `ranges` (true: empty ones too) four numbers for each range of each side; without `probing` none:
-  // rows are stored alone; with `counting` the numbers of pairs of each row of each side.
+  // rows are stored alone; with `counting` the numbers of pairs of each row of each side. With `storing` those rows of
+  // each side are stored, and met, and `left` and `right` but probe.
   nb::tuple step(const PyInput& left, const PyInput& right, bool counting, bool whole, bool probing, int threads,
-                 const std::optional<bool>& ranges) {
+                 const std::optional<bool>& ranges, const PyInput* stored_left, const PyInput* stored_right) {
     const Form form = ranges ? (*ranges ? Form::kAllRanges : Form::kRanges) : counting ? Form::kCounts : Form::kPairs;
     const Turn turn(busy_);
-    for (const PyInput* input : {&left, &right}) {
+    const bool apart = stored_left != nullptr && stored_right != nullptr;
+    for (const PyInput* input : {&left, &right, apart ? stored_left : &left, apart ? stored_right : &right}) {
       if (input->key_bytes != key_bytes_) throw nb::type_error("keys must have the width of the engine's");
       if (input->input.count > 0 && (input->input.times != nullptr) != timed_) {
         throw nb::type_error("times come with rows of time windows, and no others");
       }
     }
     const Input inputs[2] = {left.input, right.input};
+    const Input stored[2] = {apart ? stored_left->input : Input{}, apart ? stored_right->input : Input{}};
     Result result;
     bool interrupted = false;
     {
       const nb::gil_scoped_release release;
       try {
-        result = engine->step(inputs, form, probing, threads, poll);
+        result = engine->step(inputs, apart ? stored : inputs, form, probing, threads, poll);
       } catch (const Interrupted&) {
         interrupted = true;
       }
@@ -267,14 +272,14 @@ NB_MODULE(_core, m) {
   nb::class_<PyInput> type(m, "Input", "Rows of one side for a step, in order of arrival.");
   type.def(nb::init<const Array<int32_t>&, const std::optional<Array<int64_t>>&, int64_t,
                     const std::optional<Array<int64_t>>&, int64_t, const std::optional<Array<int64_t>>&,
-                    const std::optional<std::vector<std::pair<Array<int32_t>, Array<int32_t>>>>&, const Others<int32_t>&>(),
+                    const std::optional<std::vector<std::pair<Array<int32_t>, Array<int32_t>>>>&, const Others<int32_t>&, const std::optional<Array<uint32_t>>&>(),
            "keys"_a.noconvert(), "rows"_a.noconvert() = nb::none(), "first_row"_a = 0, "opposite"_a.noconvert() = nb::none(),
-           "same_opposite"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(), "others"_a.noconvert() = Others<int32_t>());
+           "same_opposite"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(), "others"_a.noconvert() = Others<int32_t>(), "order"_a.noconvert() = nb::none());
   type.def(nb::init<const Array<int64_t>&, const std::optional<Array<int64_t>>&, int64_t,
                     const std::optional<Array<int64_t>>&, int64_t, const std::optional<Array<int64_t>>&,
-                    const std::optional<std::vector<std::pair<Array<int64_t>, Array<int64_t>>>>&, const Others<int64_t>&>(),
+                    const std::optional<std::vector<std::pair<Array<int64_t>, Array<int64_t>>>>&, const Others<int64_t>&, const std::optional<Array<uint32_t>>&>(),
            "keys"_a.noconvert(), "rows"_a.noconvert() = nb::none(), "first_row"_a = 0, "opposite"_a.noconvert() = nb::none(),
-           "same_opposite"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(), "others"_a.noconvert() = Others<int64_t>());
+           "same_opposite"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(), "others"_a.noconvert() = Others<int64_t>(), "order"_a.noconvert() = nb::none());
 
   nb::class_<PyEngine>(m, "Engine", "Both windows of one join. One call at a time.")
       .def(nb::new_(&open_engine), nb::kw_only(), "key_bits"_a, "index"_a, "window"_a = std::pair<int64_t, int64_t>(0, 0),
@@ -282,7 +287,8 @@ NB_MODULE(_core, m) {
            "others"_a = std::vector<std::vector<std::pair<Long, Long>>>(), "parameters"_a = std::map<std::string, double>(), "isa"_a = nb::none(), "engine"_a = "steps",
            "splitjoin"_a = nb::none())
       .def("step", &PyEngine::step, "left"_a, "right"_a, nb::kw_only(), "counting"_a = false, "whole"_a = false,
-           "probing"_a = true, "threads"_a = 1 << 20, "ranges"_a = nb::none())
+           "probing"_a = true, "threads"_a = 1 << 20, "ranges"_a = nb::none(), "stored_left"_a = nb::none(),
+           "stored_right"_a = nb::none())
       .def("expire_times", [](PyEngine& self, int side, int64_t limit) { const PyEngine::Turn turn(self.busy_); self.of(side).expire_times(side, limit); }, "side"_a, "limit"_a)
       .def("purge", [](PyEngine& self, int side, int64_t limit) { const PyEngine::Turn turn(self.busy_); self.of(side).purge(side, limit); }, "side"_a, "limit"_a)
       .def("arrived", [](PyEngine& self, int side, int64_t rows) { const PyEngine::Turn turn(self.busy_); self.of(side).arrived(side, rows); }, "side"_a, "rows"_a)

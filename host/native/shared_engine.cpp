@@ -68,7 +68,8 @@ class SharedEngine final : public EngineBase {
 
   // All pairs count as found by left rows: they stand in the order of arrival of the rows that found them, and those
   // of one row in the order of the stored rows.
-  Result step(const Input (&input)[2], Form form, bool probing, int threads, Poll poll) override {
+  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads, Poll poll) override {
+    if (&storing != &input) throw std::invalid_argument("rows of this engine probe and are stored");
     if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
     const bool counting = form == Form::kCounts;
     check(input);

@@ -287,7 +287,7 @@ class Indexed final : public SubWindows {
     both[other].bounded = both[side].bounded = shared_.inputs[side].bounded;
     both[side] = part(side, rows[0].place, count);
     both[side].stored = false;
-    const Result result = engine_->step(both, Form::kPairs, true, 1, nullptr);
+    const Result result = engine_->step(both, both, Form::kPairs, true, 1, nullptr);
     const auto* probing = static_cast<const int64_t*>((side == 0 ? result.left : result.right).data());
     const auto* stored = static_cast<const int64_t*>((side == 0 ? result.right : result.left).data());
     const size_t before = found.size();
@@ -320,7 +320,7 @@ class Indexed final : public SubWindows {
                   .opposite = opposite_.data(), .same_opposite = 0,
                   .times = shared_.inputs[side].times ? times_.data() : nullptr, .bounds = {},
                   .bounded = both[0].bounded};
-    engine_->step(both, Form::kPairs, false, 1, nullptr);
+    engine_->step(both, both, Form::kPairs, false, 1, nullptr);
     forget(side);
   }
 
@@ -648,7 +648,8 @@ class SplitJoin final : public EngineBase {
     }
   }
 
-  Result step(const Input (&input)[2], Form form, bool probing, int, Poll poll) override {
+  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int, Poll poll) override {
+    if (&storing != &input) throw std::invalid_argument("rows of this engine probe and are stored");
     if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
     const bool counting = form == Form::kCounts;
     if (marked_ && (input[0].count > 0 || input[1].count > 0)) settle();  // the first blocks of windows are read here
@@ -959,7 +960,7 @@ class SplitJoin final : public EngineBase {
   void settle() const {
     if (!marked_ || tree_->threads.empty()) return;
     const Input none[2]{};
-    const_cast<SplitJoin*>(this)->step(none, Form::kPairs, true, 1, nullptr);
+    const_cast<SplitJoin*>(this)->step(none, none, Form::kPairs, true, 1, nullptr);
   }
 
   const size_t key_bytes_;

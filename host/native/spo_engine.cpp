@@ -225,10 +225,11 @@ class SpoEngine final : public EngineBase {
     for (Side& side : sides_) side.widths.assign(conditions_, 0);
   }
 
-  Result step(const Input (&input)[2], Form form, bool probing, int threads, Poll poll) override {
+  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads,
+              Poll poll) override {
     if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
     const bool counting = form == Form::kCounts;
-    check(input);
+    check(input, storing);
     auto clock = std::chrono::steady_clock::now();
     const auto lap = [&clock](double& seconds) {
       const auto now = std::chrono::steady_clock::now();
@@ -240,8 +241,8 @@ class SpoEngine final : public EngineBase {
     const size_t probes = input[0].count + input[1].count;
     // To wake a thread takes longer than to do what there is in a short step.
     const int most = static_cast<double>(probes) * seconds_per_probe_ < 100e-6 ? 1 : threads;
-    for (int side = 0; side < stored_sides(); ++side) store(side, input[side]);
-    plant(input, most, poll);
+    for (int side = 0; side < stored_sides(); ++side) store(side, storing[side]);
+    plant(storing, most, poll);
     lap(seconds[3]);
 
     std::vector<Chunk> chunks = probing ? cut(input) : std::vector<Chunk>();
@@ -389,15 +390,15 @@ class SpoEngine final : public EngineBase {
     return settings_.window[0] == 0 ? std::numeric_limits<int64_t>::max() / 2 : settings_.window[side];
   }
 
-  void check(const Input (&input)[2]) const {
+  void check(const Input (&input)[2], const Input (&storing)[2]) const {
     if (settings_.self_join && input[0].count != input[1].count) {
       throw std::invalid_argument("both sides of a self join are the same rows");
     }
     for (int side = 0; side < 2; ++side) {
-      const Input& in = input[side];
-      if (in.count == 0) continue;
-      if (in.others.size() + 1 != conditions_) throw std::invalid_argument("every condition has its keys");
-      if (row_of(in, 0) < arrived_[settings_.self_join ? 0 : side]) {
+      for (const Input* in : {&input[side], &storing[side]}) {
+        if (in->count > 0 && in->others.size() + 1 != conditions_) throw std::invalid_argument("every condition has its keys");
+      }
+      if (storing[side].count > 0 && row_of(storing[side], 0) < arrived_[settings_.self_join ? 0 : side]) {
         throw std::invalid_argument("rows must come after those of earlier steps");
       }
     }
