@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from host.content import Content, check_same
 from host.devices import Device, open_device
-from host.engines import Partitions, open_partitioning
+from host.engines import Elements, Partitions, open_partitioning
 from host.errors import (
     DeviceError,
     IncompleteError,
@@ -29,7 +29,7 @@ from host.errors import (
     StateError,
     UnsupportedError,
 )
-from host.index.specs import SortedRuns
+from host.index.specs import SortedRuns, SpoJoin
 from host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
 from host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
@@ -391,6 +391,16 @@ class WindowJoin:
             self._collector.clear()
             return result
 
+    def process_pushes(self, left: pa.Table | None, right: pa.Table | None, pushes: list[tuple[int, int]]) -> pa.Table:
+        """Joins rows that a caller has gathered: as `push` for each, then `flush`.
+
+        `pushes` are the left and right rows of each push, in order; they do not count under a sequence column. Returns
+        and raises as `process`.
+        """
+        with self._turn():
+            self._check_open(right)
+            return self._call(left, right, None, pushes or None)
+
     @property
     def due(self) -> float | None:
         """Seconds until rows that wait are to be flushed, for a timer. None: nothing waits, or no time is set."""
@@ -707,6 +717,16 @@ class WindowJoin:
                     "out"
                 )
             return
+        if isinstance(self._partitions, Elements):
+            index = self._index if isinstance(self._index, SpoJoin) else SpoJoin()
+            interval = (index.slide or 0) // count
+            if not interval or not spec.counted or self._partitions.subwindow_rows not in (None, interval):
+                raise UnsupportedError(
+                    "Elements are for count windows and index=SpoJoin(slide=...), of at least a row for each element: "
+                    f"use Partitions({count}) else"
+                )
+            self._partitions = dataclasses.replace(self._partitions, subwindow_rows=interval)
+            self._index = dataclasses.replace(index, slide=interval, sub_intervals=1)
         if spec.capacity:
             raise UnsupportedError(
                 f"capacity={spec.capacity!r} is of one window, not of partitions={count}: leave one out"

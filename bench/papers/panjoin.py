@@ -1,14 +1,16 @@
-"""PanJoin, Fig. 10 to 14: its three structures on one subwindow, at the native core's own interface.
+"""PanJoin, Fig. 10 to 14: its three structures on one subwindow, at the native core's own interface; Fig. 15: its
+manager and workers.
 
-A subwindow is filled, then batches are inserted, or probed, and the core's own clock tells how long that took: the sort
-of a batch, which the paper leaves to its manager node, is not counted.
-
-Fig. 14 has BI-Sort's hardware beside them, simulated cycle by cycle.
+For the former a subwindow is filled, then batches are inserted, or probed, and the core's own clock tells how long that
+took: the sort of a batch, which the paper leaves to its manager node, is not counted. Fig. 14 has BI-Sort's hardware
+beside them, simulated cycle by cycle. Workers are partitions of one process: rates are of its cores, work and bytes of
+each worker are exact.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import hashlib
 import os
@@ -21,10 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from bench.contenders.contender import Unavailable
 from bench.papers.figure import Figure, Scale
+from bench.papers.splitjoin import handshake
 from bench.simulated_join import CountingLink, main_array_cost
+from host.engines import SplitJoin
+from host.index.specs import BiSort, Index, RapTable, WibTree
+from host.join.manager import Manager
 from host.native import _core
+from host.predicates import Band
+from host.window_join import WindowJoin
+from host.windows import Rows
 from hw.boards.registry import board as board_of
 from sim.board.bisort_link import open_bisort_board
 
@@ -490,6 +501,214 @@ def beside_hardware(number: str, claim: str, scale: Scale) -> Figure:
     return _figure(number, f"{what}, CPU and hardware", claim, "batch rows", found, f"{SMALLER}. {note}")
 
 
+# Fig. 15: manager and workers
+
+
+class Cluster:
+    """A manager with workers whose windows are full of even keys.
+
+    Parameters
+    ----------
+    structure : str
+    workers, window, batch : int
+        Window and batch are rows of each side.
+    matches : float
+        Stored rows that a probe meets, on the mean.
+    form : str
+        Of the result: as of `WindowJoin`.
+    """
+
+    def __init__(self, structure: str, workers: int, window: int, batch: int, matches: float, form: str):
+        self.batch, self.window = batch, window
+        self._rng = np.random.default_rng(window)
+        self._step = (1 << 31) // window  # as many different keys as rows: an equal one matches one row on the mean
+        reach = int(matches) // 2 * self._step
+        schema = pa.schema([("k", pa.int32()), ("s", pa.int64())])
+        share = -(-window // workers)  # one subwindow a worker, as the paper has it
+        index: Index = {
+            RAP: RapTable(partitions=max(share // 64, 1), subwindow_rows=share),
+            WIB: WibTree(subwindow_rows=share),
+            BISORT: BiSort(),
+        }[structure]
+        self.manager = Manager(
+            workers, schema, schema, subwindow_rows=share, max_rows=2 * batch, on=Band("k", "k", -reach, reach),
+            left=Rows(window), right=Rows(window), index=index, form=form, sequence="s" if form == "ranges" else None,
+        )  # fmt: skip
+        self._arrived = 0
+        for start in range(0, window, 1 << 16):  # in parts, as counts of pairs are not wanted of a filling window
+            self.push(min(1 << 16, window - start))
+        self.manager.flush()
+
+    def push(self, rows: int) -> int:
+        """Rows of each side, even over the keys; how many results came back."""
+        sides = []
+        for _ in range(2):
+            keys = self._rng.integers(0, self.window, rows, np.int32) * np.int32(self._step)
+            sides.append(pa.table({"k": keys, "s": np.arange(self._arrived, self._arrived + rows)}))
+        self._arrived += rows
+        return sum(map(len, self.manager.push(*sides)))
+
+    def rate(self, seconds: float) -> tuple[float, list[dict[str, int]]]:
+        """Rows/s of both sides, and what each worker did for a batch."""
+        before = self.manager.workers if self.manager.join.stats.engine.get("partitions") else []
+        started, done = time.perf_counter(), 0
+        while time.perf_counter() - started < seconds or done < 2:
+            self.push(self.batch)
+            done += 1
+        self.manager.flush()
+        spent = time.perf_counter() - started
+        after = self.manager.workers if before else []
+        names = ("rows_left", "rows_right", "probes_left", "probes_right", "sent_bytes", "found_bytes")
+        work = [{name: (b[name] - a[name]) // done for name in names} for a, b in zip(before, after, strict=True)]
+        return 2 * self.batch * done / spent, work
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.manager.close()
+
+
+WORKERS_NOTE = (
+    "Workers are threads of one process with two cores, so that rates fall short of 16 machines; bytes are exact"
+)
+
+
+def cluster_window(scale: Scale, large: bool = False) -> int:
+    """Rows of a side; the paper has 8 M to 1 G."""
+    return (1 << 13 if scale.quick else 1 << 20) << (large and not scale.quick)
+
+
+def _measured(
+    series: str, x: Any, structure: str, workers: int, window: int, batch: int, matches: float, scale: Scale,
+    form: str = "counts",
+) -> dict[str, Any]:  # fmt: skip
+    with Cluster(structure, workers, window, batch, matches, form) as cluster:
+        rate, work = cluster.rate(scale.seconds)
+    total = {name: sum(each[name] for each in work) for name in (work[0] if work else ())}
+    return {"series": series, "x": x, "y": rate / 1e6, "workers": work, **total}
+
+
+def cluster_by_batch(claim: str, scale: Scale) -> Figure:
+    """15a: equi-join, one match a probe."""
+    window = cluster_window(scale)
+    batches = [1 << at for at in ((8, 11) if scale.quick else (10, 13, 16, 19))]
+    found = [_measured(name, batch, name, 16, window, batch, 0, scale) for name, _ in STRUCTURES for batch in batches]
+    return _figure("15a", "equi-join by batch, 16 workers", claim, "batch rows", found, WORKERS_NOTE)
+
+
+def _matches(scale: Scale) -> list[int]:
+    return [1, 16, 64] if scale.quick else [1, 16, 256, 1024, 4096]
+
+
+def cluster_by_matches(claim: str, scale: Scale) -> Figure:
+    """15b: non-equi-join, batches of 32 K; results as pairs, those of BI-Sort as ranges too."""
+    window, batch = cluster_window(scale), 1 << (9 if scale.quick else 13)
+    series = [(name, name, "pairs") for name, _ in STRUCTURES] + [(f"{BISORT}, ranges", BISORT, "ranges")]
+    found = [
+        _measured(label, matches, name, 16, window, batch, matches, scale, form)
+        for label, name, form in series
+        for matches in _matches(scale)
+    ]
+    note = f"batches of {batch:,} rows; the mirror of ranges works in the manager's own thread. {WORKERS_NOTE}"
+    return _figure("15b", "non-equi-join by matches, 16 workers", claim, "matches", found, note)
+
+
+def cluster_receiving(claim: str, scale: Scale) -> Figure:
+    """15c: the share of bytes that are results."""
+    by_matches = cluster_by_matches("", scale)
+    found = [
+        {**point, "y": 100 * point["found_bytes"] / (point["found_bytes"] + point["sent_bytes"])}
+        for point in by_matches.points
+    ]
+    figure = _figure(
+        "15c",
+        "share of bytes that are results",
+        claim,
+        "matches",
+        found,
+        ("Bytes, which are exact, in place of time on a network: a pair is two numbers of 8 bytes, a range four"),
+    )
+    return dataclasses.replace(figure, y="% of bytes sent", log_y=False)
+
+
+def cluster_by_workers(claim: str, scale: Scale) -> Figure:
+    """15d: a large window, two selectivities."""
+    window, batch = cluster_window(scale, large=True), 1 << (9 if scale.quick else 14)
+    workers = (2, 8) if scale.quick else (2, 4, 8, 16)
+    found = [
+        _measured(f"{name}, S={matches}", count, name, count, window, batch, matches, scale)
+        for name, _ in STRUCTURES for matches in (1, 64) for count in workers
+    ]  # fmt: skip
+    first, last = (next(p for p in found if p["x"] == count) for count in (workers[0], workers[-1]))
+    note = (
+        f"To the workers go {first['sent_bytes']:,} bytes a batch with {workers[0]} and {last['sent_bytes']:,} with "
+        f"{workers[-1]}: every probe to each. A worker stores "
+        f"{max(w['stored'] for w in _shares(last)):.0%} of the rows at most. {WORKERS_NOTE}"
+    )
+    return _figure("15d", "non-equi-join by workers", claim, "workers", found, note)
+
+
+def _shares(point: dict[str, Any]) -> list[dict[str, float]]:
+    """Of each worker, its share of the rows stored."""
+    rows = [work["rows_left"] + work["rows_right"] for work in point["workers"]]
+    return [{"stored": each / max(sum(rows), 1)} for each in rows]
+
+
+def cluster_beside_others(claim: str, scale: Scale, *, large: bool = False) -> Figure:
+    """15e and f: SplitJoin and handshake join beside it, which compare each row with the whole window."""
+    window = cluster_window(scale, large=large)
+    batch = 1 << (9 if scale.quick else 13)
+    found = [
+        _measured(name, matches, name, 16, window, batch, matches, scale)
+        for name, _ in STRUCTURES
+        for matches in _matches(scale)
+    ]
+    rng = np.random.default_rng(window)
+    shape: dict[str, Any] = {"left": Rows(window), "right": Rows(window), "form": "counts"}
+    with WindowJoin(on=Band("k", "k", -1, 1), engine=SplitJoin(cores=16), **shape) as join:
+        join.process(*(pa.table({"k": rng.integers(0, 1 << 31, window, np.int32)}) for _ in range(2)))
+        rows = max((1 << 24) // window, 16)
+        started, done = time.perf_counter(), 0
+        while time.perf_counter() - started < scale.seconds:
+            join.process(*(pa.table({"k": rng.integers(0, 1 << 31, rows, np.int32)}) for _ in range(2)))
+            done += 2 * rows
+        found.append({"series": "SplitJoin", "x": 1, "y": done / (time.perf_counter() - started) / 1e6})
+    least = min(window, 1 << 15)  # its windows are filled by joining
+    more = 256
+    columns = [rng.integers(0, 1 << 30, least + more), rng.uniform(0, 1, least + more)] * 2
+    try:
+        _, seconds = handshake(*columns, window=least, cores=16, warm=least)
+        # Each row is compared with the whole window: the rate goes by its rows.
+        found.append({"series": "Handshake join", "x": 1, "y": 2 * more / seconds * least / window / 1e6})
+    except Unavailable:
+        pass
+    fast = max(p["y"] for p in found if p["series"] == BISORT)
+    slow = [f"{p['series']} {fast / p['y']:,.0f}" for p in found if p["series"] in ("SplitJoin", "Handshake join")]
+    note = (
+        f"BI-Sort at its best is faster by: {', '.join(slow)}. Nested loops do not depend on matches; handshake join "
+        f"is measured on {least:,} rows and its rate carried over. {WORKERS_NOTE}"
+    )
+    number = "15f" if large else "15e"
+    return _figure(number, f"beside others, windows of {window:,} rows", claim, "matches", found, note)
+
+
+CLUSTER: list[tuple[str, Callable[[str, Scale], Figure]]] = [
+    ("15a BI-Sort is the fastest, up to 28.9 M rows/s; RaP-Table is 1.5 times WiB+-Tree above batches of 64 K.",
+     cluster_by_batch),
+    ("15b RaP-Table and WiB+-Tree are slower with more matches, and alike, as sending takes 60 % of the time.",
+     cluster_by_matches),
+    ("15c Receiving results takes more than 90 % of the time of RaP-Table and WiB+-Tree above 1 K matches.",
+     cluster_receiving),
+    ("15d More workers are not always faster, as communication dominates; BI-Sort gives 10 M rows/s.",
+     cluster_by_workers),
+    ("15e BI-Sort is over 1000 times handshake join and SplitJoin at windows of 8 M rows and 16 workers.",
+     cluster_beside_others),
+    ("15f At windows of 128 M rows it is 5000 times.",
+     lambda claim, scale: cluster_beside_others(claim, scale, large=True)),
+]  # fmt: skip
+
+
 def _named(claim: str, make: Callable[[str, Scale], Figure]) -> Callable[[Scale], Figure]:
     number, _, text = claim.partition(" ")
 
@@ -510,4 +729,6 @@ def fig_threads(scale: Scale) -> Figure:
     return by_threads(scale)
 
 
-FIGURES: list[Callable[[Scale], Figure]] = [*(_named(*given) for given in CLAIMS), fig_11f, fig_threads]
+FIGURES: list[Callable[[Scale], Figure]] = [
+    *(_named(*given) for given in CLAIMS), fig_11f, *(_named(*given) for given in CLUSTER), fig_threads,
+]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from host.engines import Partitions
+from host.engines import Elements, Partitions
 from host.errors import UnsupportedError
 from host.join.condition import Condition
 from host.join.engine import (
@@ -65,7 +65,9 @@ class PartitionedEngine(Engine):
         self._shared, self._folds = shared, folds
         self._placements = open_placements(len(engines), coordinates, self.spec.counts, subwindow_rows, shared=shared)
         self._threads = ThreadPoolExecutor(len(engines), "mullion-partition")
-        self._work = [dict.fromkeys((*_WORK, "copied_bytes", "sent_bytes", "found_bytes"), 0) for _ in engines]
+        self._work: list[dict[str, int]] = [
+            dict.fromkeys((*_WORK, "copied_bytes", "sent_bytes", "found_bytes"), 0) for _ in engines
+        ]
         self._placed: dict[str, list[list[int]]] = {side: [] for side in SIDES}  # for `run_events`
         # The last call's rows, by partition, and the placements before it.
         self._cut: tuple[dict[str, Batch], list[dict[str, Batch]], dict[str, Placement]] | None = None
@@ -98,12 +100,17 @@ class PartitionedEngine(Engine):
 
     def report(self) -> dict[str, Any]:
         """``partitions``: for each, the rows of both sides that it has been given to store, and stores now; the probes
-        that it has received; bytes of rows sent there, of those among them that it does not store, and of results.
+        that it has received; bytes of rows sent there, of those among them that it does not store, and of results;
+        and ``seconds`` of its engine.
         ``placement``: what rows go by, and how often that has changed."""
         planners = {id(p): p for placement in self._placements.values() if (p := placement.planner) is not None}
         return {
             "partitions": [
-                {**work, **{f"stored_{side}": engine.stored_rows(side) for side in SIDES}}
+                {
+                    **work,
+                    **{f"stored_{side}": engine.stored_rows(side) for side in SIDES},
+                    "seconds": sum(engine.seconds.values()),
+                }
                 for engine, work in zip(self._engines, self._work, strict=True)
             ],
             "placement": {
@@ -147,10 +154,10 @@ class PartitionedEngine(Engine):
         *,
         counting: bool = False,
     ) -> Iterator[Found]:
-        def join(engine: Engine, own: dict[str, Batch]) -> list[Found]:
-            return list(engine.process(own, opposite, arrived, counting=counting))
+        def join(engine: Engine, own: dict[str, Batch], known: dict[str, int]) -> list[Found]:
+            return list(engine.process(own, opposite, known, counting=counting))
 
-        results = self._each(join, self._taken(batches))
+        results = self._each(join, self._taken(batches), self._known(arrived))
         for at, (work, found) in enumerate(zip(self._work, results, strict=True)):
             work["found_bytes"] += sum(map(_nbytes, found))
             for part in found:
@@ -165,10 +172,11 @@ class PartitionedEngine(Engine):
             yield from found
 
     def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        def load(engine: Engine, own: dict[str, Batch]) -> None:
-            engine.load(own, opposite, arrived)
+        def load(engine: Engine, own: dict[str, Batch], known: dict[str, int]) -> None:
+            engine.load(own, opposite, known)
 
-        self._each(load, [{side: own[side].stored() for side in SIDES} for own in self._taken(batches)])
+        stored = [{side: own[side].stored() for side in SIDES} for own in self._taken(batches)]
+        self._each(load, stored, self._known(arrived))
         self._expire_counted(arrived)
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
@@ -189,9 +197,13 @@ class PartitionedEngine(Engine):
                 most = max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
                 placement.forget(arrived[side] - most)
 
-    def _each(self, work: Callable[..., Any], parts: Sequence[Any]) -> list[Any]:
+    def _known(self, arrived: dict[str, int]) -> list[dict[str, int]]:
+        """The arrival numbers after a call, as each partition knows them."""
+        return [arrived] * len(self._engines)
+
+    def _each(self, work: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:
         """What `work` gives for each engine with its part; the first error once all have ended."""
-        begun = [self._threads.submit(work, *each) for each in zip(self._engines, parts, strict=True)]
+        begun = [self._threads.submit(work, *each) for each in zip(self._engines, *parts, strict=True)]
         errors = [error for future in begun if (error := future.exception()) is not None]
         if errors:
             raise errors[0]
@@ -422,6 +434,37 @@ class ClosingPartitions(PartitionedEngine):
         super().expire_times({**last_useless, "right": limit})
 
 
+class ElementsEngine(PartitionedEngine):
+    """SPO-Join's processing elements. See `Elements`."""
+
+    def __init__(self, engines: Sequence[Engine], coordinates: None, elements: Elements, **options: Any):
+        super().__init__(engines, coordinates, subwindow_rows=elements.subwindow_rows, **options)
+        self._elements = elements
+        self._messages = 0
+        self._arrived = dict.fromkeys(SIDES, 0)
+
+    def _known(self, arrived: dict[str, int]) -> list[dict[str, int]]:
+        """Less than has arrived: an element then keeps rows for longer. Its own rows it always knows."""
+        every = {"replaced": None, "counts": self._elements.subwindow_rows, "cache": self._elements.interval}
+        step, count = every[self._elements.in_step], len(self._engines)
+        if step is None:
+            return [dict.fromkeys(SIDES, 0)] * count
+        for side in SIDES[:1] if self._shared else SIDES:
+            told = arrived[side] // step - self._arrived[side] // step
+            # To each of the others the size of a sub-interval; or one write and their reads.
+            self._messages += told * (count - 1 if self._elements.in_step == "counts" else count)
+        self._arrived = dict(arrived)
+        return [{side: arrived[side] // step * step for side in SIDES}] * count
+
+    def report(self) -> dict[str, Any]:
+        """And ``messages``: what elements have been told, or have read, of the state of the window; and of each the
+        oldest row that it holds."""
+        report = super().report()
+        for part, engine in zip(report["partitions"], self._engines, strict=True):
+            part |= {f"oldest_{side}": engine.oldest_row(side) for side in SIDES}
+        return {**report, "messages": self._messages}
+
+
 def _copies(placements: dict[str, Placement]) -> dict[str, Placement]:
     """Placements that may change while these stay."""
     planners: dict[int, Planner] = {}
@@ -587,6 +630,8 @@ def open_partitions(
         for engine in engines:
             engine.close()
         raise
-    kind = ClosingPartitions if closing else PartitionedEngine
     shared = self_join and condition.one_column and not closing
+    if isinstance(partitions, Elements):
+        return ElementsEngine(engines, None, partitions, shared=shared)
+    kind = ClosingPartitions if closing else PartitionedEngine
     return kind(engines, coordinates, shared=shared, folds=folds, subwindow_rows=partitions.subwindow_rows)
