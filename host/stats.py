@@ -56,7 +56,8 @@ class Stats:
     index : dict of str to dict
         For each side what its index tells of its inside, as the index's own docstring says.
     engine : dict
-        What the engine tells of itself; with ``engine="shared"``: `tasks`, `task_size`, `merges`, `waits` (of threads
+        What the engine tells of itself; with ``partitions=``: `partitions`, what each stores and receives, and
+        `placement`, what rows go by; with ``engine="shared"``: `tasks`, `task_size`, `merges`, `waits` (of threads
         for a phase of a merge to begin), `most_threads`, `most_scanned` (rows between the edge and a row that probed),
         `pending` (rows added after merges), `timed_rows`, and the time from a row's arrival in the work queue to its
         results: `latency_p50_us`, `latency_p90_us`, `latency_p99_us`, `latency_p999_us`, `latency_max_us`.

@@ -130,7 +130,8 @@ class PyEngine {
                  const std::optional<bool>& ranges, const PyInput* stored_left, const PyInput* stored_right) {
     const Form form = ranges ? (*ranges ? Form::kAllRanges : Form::kRanges) : counting ? Form::kCounts : Form::kPairs;
     const Turn turn(busy_);
-    const bool apart = stored_left != nullptr && stored_right != nullptr;
+    const bool apart = stored_left != nullptr;
+    if (apart != (stored_right != nullptr)) throw nb::value_error("stored rows are given for both sides, or for none");
     for (const PyInput* input : {&left, &right, apart ? stored_left : &left, apart ? stored_right : &right}) {
       if (input->key_bytes != key_bytes_) throw nb::type_error("keys must have the width of the engine's");
       if (input->input.count > 0 && (input->input.times != nullptr) != timed_) {

@@ -52,6 +52,8 @@ class Batch:
     times : ndarray of int64, or None
     bounds : list of pairs of ndarrays like `keys`, or None
         Lower and upper bounds on the other side's keys, one pair of arrays for each interval.
+    order : ndarray of uint32, or None
+        Places in the order of keys.
     """
 
     keys: np.ndarray
@@ -59,6 +61,12 @@ class Batch:
     opposite: np.ndarray
     times: np.ndarray | None = None
     bounds: Bounds | None = None
+    order: np.ndarray | None = None
+
+    def take(self, chosen: np.ndarray) -> Batch:
+        """Some of the rows, without bounds."""
+        times = None if self.times is None else self.times[chosen]
+        return Batch(self.keys[chosen], self.rows[chosen], self.opposite[chosen], times)
 
     def input(self, short: bool = True) -> _core.Input:
         """As the core takes it; `short`: as numbers instead of arrays, where that says the same."""
@@ -73,6 +81,7 @@ class Batch:
             same_opposite=int(opposite[0]) if alike else 0,
             times=self.times,
             bounds=self.bounds,
+            order=self.order,
         )
 
 

@@ -22,6 +22,10 @@ def step(engine: Any = None, left: Any = None, right: Any = None, **options: Any
     return engine.step(left or _core.Input(FEW), right or _core.Input(FEW, same_opposite=3), **options)
 
 
+def ordered(*places: int) -> _core.Input:
+    return _core.Input(FEW, order=np.array(places, np.uint32))
+
+
 def timed(**options: Any) -> _core.Engine:
     return open_engine(key_bits=32, within=(0, 5), bands=[(0, 0)], **options)
 
@@ -56,6 +60,22 @@ REFUSED: dict[str, tuple[Any, type[Exception]]] = {
     "list of keys": (lambda: _core.Input([1, 2, 3]), TypeError),
     "keys in a table": (lambda: _core.Input(np.zeros((2, 2), np.int32)), TypeError),
     "every other key": (lambda: _core.Input(np.arange(6, dtype=np.int32)[::2]), TypeError),
+    "an order of too few": (lambda: _core.Input(FEW, order=np.arange(2, dtype=np.uint32)), ValueError),
+    "an order of integers": (lambda: _core.Input(FEW, order=ROWS), TypeError),
+    "an order that descends": (lambda: step(left=ordered(2, 1, 0)), ValueError),
+    "an order with a place twice": (lambda: step(left=ordered(0, 0, 1)), ValueError),
+    "an order beyond the rows": (lambda: step(left=ordered(0, 1, 7)), ValueError),
+    "stored rows of one side": (lambda: step(stored_left=_core.Input(FEW)), ValueError),
+    "stored rows of another width": (
+        lambda: step(stored_left=_core.Input(FEW), stored_right=_core.Input(FEW.astype(np.int64))),
+        TypeError,
+    ),
+    "stored rows where all are": (
+        lambda: step(
+            engine(index="bplus_tree", engine="shared"), stored_left=_core.Input(FEW), stored_right=_core.Input(FEW)
+        ),
+        ValueError,
+    ),
     "too few rows": (lambda: _core.Input(FEW, rows=ROWS[:2]), ValueError),
     "too many rows": (lambda: _core.Input(FEW, rows=np.arange(4)), ValueError),
     "rows of 32 bits": (lambda: _core.Input(FEW, rows=ROWS.astype(np.int32)), TypeError),

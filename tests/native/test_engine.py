@@ -240,6 +240,44 @@ def test_steps_equal_a_nested_loop(query: Query, steps: list[Call]) -> None:
             finish(call, query, streams, model, side, list(engines.values()))
 
 
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(query=queries(), steps=st.lists(calls, min_size=1, max_size=6))
+def test_rows_stored_in_one_of_two_engines_that_probe_both(query: Query, steps: list[Call]) -> None:
+    model = NestedLoop(query.window, query.within, query.bands or [], query.self_join)
+    streams = Streams(query)
+    shape = {"key_bits": query.key_bits, "window": query.window, "within": query.within, "bands": query.bands or []}
+    engines = [open_engine(**shape, self_join=query.self_join, **query.index) for _ in range(2)]
+    for call in steps:
+        batches = streams.take(call)
+        expected = model.step(batches)
+        rng = np.random.default_rng(call.seed)
+        place = [rng.integers(0, 2, len(batch.keys)) for batch in batches]
+        if query.self_join:
+            place[1] = place[0]
+        if call.short:
+            batches = tuple(
+                dataclasses.replace(b, order=np.argsort(b.keys, kind="stable").astype(np.uint32)) for b in batches
+            )
+        probing = [batch.input(call.short) for batch in batches]
+        found = []
+        for at, engine in enumerate(engines):
+            stored = [batch.take(np.flatnonzero(of == at)).input() for batch, of in zip(batches, place, strict=True)]
+            found.append(engine.step(*probing, counting=query.counting, stored_left=stored[0], stored_right=stored[1]))
+        for side in (0, 1):
+            if query.counting:
+                counts = [np.count_nonzero(expected[side][:, 0] == row) for row in batches[side].rows]
+                assert sum(result[side] for result in found).tolist() == counts
+            else:
+                pairs = tuple(np.concatenate([result[side][column] for result in found]) for column in (0, 1))
+                np.testing.assert_array_equal(in_order(pairs), expected[side])
+        for side in range(1 if query.self_join else 2):
+            for engine in engines:
+                if query.within is None:
+                    engine.arrived(side, streams.arrived[side])
+                elif call.then:
+                    engine.expire_times(side, streams.useless_times()[side])
+
+
 def finish(call: Call, query: Query, streams: Streams, model: NestedLoop, side: int, engines: list) -> None:
     """What a call does after its step, and what is stored then."""
     stored = model.stored[side]
