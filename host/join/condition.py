@@ -209,7 +209,7 @@ class Condition:
     @property
     def bounded(self) -> bool:
         """Whether every interval that a driving key may meet has two ends."""
-        return _open_ends(self._driver) == 0
+        return self._driver is not None and _open_ends(self._driver) == 0
 
     def equality_hashes(self, side: str, keys: np.ndarray) -> np.ndarray:
         """For driving keys, shape (n,), numbers, uint64, that are the same for rows whose columns compared for equality

@@ -54,9 +54,9 @@ def test_a_manager_joins_as_one_window(form: str, workers: int, seed: int) -> No
 
 
 def test_what_a_worker_raises_comes_out() -> None:
-    with Manager(2, SCHEMA, SCHEMA, max_rows=1, on=Band("k", "k", 0, 1), left=Rows(9), right=Rows(9)) as manager:
-        with pytest.raises(SchemaError, match="lacks the column"):  # at once, or with the next call
-            manager.push(pa.table({"k": pa.array([1], pa.int32())}))
+    with Manager(2, SCHEMA, SCHEMA, max_rows=2, on=Band("k", "k", 0, 1), left=Rows(9), right=Rows(9)) as manager:
+        manager.push(pa.table({"k": pa.array([1], pa.int32())}))
+        with pytest.raises(SchemaError, match="lacks the column"):
             manager.flush()
         assert manager.flush() == []
 
