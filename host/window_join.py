@@ -28,6 +28,7 @@ from host.errors import (
     SchemaError,
     StateError,
     UnsupportedError,
+    WindowError,
 )
 from host.index.specs import SortedRuns, SpoJoin
 from host.join.aggregate_engine import AggregateEngine, PairAggregateEngine

@@ -24,10 +24,8 @@ from host.join.engine import (
     SIDES,
     Aggregates,
     Batch,
-    Counts,
     Engine,
-    OrderedPairs,
-    Pairs,
+    Found,
     Ranges,
     ordered_within,
 )
@@ -35,7 +33,6 @@ from host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, S
 from host.join.range_mirror import RUNS_OF_EVENT
 
 _INT64 = np.iinfo(np.int64)
-Found = Pairs | OrderedPairs | Counts | Ranges | Aggregates
 
 
 class PartitionedEngine(Engine):
