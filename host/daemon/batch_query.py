@@ -121,6 +121,8 @@ class BatchQuery(Query):
                         tables = join.process_blocks(
                             *self.definition.sides(left, right), block_bytes=self.limits.block_bytes
                         )
+                        if not self._device.in_process:  # a board's commands must not be disturbed between blocks
+                            tables = _made(list(tables))
                     except BaseException:
                         join.close()
                         raise
@@ -133,3 +135,7 @@ class BatchQuery(Query):
     def close(self) -> None:
         with self._state:
             self._closed = True
+
+
+def _made(tables: list[pa.Table]) -> Tables:
+    yield from tables

@@ -207,8 +207,13 @@ class Turns:
             if self._waiting:
                 self._waiting[0].release()
 
-    def between(self, begin: Callable[[], Tables]) -> Tables:
-        """The tables that `begin` gives, begun and each made with the lock held, which is free between them."""
+    def between(self, begin: Callable[[], Tables], *, whole: bool = False) -> Tables:
+        """The tables that `begin` gives, begun and each made with the lock held, which is free between them; with
+        `whole` it is held until the last."""
+        if whole:
+            with self:
+                yield from begin()
+            return
         with self:
             tables = begin()
         try:

@@ -217,7 +217,8 @@ class StreamingQuery(Query):
             return join.process_blocks(*sides, batch=batch, block_bytes=size, **more)
 
         return keep(
-            self._device_lock.between(begin),
+            # A board has commands of a call under way between blocks, which another's would disturb.
+            self._device_lock.between(begin, whole=not self._device.in_process),
             self.definition.output_schema,
             memory=self._device.host_memory,
             most_heap=self.limits.max_kept,

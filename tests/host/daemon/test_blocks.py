@@ -79,7 +79,7 @@ def test_queries_take_turns_between_blocks(small: Daemon) -> None:
     service, made, asked = small.service, [], threading.Event()
     between = service._device_lock.between
 
-    def counted(begin: Callable[[], Iterator[pa.Table]]) -> Iterator[pa.Table]:
+    def counted(begin: Callable[[], Iterator[pa.Table]], **_: bool) -> Iterator[pa.Table]:
         for table in between(begin):  # type: ignore[arg-type]
             made.append(table.num_rows)
             if sum(made) > 0 and not asked.is_set():
@@ -231,3 +231,18 @@ def test_keeping_gives_back_what_a_failed_result_took() -> None:
 def test_limits_of_blocks_are_checked() -> None:
     with pytest.raises(LimitError, match="max_result must be positive"):
         Limits(max_result=0)
+
+
+def test_a_device_outside_of_the_process_has_a_batch_to_its_end(small: Daemon) -> None:
+    small.service.device.in_process = False  # type: ignore[misc]
+    turns = small.service._device_lock
+    with DaemonClient(small.addresses[0]) as client:
+        client.open_query("q", DENSE, LEFT, RIGHT)
+        client.open_query("b", DENSE, LEFT, RIGHT, streaming=False)
+        assert pairs(client.process("q", 0, dense())) == ALL
+        assert len(pairs(client.process("b", 0, dense()))) == ROWS * ROWS
+    held = turns.between(lambda: (pa.table({"a": [at]}) for at in range(3)), whole=True)  # type: ignore[arg-type, return-value]
+    next(held)
+    assert len(turns._waiting) == 1
+    held.close()
+    assert not turns._waiting
