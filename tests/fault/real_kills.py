@@ -15,6 +15,7 @@ from unittest import mock
 import duckdb
 import numpy as np
 import pyarrow as pa
+from tqdm import tqdm
 
 from host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
 from host.daemon import DaemonClient, private, start_private
@@ -49,7 +50,7 @@ def kill_daemons(kills: int, seed: int) -> str:
     sent: list[list[pa.Table]] = [[], []]
     results = []
     number = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tqdm(total=kills, unit=" kills") as bar:
         while killed.total() < kills:
             phase = [*PHASES, AT_RANDOM, AT_RANDOM][killed.total() % (len(PHASES) + 2)]
             tables = [_rows(rows, number, side) for side in "lr"]
@@ -72,6 +73,7 @@ def kill_daemons(kills: int, seed: int) -> str:
             finally:
                 daemon.close()
             killed[phase] += 1
+            bar.update()
             with _start(folder, None) as daemon:
                 found += [_send(daemon.address, schema, number, tables) for _ in range(2)]
             if any(each != due for each in found):
