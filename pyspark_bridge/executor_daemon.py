@@ -24,12 +24,12 @@ def executor_daemon(device: str, token: str) -> str:
     """The address of the daemon of the executor that runs this task; it is started if there is none.
 
     It listens at the machine's address on a port that the system chooses, with the query's token, and ends when the
-    executor does. What tasks must know of it lies in the executor's working folder, which the cluster removes.
+    executor does. Its address and its log lie in the executor's working folder, which the cluster removes.
 
     Raises
     ------
     DaemonError
-        It did not start; its log is the executor's standard error.
+        It did not start.
     """
     executor = _executor()
     with Path(f"mullion-daemon-{executor}").open("a+") as known:
@@ -70,13 +70,17 @@ def _start(device: str, token: str, executor: int) -> str:
             file.write(token)
         command = [sys.executable, "-m", "host.cli", "serve", f"--exit-with-process={executor}", f"--device={device}"]
         command += [f"--socket={place / 'daemon.sock'}", f"--listen={own}:0", f"--token-file={token_file}"]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,
-        )
+        # Not the executor's standard error, a pipe that breaks when the executor is killed.
+        log = Path(f"mullion-daemon-{executor}.log").absolute()
+        with log.open("ab") as errors:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
         assert process.stdout is not None
         with process.stdout:
             ready = select.select([process.stdout], [], [], START_SECONDS)[0]
@@ -87,7 +91,7 @@ def _start(device: str, token: str, executor: int) -> str:
         process.kill()
         process.wait()
         raise DaemonError(
-            f"the daemon of executor {executor} on {own} did not start within {START_SECONDS:g} seconds; the "
-            "executor's standard error has its log"
+            f"the daemon of executor {executor} on {own} did not start within {START_SECONDS:g} seconds; its log is "
+            f"{log} there"
         )
     return line.removeprefix(READY).split()[-1]

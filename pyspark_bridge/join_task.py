@@ -267,8 +267,8 @@ class JoinTask:
             raise UnsupportedError(
                 "a window join of streams runs in micro-batches (triggers processingTime, once and availableNow), and "
                 "this task carries no micro-batch number. In foreachBatch over Spark Connect, and in threads that a "
-                "function for foreachBatch starts, Spark gives tasks none: there use window_join(..., stages=2), with "
-                "spark.sql.adaptive.enabled (as it is by default) and no stateful operator in the query"
+                "function for foreachBatch starts, Spark gives tasks none: there use window_join(..., stages=2), in a "
+                "query without withWatermark and stateful operators, as these turn Spark's adaptive execution off"
             )
         return f"{spark_query}/{self.join}", int(spark_batch), _run(context)
 

@@ -88,17 +88,17 @@ def main(folder: Path, seed: int, daemon: str) -> None:
         return window_join(*sides, **options, name="claimed", state=str(folder / "state"))
 
     # Daemons on the executors: they go on from one query to the next, and others take over when they have ended.
-    runner.run(claimed(1), "claimed")
+    assert runner.start(claimed(1), "claimed").awaitTermination(800)
     first = claims(folder)
     assert len(first) == 2
-    runner.run(claimed(2), "claimed")
+    assert runner.start(claimed(2), "claimed").awaitTermination(800)
     assert claims(folder) == first
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
     executors = executors_of(jvm)
     assert len(executors) == 2
     for executor in executors:
         os.kill(executor, signal.SIGKILL)
-    runner.run(claimed(4), "claimed")
+    assert runner.start(claimed(4), "claimed").awaitTermination(800)
     assert not set(claims(folder)) & set(first)
     assert pairs(runner, "claimed") == pairs(runner)
     spark.stop()

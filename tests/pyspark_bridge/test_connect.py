@@ -26,7 +26,7 @@ def test_connect(seed, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]

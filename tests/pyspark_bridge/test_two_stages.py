@@ -76,7 +76,7 @@ def failing(marker, once):
 )
 def test_partitions_as_in_one_task(runner, daemon, seed, options, how):
     """All rows come out in the same micro-batch; parts of a batch have no rows, or of one side alone."""
-    bids, asks = bids_and_asks(seed, batches=4, spread=12, late=9)
+    bids, asks = bids_and_asks(seed, batches=3, spread=12, late=9)
     bids[1], asks[2] = bids[1].slice(0, 0), asks[2].slice(0, 0)
     due = in_one_stage(runner, daemon, options, bids, asks, how=how)
     frame = window_join(
@@ -253,6 +253,7 @@ def test_first_batch_without_input(runner, daemon, seed, spark):
     assert sum(count for _, count in seen) > 20
 
 
+@pytest.mark.full
 def test_time_windows_in_two_stages_and_one_partition(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=3)
     joined = window_join(

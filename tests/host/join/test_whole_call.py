@@ -89,7 +89,7 @@ def content(*tables: pa.Table) -> list[str]:
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     how=st.sampled_from(["inner", "full", "left_anti", "left_semi"]),
     deaths=st.lists(st.tuples(st.integers(0, 4), st.integers(0, COUNT - 1)), max_size=3),
