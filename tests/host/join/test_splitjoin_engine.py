@@ -30,10 +30,10 @@ class Boards(SplitJoinDevice):
     def __init__(self, parameters=BUILD, memory=1 << 16, *, boards=None, model=SplitJoinKernelModel):
         self.kernels = []
         super().__init__(DeviceInfo("test", "test", "", memory), parameters, self._make, boards=boards)
-        self._memory, self._model = memory, model
+        self._bytes, self._model = memory, model
 
     def _make(self):
-        self.kernels.append(self._model(self.parameters, self._memory))
+        self.kernels.append(self._model(self.parameters, self._bytes))
         return self.kernels[-1]
 
 
