@@ -35,7 +35,7 @@ struct OtherKeys {
 
 // Rows of one side, in order of arrival. Pointers that may be null stand for what is said.
 struct Input {
-  const void* keys;
+  const void* keys;         // of 128 bits: within 2**98 of 0
   size_t count;
   const int64_t* rows;      // ascending arrival numbers; null: from `first_row` on
   int64_t first_row;
@@ -97,6 +97,8 @@ template <WindowIndex Index>
 class Engine final : public EngineBase {
  public:
   using Key = typename Index::Key;
+  using Word = WordOf<Key>;
+  using Probes = ProbesOf<Word>;
 
   Engine(const KernelTable& kernels, const Settings& settings, std::unique_ptr<Index> left,
          std::unique_ptr<Index> right)
@@ -230,7 +232,7 @@ class Engine final : public EngineBase {
 
   static constexpr bool kNarrow = !Run<Key>::kRows;
   // Whether the index is of runs that a probe's result can name.
-  static constexpr bool kRuns = requires(Index& index) {
+  static constexpr bool kRuns = sizeof(Key) < 16 && requires(Index& index) {
     index.each_run([](int64_t, const Run<Key>&) {});
     index.take_events();
   };
@@ -331,13 +333,17 @@ class Engine final : public EngineBase {
   size_t bounds(int side, const Input& in, size_t interval, size_t from, size_t to, Word* lower, Word* upper,
                 uint32_t* probes) const {
     constexpr bool narrow = kNarrow;
-    constexpr Wide least = std::numeric_limits<Key>::min(), most = std::numeric_limits<Key>::max();
+    constexpr Wide most = kGreatest<Key>, least = -most - 1;
     const Batch& batch = batch_of(side);
     const Word* words = batch.words.data() ? static_cast<const Word*>(batch.words.data()) : batch.run.words();
     const auto* places = static_cast<const uint32_t*>(batch.places.data());
     const auto place_of = [&](size_t i) { return narrow ? static_cast<uint32_t>(words[i]) - batch.first : places[i]; };
-    const auto word = [](Key key, uint32_t low) {
-      return narrow ? static_cast<Word>(static_cast<uint64_t>(key) << 32 | low) : static_cast<Word>(key);
+    const auto word = [](Key key, [[maybe_unused]] uint32_t low) {
+      if constexpr (narrow) {
+        return static_cast<Word>(static_cast<uint64_t>(key) << 32 | low);
+      } else {
+        return Word{key};
+      }
     };
     size_t count = 0;
     const auto add = [&](uint32_t place, Key low, Key high) {
@@ -362,7 +368,8 @@ class Engine final : public EngineBase {
     }
     const Band& band = settings_.bands[side == 0 ? interval : settings_.bands.size() - 1 - interval];
     const Wide low = side == 0 ? band.low : -band.high, high = side == 0 ? band.high : -band.low;
-    using Sum = std::conditional_t<narrow, int64_t, Wide>;  // of narrow keys, clipped ends do not overflow
+    // Of narrow keys, clipped ends do not overflow; those of 128 bits lie far from the ends of their type.
+    using Sum = std::conditional_t<narrow, int64_t, Wide>;
     constexpr Wide far = narrow ? Wide{1} << 40 : Wide{1} << 100;
     const auto low_sum = static_cast<Sum>(std::clamp(low, -far, far)), high_sum = static_cast<Sum>(std::clamp(high, -far, far));
     for (size_t i = from; i < to; ++i) {
@@ -559,6 +566,7 @@ using OpenEngine = std::unique_ptr<EngineBase> (*)(const Opening& opening);
 struct IndexKind {
   const char* name;
   OpenEngine open_32, open_64;
+  OpenEngine open_128 = nullptr;  // most have no keys of that width
 };
 extern const std::vector<IndexKind> kSortedIndexes;   // sorted_runs, sorted_array
 extern const std::vector<IndexKind> kPanJoinIndexes;  // rap_table, wib_tree, bisort

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
@@ -19,7 +20,7 @@
 namespace mullion {
 namespace MULLION_JOIN(isa_, MULLION_ISA) {
 
-// Counts in one cache line
+// Counts in one cache line, two of keys of 128 bits
 
 // How many of the 8 words (or 16 narrow keys) of a line are below `x`, or not above it. The line need not be aligned.
 inline size_t count_below(const int64_t* line, int64_t x) {
@@ -82,6 +83,40 @@ inline size_t count_to(const int32_t* line, int32_t x) {
 #else
   size_t count = 0;
   for (size_t i = 0; i < 16; ++i) count += line[i] <= x;
+  return count;
+#endif
+}
+
+#if defined(__AVX512F__)
+// Which of 8 keys of 128 bits are below `x`, or are it: by their upper halves, then by the lower ones.
+inline std::pair<unsigned, unsigned> compare(const Wide* line, Wide x) {
+  const __m512i a = _mm512_loadu_si512(line), b = _mm512_loadu_si512(line + 4);
+  const __m512i low = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), b);
+  const __m512i high = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), b);
+  const __m512i low_x = _mm512_set1_epi64(static_cast<int64_t>(x)), high_x = _mm512_set1_epi64(static_cast<int64_t>(x >> 64));
+  const __mmask8 same = _mm512_cmpeq_epi64_mask(high, high_x);
+  return {_mm512_cmplt_epi64_mask(high, high_x) | _mm512_mask_cmplt_epu64_mask(same, low, low_x),
+          _mm512_mask_cmpeq_epi64_mask(same, low, low_x)};
+}
+#endif
+
+inline size_t count_below(const Wide* line, Wide x) {
+#if defined(__AVX512F__)
+  return std::popcount(compare(line, x).first);
+#else
+  size_t count = 0;
+  for (size_t i = 0; i < 8; ++i) count += line[i] < x;
+  return count;
+#endif
+}
+
+inline size_t count_to(const Wide* line, Wide x) {
+#if defined(__AVX512F__)
+  const auto [below, same] = compare(line, x);
+  return std::popcount(below | same);
+#else
+  size_t count = 0;
+  for (size_t i = 0; i < 8; ++i) count += line[i] <= x;
   return count;
 #endif
 }
@@ -170,8 +205,50 @@ void sort_wide(const int64_t* keys, size_t count, Row, Word* words, uint32_t* pl
   if (count) sort_group(keys, count, words, places, scratch);
 }
 
+// Sorts places by their 128-bit keys, and gives the keys in that order: by as many leading bits of both halves' ranges
+// as fit 63, then groups that share those by the rest. Bits that all keys have alike, most of those of composite keys, are
+// in no range.
+void sort_widest(const Wide* keys, size_t count, Row, Wide* words, uint32_t* places, uint64_t* scratch) {
+  if (count == 0) return;
+  const auto high = [](Wide key) { return static_cast<int64_t>(key >> 64); };
+  const auto low = [](Wide key) { return static_cast<uint64_t>(key); };
+  int64_t least_high = high(keys[0]), most_high = least_high;
+  uint64_t least_low = low(keys[0]), most_low = least_low;
+  for (size_t i = 1; i < count; ++i) {
+    least_high = std::min(least_high, high(keys[i]));
+    most_high = std::max(most_high, high(keys[i]));
+    least_low = std::min(least_low, low(keys[i]));
+    most_low = std::max(most_low, low(keys[i]));
+  }
+  const auto base = static_cast<uint64_t>(least_high);
+  const int high_bits = std::bit_width(static_cast<uint64_t>(most_high) - base);
+  const int low_bits = std::bit_width(most_low - least_low);
+  const int high_shift = std::max(high_bits - 63, 0);
+  const int room = 63 - (high_bits - high_shift);  // for bits of the lower halves
+  const int low_shift = std::max(low_bits - room, 0);
+  auto* lead = reinterpret_cast<int64_t*>(words);  // what `words` gets is written when this has been read
+  int64_t* const sorted = lead + count;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t above = (static_cast<uint64_t>(high(keys[i])) - base) >> high_shift;
+    const uint64_t below = low_shift < 64 ? (low(keys[i]) - least_low) >> low_shift : 0;
+    lead[i] = static_cast<int64_t>(above << (low_bits - low_shift) | below);
+    places[i] = static_cast<uint32_t>(i);
+  }
+  sort_group(lead, count, sorted, places, scratch);
+  if (high_shift > 0 || low_shift > 0) {
+    const auto before = [keys](uint32_t a, uint32_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; };
+    for (size_t start = 0, stop; start < count; start = stop) {
+      stop = start + 1;
+      while (stop < count && sorted[stop] == sorted[start]) ++stop;
+      if (!std::is_sorted(places + start, places + stop, before)) std::sort(places + start, places + stop, before);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) words[i] = keys[places[i]];
+}
+
 // Search
 
+inline Wide key_of(Wide word, Wide) { return word; }
 inline int32_t key_of(Word word, int32_t) { return static_cast<int32_t>(word >> 32); }
 inline int64_t key_of(Word word, int64_t) { return word; }
 
@@ -203,12 +280,12 @@ inline size_t last_below(const Key* keys, size_t count, size_t at, Key x) {
 
 // The number of words of a run that are not above `high`, given a leaf at or before the last of them.
 template <class Key>
-inline size_t stop_of(const RunView<Key>& run, size_t leaf, Word high) {
+inline size_t stop_of(const RunView<Key>& run, size_t leaf, WordOf<Key> high) {
   const Key high_key = key_of(high, Key{});
   const size_t more = count_to(run.leaves + leaf + 1, high_key);
   leaf += more;
   if (more == kFan<Key>) [[unlikely]] {
-    leaf = high_key == std::numeric_limits<Key>::max()
+    leaf = high_key == kGreatest<Key>
                ? run.leaf_count - 1
                : last_below(run.leaves, run.leaf_count, leaf, static_cast<Key>(high_key + 1));
   }
@@ -223,8 +300,9 @@ constexpr size_t kGroup = 64;  // probes whose cache misses overlap
 constexpr size_t kDense = 6;   // words a probe up to which all words are walked
 
 template <class Key>
-size_t search(const RunView<Key>& view, const Word* lower, const Word* upper, const uint32_t* probes, size_t count,
-              Found* out, uint64_t* total) {
+size_t search(const RunView<Key>& view, const WordOf<Key>* lower, const WordOf<Key>* upper, const uint32_t* probes,
+              size_t count, Found* out, uint64_t* total) {
+  using Word = WordOf<Key>;
   constexpr size_t fan = kFan<Key>;
   const RunView<Key> run = view;
   const auto key = [lower](size_t i) { return key_of(lower[i], Key{}); };
@@ -330,15 +408,17 @@ size_t search(const RunView<Key>& view, const Word* lower, const Word* upper, co
 
 constexpr int kChains = 4;
 
+template <class W>
 struct Chain {
-  const Word *a, *a_end, *b, *b_end;
+  const W *a, *a_end, *b, *b_end;
   const Row *a_rows, *b_rows;
-  Word* out;
+  W* out;
   Row* out_rows;
 };
 
 // How many of the first `diagonal` words of a merge come from `a`; of equal words those of `a` come first.
-size_t split(const Word* a, size_t a_length, const Word* b, size_t b_length, size_t diagonal) {
+template <class W>
+size_t split(const W* a, size_t a_length, const W* b, size_t b_length, size_t diagonal) {
   size_t low = diagonal > b_length ? diagonal - b_length : 0, high = std::min(diagonal, a_length);
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
@@ -351,9 +431,9 @@ size_t split(const Word* a, size_t a_length, const Word* b, size_t b_length, siz
   return low;
 }
 
-template <bool with_rows>
-inline void step(Chain& chain) {
-  const Word a = *chain.a, b = *chain.b;
+template <bool with_rows, class W>
+inline void step(Chain<W>& chain) {
+  const W a = *chain.a, b = *chain.b;
   const bool take_b = b < a;
   *chain.out++ = take_b ? b : a;
   chain.a += !take_b;
@@ -365,17 +445,17 @@ inline void step(Chain& chain) {
   }
 }
 
-template <bool with_rows>
-void finish(Chain& chain) {
+template <bool with_rows, class W>
+void finish(Chain<W>& chain) {
   while (true) {
     const size_t safe = std::min(chain.a_end - chain.a, chain.b_end - chain.b);
     if (safe == 0) break;
     for (size_t i = 0; i < safe; ++i) step<with_rows>(chain);
   }
-  const auto rest = [&chain](const Word* from, const Word* end, const Row* rows) {
+  const auto rest = [&chain](const W* from, const W* end, const Row* rows) {
     const size_t count = end - from;
     if (count == 0) return;
-    std::memcpy(chain.out, from, count * sizeof(Word));
+    std::memcpy(chain.out, from, count * sizeof(W));
     if constexpr (with_rows) std::memcpy(chain.out_rows, rows, count * sizeof(Row));
     chain.out += count;
     if constexpr (with_rows) chain.out_rows += count;
@@ -384,10 +464,10 @@ void finish(Chain& chain) {
   rest(chain.b, chain.b_end, chain.b_rows);
 }
 
-template <bool with_rows>
-void merge_chains(const MergePart& part) {
+template <bool with_rows, class W>
+void merge_chains(const MergePartOf<W>& part) {
   const size_t total = part.a_length + part.b_length;
-  Chain chain[kChains];
+  Chain<W> chain[kChains];
   size_t from = 0, from_a = 0;
   for (int c = 0; c < kChains; ++c) {
     const size_t to = total * (c + 1) / kChains;
@@ -401,9 +481,9 @@ void merge_chains(const MergePart& part) {
   }
   while (true) {
     size_t safe = std::numeric_limits<size_t>::max();
-    for (const Chain& c : chain) safe = std::min<size_t>(safe, std::min(c.a_end - c.a, c.b_end - c.b));
+    for (const Chain<W>& c : chain) safe = std::min<size_t>(safe, std::min(c.a_end - c.a, c.b_end - c.b));
     if (safe == 0) break;
-    Chain c0 = chain[0], c1 = chain[1], c2 = chain[2], c3 = chain[3];
+    Chain<W> c0 = chain[0], c1 = chain[1], c2 = chain[2], c3 = chain[3];
     for (size_t i = 0; i < safe; ++i) {
       step<with_rows>(c0);
       step<with_rows>(c1);
@@ -415,7 +495,7 @@ void merge_chains(const MergePart& part) {
     chain[2] = c2;
     chain[3] = c3;
   }
-  for (Chain& c : chain) finish<with_rows>(c);
+  for (Chain<W>& c : chain) finish<with_rows>(c);
 }
 
 void merge(const MergePart& part) {
@@ -425,6 +505,8 @@ void merge(const MergePart& part) {
     merge_chains<false>(part);
   }
 }
+
+void merge_widest(const MergePartOf<Wide>& part) { merge_chains<true>(part); }
 
 // Copy
 
@@ -682,7 +764,9 @@ constexpr KernelTable table = {
     MULLION_TEXT(MULLION_ISA),
     {sort_narrow, search<int32_t>, scan<int32_t>},
     {sort_wide, search<int64_t>, scan<int64_t>},
+    {sort_widest, search<Wide>, nullptr},
     merge,
+    merge_widest,
     keep_words,
     keep_rows,
     scan,

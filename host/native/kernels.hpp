@@ -1,31 +1,44 @@
 // Sort, search, merge and copy: the loops that are compiled once per instruction set.
 //
-// Every sorted run is an array of 64-bit words in ascending signed order. With 32-bit keys a word is the key above the
-// low 32 bits of the row number; with 64-bit keys it is the key alone, and row numbers lie in an array of their own.
+// Every sorted run is an array of words in ascending signed order. With 32-bit keys a word has 64 bits, the key above the
+// low 32 bits of the row number; with keys of 64 and of 128 bits it is the key alone, and row numbers lie in an array of
+// their own.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 namespace mullion {
 
 using Row = uint32_t;    // the low 32 bits of an arrival number
 using Word = int64_t;
+using Wide = __int128;   // sums and differences of 64-bit times and keys, and keys of 128 bits
 
-constexpr size_t kLeaf = 8;  // words of a leaf: one cache line
-
-// Entries of the index in one cache line: the fan-out of its levels.
+// What a run is an array of.
 template <class Key>
-constexpr size_t kFan = 64 / sizeof(Key);
+using WordOf = std::conditional_t<sizeof(Key) == 16, Wide, Word>;
+
+template <class T>
+constexpr T kGreatest = std::numeric_limits<T>::max();
+template <>
+inline constexpr Wide kGreatest<Wide> = static_cast<Wide>(~static_cast<unsigned __int128>(0) >> 1);
+
+constexpr size_t kLeaf = 8;  // words of a leaf: one cache line, two with keys of 128 bits
+
+// Entries of the index in one cache line (two with keys of 128 bits): the fan-out of its levels.
+template <class Key>
+constexpr size_t kFan = sizeof(Key) == 16 ? kLeaf : 64 / sizeof(Key);
 
 // A sorted run with its two-level index.
 //
 // `words` is padded to whole leaves, and by one more, with the greatest word. `leaves[j]` is the key of word `j * kLeaf`, `lines[k]` is
-// `leaves[k * kFan]`; both are followed by two cache lines of the greatest key.
+// `leaves[k * kFan]`; both are followed by twice `kFan` of the greatest key.
 template <class Key>
 struct RunView {
-  const Word* words;
-  const Row* rows;  // 64-bit keys only
+  const WordOf<Key>* words;
+  const Row* rows;  // null with 32-bit keys
   const Key* leaves;
   const Key* lines;
   size_t length;
@@ -41,13 +54,15 @@ struct Found {
 };
 
 // The part of a merge between two diagonals.
-struct MergePart {
-  const Word *a, *b;
+template <class W>
+struct MergePartOf {
+  const W *a, *b;
   const Row *a_rows, *b_rows;  // null with 32-bit keys
   size_t a_length, b_length;
-  Word* out;
+  W* out;
   Row* out_rows;
 };
+using MergePart = MergePartOf<Word>;
 
 // Where pairs go: for each the arrival number of the probing and of the stored row.
 struct PairsOut {
@@ -62,13 +77,14 @@ struct PairsOut {
 template <class Key>
 struct Kernels {
   // Sorts `count` keys (at most 2**32 - 1): `words` gets keys in order, with 32-bit keys packed above their places plus
-  // `first`; `places` (64-bit keys only) gets the places. `scratch` has room for `2 * count` words.
-  void (*sort)(const Key* keys, size_t count, Row first, Word* words, uint32_t* places, uint64_t* scratch);
+  // `first`; `places` (wider keys only) gets the places. `scratch` has room for `2 * count` words of 64 bits.
+  void (*sort)(const Key* keys, size_t count, Row first, WordOf<Key>* words, uint32_t* places, uint64_t* scratch);
   // For probes with ascending bounds, the ranges of words with `lower <= word <= upper`; returns how many are not
   // empty, and adds their lengths to `total`. `out` has room for `count`.
-  size_t (*search)(const RunView<Key>& run, const Word* lower, const Word* upper, const uint32_t* probes, size_t count,
-                   Found* out, uint64_t* total);
-  // The places of the keys in [low, high], ascending; returns how many. `out` has room for `count`.
+  size_t (*search)(const RunView<Key>& run, const WordOf<Key>* lower, const WordOf<Key>* upper, const uint32_t* probes,
+                   size_t count, Found* out, uint64_t* total);
+  // The places of the keys in [low, high], ascending; returns how many. `out` has room for `count`. Null with keys of 128
+  // bits.
   size_t (*scan)(const Key* keys, size_t count, Key low, Key high, uint32_t* out);
 };
 
@@ -76,7 +92,9 @@ struct KernelTable {
   const char* name;
   Kernels<int32_t> narrow;
   Kernels<int64_t> wide;
+  Kernels<Wide> widest;
   void (*merge)(const MergePart& part);
+  void (*merge_widest)(const MergePartOf<Wide>& part);
   // Copies the row numbers of `count` words, or rows, that lie in [first, first + span) modulo 2**32; returns how many.
   // `out` has room for `count` and one cache line more, and may be `rows`.
   size_t (*keep_words)(const Word* words, size_t count, Row first, Row span, Row* out);
@@ -100,8 +118,10 @@ struct KernelTable {
   const Kernels<Key>& of() const {
     if constexpr (sizeof(Key) == 4) {
       return narrow;
-    } else {
+    } else if constexpr (sizeof(Key) == 8) {
       return wide;
+    } else {
+      return widest;
     }
   }
 };

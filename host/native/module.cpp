@@ -50,9 +50,16 @@ bool poll() {
   return PyErr_CheckSignals() != 0;
 }
 
+// Keys of one width. Those of 128 bits are rows of two words, the lower half first.
+using WideKeys = nb::ndarray<const uint64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
+template <class Keys>
+constexpr size_t kKeyBytes = std::is_same_v<Keys, WideKeys> ? sizeof(Wide) : sizeof(typename Keys::Scalar);
+template <class Keys>
+using Bounds = std::vector<std::pair<Keys, Keys>>;
+
 // Keys of further conditions, with bounds where they come with the rows.
-template <class Key>
-using Others = std::vector<std::pair<Array<Key>, std::optional<std::vector<std::pair<Array<Key>, Array<Key>>>>>>;
+template <class Keys>
+using Others = std::vector<std::pair<Keys, std::optional<Bounds<Keys>>>>;
 
 // Rows of one side for a step, with the arrays they lie in.
 struct PyInput {
@@ -60,24 +67,34 @@ struct PyInput {
   std::vector<nb::object> held;
 
   template <class T>
-  const T* hold(const Array<T>& array, size_t count, const char* what) {
-    if (array.size() != count) throw nb::value_error((std::string(what) + " must have one value a row").c_str());
+  auto hold(const T& array, size_t count, const char* what) {
+    if (array.shape(0) != count) throw nb::value_error((std::string(what) + " must have one value a row").c_str());
+    if (kKeyBytes<T> == sizeof(Wide) && reinterpret_cast<uintptr_t>(array.data()) % alignof(Wide) != 0) {
+      throw nb::value_error((std::string(what) + " of 128 bits must be aligned to 16 bytes").c_str());
+    }
     held.push_back(nb::cast(array));
     return array.data();
   }
 
-  template <class Key>
-  PyInput(const Array<Key>& keys, const std::optional<Array<int64_t>>& rows, int64_t first_row,
+  template <class Keys>
+  PyInput(const Keys& keys, const std::optional<Array<int64_t>>& rows, int64_t first_row,
           const std::optional<Array<int64_t>>& opposite, int64_t same_opposite,
           const std::optional<Array<int64_t>>& times,
-          const std::optional<std::vector<std::pair<Array<Key>, Array<Key>>>>& bounds, const Others<Key>& others,
+          const std::optional<Bounds<Keys>>& bounds, const Others<Keys>& others,
           const std::optional<Array<uint32_t>>& order)
-      : key_bytes(sizeof(Key)) {
-    const size_t count = keys.size();
+      : key_bytes(kKeyBytes<Keys>) {
+    const size_t count = keys.shape(0);
     if (count >= std::numeric_limits<uint32_t>::max()) throw nb::value_error("too many rows for one step");
-    input.keys = hold<Key>(keys, count, "keys");
+    input.keys = hold(keys, count, "keys");
+    if constexpr (kKeyBytes<Keys> == sizeof(Wide)) {
+      constexpr Wide most = Wide{1} << 98;  // sums of keys and bounds do not overflow
+      const auto* all = static_cast<const Wide*>(input.keys);
+      if (!std::all_of(all, all + count, [](Wide key) { return -most <= key && key <= most; })) {
+        throw nb::value_error("keys of 128 bits must lie within 2**98 of 0");
+      }
+    }
     input.count = count;
-    input.rows = rows ? hold<int64_t>(*rows, count, "rows") : nullptr;
+    input.rows = rows ? hold(*rows, count, "rows") : nullptr;
     bool ascending = first_row >= 0 && first_row <= std::numeric_limits<int64_t>::max() - static_cast<int64_t>(count);
     for (size_t i = 1; input.rows && i < count; ++i) ascending &= input.rows[i - 1] < input.rows[i];
     if (!ascending) throw nb::value_error("rows must be ascending arrival numbers");
@@ -86,21 +103,21 @@ struct PyInput {
       throw nb::value_error("rows of one step must lie within 2**32 arrival numbers");
     }
     input.first_row = first_row;
-    input.opposite = opposite ? hold<int64_t>(*opposite, count, "opposite") : nullptr;
+    input.opposite = opposite ? hold(*opposite, count, "opposite") : nullptr;
     input.same_opposite = same_opposite;
-    input.times = times ? hold<int64_t>(*times, count, "times") : nullptr;
-    input.order = order ? hold<uint32_t>(*order, count, "order") : nullptr;
+    input.times = times ? hold(*times, count, "times") : nullptr;
+    input.order = order ? hold(*order, count, "order") : nullptr;
     input.bounded = bounds.has_value();
     if (bounds) {
       for (const auto& [lower, upper] : *bounds) {
-        input.bounds.emplace_back(hold<Key>(lower, count, "bounds"), hold<Key>(upper, count, "bounds"));
+        input.bounds.emplace_back(hold(lower, count, "bounds"), hold(upper, count, "bounds"));
       }
     }
     for (const auto& [other, ends] : others) {
-      OtherKeys& held_keys = input.others.emplace_back(OtherKeys{hold<Key>(other, count, "keys"), {}, ends.has_value()});
+      OtherKeys& held_keys = input.others.emplace_back(OtherKeys{hold(other, count, "keys"), {}, ends.has_value()});
       if (!ends) continue;
       for (const auto& [lower, upper] : *ends) {
-        held_keys.bounds.emplace_back(hold<Key>(lower, count, "bounds"), hold<Key>(upper, count, "bounds"));
+        held_keys.bounds.emplace_back(hold(lower, count, "bounds"), hold(upper, count, "bounds"));
       }
     }
   }
@@ -240,11 +257,12 @@ std::unique_ptr<PyEngine> open_engine(int key_bits, const std::string& index, st
     auto& held = settings.others.emplace_back();
     for (const auto& [low, high] : other) held.push_back({wide(low), wide(high)});
   }
-  if (key_bits != 32 && key_bits != 64) throw nb::value_error("keys have 32 or 64 bits");
+  if (key_bits != 32 && key_bits != 64 && key_bits != 128) throw nb::value_error("keys have 32, 64 or 128 bits");
   const size_t slash = index.find('/');
   const std::string own = index.substr(0, slash);
   const Opening opening{kernels(isa), settings, parameters, slash == std::string::npos ? "" : index.substr(slash + 1)};
   if (splitjoin) {
+    if (key_bits == 128) throw nb::value_error("join cores have keys of 32 or 64 bits");
     const auto option = [&](const char* name, int64_t otherwise) {
       const auto at = splitjoin->find(name);
       return at == splitjoin->end() ? otherwise : at->second;
@@ -258,8 +276,9 @@ std::unique_ptr<PyEngine> open_engine(int key_bits, const std::string& index, st
                                       within.has_value());
   }
   const IndexKind& kind = index_kind(own, engine);
-  return std::make_unique<PyEngine>(key_bits / 8, (key_bits == 32 ? kind.open_32 : kind.open_64)(opening),
-                                    within.has_value());
+  const OpenEngine open = key_bits == 32 ? kind.open_32 : key_bits == 64 ? kind.open_64 : kind.open_128;
+  if (open == nullptr) throw nb::value_error(("the index " + own + " has no keys of 128 bits").c_str());
+  return std::make_unique<PyEngine>(key_bits / 8, open(opening), within.has_value());
 }
 
 }  // namespace
@@ -271,16 +290,17 @@ NB_MODULE(_core, m) {
   m.doc() = "The native core: sorted runs, probed and merged.";
 
   nb::class_<PyInput> type(m, "Input", "Rows of one side for a step, in order of arrival.");
-  type.def(nb::init<const Array<int32_t>&, const std::optional<Array<int64_t>>&, int64_t,
-                    const std::optional<Array<int64_t>>&, int64_t, const std::optional<Array<int64_t>>&,
-                    const std::optional<std::vector<std::pair<Array<int32_t>, Array<int32_t>>>>&, const Others<int32_t>&, const std::optional<Array<uint32_t>>&>(),
-           "keys"_a.noconvert(), "rows"_a.noconvert() = nb::none(), "first_row"_a = 0, "opposite"_a.noconvert() = nb::none(),
-           "same_opposite"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(), "others"_a.noconvert() = Others<int32_t>(), "order"_a.noconvert() = nb::none());
-  type.def(nb::init<const Array<int64_t>&, const std::optional<Array<int64_t>>&, int64_t,
-                    const std::optional<Array<int64_t>>&, int64_t, const std::optional<Array<int64_t>>&,
-                    const std::optional<std::vector<std::pair<Array<int64_t>, Array<int64_t>>>>&, const Others<int64_t>&, const std::optional<Array<uint32_t>>&>(),
-           "keys"_a.noconvert(), "rows"_a.noconvert() = nb::none(), "first_row"_a = 0, "opposite"_a.noconvert() = nb::none(),
-           "same_opposite"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(), "others"_a.noconvert() = Others<int64_t>(), "order"_a.noconvert() = nb::none());
+  const auto takes = [&type]<class Keys>(std::type_identity<Keys>) {
+    type.def(nb::init<const Keys&, const std::optional<Array<int64_t>>&, int64_t, const std::optional<Array<int64_t>>&,
+                      int64_t, const std::optional<Array<int64_t>>&, const std::optional<Bounds<Keys>>&, const Others<Keys>&,
+                      const std::optional<Array<uint32_t>>&>(),
+             "keys"_a.noconvert(), "rows"_a.noconvert() = nb::none(), "first_row"_a = 0, "opposite"_a.noconvert() = nb::none(),
+             "same_opposite"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(),
+             "others"_a.noconvert() = Others<Keys>(), "order"_a.noconvert() = nb::none());
+  };
+  takes(std::type_identity<Array<int32_t>>());
+  takes(std::type_identity<Array<int64_t>>());
+  takes(std::type_identity<WideKeys>());
 
   nb::class_<PyEngine>(m, "Engine", "Both windows of one join. One call at a time.")
       .def(nb::new_(&open_engine), nb::kw_only(), "key_bits"_a, "index"_a, "window"_a = std::pair<int64_t, int64_t>(0, 0),

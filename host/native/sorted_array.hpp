@@ -9,6 +9,7 @@ template <class K>
 class SortedArray {
  public:
   using Key = K;
+  using Probes = ProbesOf<WordOf<K>>;
 
   explicit SortedArray(const KernelTable&) {}
 

@@ -27,8 +27,8 @@ std::unique_ptr<EngineBase> open_array(const Opening& opening) {
 }  // namespace
 
 const std::vector<IndexKind> kSortedIndexes = {
-    {"sorted_runs", &open_runs<int32_t>, &open_runs<int64_t>},
-    {"sorted_array", &open_array<int32_t>, &open_array<int64_t>},
+    {"sorted_runs", &open_runs<int32_t>, &open_runs<int64_t>, &open_runs<Wide>},
+    {"sorted_array", &open_array<int32_t>, &open_array<int64_t>, &open_array<Wide>},
 };
 
 }  // namespace mullion

@@ -47,6 +47,9 @@ template <class K>
 class SortedRuns {
  public:
   using Key = K;
+  using Word = WordOf<K>;
+  using Probes = ProbesOf<Word>;
+  using MergePart = MergePartOf<Word>;
 
   // `window`: rows of a count window, 0 for a time window. `recording`: what happens to runs is told by `take_events`.
   SortedRuns(const KernelTable& kernels, const RunPolicy& policy, size_t window, int64_t time_width, bool recording)
@@ -133,7 +136,7 @@ class SortedRuns {
   }
 
   void work(size_t at) {
-    kernels_.merge(pieces_[at]);
+    merge_part(pieces_[at]);
     ends_[at].merge->out.index(ends_[at].from, ends_[at].to);
   }
 
@@ -230,7 +233,7 @@ class SortedRuns {
       Held &elder = *runs_[at], &newer = *runs_[at + 1];
       if (!due(at, place(at)) || elder.run.length() + newer.run.length() > kSmallRows) break;
       Merge merge{&elder, &newer, merged(elder, newer)};
-      kernels_.merge(piece(merge, 0, merge.out.length()));
+      merge_part(piece(merge, 0, merge.out.length()));
       merge.out.index(0, merge.out.length());
       bytes_ += merge.out.bytes();
       finish(merge);
@@ -276,6 +279,14 @@ class SortedRuns {
             rows ? merge.out.rows() + from : nullptr};
   }
 
+  void merge_part(const MergePart& part) const {
+    if constexpr (sizeof(Key) == 16) {
+      kernels_.merge_widest(part);
+    } else {
+      kernels_.merge(part);
+    }
+  }
+
   // Puts a merge's output in the place of its inputs.
   void finish(Merge& merge) {
     merge.out.seal();
@@ -296,7 +307,7 @@ class SortedRuns {
 
   void end_merges() {
     for (const auto& merge : merges_) {
-      kernels_.merge(piece(*merge, merge->done, merge->out.length()));
+      merge_part(piece(*merge, merge->done, merge->out.length()));
       merge->out.index(merge->done, merge->out.length());
       merge->done = merge->out.length();
     }
@@ -362,7 +373,7 @@ class SortedRuns {
   int64_t last_number_ = 0;
   std::vector<std::unique_ptr<Held>> runs_;  // oldest first
   std::vector<std::unique_ptr<Merge>> merges_;
-  Pieces pieces_;
+  std::vector<MergePart> pieces_;
   std::vector<End> ends_;
   uint64_t subwindow_ = 0;
   int64_t first_row_ = 0;  // of the newest subwindow

@@ -17,8 +17,6 @@
 
 namespace mullion {
 
-using Wide = __int128;  // sums and differences of 64-bit times and keys
-
 // Least and greatest arrival number and event time of some rows, all included; times are 0 for count windows.
 struct Extent {
   int64_t first_row, last_row, first_time, last_time;
@@ -35,7 +33,8 @@ struct Extent {
 template <class Key>
 class Run {
  public:
-  static constexpr bool kRows = sizeof(Key) == 8;  // narrow keys lie in one word with their rows
+  using Word = WordOf<Key>;
+  static constexpr bool kRows = sizeof(Key) >= 8;  // narrow keys lie in one word with their rows
 
   Run() = default;
   Run(size_t length, const Extent& extent) : extent(extent), length_(length) {
@@ -43,8 +42,9 @@ class Run {
     const size_t line_count = (leaf_count + kFan<Key> - 1) / kFan<Key>;
     const size_t word_bytes = (leaf_count + 1) * kLeaf * sizeof(Word);
     const size_t row_bytes = kRows ? leaf_count * kLeaf * sizeof(Row) / 64 * 64 + 64 : 0;
-    const size_t leaf_bytes = (line_count + 2) * 64;
-    const size_t line_bytes = ((line_count + kFan<Key> - 1) / kFan<Key> + 2) * 64;
+    constexpr size_t fan_bytes = kFan<Key> * sizeof(Key);
+    const size_t leaf_bytes = (line_count + 2) * fan_bytes;
+    const size_t line_bytes = ((line_count + kFan<Key> - 1) / kFan<Key> + 2) * fan_bytes;
     block_ = Block(word_bytes + row_bytes + leaf_bytes + line_bytes);
     char* at = static_cast<char*>(block_.data());
     words_ = reinterpret_cast<Word*>(at);
@@ -80,8 +80,8 @@ class Run {
 
   // Pads words and index once all words are there.
   void seal() {
-    constexpr Key top = std::numeric_limits<Key>::max();
-    std::fill(words_ + length_, words_ + (leaf_count_ + 1) * kLeaf, std::numeric_limits<Word>::max());
+    constexpr Key top = kGreatest<Key>;
+    std::fill(words_ + length_, words_ + (leaf_count_ + 1) * kLeaf, kGreatest<Word>);
     std::fill(leaves_ + leaf_count_, leaves_ + (line_count_ + 2) * kFan<Key>, top);
     std::fill(lines_ + line_count_, lines_ + ((line_count_ + kFan<Key> - 1) / kFan<Key> + 2) * kFan<Key>, top);
   }
@@ -228,11 +228,13 @@ struct Scope {
 constexpr size_t kCheckpoint = size_t{1} << 20;
 
 // A chunk of probes with ascending bounds on words, both included.
-struct Probes {
-  const Word *lower, *upper;
+template <class W>
+struct ProbesOf {
+  const W *lower, *upper;
   const uint32_t* places;
   size_t count;
 };
+using Probes = ProbesOf<Word>;
 
 // How many rows at places from `from` on and before `to` have numbers in [first, first + span) modulo 2**32. Rows of
 // equal keys lie in the order of their arrival, so that of many such rows two searches tell.
@@ -267,7 +269,7 @@ size_t count_rows(const KernelTable& kernels, const Run<Key>& run, size_t from, 
 
 // Finds a chunk's partners in one run: all that a check of extents leaves open is checked row by row.
 template <class Key>
-void probe_run(const KernelTable& kernels, const Run<Key>& run, const Probes& probes, const Scope& scope,
+void probe_run(const KernelTable& kernels, const Run<Key>& run, const ProbesOf<WordOf<Key>>& probes, const Scope& scope,
                Matches& matches) {
   const Extent& extent = run.extent;
   const int64_t least = scope.least_opposite - scope.span, most = scope.most_opposite - scope.span;
@@ -292,8 +294,11 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const Probes& pr
       for (size_t i = before; i < before + some; ++i) scope.counts[matches.found[i].probe] += matches.found[i].length;
       matches.found.resize(before);
     } else {
-      const bool narrow = !Run<Key>::kRows;
-      matches.parts.push_back({narrow ? run.words() : nullptr, narrow ? nullptr : run.rows(), before, before + some});
+      if constexpr (Run<Key>::kRows) {
+        matches.parts.push_back({nullptr, run.rows(), before, before + some});
+      } else {
+        matches.parts.push_back({run.words(), nullptr, before, before + some});
+      }
     }
     return;
   }
@@ -343,8 +348,11 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const Probes& pr
       count = count_rows(kernels, run, range.start, size_t{range.start} + range.length, first, span);
     } else if (!by_time && !scope.counting && range.length > 4) {
       Row* out = matches.kept.data() + end;
-      count = Run<Key>::kRows ? kernels.keep_rows(run.rows() + range.start, range.length, first, span, out)
-                              : kernels.keep_words(run.words() + range.start, range.length, first, span, out);
+      if constexpr (Run<Key>::kRows) {
+        count = kernels.keep_rows(run.rows() + range.start, range.length, first, span, out);
+      } else {
+        count = kernels.keep_words(run.words() + range.start, range.length, first, span, out);
+      }
       end += count;
     } else {
       for (size_t j = range.start; j < size_t{range.start} + range.length; ++j) {
@@ -374,14 +382,13 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const Probes& pr
 // What an index tells of its inside, by name; for users, in `Stats.index`.
 using Figures = std::map<std::string, std::variant<int64_t, double, std::vector<int64_t>>>;
 
-// Work that an index has put off, cut into pieces that may run side by side.
-using Pieces = std::vector<MergePart>;
-inline constexpr size_t kPieceRows = 1 << 14;  // of a piece, at most
+inline constexpr size_t kPieceRows = 1 << 14;  // of a piece of the work that an index puts off, at most
 
 // The index over one side's window. One that wants to know the times of rows takes `times` with those that it inserts.
 template <class Index>
-concept WindowIndex = requires(Index& index, const Index& same, Run<typename Index::Key>&& run, const Probes& probes,
-                               const Scope& scope, Matches& matches, const Times& times, int64_t number, size_t size) {
+concept WindowIndex = requires(Index& index, const Index& same, Run<typename Index::Key>&& run,
+                               const ProbesOf<WordOf<typename Index::Key>>& probes, const Scope& scope,
+                               Matches& matches, const Times& times, int64_t number, size_t size) {
   typename Index::Key;
   // the rows of a step, sorted; all later than those before
   requires requires { index.insert(std::move(run)); } || requires { index.insert(std::move(run), times); };

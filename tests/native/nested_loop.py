@@ -31,6 +31,8 @@ def wide(value: int) -> tuple[int, int]:
 def open_engine(*, bands: Any = (), within: tuple[int, int] | None = None, **options: Any) -> _core.Engine:
     """An engine of the core, bands and times in plain integers; options that are not its own are the index's."""
     own = ("key_bits", "index", "window", "self_join", "isa", "splitjoin", "engine")
+    if options["key_bits"] == 128:
+        bands = [(low << WIDER_BY, high << WIDER_BY) for low, high in bands]
     parameters = {name: float(options.pop(name)) for name in list(options) if name not in own}
     return _core.Engine(
         parameters=parameters,
@@ -38,6 +40,19 @@ def open_engine(*, bands: Any = (), within: tuple[int, int] | None = None, **opt
         within=None if within is None else (wide(within[0]), wide(within[1])),
         **{"index": "sorted_runs", **options},
     )
+
+
+WIDER_BY = 34
+_WIDER_LOW, _WIDER_HIGH = (1 << 63) + 12345, -(1 << 30)
+
+
+def widened(keys: np.ndarray) -> np.ndarray:
+    """Keys of 64 bits, int64, as keys of 128 bits in the same order: times 2**34, plus a constant."""
+    low = keys.view(np.uint64) << np.uint64(WIDER_BY)
+    words = np.empty((len(keys), 2), np.uint64)
+    words[:, 0] = low + np.uint64(_WIDER_LOW)
+    words[:, 1] = ((keys >> (64 - WIDER_BY)) + _WIDER_HIGH + (words[:, 0] < low)).view(np.uint64)
+    return words
 
 
 @dataclasses.dataclass
@@ -54,6 +69,8 @@ class Batch:
         Lower and upper bounds on the other side's keys, one pair of arrays for each interval.
     order : ndarray of uint32, or None
         Places in the order of keys.
+    wider : bool
+        The core gets all of them `widened`.
     """
 
     keys: np.ndarray
@@ -62,25 +79,30 @@ class Batch:
     times: np.ndarray | None = None
     bounds: Bounds | None = None
     order: np.ndarray | None = None
+    wider: bool = False
 
     def take(self, chosen: np.ndarray) -> Batch:
         """Some of the rows, without bounds."""
         times = None if self.times is None else self.times[chosen]
-        return Batch(self.keys[chosen], self.rows[chosen], self.opposite[chosen], times)
+        return Batch(self.keys[chosen], self.rows[chosen], self.opposite[chosen], times, wider=self.wider)
 
     def input(self, short: bool = True) -> _core.Input:
         """As the core takes it; `short`: as numbers instead of arrays, where that says the same."""
         rows, opposite = self.rows, self.opposite
         whole = short and len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
         alike = short and len(rows) > 0 and opposite[0] == opposite[-1]
+        keys, bounds = self.keys, self.bounds
+        if self.wider:
+            keys = widened(keys)
+            bounds = bounds and [(widened(lower), widened(upper)) for lower, upper in bounds]
         return _core.Input(
-            self.keys,
+            keys,
             rows=None if whole else rows,
             first_row=int(rows[0]) if whole else 0,
             opposite=None if alike else opposite,
             same_opposite=int(opposite[0]) if alike else 0,
             times=self.times,
-            bounds=self.bounds,
+            bounds=bounds,
             order=self.order,
         )
 

@@ -40,6 +40,15 @@ def engine(**options: Any) -> _core.Engine:
 
 REFUSED: dict[str, tuple[Any, type[Exception]]] = {
     "key bits": (lambda: engine(key_bits=16), ValueError),
+    "128 bits of a tree": (lambda: engine(key_bits=128, index="bplus_tree"), ValueError),
+    "128 bits of join cores": (lambda: engine(key_bits=128, splitjoin={"cores": 2}), ValueError),
+    "keys beyond 98 bits": (lambda: _core.Input(np.array([[0, 1 << 35]], np.uint64)), ValueError),
+    "128 bits askew": (lambda: _core.Input(np.zeros(5, np.uint64)[1:].reshape(2, 2)), ValueError),
+    "three words a key": (lambda: _core.Input(np.zeros((2, 3), np.uint64)), TypeError),
+    "bounds of 64 bits for keys of 128": (
+        lambda: _core.Input(np.zeros((3, 2), np.uint64), bounds=[(ROWS, ROWS)]),
+        TypeError,
+    ),
     "no key bits": (lambda: engine(key_bits=None), TypeError),
     "index": (lambda: engine(index="b_tree"), ValueError),
     "no index": (lambda: engine(index=None), TypeError),

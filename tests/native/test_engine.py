@@ -21,6 +21,16 @@ SIZES = (0, 1, 7, 8, 9, 15, 16, 17, 127, 128, 129, 2047, 2048, 2049)
 WINDOWS = (1, 2, 7, 8, 9, 50, 1000, 3000, 100_000)
 FIRST_ROWS = (0, 2**31 - 50, 2**32 - 50, 2**53 - 50, 2**62)
 FAR = 2**80
+#: Those that have keys of 128 bits.
+SORTED = [
+    {"growth": 2, "base_rows": 1},
+    {"growth": 3, "base_rows": 4, "adaptive": False},
+    {"growth": 8, "base_rows": 64, "adaptive": False},
+    {},
+    {"flat": True, "buffer_rows": 1},
+    {"flat": True, "buffer_rows": 100},
+    {"index": "sorted_array"},
+]
 #: Trees and tries whose nodes and containers are split often, and slices of each.
 TEMPORAL = [
     {"index": "csb_tree"},
@@ -75,7 +85,8 @@ class Call:
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
-    bits = draw(st.sampled_from([32, 64]))
+    width = draw(st.sampled_from([32, 64, 128]))
+    bits = min(width, 64)  # those of 128 are keys of 64, widened
     timed = draw(st.booleans())
     span = draw(st.sampled_from([0, 2, 20, 1000, 10**6, 2 ** (bits - 1) - 1]))
     reach = st.sampled_from([0, 1, span // 10, span, 2**bits, FAR])
@@ -90,14 +101,10 @@ def queries(draw: st.DrawFn) -> Query:
     ]
     index = draw(
         st.sampled_from(
-            [
-                {"growth": 2, "base_rows": 1},
-                {"growth": 3, "base_rows": 4, "adaptive": False},
-                {"growth": 8, "base_rows": 64, "adaptive": False},
-                {},
-                {"flat": True, "buffer_rows": 1},
-                {"flat": True, "buffer_rows": 100},
-                {"index": "sorted_array"},
+            SORTED
+            if width == 128
+            else [
+                *SORTED,
                 *TEMPORAL,
                 {"index": "rap_table"},
                 {"index": "rap_table", "partitions": 5, "sigma": 1.1, "subwindow_rows": 40, "late_rows": 3},
@@ -117,7 +124,7 @@ def queries(draw: st.DrawFn) -> Query:
     ahead = st.sampled_from([0, 5, 50, 500, 2**63, FAR])
     window = (draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(WINDOWS)))
     return Query(
-        key_bits=bits,
+        key_bits=width,
         window=(0, 0) if timed else window,
         within=(-draw(ahead), draw(ahead)) if timed else None,
         bands=draw(st.sampled_from(kinds)),
@@ -146,7 +153,7 @@ calls = st.builds(
 
 
 def keys_of(call: Call, query: Query, rng: np.random.Generator, count: int) -> np.ndarray:
-    dtype = np.dtype(f"int{query.key_bits}")
+    dtype = np.dtype(f"int{min(query.key_bits, 64)}")
     ends = np.iinfo(dtype)
     if call.keys in ("equal", "least", "greatest"):
         return np.full(count, {"equal": query.span // 2, "least": ends.min, "greatest": ends.max}[call.keys], dtype)
@@ -185,7 +192,8 @@ class Streams:
                     end[order] = end.copy()
                 bounds = [tuple(ends), tuple(ends[::-1])]
             timed = self.query.within is not None
-            batches.append(Batch(keys[kept], rows[kept], before[side][kept], times[kept] if timed else None, bounds))
+            columns = keys[kept], rows[kept], before[side][kept], times[kept] if timed else None, bounds
+            batches.append(Batch(*columns, wider=self.query.key_bits == 128))
         if self.query.self_join:
             batches[0].opposite = batches[0].rows
             batches[1] = dataclasses.replace(batches[0], bounds=batches[0].bounds and batches[0].bounds[:1])
@@ -354,18 +362,19 @@ PROBES, FEW_PROBES = 500, 30
 
 @pytest.mark.parametrize("window", [1 << 20, 150_000])
 @pytest.mark.parametrize("index", LARGE)
-@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("bits", [32, 64, 128])
 def test_merges_in_slices_lose_and_double_no_row(bits: int, index: str, window: int, seed: int) -> None:
     rng = np.random.default_rng([seed, bits, window])
     engine = open_engine(key_bits=bits, window=(window, 1), bands=[(-100, 200)], **LARGE[index])
     stored, arrived, runs, waited = np.empty(0, np.int64), 2**32 - 90_000, 0, 0
     for number, size in enumerate(SIZES_OF_STEPS):
-        keys, probes = (rng.integers(-(10**6), 10**6, n).astype(f"int{bits}") for n in (size, PROBES))
+        keys, probes = (rng.integers(-(10**6), 10**6, n).astype(f"int{min(bits, 64)}") for n in (size, PROBES))
         stored = np.append(stored, keys)[-window:]
         rows = np.arange(arrived, arrived + size)
         arrived += size
-        left = Batch(keys, rows, np.full(size, number * PROBES))
-        right = Batch(probes, number * PROBES + np.arange(PROBES), np.full(PROBES, arrived))
+        left = Batch(keys, rows, np.full(size, number * PROBES), wider=bits == 128)
+        numbers = number * PROBES + np.arange(PROBES)
+        right = Batch(probes, numbers, np.full(PROBES, arrived), wider=bits == 128)
         inputs = [left.input(), right.input()]
         in_order_of_keys = np.sort(stored)
         low, high = (probes.astype(np.int64) + by for by in (-200, 100))
@@ -384,7 +393,7 @@ def test_merges_in_slices_lose_and_double_no_row(bits: int, index: str, window: 
 
 
 @pytest.mark.parametrize("index", LARGE)
-@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("bits", [32, 64, 128])
 def test_rows_expire_in_the_middle_of_merges(bits: int, index: str, seed: int) -> None:
     rng = np.random.default_rng([seed, bits])
     span = 4000
@@ -392,11 +401,12 @@ def test_rows_expire_in_the_middle_of_merges(bits: int, index: str, seed: int) -
     times, now, arrived = np.empty(0, np.int64), -(2**40), 2**53 - 90_000
     for number, size in enumerate(SIZES_OF_STEPS):
         own, probing = now + rng.integers(0, 1000, size), now + rng.integers(0, 1000, FEW_PROBES)
-        keys, probes = (rng.integers(-9, 9, n).astype(f"int{bits}") for n in (size, FEW_PROBES))
+        keys, probes = (rng.integers(-9, 9, n).astype(f"int{min(bits, 64)}") for n in (size, FEW_PROBES))
         times = np.sort(np.append(times, own))
-        left = Batch(keys, np.arange(arrived, arrived + size), np.full(size, number * FEW_PROBES), own)
+        rows, numbers = np.arange(arrived, arrived + size), number * FEW_PROBES + np.arange(FEW_PROBES)
+        left = Batch(keys, rows, np.full(size, number * FEW_PROBES), own, wider=bits == 128)
         arrived += size
-        right = Batch(probes, number * FEW_PROBES + np.arange(FEW_PROBES), np.full(FEW_PROBES, arrived), probing)
+        right = Batch(probes, numbers, np.full(FEW_PROBES, arrived), probing, wider=bits == 128)
         found = engine.step(left.input(), right.input(), counting=True)[1]
         np.testing.assert_array_equal(
             found, np.searchsorted(times, probing, "right") - np.searchsorted(times, probing - span, "left")
