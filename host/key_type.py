@@ -18,6 +18,10 @@ NANOS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 NANOS_PER_DAY = 86_400 * 1_000_000_000
 
 
+LONG = np.dtype({"names": ["high", "low"], "formats": [np.int64, np.uint64], "offsets": [8, 0], "itemsize": 16})
+"""Keys of 128 bits, the lower half first."""
+
+
 class Family(enum.Enum):
     """Types of one family can be compared with one another, exactly."""
 
@@ -43,7 +47,7 @@ class KeyType:
         The column's type.
     family : Family
     bits : int
-        Width of the encoded key, 32 or 64.
+        Width of the encoded key: 32 or 64; 128 of keys that the host makes itself.
     minimum, maximum : int
         The encoded domain of the type, both ends included.
     offset : int
@@ -63,8 +67,8 @@ class KeyType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy type of the encoded keys: int32 or int64."""
-        return np.dtype(np.int32 if self.bits == 32 else np.int64)
+        """NumPy type of the encoded keys: int32, int64 or `LONG`."""
+        return LONG if self.bits == 128 else np.dtype(np.int32 if self.bits == 32 else np.int64)
 
     def encode(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
         """Encodes a column.

@@ -489,16 +489,19 @@ class JoinSpec:
         unit = min(left.unit, right.unit)
         return {"left": int(left.unit / unit), "right": int(right.unit / unit)}
 
-    def condition(self, left_schema: pa.Schema, right_schema: pa.Schema) -> Condition:
-        """The condition on columns of these types. Raises SchemaError, KeyTypeError, PredicateError."""
+    def condition(self, left_schema: pa.Schema, right_schema: pa.Schema, key_bits: int = 64) -> Condition:
+        """The condition on columns of these types, with composite keys of at most `key_bits`.
+
+        Raises SchemaError, KeyTypeError, PredicateError.
+        """
         if isinstance(self.on, AsOf):
             return AsOfCondition(self.on, left_schema, right_schema)
-        return Condition(self.on, left_schema, right_schema)
+        return Condition(self.on, left_schema, right_schema, key_bits)
 
-    def explain(self, left_schema: pa.Schema, right_schema: pa.Schema) -> str:
+    def explain(self, left_schema: pa.Schema, right_schema: pa.Schema, key_bits: int = 64, driver: int = 0) -> str:
         """How the join is carried out: which part of the condition drives, and which are residual; a line each.
 
-        Raises as `output_schema`.
+        `key_bits` as of `condition`, `driver` as of `Condition.explain`. Raises as `output_schema`.
         """
         self.output_schema(left_schema, right_schema)
         lines = [f"condition: {in_words(self.on)}"]
@@ -511,7 +514,7 @@ class JoinSpec:
         else:
             lines.append(f"window:    the last {self.left.count:,} left and {self.right.count:,} right rows")
         indexed = isinstance(self.index, Index) and self.index.conjunctive
-        condition = self.condition(left_schema, right_schema)
+        condition = self.condition(left_schema, right_schema, key_bits)
         if self.aggregates:
             names = ", ".join(aggregate.output for aggregate in self.aggregates)
             way = (
@@ -520,7 +523,7 @@ class JoinSpec:
                 else "ranges of sorted runs"
             )
             lines.append(f"aggregate: {names}, from {way}")
-        return "\n".join([*lines, *condition.explain(indexed=indexed)])
+        return "\n".join([*lines, *condition.explain(indexed=indexed, driver=driver)])
 
     def time_axis(self, left_schema: pa.Schema, right_schema: pa.Schema) -> TimeAxis | AsOfAxis | None:
         """The time axis of a time window or an as-of join, else None. Raises KeyTypeError, WindowError."""

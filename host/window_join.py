@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from host.content import Content, check_same
 from host.devices import Device, open_device
-from host.engines import Elements, Partitions, open_partitioning
+from host.engines import Elements, Partitions, Steps, open_partitioning
 from host.errors import (
     DeviceError,
     IncompleteError,
@@ -34,7 +34,9 @@ from host.index.specs import SortedRuns, SpoJoin
 from host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
 from host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
+from host.join.boundary_generator import BoundaryGenerator
 from host.join.collector import MAX_ROWS, Collector
+from host.join.driver_choice import ChoosingEngine
 from host.join.engine import OTHER, SIDES, Border, Engine, Found
 from host.join.materializer import Materializer, most_pairs, slices
 from host.join.partitioned_engine import ClosingPartitions, open_partitions
@@ -653,13 +655,19 @@ class WindowJoin:
             lines = [f"device:    {self._device.info.name}", f"engine:    {self._engine_name}"]
             if not isinstance(self.spec.on, AsOf):
                 lines.append(f"index:     {self._index.name}")
+            engine = self._engine.engine if isinstance(self._engine, PairAggregateEngine) else self._engine
             if self._engine is not None:
-                residual = self._engine.residual_bytes if isinstance(self._engine, ResidualEngine) else 0
+                residual = engine.residual_bytes if isinstance(engine, ResidualEngine) else 0
                 lines.append(f"memory:    {self._engine.device_bytes:,} bytes on the device")
                 lines[-1] += f", {residual:,} for residual keys" if residual else ""
-            lines.append(self.spec.explain(self._schemas["left"], self._schemas["right"]))
-            if isinstance(self._engine, ResidualEngine) and self._engine.selectivity is not None:
-                lines.append(f"kept:      {self._engine.selectivity:.3%} of the pairs that the driver found")
+            driver = engine.driver if isinstance(engine, ChoosingEngine) else 0
+            lines.append(self.spec.explain(self._schemas["left"], self._schemas["right"], self._key_bits, driver))
+            if isinstance(engine, ResidualEngine) and engine.selectivity is not None:
+                lines.append(f"kept:      {engine.selectivity:.3%} of the pairs that the driver found")
+            if isinstance(engine, ChoosingEngine) and (shares := engine.shares) is not None:
+                shares = [shares.pop(driver), *shares]
+                lines.append(f"shares:    {', '.join(f'{share:.3%}' for share in shares)} of all pairs in the windows,")
+                lines[-1] += f" by samples, in this order; the driver was changed {engine.changes} times"
             return "\n".join(lines)
 
     @property
@@ -802,16 +810,19 @@ class WindowJoin:
         for side, of in (("left", left), ("right", right)):
             roles = SIDES if self.spec.self_join else (side,)
             self._kept[side] = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)}).names
-        sequencer = Sequencer(self.spec, left, right, self._first_row)
+        sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
         self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
         if isinstance(self.spec.on, AsOf):
             self._start_as_of(self.spec.on, sequencer, schema, left, right, logs)
             return
-        key_bits = {side: kind.bits for side, kind in sequencer.generator.key_types.items()}
         engine_spec, residuals = sequencer.engine_spec, sequencer.residuals()
         if self._index.conjunctive:
             engine_spec, residuals = dataclasses.replace(engine_spec, others=tuple(sequencer.condition.residuals)), []
         engine_spec = dataclasses.replace(engine_spec, engine=self._engine_kind, partitions=self._partitions.count)
+
+        def open_driven(generator: BoundaryGenerator) -> Engine:
+            key_bits = {side: kind.bits for side, kind in generator.key_types.items()}
+            return self._device.open_engine(engine_spec, generator, key_bits, self._index)
 
         def open_engine() -> Engine:
             if self._plan is not None and not residuals:
@@ -819,7 +830,10 @@ class WindowJoin:
                 return self._device.open_aggregates(
                     engine_spec, sequencer.generator, self._plan, itself=itself, close=closing
                 )
-            engine = self._device.open_engine(engine_spec, sequencer.generator, key_bits, self._index)
+            exchangeable = sequencer.condition.exchangeable and self._partitions.count == 1
+            if residuals and exchangeable and self._engine_kind.name == Steps.name:
+                return ChoosingEngine(open_driven, sequencer.choices())
+            engine = open_driven(sequencer.generator)
             return ResidualEngine(engine, sequencer.residuals()) if residuals else engine
 
         if self._partitions.count == 1:
@@ -844,6 +858,13 @@ class WindowJoin:
         if self._state is not None:
             for bits in self._materializer.bits.values():
                 bits.followed = []
+
+    @property
+    def _key_bits(self) -> int:
+        """Of the widest composite key."""
+        if self.spec.form in ("ranges", "aggregate"):  # what makes these of sorted runs has keys of 64 bits
+            return 64
+        return self._device.key_bits(self._index, self._engine_kind)
 
     @property
     def _engine_name(self) -> str:

@@ -131,6 +131,10 @@ class CpuDevice(Device):
             check_judy(open_index(chosen))
         return super().index(chosen, engine)
 
+    def key_bits(self, index: Index, engine: EngineKind) -> int:
+        """See `Device`."""
+        return 128 if isinstance(engine, Steps) and isinstance(index, SortedRuns | SortedArray) else 64
+
     def open_engine(
         self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
     ) -> NativeEngine:

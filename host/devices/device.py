@@ -384,6 +384,10 @@ class Device(abc.ABC):
             )
         return index
 
+    def key_bits(self, index: Index, engine: EngineKind) -> int:
+        """Of the widest composite key that an index takes here: 64, or 128."""
+        return 64
+
     @abc.abstractmethod
     def open_engine(
         self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index

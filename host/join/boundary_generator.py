@@ -11,6 +11,7 @@ import datetime as dt
 import decimal
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +19,12 @@ import pyarrow as pa
 from host.durations import nanoseconds
 from host.errors import PredicateError
 from host.float_order import decode_float, encode_float
-from host.key_type import NANOS_PER_DAY, Family, KeyType
+from host.key_type import LONG, NANOS_PER_DAY, Family, KeyType
 from host.predicates import Compare, Piece, Predicate
 
 _INT64 = np.iinfo(np.int64)
 CODE_TYPE = KeyType(pa.int64(), Family.NUMBER, 64, int(_INT64.min), int(_INT64.max))
+LONG_CODE_TYPE = dataclasses.replace(CODE_TYPE, bits=128, minimum=-(1 << 98), maximum=1 << 98)
 """Keys that the host makes itself: codes, and composite keys."""
 
 
@@ -130,6 +132,17 @@ class BoundaryGenerator:
                 pairs.append(self._integer_ends(keys, probe, target, low, high))
         return [_kept(lower, upper, target) for lower, upper in pairs]
 
+    def row_bounds(self, side: str, keys: np.ndarray, dtype: np.dtype[Any]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """As `bounds`, for keys in any order: lower and upper bounds of each, lower above upper where it has none."""
+        found = []
+        order = np.argsort(keys, kind="stable")
+        for bound in self.bounds(side, keys[order]):
+            which = order if bound.probes is None else order[bound.probes]
+            lower, upper = np.ones(len(keys), dtype), np.zeros(len(keys), dtype)
+            lower[which], upper[which] = bound.lower, bound.upper
+            found.append((lower, upper))
+        return found
+
     def matches(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Whether left keys and right keys, shape (n,) each, satisfy the predicate pair by pair; bool, shape (n,)."""
         found = np.zeros(len(left), np.bool_)
@@ -233,11 +246,6 @@ class BoundaryGenerator:
         return lower, upper
 
 
-_SLOT_BITS = 34  # of a composite key, below its code: values take 32, and bounds may lie as far beyond either end
-_SLOT_VALUE = 1 << 32  # where the least value lies in its slot
-_FARTHEST = 1 << 32  # no two values differ by more
-
-
 class CompositeGenerator(BoundaryGenerator):
     """Bounds for keys that are made of a code, which must be equal, and a value of 32 bits below it.
 
@@ -250,29 +258,34 @@ class CompositeGenerator(BoundaryGenerator):
     predicate : Predicate
         On the values.
     left, right : KeyType
-        Encodings of the values, of 32 bits each.
+        Encodings of the values.
     """
+
+    _key_type = CODE_TYPE
+    _farthest = 1 << 32  # no two values differ by more
 
     def __init__(self, predicate: Predicate, left: KeyType, right: KeyType):
         self.values = BoundaryGenerator(predicate, left, right)
-        super().__init__(Compare(predicate.left, "=", predicate.right), CODE_TYPE, CODE_TYPE)
+        super().__init__(Compare(predicate.left, "=", predicate.right), self._key_type, self._key_type)
         self._bands: list[tuple[int, int]] | None = None
-        bands = self.values.constant_bands()
+        bands, far = self.values.constant_bands(), self._farthest
         if bands is not None:
-            ends = [(-_FARTHEST if a is None else a, _FARTHEST if b is None else b) for a, b in bands]
-            self._bands = [
-                (max(a, -_FARTHEST), min(b, _FARTHEST)) for a, b in ends if a <= _FARTHEST and b >= -_FARTHEST
-            ]
+            ends = [(-far if a is None else a, far if b is None else b) for a, b in bands]
+            self._bands = [(max(a, -far), min(b, far)) for a, b in ends if a <= far and b >= -far]
 
-    @staticmethod
-    def keys(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Composite keys of codes below 2**29 and encoded values of 32 bits; int64, shape (n,)."""
-        return (codes << _SLOT_BITS) + (values.astype(np.int64) + (_SLOT_VALUE + (1 << 31)))
+    def keys(self, codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Composite keys of codes below 2**29 and encoded values; shape (n,)."""
+        return (codes << _SLOT_BITS) + (values.astype(np.int64) + _SLOT_ZERO)
 
-    @staticmethod
-    def codes(keys: np.ndarray) -> np.ndarray:
+    def codes(self, keys: np.ndarray) -> np.ndarray:
         """The codes in composite keys; int64, shape (n,)."""
         return keys >> _SLOT_BITS
+
+    def row_bounds(self, side: str, keys: np.ndarray, dtype: np.dtype[Any]) -> list[tuple[np.ndarray, np.ndarray]]:
+        values = self._values(keys).astype(self.values.key_types[side].dtype)
+        codes = self.codes(keys)
+        found = self.values.row_bounds(side, values, CODE_TYPE.dtype)
+        return [(self.keys(codes, lower), self.keys(codes, upper)) for lower, upper in found]
 
     def bounds(self, side: str, keys: np.ndarray) -> list[Bounds]:
         if not len(keys):
@@ -281,33 +294,48 @@ class CompositeGenerator(BoundaryGenerator):
             if side == "left":
                 return [Bounds(None, keys + low, keys + high) for low, high in self._bands]
             return [Bounds(None, keys - high, keys - low) for low, high in self._bands]
-        slots = keys & ~np.int64((1 << _SLOT_BITS) - 1)
-        values = self._values(keys).astype(self.values.key_types[side].dtype)
-        order = np.argsort(values, kind="stable")
-        found = []
-        for bound in self.values.bounds(side, values[order]):
-            which = order if bound.probes is None else order[bound.probes]
-            ends = np.zeros((2, len(keys)), np.int64)
-            ends[0, which], ends[1, which] = bound.lower, bound.upper
-            ends += slots + (_SLOT_VALUE + (1 << 31))
-            if bound.probes is None:
-                found.append(Bounds(None, *ends))
-            else:
-                probes = np.sort(which)
-                found.append(Bounds(probes, *ends[:, probes]))
-        return found
+        ends = self.row_bounds(side, keys, CODE_TYPE.dtype)
+        return [_kept(lower, upper, CODE_TYPE) for lower, upper in ends]
 
     def matches(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         kinds = self.values.key_types
         values = (self._values(keys).astype(kinds[side].dtype) for side, keys in (("left", left), ("right", right)))
-        return (left >> _SLOT_BITS == right >> _SLOT_BITS) & self.values.matches(*values)
+        return (self.codes(left) == self.codes(right)) & self.values.matches(*values)
 
     def constant_bands(self) -> list[tuple[int | None, int | None]] | None:
         return None if self._bands is None else list(self._bands)
 
-    @staticmethod
-    def _values(keys: np.ndarray) -> np.ndarray:
-        return (keys & ((1 << _SLOT_BITS) - 1)) - (_SLOT_VALUE + (1 << 31))
+    def _values(self, keys: np.ndarray) -> np.ndarray:
+        return (keys & ((1 << _SLOT_BITS) - 1)) - _SLOT_ZERO
+
+
+_SLOT_BITS = 34  # of a composite key, below its code: values take 32, and bounds may lie as far beyond either end
+_SLOT_ZERO = (1 << 32) + (1 << 31)  # where the value 0 lies in its slot
+
+
+class LongCompositeGenerator(CompositeGenerator):
+    """The same in 128 bits, for values of 64: the code and the slot's quarter above, the value below."""
+
+    _key_type = LONG_CODE_TYPE
+    _farthest = 1 << 64
+
+    def keys(self, codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+        keys = np.empty(len(codes), LONG)
+        keys["high"] = codes << 2 | 1
+        keys["low"] = values.astype(np.int64, copy=False).view(np.uint64) ^ _SIGN
+        return keys
+
+    def codes(self, keys: np.ndarray) -> np.ndarray:
+        return keys["high"] >> 2
+
+    def bounds(self, side: str, keys: np.ndarray) -> list[Bounds]:
+        raise NotImplementedError("no device but the core, which takes row_bounds, has keys of 128 bits")
+
+    def _values(self, keys: np.ndarray) -> np.ndarray:
+        return (keys["low"] ^ _SIGN).view(np.int64)
+
+
+_SIGN = np.uint64(1 << 63)
 
 
 def between(left: np.ndarray, right: np.ndarray, low: int | None, high: int | None) -> np.ndarray:

@@ -20,7 +20,7 @@ from host.columns import column_of, column_type
 from host.durations import nanoseconds
 from host.errors import KeyTypeError, PredicateError
 from host.float_order import decode_float
-from host.join.boundary_generator import CODE_TYPE, BoundaryGenerator, CompositeGenerator
+from host.join.boundary_generator import CODE_TYPE, BoundaryGenerator, CompositeGenerator, LongCompositeGenerator
 from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
 from host.key_type import Family, KeyType, key_type, key_types
 from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
@@ -35,10 +35,11 @@ class Condition:
 
     1. Where parts compare for equality, they drive together. One alone, of a type that encodes to 64 bits, drives by
        its own encoding; otherwise each distinct value has a code.
-    2. Beside the codes goes the first other part on keys of 32 bits, by the order of 3: the two are one composite key.
-       Where no such part is there, all others are residual.
+    2. Beside the codes goes the first other part by the order of 3 whose keys fit: the two are one composite key, of 64
+       bits for values of 32, else of 128. Where no such part is there, all others are residual.
     3. Without equality, the first part given that is bounded at both ends drives, else the first with one open end,
-       else the first. Where no part compares the two sides, all keys are equal.
+       else the first; an engine may let another part drive later on. Where no part compares the two sides, all keys are
+       equal.
 
     Of ``is distinct from``, and of ``!=`` on text and the like, each distinct value of the part has a code.
 
@@ -46,6 +47,8 @@ class Condition:
     ----------
     on : Predicate or AllOf
     left, right : pyarrow.Schema
+    key_bits : int
+        Of the widest composite key: 64, or 128.
 
     Attributes
     ----------
@@ -53,6 +56,8 @@ class Condition:
         Of the driving keys.
     residuals : list of BoundaryGenerator
         Of the residual parts, whose keys stand in `Batch.others` in this order.
+    exchangeable : bool
+        Any of the parts may drive: there are several, and none compares for equality.
     one_column : bool
         All columns have one name on both sides: in a self join, both sides have the same keys.
     codes : ValueCodes or None
@@ -68,7 +73,7 @@ class Condition:
         If a bound or a constant does not fit the type of its column.
     """
 
-    def __init__(self, on: Predicate | AllOf, left: pa.Schema, right: pa.Schema):
+    def __init__(self, on: Predicate | AllOf, left: pa.Schema, right: pa.Schema, key_bits: int = 64):
         parts = on.parts if isinstance(on, AllOf) else (on,)
         self._schemas = {"left": left, "right": right}
         pairs = [part for part in parts if isinstance(part, Predicate) and not one_sided(part)]
@@ -84,21 +89,25 @@ class Condition:
         by_ends = sorted(rest, key=_open_ends)  # stable: those alike stay as they were given
         self.codes: ValueCodes | None = None
         self._value: Predicate | None = None  # the part whose values go beside the codes
+        self._too_wide: Predicate | None = None  # the part that would go beside the codes, were the keys wider
         self._equal = equal
         if equal:
-            narrow = [part for part in by_ends if all(kind.bits == 32 for kind in kinds[part])]
+            fitting = [part for part in by_ends if key_bits == 128 or _narrow(kinds[part])]
             plain = len(equal) == 1 and not equal[0].null_safe and not self._coded(equal[0])
-            if plain and not narrow:
+            if plain and not fitting:
                 self.generator = BoundaryGenerator(equal[0], *self._key_types(equal[0]))
             else:
                 columns = [(*self._types(part), part.null_safe) for part in equal]
                 self.codes = ValueCodes(columns)
-                if narrow:
-                    self._value = narrow[0]
-                    self.generator = CompositeGenerator(narrow[0], *kinds[narrow[0]])
+                if fitting:
+                    self._value = fitting[0]
+                    kind = CompositeGenerator if _narrow(kinds[fitting[0]]) else LongCompositeGenerator
+                    self.generator = kind(fitting[0], *kinds[fitting[0]])
                 else:
                     self.generator = BoundaryGenerator(equal[0], CODE_TYPE, CODE_TYPE)
             self._driver: Predicate | None = equal[0]
+            if by_ends and by_ends[0] is not self._value:
+                self._too_wide = by_ends[0]
         elif rest:
             self._driver = by_ends[0]
             self.generator = BoundaryGenerator(self._driver, *kinds[self._driver])
@@ -109,7 +118,9 @@ class Condition:
         self._residual_parts = [part for part in rest if part not in taken]
         self.residuals = [BoundaryGenerator(part, *kinds[part]) for part in self._residual_parts]
         self.one_column = not self._filters and all(part.left == part.right and not part.sum for part in pairs)
-        self.generator.one_column = self.one_column  # else the sides differ in rows or residual keys
+        self.exchangeable = not equal and bool(self.residuals)
+        for generator in (self.generator, *self.residuals):
+            generator.one_column = self.one_column  # else the sides differ in rows or other keys
 
     def _types(self, part: Predicate) -> tuple[pa.DataType, str, pa.DataType, str]:
         left, right = self._schemas["left"], self._schemas["right"]
@@ -151,7 +162,7 @@ class Condition:
 
         Returns
         -------
-        keys : ndarray of int32 or int64, shape (n,)
+        keys : ndarray of int32, int64 or `host.key_type.LONG`, shape (n,)
             What drives; undefined where a row is not valid.
         valid : ndarray of bool, shape (n,), or None
             Which rows can match at all: they have a value in every column that needs one, and satisfy every part about
@@ -231,25 +242,33 @@ class Condition:
             if codes is not None:
                 codes.forget(oldest)
 
-    def explain(self, *, indexed: bool = False) -> list[str]:
+    def explain(self, *, indexed: bool = False, driver: int = 0) -> list[str]:
         """What drives, what is residual and what is asked of each row: a line each.
 
         Parameters
         ----------
         indexed : bool
             The index takes every part: none is residual.
+        driver : int
+            Which of the parts drives, where they are exchangeable: 0 for the one that does at first, then the others.
         """
+        parts = [part for part in (self._driver, *self._residual_parts) if part is not None]
+        driving = parts.pop(driver) if parts else None
         equal = " and ".join(map(in_words, self._equal))
         if self._value is not None:
-            driver = f"{equal} and {in_words(self._value)}, as one composite key: a code, then the value"
+            bits = self.generator.key_types["left"].bits
+            words = f"{equal} and {in_words(self._value)}, as one composite key of {bits} bits: a code, then the value"
         elif self.codes is not None:
-            driver = f"{equal}, by a code for each distinct value"
-        elif self._driver is None:
-            driver = "every pair"
+            words = f"{equal}, by a code for each distinct value"
+        elif driving is None:
+            words = "every pair"
         else:
-            driver = in_words(self._driver)
-        lines = [f"{'indexed:  ' if indexed else 'driver:   '} {driver}"]
-        lines += [f"{'indexed:  ' if indexed else 'residual: '} {in_words(part)}" for part in self._residual_parts]
+            words = in_words(driving)
+        lines = [f"{'indexed:  ' if indexed else 'driver:   '} {words}"]
+        for part in parts:
+            wide = part is self._too_wide and not indexed
+            why = ", whose values fit no composite key of this device, index and form" if wide else ""
+            lines.append(f"{'indexed:  ' if indexed else 'residual: '} {in_words(part)}{why}")
         lines += [f"row test:  {in_words(test.part)}" for test in self._filters]
         return lines
 
@@ -314,6 +333,11 @@ def _open_ends(part: Predicate) -> int:
     """How little a part narrows down what a probe meets: the open ends of its intervals."""
     pieces = part.pieces()
     return sum(piece.low is None for piece in pieces) + sum(piece.high is None for piece in pieces)
+
+
+def _narrow(kinds: tuple[KeyType, KeyType]) -> bool:
+    """Whether keys fit a composite key of 64 bits."""
+    return all(kind.bits == 32 for kind in kinds)
 
 
 def _both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:

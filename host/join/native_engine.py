@@ -36,6 +36,7 @@ from host.join.engine import (
     beyond_capacity,
 )
 from host.join.index_engine import cut_pairs, cut_steps
+from host.key_type import LONG
 from host.native import _core
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ class NativeEngine(Engine):
         self._device = device
         self._index = index
         self._generator = generator
-        self._dtype = np.dtype(np.int32 if max(key_bits.values()) == 32 and not index.conjunctive else np.int64)
+        bits = max(key_bits.values())
+        self._dtype = LONG if bits == 128 else np.dtype(np.int32 if bits == 32 and not index.conjunctive else np.int64)
         self._shared = self._stores_once and spec.self_join and generator.one_column
         self._stored = SIDES[:1] if self._shared else SIDES  # whose rows are stored
         self._pid = os.getpid()
@@ -379,24 +381,22 @@ class NativeEngine(Engine):
             if not any(map(len, rest.values())):
                 return
 
+    def _words(self, keys: np.ndarray) -> np.ndarray:
+        """Keys or bounds as the core takes them."""
+        return keys.view(np.uint64).reshape(-1, 2) if self._dtype == LONG else keys
+
     def _bounds(
         self, generator: BoundaryGenerator, side: str, keys: np.ndarray
     ) -> list[tuple[np.ndarray, np.ndarray]] | None:
         """The bounds of some rows by their places, for each interval; None where constant bands say the same."""
         if generator.constant_bands() is not None:
             return None
-        bounds = []
-        order = np.argsort(keys, kind="stable")
-        for bound in generator.bounds(side, keys[order]):
-            which = order if bound.probes is None else order[bound.probes]
-            lower, upper = np.ones(len(keys), self._dtype), np.zeros(len(keys), self._dtype)
-            lower[which], upper[which] = bound.lower, bound.upper
-            bounds.append((lower, upper))
-        return bounds
+        found = generator.row_bounds(side, keys, self._dtype)
+        return [(self._words(lower), self._words(upper)) for lower, upper in found]
 
     def _input(self, side: str, batch: Batch, *, probes: bool = True) -> _core.Input:
         count = len(batch)
-        keys = np.ascontiguousarray(batch.keys, self._dtype)
+        keys = self._words(np.ascontiguousarray(batch.keys, self._dtype))
         # Both ascend: where the ends say that nothing is left out, or that all are alike, no array need be read.
         whole = count > 0 and int(batch.rows[-1]) - int(batch.rows[0]) + 1 == count
         alike = count > 0 and batch.opposite[0] == batch.opposite[-1]

@@ -62,6 +62,15 @@ class TimeWindow(Residual):
         left = RowColumn()
         self._times = {"left": left, "right": left if shared else RowColumn()}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the times kept."""
+        return sum(times.nbytes for times in {id(times): times for times in self._times.values()}.values())
+
+    def times(self, side: str, rows: np.ndarray) -> np.ndarray:
+        """The times of rows of a side that were put and not trimmed."""
+        return self._times[side].get(rows)
+
     def put(self, side: str, batch: Batch) -> None:
         assert batch.times is not None
         self._times[side].put(batch.rows, batch.times)
@@ -105,6 +114,11 @@ class RowColumn:
         self._base = 0
         self.end = 0
         self._values = np.zeros(1024, dtype)
+
+    @property
+    def start(self) -> int:
+        """The first row number that is kept."""
+        return self._base
 
     @property
     def nbytes(self) -> int:
@@ -153,7 +167,7 @@ class ResidualPart(Residual):
     """
 
     def __init__(self, generator: BoundaryGenerator, at: int, *, shared: bool = False):
-        self._generator = generator
+        self.generator = generator
         self._at = at
         self.shared = shared
         left = RowColumn(generator.key_types["left"].dtype)
@@ -165,6 +179,10 @@ class ResidualPart(Residual):
         """Bytes of the keys kept."""
         return sum(keys.nbytes for keys in {id(keys): keys for keys in self._keys.values()}.values())
 
+    def keys(self, side: str, rows: np.ndarray) -> np.ndarray:
+        """The keys of rows of a side that were put and not trimmed."""
+        return self._keys[side].get(rows)
+
     def put(self, side: str, batch: Batch) -> None:
         self._keys[side].put(batch.rows, batch.others[self._at])
 
@@ -173,7 +191,7 @@ class ResidualPart(Residual):
 
     def keep(self, side: str, probing: np.ndarray, stored: np.ndarray) -> np.ndarray:
         rows = {side: probing, OTHER[side]: stored}
-        return self._generator.matches(*(self._keys[of].get(rows[of]) for of in SIDES))
+        return self.generator.matches(*(self._keys[of].get(rows[of]) for of in SIDES))
 
     def trim(self, side: str, oldest: int) -> None:
         self._keys[side].trim(oldest)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from host.columns import column_of
 from host.engines import order_parts
 from host.errors import OrderError
+from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import OTHER, SIDES, Batch, EngineSpec
 from host.join.residual import ResidualPart
 from host.spec import JoinSpec
@@ -78,6 +79,8 @@ class Sequencer:
         Columns of each side; of a self join, the same.
     first_row : int
         Arrival number of the first row of each stream.
+    key_bits : int
+        Of the widest composite key.
 
     Attributes
     ----------
@@ -94,9 +97,9 @@ class Sequencer:
         As `JoinSpec.output_schema`.
     """
 
-    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, first_row: int = 0):
+    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, first_row: int = 0, key_bits: int = 64):
         self._spec = spec
-        self.condition = spec.condition(left, right)
+        self.condition = spec.condition(left, right, key_bits)
         self.generator = self.condition.generator
         self._axis = spec.time_axis(left, right)
         self._tracker = self._axis.tracker() if self._axis is not None else None
@@ -127,8 +130,15 @@ class Sequencer:
 
     def residuals(self) -> list[ResidualPart]:
         """The residual parts of the condition, for one engine."""
+        return self._parts(self.condition.residuals)
+
+    def choices(self) -> list[ResidualPart]:
+        """All parts that compare the two sides, what drives first, for an engine that chooses which one drives."""
+        return self._parts([self.condition.generator, *self.condition.residuals])
+
+    def _parts(self, generators: list[BoundaryGenerator]) -> list[ResidualPart]:
         shared = self._spec.self_join and self.condition.one_column
-        return [ResidualPart(part, at, shared=shared) for at, part in enumerate(self.condition.residuals)]
+        return [ResidualPart(part, at, shared=shared) for at, part in enumerate(generators)]
 
     @property
     def watermark(self) -> int | None:

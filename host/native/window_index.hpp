@@ -244,8 +244,11 @@ size_t count_rows(const KernelTable& kernels, const Run<Key>& run, size_t from, 
   const auto low = static_cast<Row>(run.extent.first_row);
   const bool in_order = Run<Key>::kRows || low <= static_cast<Row>(run.extent.last_row);  // words begin again at 0
   if (to - from < kMany || !in_order) {
-    if constexpr (Run<Key>::kRows) return kernels.count_between(run.rows() + from, to - from, first, span);
-    return kernels.count_words(run.words() + from, to - from, first, span);
+    if constexpr (Run<Key>::kRows) {
+      return kernels.count_between(run.rows() + from, to - from, first, span);
+    } else {
+      return kernels.count_words(run.words() + from, to - from, first, span);
+    }
   }
   if (Run<Key>::key(run.words()[from]) != Run<Key>::key(run.words()[to - 1])) {
     const size_t middle = from + (to - from) / 2;

@@ -18,10 +18,12 @@ from tests.conformance import check
 from tests.conformance.check import check_join
 from tests.conformance.conjunctions import NAMES, SHAPES, random_columns, with_columns
 from tests.conformance.devices import DeviceCase
-from tests.conformance.keys import KEYS
+from tests.conformance.keys import KEYS, WIDE_KEYS
 from tests.conformance.pairwise import pairwise
+from tests.conformance.predicates import PREDICATES
 from tests.conformance.streams import CUTS, SEQUENCES, make_streams
 from tests.conformance.test_contract import name_of
+from tests.conformance.test_how import HOWS, check_how
 from tests.conformance.windows import WINDOWS
 from tests.conftest import SEED
 from tests.oracles.nested_loop import NestedLoop
@@ -108,6 +110,131 @@ def test_self_join(shape: str, itself: bool, index: str, device_case: DeviceCase
             assert list(zip(result["left_row"].to_pylist(), result["right_row"].to_pylist(), strict=True)) == due
             found += len(due)
     assert found
+
+
+#: Equalities that a value of 64 bits stands beside, and their parts of the nested loop.
+BESIDE = {
+    "text": ([Compare("name", "=", "name")], [("pair", "name", "name", ("compare", "="))]),
+    "integer": ([Compare("wide", "=", "wide")], [("pair", "wide", "wide", ("compare", "="))]),
+    "null-safe": ([Compare("flag", "<=>", "flag")], [("same", "flag", "flag")]),
+    "two": (
+        [Compare("raw", "=", "raw"), Compare("span", "=", "span")],
+        [("pair", "raw", "raw", ("compare", "=")), ("pair", "span", "span", ("compare", "="))],
+    ),
+}
+WIDE_VALUES = [
+    "int64", "uint64", "int32-int64", "uint64-int64", "float64", "float64-float32", "timestamp-us", "timestamp-ms-us",
+    "decimal-18-6", "decimal-scales",
+]  # fmt: skip
+LONG_SAMPLE = pairwise(
+    {
+        "key": WIDE_VALUES,
+        "shape": ["random", "nulls", "extremes"],
+        "beside": list(BESIDE),
+        "predicate": [
+            "band-asymmetric",
+            "band-open-low",
+            "compare-less",
+            "compare-not-equal",
+            "any-disjoint",
+            "band-wide",
+        ],
+        "window": ["rows-unequal", "rows-wide", "within-symmetric", "within-late", "within-late-asymmetric"],
+        "how": ["inner", *HOWS],
+        "form": ["rows", "pairs"],
+        "order": ["none", "inner"],
+        "sequence": list(SEQUENCES),
+        "cut": list(CUTS),
+        "index": ["sorted_runs", "sorted_array"],
+    },
+    SEED,
+)
+
+
+@pytest.mark.parametrize("case", LONG_SAMPLE, ids=name_of)
+def test_composite_keys_of_128_bits(case: dict, seed: int) -> None:
+    key = next(key for key in [*KEYS, *WIDE_KEYS] if key.name == case["key"])
+    window, how, sequenced = WINDOWS[case["window"]], case["how"], case["sequence"] != "none"
+    rng = np.random.default_rng([seed, LONG_SAMPLE.index(case)])
+    streams = make_streams(key, case["shape"], window, case["sequence"], case["cut"], 40, rng)
+    streams = with_columns(streams, rng, nan=False)
+    predicate, (equal, parts) = PREDICATES[case["predicate"]], BESIDE[case["beside"]]
+    arguments = check.host_arguments(predicate, key, window, sequenced) | {"how": how}
+    arguments["on"] = AllOf(*equal, arguments["on"])
+    loop = check.oracle(predicate, key, window, sequenced, how)
+    left, right = ["limit", *NAMES], ["price", *NAMES]
+    parts = [(kind, left.index(a), left.index(b), *rest) for kind, a, b, *rest in parts]
+    loop.predicate = ("all", [*parts, ("pair", 0, 0, loop.predicate)])
+    loop.keys = {"left": left, "right": right}
+    with WindowJoin(
+        **arguments, form=case["form"], order=case["order"], index=case["index"], left_schema=streams.left.schema,
+        right_schema=streams.right.schema,
+    ) as join:  # fmt: skip
+        assert "as one composite key of 128 bits" in join.explain()
+        check_all = check_join if how == "inner" else check_how
+        check_all(join, loop, streams, case["form"], case["order"])
+
+
+@settings(max_examples=60)
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=5),
+    rows=st.tuples(st.integers(1, 50), st.integers(1, 50)),
+    bounds=st.tuples(*[st.sampled_from([-(2**64), -(2**63), -1, 0, 1, 2**63 - 1, 2**64])] * 2).map(sorted),
+    itself=st.booleans(),
+    index=st.sampled_from(["sorted_runs", "sorted_array"]),
+    number=st.integers(0, 1000),
+)
+def test_ends_of_int64_beside_a_text(
+    sizes: list, rows: tuple, bounds: list, itself: bool, index: str, number: int
+) -> None:
+    """Bands as wide as the type, of values at its ends, reach into no other text's keys; as a self join too."""
+    rng = np.random.default_rng(number)
+    ends = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1, None]
+    schema = pa.schema([("s", pa.string()), ("v", pa.int64())])
+    parts = [("pair", 0, 0, ("compare", "=")), ("pair", 1, 1, ("band", *bounds))]
+    on = AllOf(Compare("s", "=", "s"), Band("v", "v", *bounds))
+
+    def batch(count: int) -> pa.Table:
+        values = [
+            [ends[at] for at in rng.integers(0, len(ends), count)],
+            ["abc"[at] for at in rng.integers(0, 3, count)],
+        ]
+        return pa.table({"s": values[1], "v": pa.array(values[0], pa.int64())}, schema)
+
+    loop = NestedLoop(("all", parts), ["s", "v"], ["s", "v"], rows=rows, self_join=itself, itself=itself)
+    right = {} if itself else {"right_schema": schema}
+    with WindowJoin(
+        on=on, left=Rows(rows[0]), right=Rows(rows[1]), form="pairs", order="inner", index=index, left_schema=schema,
+        self_join=itself, itself=itself, **right,
+    ) as join:  # fmt: skip
+        for left_rows, right_rows in sizes:
+            batches = [batch(left_rows), None if itself else batch(right_rows)]
+            due = [(pair.left, pair.right) for pair in loop.process(*batches)]
+            result = join.process(*batches)
+            assert list(zip(result["left_row"].to_pylist(), result["right_row"].to_pylist(), strict=True)) == due
+
+
+@pytest.mark.parametrize(
+    ("options", "fits"),
+    [
+        ({}, True),
+        ({"index": "sorted_array"}, True),
+        ({"index": "bisort"}, False),
+        ({"engine": "splitjoin"}, False),
+        ({"device": "numpy"}, False),
+        ({"form": "aggregate", "aggregates": "count()"}, False),
+    ],
+    ids=str,
+)
+def test_explain_says_where_a_value_fits_no_composite_key(options: dict, fits: bool) -> None:
+    schema = pa.schema([("s", pa.string()), ("v", pa.int64())])
+    on = AllOf(Compare("s", "=", "s"), Compare("v", "<", "v"))
+    with WindowJoin(
+        on=on, left=Rows(5), right=Rows(5), left_schema=schema, right_schema=schema, **options
+    ) as join:  # fmt: skip
+        text = join.explain()
+    assert ("as one composite key of 128 bits" in text) == fits
+    assert ("left.v < right.v, whose values fit no composite key" in text) == (not fits)
 
 
 def _parts() -> st.SearchStrategy[tuple]:
@@ -333,12 +460,13 @@ def test_explain() -> None:
             assert text.endswith(join.spec.explain(schema, schema))
             drivers[shape] = text.splitlines()[6:]
     assert drivers["text+narrow"] == [
-        "driver:    left.name = right.name and -3 <= right.narrow - left.narrow <= 5, as one composite key: a code, "
-        "then the value"
+        "driver:    left.name = right.name and -3 <= right.narrow - left.narrow <= 5, as one composite key of 64 bits: "
+        "a code, then the value"
     ]
     assert drivers["wide=+double"] == [
         "driver:    left.wide = right.wide",
-        "residual:  -0.5 <= right.double - left.double <= 0.25",
+        "residual:  -0.5 <= right.double - left.double <= 0.25, whose values fit no composite key of this device, "
+        "index and form",
     ]
     assert drivers["ranges"] == [
         "driver:    -0.5 <= right.double - left.double <= 0.75",

@@ -230,7 +230,8 @@ def test_all_of(tmp_path: Path) -> None:
     told = mullion("join", *files, *conditions, "--explain").stdout.splitlines()
     assert told[0] == "device:    numpy"
     assert told[-2:] == [
-        "driver:    left.s = right.t, by a code for each distinct value", "residual:  0 <= right.b - left.a <= 2",
+        "driver:    left.s = right.t, by a code for each distinct value",
+        "residual:  0 <= right.b - left.a <= 2, whose values fit no composite key of this device, index and form",
     ]  # fmt: skip
     for text, named in (
         ("n > 1", "must be like"),

@@ -114,6 +114,16 @@ def holds(part: tuple, left: tuple, right: tuple) -> bool:
     return matches(part[3], one, other)
 
 
+def hopeless(part: tuple, side: str, key: tuple) -> bool:
+    """Whether a row, as a tuple of keys, satisfies one part of a conjunction with no row of the other side."""
+    if part[0] == "where":
+        return part[1] == side and not holds(part, key, key)
+    value = key[part[1] if side == "left" else part[2]]
+    if part[0] == "same":
+        return value != value
+    return any(each is None or each != each for each in (value if isinstance(value, tuple) else (value,)))
+
+
 class NestedLoop:
     """The join by brute force.
 
@@ -251,6 +261,8 @@ class NestedLoop:
     def _alone(self, side: str, row: Row) -> bool:
         """Whether no row that comes after this call can match a row."""
         if row.key is None or (isinstance(row.key, float) and math.isnan(row.key)):
+            return True
+        if self.predicate[0] == "all" and any(hopeless(part, side, row.key) for part in self.predicate[1]):
             return True
         if self.rows is not None:
             # Any later row of the other stream sees the last rows of this one, so many as its window has.
