@@ -60,10 +60,12 @@ class Stats:
         `placement`, what rows go by; with ``engine="shared"``: `tasks`, `task_size`, `merges`, `waits` (of threads
         for a phase of a merge to begin), `most_threads`, `most_scanned` (rows between the edge and a row that probed),
         `pending` (rows added after merges), `timed_rows`, and the time from a row's arrival in the work queue to its
-        results: `latency_p50_us`, `latency_p90_us`, `latency_p99_us`, `latency_p999_us`, `latency_max_us`.
+        results: `latency_p50_us`, `latency_p90_us`, `latency_p99_us`, `latency_p999_us`, `latency_max_us`. Where any
+        part of a conjunction may drive: `driver`, the place of the one that does (0: the one that did at first),
+        `shares` of the pairs in the windows that each keeps (None before there were enough rows), `driver_changes`.
     seconds : dict of str to float
-        Time per step: encode, sort, load, bounds, probe, gather, residual, merge, output; with SplitJoin encode,
-        bounds, pack, join, unpack, output.
+        Time per step: encode, sort, load, bounds, probe, gather, residual, merge, output, and choice of what
+        drives; with SplitJoin encode, bounds, pack, join, unpack, output.
     """
 
     calls: int = 0

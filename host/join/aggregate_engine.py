@@ -294,6 +294,9 @@ class PairAggregateEngine(Engine):
     def figures(self, side: str) -> dict[str, Any]:
         return self.engine.figures(side)
 
+    def report(self) -> dict[str, Any]:
+        return self.engine.report()
+
     def oldest_row(self, side: str) -> int | None:
         return self.engine.oldest_row(side)
 

@@ -93,8 +93,9 @@ class ChoosingEngine(ResidualEngine):
         return (self._hits / self._drawn).tolist() if self._drawn else None
 
     def report(self) -> dict[str, Any]:
-        """``driver``, ``shares`` and ``driver_changes``; parts by their place in the condition's order."""
-        return {"driver": self.driver, "shares": self.shares, "driver_changes": self.changes}
+        """With ``driver``, ``shares`` and ``driver_changes``; the part that drives at first has the place 0."""
+        own = {"driver": self.driver, "shares": self.shares, "driver_changes": self.changes}
+        return {**super().report(), **own}
 
     def process(
         self,
