@@ -183,16 +183,17 @@ def test_composite_keys_of_128_bits(case: dict, seed: int) -> None:
     itself=st.booleans(),
     index=st.sampled_from(["sorted_runs", "sorted_array"]),
     number=st.integers(0, 1000),
+    total=st.booleans(),
 )
 def test_ends_of_int64_beside_a_text(
-    sizes: list, rows: tuple, bounds: list, itself: bool, index: str, number: int
+    sizes: list, rows: tuple, bounds: list, itself: bool, index: str, number: int, total: bool
 ) -> None:
-    """Bands as wide as the type, of values at its ends, reach into no other text's keys; as a self join too."""
+    """Bands as wide as the type, of values at its ends or of their sums, reach into no other text's keys; as a self join too."""
     rng = np.random.default_rng(number)
     ends = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1, None]
     schema = pa.schema([("s", pa.string()), ("v", pa.int64())])
-    parts = [("pair", 0, 0, ("compare", "=")), ("pair", 1, 1, ("band", *bounds))]
-    on = AllOf(Compare("s", "=", "s"), Band("v", "v", *bounds))
+    parts = [("pair", 0, 0, ("compare", "=")), ("pair", 1, 1, ("sum" if total else "band", *bounds))]
+    on = AllOf(Compare("s", "=", "s"), Band("v", "v", *bounds, sum=total))
 
     def batch(count: int) -> pa.Table:
         values = [

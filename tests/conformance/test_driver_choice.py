@@ -32,7 +32,7 @@ DEVICES = {
 SAMPLE = pairwise(
     {
         "device": list(DEVICES),
-        "shape": ["ranges", "crossed-columns"],
+        "shape": ["ranges", "crossed-columns", "sums"],
         "window": ["rows-1", "rows-unequal", "rows-wide", "within-asymmetric", "within-late", "within-late-asymmetric"],
         "how": ["inner", "counts", *HOWS],
         "form": ["rows", "pairs"],
@@ -82,7 +82,7 @@ def test_changes_do_not_show(case: dict, seed: int) -> None:
         assert join._engine.changes == len(streams.calls)
 
 
-@pytest.mark.parametrize("shape", ["ranges", "crossed-columns"])
+@pytest.mark.parametrize("shape", ["ranges", "crossed-columns", "sums"])
 @pytest.mark.parametrize("itself", [False, True])
 @pytest.mark.parametrize("within", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "numpy"])

@@ -116,10 +116,10 @@ def holds(part: tuple, left: tuple, right: tuple) -> bool:
 
 def hopeless(part: tuple, side: str, key: tuple) -> bool:
     """Whether a row, as a tuple of keys, satisfies one part of a conjunction with no row of the other side."""
-    if part[0] == "where":
+    if part[0].startswith("where"):
         return part[1] == side and not holds(part, key, key)
     value = key[part[1] if side == "left" else part[2]]
-    if part[0] == "same":
+    if part[0] in ("same", "distinct"):
         return value != value
     return any(each is None or each != each for each in (value if isinstance(value, tuple) else (value,)))
 
