@@ -188,7 +188,7 @@ def test_composite_keys_of_128_bits(case: dict, seed: int) -> None:
 def test_ends_of_int64_beside_a_text(
     sizes: list, rows: tuple, bounds: list, itself: bool, index: str, number: int, total: bool
 ) -> None:
-    """Bands as wide as the type, of values at its ends or of their sums, reach into no other text's keys; as a self join too."""
+    """Bands as wide as the type, on values at its ends or on their sums, reach into no other text's keys."""
     rng = np.random.default_rng(number)
     ends = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1, None]
     schema = pa.schema([("s", pa.string()), ("v", pa.int64())])

@@ -94,7 +94,7 @@ def test_self_join(shape: str, itself: bool, within: bool, device: str, seed: in
     window: dict = {"left": Rows(20), "right": Rows(9)}
     loop = NestedLoop(("all", parts), NAMES, NAMES, rows=(20, 9), self_join=True, itself=itself)
     if within:
-        window = {"within": Within("t", "t", -9, 4), "watermark": Watermark(left=8, right=8)}
+        window = {"within": Within("t", "t", -9, 4), "watermark": Watermark(left=8, right=8, lag=0)}
         loop = NestedLoop(
             ("all", parts), NAMES, NAMES, within=("t", "t", -9, 4), delays=(8, 8), self_join=True, itself=itself
         )
