@@ -306,9 +306,6 @@ class PairAggregateEngine(Engine):
     def room_for(self, batches: dict[str, Batch]) -> None:
         self.engine.room_for(batches)
 
-    def report(self) -> dict[str, Any]:
-        return self.engine.report()
-
     def process(
         self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int], *,
         counting: bool = False,
