@@ -21,6 +21,7 @@ from host.content import Content, check_same
 from host.devices import Device, open_device
 from host.engines import Elements, Partitions, Steps, open_partitioning
 from host.errors import (
+    StateLostError,
     DeviceError,
     IncompleteError,
     MullionError,
@@ -217,7 +218,7 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None = None,
         *,
         batch: int | None = None,
-        marks: Sequence[Mark] = (),
+        marks: Sequence[Mark | None] = (),
         whole: WholeCall | None = None,
     ) -> pa.Table:
         """Joins the next rows of both streams.
@@ -228,9 +229,10 @@ class WindowJoin:
             New rows of each side, any number. A self join takes its one stream as `left`.
         batch : int, optional
             The caller's number for the call, which `last_batch` gives back; by default the last one and 1.
-        marks : sequence of Mark
-            Of the other partitions, where this join has the rows of one partition of a time window: the `mark` of each
-            that has one, taken when all have joined every batch before this one. The watermark is then that of all.
+        marks : sequence of Mark or None
+            Of the other partitions, where this join has the rows of one partition of a time window: the `mark` of each,
+            taken when all have joined every batch before this one; None before the first. The watermark is then that of
+            all.
         whole : WholeCall, optional
             What the rows of all partitions tell of the call, where this join has the rows of one partition. Every call
             must be made of every partition, also without rows of its own.
@@ -280,7 +282,7 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None = None,
         *,
         batch: int | None = None,
-        marks: Sequence[Mark] = (),
+        marks: Sequence[Mark | None] = (),
         whole: WholeCall | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> _Tables:
@@ -446,7 +448,7 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None,
         batch: int | None,
         pushes: list[tuple[int, int]] | None = None,
-        marks: Sequence[Mark] = (),
+        marks: Sequence[Mark | None] = (),
         whole: WholeCall | None = None,
     ) -> pa.Table:
         """See `process`; `pushes` as of `Sequencer.sequence`."""
@@ -459,7 +461,7 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None,
         batch: int | None,
         pushes: list[tuple[int, int]] | None,
-        marks: Sequence[Mark],
+        marks: Sequence[Mark | None],
         whole: WholeCall | None,
         block_bytes: int | None,
     ) -> _Tables:
@@ -468,8 +470,14 @@ class WindowJoin:
             number = self.last_batch + 1 if batch is None else batch
             if number <= self.last_batch:
                 raise ReplayError(f"batch {number} comes after batch {self.last_batch}: numbers ascend")
-            if marks and (last := max(mark.batch for mark in marks)) > number:
+            known = [mark for mark in marks if mark is not None]
+            if known and (last := max(mark.batch for mark in known)) > number:
                 raise ReplayError(f"batch {number} comes after batch {last}, which another partition has joined")
+            if len(known) < len(marks) and self._mark is not None:
+                raise StateLostError(
+                    f"batch {number} comes after batch {self._mark.batch}, of which another partition knows nothing: its "
+                    "window is lost. Start the query with a new checkpoint"
+                )
             tables = {"left": _as_table("left", left), "right": _as_table("right", right)}
             schemas = dict(self._schemas)
             try:
@@ -479,8 +487,8 @@ class WindowJoin:
                 if self._engine is None:
                     raise self._unknown_columns()
                 self._load_newest()
-                if marks:
-                    self._sequencer.follow([*marks, *filter(None, [self._mark])], number)
+                if known:
+                    self._sequencer.follow([*known, *filter(None, [self._mark])], number)
                 needed = {side: self._needed(side, table) for side, table in tables.items()}
                 call = self._sequence(needed, pushes, whole)
             except MullionError:

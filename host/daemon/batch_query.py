@@ -75,7 +75,7 @@ class BatchQuery(Query):
             first, self._prepared = not self._prepared, True
             return first
 
-    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
+    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark | None] = ()) -> Request:
         with self._state:
             self._check_open()
             request = Request(self, batch, sender)

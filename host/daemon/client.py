@@ -163,7 +163,7 @@ class DaemonClient:
         *,
         run: str = "",
         instance: str = "",
-        marks: Sequence[Mark] = (),
+        marks: Sequence[Mark | None] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Send one batch and return its result.
 
@@ -184,7 +184,7 @@ class DaemonClient:
         instance : str
             What tells the join that sends this from others of the same run: two of them under one query name would
             mix their windows, and are refused. In another run another instance may continue.
-        marks : sequence of Mark
+        marks : sequence of Mark or None
             Of the other partitions, where the query has one partition of a join; see `WindowJoin.process`.
 
         Returns
@@ -211,7 +211,7 @@ class DaemonClient:
             "instance": instance,
         }
         if marks:
-            message["marks"] = [asdict(mark) for mark in marks]
+            message["marks"] = [None if mark is None else asdict(mark) for mark in marks]
         return self._transport.process(message, iter(batches))
 
     def stage(
@@ -307,7 +307,7 @@ class Marking(Protocol):
 _Client = TypeVar("_Client", bound=Marking)
 
 
-def marks_of(others: Iterable[tuple[_Client, str]], open_query: Callable[[_Client, str], object]) -> list[Mark]:
+def marks_of(others: Iterable[tuple[_Client, str]], open_query: Callable[[_Client, str], object]) -> list[Mark | None]:
     """The marks of a join's other partitions, for `DaemonClient.process`.
 
     Parameters
@@ -317,13 +317,12 @@ def marks_of(others: Iterable[tuple[_Client, str]], open_query: Callable[[_Clien
     open_query : callable
         Opens a query that is not open yet, from its state if there is any.
     """
-    marks = []
+    marks: list[Mark | None] = []
     for client, name in others:
         try:
             mark = client.mark(name)
         except UnknownQueryError:
             open_query(client, name)
             mark = client.mark(name)
-        if mark is not None:
-            marks.append(mark)
+        marks.append(mark)
     return marks

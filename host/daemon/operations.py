@@ -107,9 +107,9 @@ def _call(value: Any) -> dict[str, Any]:
     return value
 
 
-def _marks(message: dict[str, Any]) -> list[Mark]:
+def _marks(message: dict[str, Any]) -> list[Mark | None]:
     try:
-        return [Mark(**mark) for mark in message.get("marks", ())]
+        return [None if mark is None else Mark(**mark) for mark in message.get("marks", ())]
     except TypeError as error:
         raise ProtocolError(f"the marks of a join's partitions cannot be read: {error}") from error
 

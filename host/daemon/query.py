@@ -64,7 +64,7 @@ class Query(ABC):
         """Take what the query needs from the device, once; False for every repeated open."""
 
     @abstractmethod
-    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
+    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark | None] = ()) -> Request:
         """Open a request; refused here, before any row is sent, where it can only fail."""
 
     @property

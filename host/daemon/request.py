@@ -35,7 +35,7 @@ class Request:
     sender : Sender
     kept : KeptResult or None
         The result, where the same batch was applied already: no rows need to be sent.
-    marks : sequence of Mark
+    marks : sequence of Mark or None
         Of the other partitions of the query's join.
     parts : bool
         It brings one part of the batch, or names all of them.
@@ -47,7 +47,7 @@ class Request:
         batch: int,
         sender: Sender,
         kept: KeptResult | None = None,
-        marks: Sequence[Mark] = (),
+        marks: Sequence[Mark | None] = (),
         *,
         parts: bool = False,
     ):

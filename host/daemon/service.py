@@ -161,7 +161,7 @@ class Service:
             raise UnknownQueryError(f"no query {name!r} is open; open it first")
         return query.mark
 
-    def begin(self, name: str, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
+    def begin(self, name: str, batch: int, sender: Sender, marks: Sequence[Mark | None] = ()) -> Request:
         """Open a request of an open query; see `Request`.
 
         Raises

@@ -101,7 +101,7 @@ class StreamingQuery(Query):
             self._check_open()
             return self._open_join()
 
-    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark] = ()) -> Request:
+    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark | None] = ()) -> Request:
         if batch > 0 and self._newest is None and self._restored is None:
             self._catch_up()  # it was opened from a state without a batch
         with self._state:
