@@ -21,13 +21,13 @@ from host.content import Content, check_same
 from host.devices import Device, open_device
 from host.engines import Elements, Partitions, Steps, open_partitioning
 from host.errors import (
-    StateLostError,
     DeviceError,
     IncompleteError,
     MullionError,
     ReplayError,
     SchemaError,
     StateError,
+    StateLostError,
     UnsupportedError,
     WindowError,
 )
@@ -475,8 +475,8 @@ class WindowJoin:
                 raise ReplayError(f"batch {number} comes after batch {last}, which another partition has joined")
             if len(known) < len(marks) and self._mark is not None:
                 raise StateLostError(
-                    f"batch {number} comes after batch {self._mark.batch}, of which another partition knows nothing: its "
-                    "window is lost. Start the query with a new checkpoint"
+                    f"batch {number} comes after batch {self._mark.batch}, of which another partition knows nothing: "
+                    "its window is lost. Start the query with a new checkpoint"
                 )
             tables = {"left": _as_table("left", left), "right": _as_table("right", right)}
             schemas = dict(self._schemas)
