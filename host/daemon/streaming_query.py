@@ -229,7 +229,7 @@ class StreamingQuery(Query):
     @property
     def mark(self) -> Mark | None:
         join = self._join
-        if join is not None and join.outdated:
+        if join is None or join.outdated or self._mark is None:
             self._catch_up()
         with self._state:
             return self._mark
