@@ -116,7 +116,7 @@ def test_command(tmp_path, seed):
 
 
 def test_command_over_files(spark, tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(demo, "_session", lambda folder: nullcontext(spark))
+    monkeypatch.setattr(demo, "_session", lambda folder, master: nullcontext(spark))
     monkeypatch.setattr(demo, "check_result", check := Recorder(demo.check_result))
     for name, table in zip(("left.parquet", "right.arrow"), streams("int", seed), strict=True):
         table = table.rename_columns(["order", *table.column_names[1:]])

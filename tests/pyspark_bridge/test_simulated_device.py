@@ -39,7 +39,7 @@ def test_a_stream_through_a_daemon(runner, seed, device):
 
 
 def test_the_demo(spark, tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(demo, "_session", lambda folder: nullcontext(spark))
+    monkeypatch.setattr(demo, "_session", lambda folder, master: nullcontext(spark))
     device = simulated("sim:bisort-fast", 64)
     arguments = ["--device", device, "--rows", "400", "--batch-rows", "200", "--seed", str(seed % 1000)]
     told = CliRunner().invoke(demo.main, [*arguments, "--keep", str(tmp_path / "kept")])
