@@ -398,10 +398,10 @@ class Schedule:
         for daemon in self._all:
             if not daemon.alive:
                 continue
-            self._check(not daemon.tasks, f"{daemon.name} holds {len(daemon.tasks)} connections of nobody")
+            self._check(not daemon.tasks, f"{daemon.name} holds {len(daemon.tasks)} connections that no client has")
             for query in daemon.service.status()["queries"].values():
                 held = query["staged_bytes"], query["open_requests"]
-                self._check(held == (0, 0), f"{daemon.name} holds {held} bytes and requests of nobody")
+                self._check(held == (0, 0), f"{daemon.name} holds {held} bytes and requests that no client has")
         if self._damaged or self.state is None:
             return
         whole = {number: [self._sink.get((number, at)) for at in range(self.partitions)] for number in self.case.due}
