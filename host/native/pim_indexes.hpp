@@ -217,7 +217,8 @@ class ChainIndex : public RowIndex<ChainIndex<K>, K> {
   }
 
   void add(const Item& item, int64_t number, int64_t time, bool) {
-    if (chain_.empty() || past(*chain_.back(), number, time)) open(number, time);
+    // Where the newest slice has expired before older ones, the one that is left may be immutable.
+    if (chain_.empty() || archived(*chain_.back()) || past(*chain_.back(), number, time)) open(number, time);
     Sub& sub = *chain_.back();
     sub.tree.insert(item, sub.pool);
     sub.least = std::min(sub.least, number);
@@ -323,7 +324,7 @@ class ChainIndex : public RowIndex<ChainIndex<K>, K> {
   }
 
   void open(int64_t number, int64_t time) {
-    if (!chain_.empty() && immutable_) archive(*chain_.back());
+    if (!chain_.empty() && immutable_ && !archived(*chain_.back())) archive(*chain_.back());
     auto sub = std::make_unique<Sub>();
     // Slices of a count window start at multiples of their length, so that as many of them cover it.
     sub->first = slice_time_ == 0 ? number - number % static_cast<int64_t>(slice_rows_) : number;
@@ -333,6 +334,8 @@ class ChainIndex : public RowIndex<ChainIndex<K>, K> {
     chain_.push_back(std::move(sub));
     longest_ = std::max(longest_, chain_.size());
   }
+
+  static bool archived(const Sub& sub) { return sub.archive.size() > 0; }
 
   void archive(Sub& sub) {
     Block block((sub.count + ImmutableTree<Key>::kLeafItems) * sizeof(Item));

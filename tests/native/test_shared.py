@@ -71,7 +71,7 @@ def open_for(query: Query, **options: Any) -> _core.Engine:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    query=queries(),
+    query=queries(widths=(32, 64)),
     index=st.sampled_from(list(INDEXES)),
     threads=st.sampled_from([1, 1, 3]),
     task_size=st.sampled_from([1, 8, 100]),

@@ -138,7 +138,7 @@ def run(query: Query, steps: list[Call], shape: Shape, index: str) -> None:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=min(25, settings.default.max_examples))
-@given(query=queries(), steps=st.lists(calls, min_size=1, max_size=4), shape=shapes, index=local_indexes)
+@given(query=queries(widths=(32, 64)), steps=st.lists(calls, min_size=1, max_size=4), shape=shapes, index=local_indexes)
 def test_steps_equal_a_nested_loop(query: Query, steps: list[Call], shape: Shape, index: str) -> None:
     event(index)
     # A thread that waits costs more than what it waits for: few rows, as calls are cut anywhere anyway.
