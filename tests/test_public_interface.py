@@ -67,7 +67,7 @@ def test_every_name_is_there_and_documented(module, name):
 
 
 def test_every_error_that_can_be_caught_by_name_is_public():
-    elsewhere = {"JavaNotFoundError", "WorkerPythonError", "CutShortError"}  # of Spark's part; between daemon and client
+    elsewhere = {"JavaNotFoundError", "WorkerPythonError", "CutShortError"}  # Spark, and the wire
     assert set(errors._classes()) - elsewhere <= set(mullion.__all__)
 
 
