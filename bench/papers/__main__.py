@@ -6,7 +6,10 @@ import dataclasses
 import importlib
 import json
 import pkgutil
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -14,7 +17,9 @@ from rich.progress import Progress
 
 import bench.papers
 from bench.machine import describe_machine
-from bench.papers.figure import Figure, Scale, plot_figure, print_figure
+from bench.papers.figure import Figure, Scale, plot_figures, print_figure, table_of
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def papers() -> list[str]:
@@ -32,27 +37,97 @@ def papers() -> list[str]:
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/bench/papers"), show_default=True
 )
-def main(chosen: tuple[str, ...], only: tuple[str, ...], quick: bool, seconds: float | None, out: Path) -> None:
+@click.option(
+    "--write",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="RESULT",
+    help="Measure nothing: make docs/papers.md and its pictures of this JSON file.",
+)
+def main(
+    chosen: tuple[str, ...],
+    only: tuple[str, ...],
+    quick: bool,
+    seconds: float | None,
+    out: Path,
+    write: Path | None,
+) -> None:
     """Makes the papers' figures again: a table and a plot each, the paper's claim beside it, and one JSON file."""
     console = Console()
+    if write is not None:
+        for path in write_page(json.loads(write.read_text())):
+            console.print(f"wrote {path}")
+        return
     scale = Scale(quick, seconds if seconds is not None else 0.1 if quick else 1.0)
     todo = [run for name in chosen or papers() for run in importlib.import_module(f"bench.papers.{name}").FIGURES]
     out.mkdir(parents=True, exist_ok=True)
-    figures: list[Figure] = []
+    result = {**describe_machine(), "quick": quick, "figures": []}
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("figures", total=len(todo))
         for run in todo:
             progress.update(task, description=run.__name__)
             # A function's name ends in its figure's number: fig_10a.
             if not only or run.__name__.rpartition("_")[2].startswith(only):
+                start = time.monotonic()
                 figure = run(scale)
-                figures.append(figure)
+                measured = {**dataclasses.asdict(figure), "seconds": round(time.monotonic() - start, 1)}
+                result["figures"].append(measured)
                 print_figure(figure, console)
-                plot_figure(figure, out / f"{figure.paper.lower().replace(' ', '-')}-{figure.number}.png")
+                plot_figures([figure], out / f"{_slug(figure.paper)}-{figure.number}.png")
+                # After each figure, so that an interrupt loses none.
+                (out / "latest.json").write_text(json.dumps(result, indent=1))
             progress.advance(task)
-    result = {**describe_machine(), "quick": quick, "figures": [dataclasses.asdict(figure) for figure in figures]}
-    (out / "latest.json").write_text(json.dumps(result, indent=1))
-    console.print(f"{len(figures)} figures in {out}")
+    console.print(f"{len(result['figures'])} figures in {out}")
+
+
+def write_page(result: Mapping[str, Any], folder: Path = DOCS) -> list[Path]:
+    """Writes papers.md and a picture of all figures of each paper into a folder.
+
+    Parameters
+    ----------
+    result : mapping
+        As of the JSON file.
+    folder : Path
+
+    Returns
+    -------
+    list of Path
+        What was written.
+    """
+    names = [field.name for field in dataclasses.fields(Figure)]
+    figures = [Figure(**{name: figure[name] for name in names}) for figure in result["figures"]]
+    machine = result["machine"]
+    lines = [
+        "# The papers' figures",
+        "",
+        "`make bench-papers` measures them, and prints each as a table with a plot; this page is made of its JSON file",
+        "by `python -m bench.papers --write build/bench/papers/latest.json`. *Paper* is what the paper says that its",
+        "figure shows; *here* is how it was measured, and why it differs where it does.",
+        "",
+        f"Measured {result['date'][:10]} at commit {result['commit']}{', small sizes' if result['quick'] else ''}: "
+        f"{machine['cores']} cores, {machine['cpu']}.",
+        "",
+    ]
+    written = []
+    for paper in dict.fromkeys(figure.paper for figure in figures):
+        of_paper = [figure for figure in figures if figure.paper == paper]
+        picture = folder / f"papers-{_slug(paper)}.png"
+        plot_figures(of_paper, picture)
+        written.append(picture)
+        lines += [f"## {paper}", "", f"![figures of {paper}]({picture.name})", ""]
+        for figure in of_paper:
+            headings, rows = table_of(figure)
+            lines += [f"### Figure {figure.number}: {figure.title} [{figure.y}]", "", f"*Paper*: {figure.claim}", ""]
+            if figure.note:
+                lines += [f"*Here*: {figure.note}", ""]
+            table = [headings, [":--"] + ["--:"] * (len(headings) - 1), *rows]
+            lines += [f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in table] + [""]
+    page = folder / "papers.md"
+    page.write_text("\n".join(lines))
+    return [page, *written]
+
+
+def _slug(paper: str) -> str:
+    return paper.lower().replace(" ", "-")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import matplotlib
 
 matplotlib.use("Agg")  # no display is needed
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from rich.console import Console
 from rich.table import Table
 
@@ -68,18 +70,26 @@ def median_rate(run: Callable[[], float], turns: int = 5) -> float:
     return statistics.median(run() for _ in range(turns))
 
 
-def print_figure(figure: Figure, console: Console) -> None:
-    """Prints a table: a row for each value of x, a column for each series."""
+def table_of(figure: Figure) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of text: a line for each value of x, a column for each series."""
     series = list(dict.fromkeys(point["series"] for point in figure.points))
-    places = list(dict.fromkeys(point["x"] for point in figure.points))
     values = {(point["series"], point["x"]): point["y"] for point in figure.points}
-    table = Table(title=f"{figure.paper}, Fig. {figure.number}: {figure.title} [{figure.y}]", title_justify="left")
-    table.add_column(figure.x)
-    for name in series:
-        table.add_column(name, justify="right")
-    for place in places:
+    lines = []
+    for place in dict.fromkeys(point["x"] for point in figure.points):
         cells = (f"{values[name, place]:.4g}" if (name, place) in values else "" for name in series)
-        table.add_row(f"{place:,}" if isinstance(place, int) else str(place), *cells)
+        lines.append([f"{place:,}" if isinstance(place, int) else str(place), *cells])
+    return [figure.x, *series], lines
+
+
+def print_figure(figure: Figure, console: Console) -> None:
+    """Prints its table, the paper's claim, and the note."""
+    headings, lines = table_of(figure)
+    table = Table(title=f"{figure.paper}, Fig. {figure.number}: {figure.title} [{figure.y}]", title_justify="left")
+    table.add_column(headings[0])
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right")
+    for line in lines:
+        table.add_row(*line)
     console.print(table)
     console.print(f"paper: {figure.claim}", highlight=False)
     if figure.note:
@@ -87,9 +97,24 @@ def print_figure(figure: Figure, console: Console) -> None:
     console.print()
 
 
-def plot_figure(figure: Figure, path: Path) -> None:
+def plot_figures(figures: list[Figure], path: Path) -> None:
+    """Draws figures into one picture, three beside each other."""
+    across = min(3, len(figures))
+    down = -(-len(figures) // across)
+    drawing, places = plt.subplots(
+        down, across, figsize=(7 if across == 1 else 5.4 * across, 4.2 * down), layout="constrained", squeeze=False
+    )
+    for axes, figure in itertools.zip_longest(places.flat, figures):
+        if figure is None:
+            axes.set_axis_off()
+        else:
+            _draw(figure, axes)
+    drawing.savefig(path, dpi=80 if across > 1 else 100)
+    plt.close(drawing)
+
+
+def _draw(figure: Figure, axes: Axes) -> None:
     """Draws the series: as lines over numbers, as bars over names."""
-    drawing, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     series = list(dict.fromkeys(point["series"] for point in figure.points))
     places = list(dict.fromkeys(point["x"] for point in figure.points))
     named = any(isinstance(place, str) for place in places)
@@ -114,6 +139,4 @@ def plot_figure(figure: Figure, path: Path) -> None:
     axes.set_title(f"{figure.paper}, Fig. {figure.number}: {figure.title}", loc="left", fontsize=10)
     axes.grid(visible=True, alpha=0.3)
     if len(series) > 1:
-        axes.legend(fontsize=8)
-    drawing.savefig(path)
-    plt.close(drawing)
+        axes.legend(fontsize=7)
