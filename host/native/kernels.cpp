@@ -521,7 +521,49 @@ inline void copy_pairs(const From* from, size_t count, int64_t number, int64_t b
   for (size_t i = 0; i < count; ++i) stored[i] = base + static_cast<Row>(row_of(from[i]) - low);
 }
 
+template <class W>
+size_t keep_past(W* words, Row* rows, size_t count, Row low, Row past, Row* first) {
+  size_t end = 0;
+  Row least = std::numeric_limits<Row>::max();
+  for (size_t at = 0; at < count; ++at) {
+    const Row number = rows ? rows[at] : static_cast<Row>(words[at]), above = number - low;
+    const bool stays = above >= past;
+    words[end] = words[at];
+    if (rows) rows[end] = number;
+    least = stays && above < least ? above : least;
+    end += stays;
+  }
+  *first = least;
+  return end;
+}
+
 #if defined(__AVX512F__) && defined(__AVX512VL__)
+// Whole vectors are written: what lies behind `end` has been read.
+template <>
+size_t keep_past(Word* words, Row* rows, size_t count, Row low, Row past, Row* first) {
+  const __m256i from = _mm256_set1_epi32(static_cast<int>(low)), bound = _mm256_set1_epi32(static_cast<int>(past));
+  __m256i least = _mm256_set1_epi32(-1);
+  size_t end = 0;
+  for (size_t at = 0; at < count; at += 8) {
+    const auto some = static_cast<__mmask8>(count - at < 8 ? (1u << (count - at)) - 1 : 0xFF);
+    const __m512i held = _mm512_maskz_loadu_epi64(some, words + at);
+    const __m256i numbers =
+        rows ? _mm256_maskz_loadu_epi32(some, rows + at) : _mm512_maskz_cvtepi64_epi32(0xFF, held);
+    const __m256i above = _mm256_sub_epi32(numbers, from);
+    const __mmask8 stays = _mm256_mask_cmpge_epu32_mask(some, above, bound);
+    _mm512_storeu_si512(words + end, _mm512_maskz_compress_epi64(stays, held));
+    if (rows) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows + end), _mm256_maskz_compress_epi32(stays, numbers));
+    }
+    least = _mm256_mask_min_epu32(least, stays, least, above);
+    end += std::popcount(static_cast<unsigned>(stays));
+  }
+  Row lanes[8];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), least);
+  *first = *std::min_element(lanes, lanes + 8);
+  return end;
+}
+
 size_t keep_words(const Word* words, size_t count, Row first, Row span, Row* out) {
   const __m256i from = _mm256_set1_epi32(static_cast<int>(first)), most = _mm256_set1_epi32(static_cast<int>(span));
   Row* const begin = out;
@@ -769,6 +811,8 @@ constexpr KernelTable table = {
     merge_widest,
     keep_words,
     keep_rows,
+    keep_past<Word>,
+    keep_past<Wide>,
     scan,
     emit<Word>,
     emit<Row>,

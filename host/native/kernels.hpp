@@ -99,6 +99,11 @@ struct KernelTable {
   // `out` has room for `count` and one cache line more, and may be `rows`.
   size_t (*keep_words)(const Word* words, size_t count, Row first, Row span, Row* out);
   size_t (*keep_rows)(const Row* rows, size_t count, Row first, Row span, Row* out);
+  // Moves those of `count` words to the front, in their order, whose row numbers are at least `past` above `low`, modulo
+  // 2**32, and their rows, if they do not hold those; returns how many, and the least number above `low`. Behind the words
+  // lies room for a cache line.
+  size_t (*keep_past)(Word* words, Row* rows, size_t count, Row low, Row past, Row* first);
+  size_t (*keep_past_widest)(Wide* words, Row* rows, size_t count, Row low, Row past, Row* first);
   // Copies the row numbers of those of `count` unsorted words with `lower <= word <= upper`; returns how many. `rows` is
   // null where words hold the numbers; room as above.
   size_t (*scan)(const Word* words, const Row* rows, size_t count, Word lower, Word upper, Row* out);

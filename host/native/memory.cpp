@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <iterator>
@@ -74,7 +75,8 @@ class Pool {
       }
     }
     insert(data, free);
-    if (used_ == 0) {
+    // Between two results of a join that goes on, the pages stay: new ones would cost more than the result.
+    if (used_ == 0 && (this == &of(Use::kWindow) || of(Use::kWindow).used_ == 0)) {
       release(Clock::time_point::max());
     } else if (kept_ > limit_ || free.since >= next_) {
       next_ = free.since + kPatience;
@@ -82,9 +84,16 @@ class Pool {
     }
   }
 
+  void give_back() {
+    const std::lock_guard lock(mutex_);
+    release(Clock::time_point::max());
+  }
+
+  bool unused() const { return used_ == 0; }
+
   MemoryUse use() {
     const std::lock_guard lock(mutex_);
-    return {used_, kept_};
+    return {used_.load(), kept_};
   }
 
  private:
@@ -113,7 +122,7 @@ class Pool {
 
   void add_region(size_t least) {
     // More than is asked for: the next result may be a little larger. What is not touched costs nothing.
-    const size_t wanted = std::max(least + least / 8, std::min(kRegion, used_ / 8));
+    const size_t wanted = std::max(least + least / 8, std::min(kRegion, used_.load() / 8));
     const size_t bytes = round_up(wanted, wanted < kHuge ? kPage * 16 : kHuge);
     void* all = MAP_FAILED;
     // Aligned to a huge page: what lies around it goes back.
@@ -162,7 +171,8 @@ class Pool {
   std::map<char*, size_t> regions_;
   std::map<char*, Free> free_;
   std::set<std::pair<size_t, char*>> sizes_;
-  size_t used_ = 0, kept_ = 0;
+  std::atomic<size_t> used_ = 0;
+  size_t kept_ = 0;
   const size_t limit_ = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 8;
   Clock::time_point next_ = Clock::now() + kPatience;
 };
@@ -177,7 +187,10 @@ MemoryUse memory_use() {
 Block::Block(size_t bytes, Use use) : bytes_(bytes == 0 ? 1 : bytes), use_(use) { data_ = Pool::of(use).take(bytes_); }
 
 Block::~Block() {
-  if (data_ != nullptr) Pool::of(use_).give(data_, bytes_);
+  if (data_ == nullptr) return;
+  Pool& pool = Pool::of(use_);
+  pool.give(data_, bytes_);
+  if (use_ == Use::kWindow && pool.unused()) Pool::of(Use::kResult).give_back();
 }
 
 }  // namespace mullion

@@ -62,7 +62,7 @@ class SortedRuns {
   void insert(Run<Key>&& run) {
     const size_t length = run.length();
     if (length == 0) return;
-    batch_rows_ += (static_cast<double>(length) - batch_rows_) / 8;
+    batch_rows_ += (static_cast<double>(length) - batch_rows_) / (batch_rows_ == 0 ? 1 : 8);
     rows_ += length;
     bytes_ += run.bytes();
     if (runs_.empty() || closed_) {
@@ -91,6 +91,14 @@ class SortedRuns {
 
   void expire_rows(int64_t before) {
     drop_if([before](const Held& held) { return held.run.extent.last_row < before; });
+    // A subwindow of one run is written out with each batch: without the rows that have expired, its probes need no
+    // check of theirs, and one subwindow does for the whole window.
+    if (!one_run() || recording_ || runs_.empty()) return;
+    Held& held = *runs_[0];
+    const int64_t least = runs_.size() == 1 ? static_cast<int64_t>(window_ / 4) : 1;  // it may have been written out
+    if (held.busy || held.subwindow != subwindow_ || before - held.run.extent.first_row < least) return;
+    keep_from(held, before);
+    first_row_ = held.run.extent.first_row;
   }
 
   void expire_times(int64_t limit, const Times& times) {
@@ -217,9 +225,11 @@ class SortedRuns {
   // large.
   size_t subwindow_rows() const {
     if (window_ == 0) return std::max(kLeastTimedRows, rows_ / 4);
-    const bool one = policy_.adaptive && large_batches(window_);
-    return std::max(one ? window_ : window_ / 2 + 1, kLeastRows);
+    return std::max(one_run() ? (recording_ ? window_ : 2 * window_) : window_ / 2 + 1, kLeastRows);
   }
+
+  // Whether batches are so large a part of a count window that it is one run.
+  bool one_run() const { return window_ > 0 && !policy_.flat && policy_.adaptive && large_batches(window_); }
 
   // Place of a run in its subwindow.
   size_t place(size_t at) const {
@@ -331,6 +341,26 @@ class SortedRuns {
       if (recording_) events_.push_back({RunEvent::kDrop, held->number, 0, 0});
       return true;
     });
+  }
+
+  // Leaves out the rows before `before`, in place; the run's last row is none of them.
+  void keep_from(Held& held, int64_t before) {
+    Run<Key>& run = held.run;
+    const auto low = static_cast<Row>(run.extent.first_row);
+    Row first = 0;  // of those that stay, less `low`
+    const auto keep = [&] {
+      if constexpr (sizeof(Key) == 16) {
+        return kernels_.keep_past_widest;
+      } else {
+        return kernels_.keep_past;
+      }
+    }();
+    const size_t end = keep(run.words(), run.rows(), run.length(), low, static_cast<Row>(before) - low, &first);
+    rows_ -= run.length() - end;
+    run.extent.first_row += first;
+    run.cut(end);
+    run.index(0, end);
+    run.seal();
   }
 
   void keep_past(Held& held, int64_t limit, const Times& times) {

@@ -95,6 +95,39 @@ def test_memory_of_a_window_stays_flat() -> None:
     assert engine.rows(0) <= 40_000
 
 
+def test_memory_of_a_result_is_kept_for_the_next_one_while_there_is_a_window() -> None:
+    gc.collect()
+    engine = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
+    for first in (0, 2000, 4000):
+        sides = engine.step(*dense(2000, first))
+        size = sum(array.nbytes for side in sides for array in side)
+        del sides
+        assert _core.memory()[1] >= size
+    del engine
+    assert _core.memory() == (0, 0)
+
+
+@pytest.mark.parametrize("key_bits", [32, 64, 128])
+@pytest.mark.parametrize("start", [0, 2**32 - 30_000])
+def test_a_window_of_few_batches_is_one_run_with_few_expired_rows(key_bits: int, start: int) -> None:
+    window, batch = 20_000, 4_500
+    engine = open_engine(key_bits=key_bits, window=(window, window), bands=[(0, 0)])
+    rng = np.random.default_rng(key_bits)
+    arrived = np.zeros(0, np.int64)
+    for number in range(12):
+        rows = np.arange(start + batch * number, start + batch * (number + 1))
+        stored = np.sort(rng.choice(rows, batch - 100 * (number % 3), replace=False))  # the others have no key
+        arrived = np.append(arrived, stored)
+        keys = rng.integers(0, 1000, len(stored)).astype(np.int32 if key_bits == 32 else np.int64)
+        left, right = (Batch(keys, stored, stored, wider=key_bits == 128).input() for _ in range(2))
+        engine.step(left, right)
+        live = arrived[arrived > rows[-1] - window]
+        assert engine.runs(0) == 1
+        assert len(live) <= engine.rows(0) <= 1.3 * window
+        engine.arrived(0, int(rows[-1]) + 1)
+        assert engine.oldest(0, -1) <= live[0]
+
+
 # One call at a time
 
 
