@@ -249,7 +249,8 @@ def main(quick: bool, turns: int, indexes: tuple[str, ...], only: str, out: Path
     console = Console(width=None if Console().is_terminal else 160)
     measured = []
     chosen = [cell for cell in cells(quick) if only in _described(cell)]
-    with Progress(console=console, transient=True) as progress:
+    # An interrupt ends it: what was measured by then is written.
+    with contextlib.suppress(KeyboardInterrupt), Progress(console=console, transient=True) as progress:
         for cell in progress.track(chosen, description="cells"):
             one = measure(cell, indexes, turns)
             measured.append(one)

@@ -180,11 +180,11 @@ def test_a_small_bitstream(tmp_path, capsys):
         used[row] += "1" in content  # a table that does something
     assert sum(used.values()) > 100
     assert not any(count for row, count in used.items() if row % 3 == 1)
-    # The same netlist at a clock that nothing reaches: the command fails with the path.
+    # The same design at a clock that nothing reaches: the command fails with the path.
     with pytest.raises(
         TimingError, match=r"seeds 1; the nearest: .*clk100\S* \d+\.\d of 500\.0 MHz.*; worst path of clk100"
     ):
-        build(_small(seeds=(1,), said_hz=500_000_000), root=tmp_path)
+        build(_small(seeds=(1,), free_rows=(), output_registers=(), said_hz=500_000_000), root=tmp_path)
 
 
 def test_a_tool_that_refuses(tmp_path):
