@@ -124,6 +124,7 @@ def main(debug: bool) -> None:
 @click.option("--exit-with-stdin", is_flag=True, help="End when standard input is closed or the starting process ends.")
 @click.option("--exit-with-process", type=int, metavar="PID", help="End when this process ends.")
 def serve(
+@click.option("--socket-handles", hidden=True, help="Of a --socket that the starting process hands over.")
     device: str,
     socket: Path | None,
     listen: str | None,
@@ -139,6 +140,7 @@ def serve(
     exit_with_stdin: bool,
     exit_with_process: int | None,
     **limits: Any,
+    socket_handles: str | None,
 ) -> None:
     """Own a device and join for several clients.
 
@@ -154,10 +156,12 @@ def serve(
     if listen is None and (tls_cert or tls_key):
         raise click.UsageError("--tls-cert and --tls-key are for --listen")
     try:
+    listener, lock = map(int, socket_handles.split(",")) if socket_handles else (-1, -1)
         daemon = Daemon(
             device,
             socket or default_socket(),
             flight=FlightOptions.from_files(listen, token_file, tls_cert, tls_key) if listen and token_file else None,
+            socket_handles=(listener, lock) if socket_handles else None,
             metrics=(metrics_host, metrics) if metrics is not None else None,
             limits=Limits(**limits),
             state=state,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from host.daemon import DaemonClient, PrivateDaemon, start_private
+from host.daemon import AwaitedDaemon, DaemonClient
 from host.errors import DaemonError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -21,24 +21,24 @@ log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 #: For joins that are not streams: one daemon for each device, until this process ends.
-_of_batches: dict[str, PrivateDaemon] = {}
+_of_batches: dict[str, AwaitedDaemon] = {}
 _watchers: weakref.WeakKeyDictionary[SparkSession, _QueryWatcher] = weakref.WeakKeyDictionary()
 
 
 def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
-    """Start a daemon for a join, or for DataFrames that are not streams find the one started before; its
-    address.
+    """Where a daemon for a join will be started by the first task that needs it; for DataFrames that are not streams
+    one for all. Its address.
 
     A daemon for streams serves one `window_join`. When a streaming query ends, its windows are freed; when
-    the last query that used the daemon has ended, so does the daemon. One that no query ever uses, and the
-    one for DataFrames that are not streams, end with this process, however that ends.
+    the last query that used the daemon has ended, so does the daemon. The one for DataFrames that are not streams ends
+    with this process, however that ends. Where no task ever runs, there is no process.
 
     Raises
     ------
     UnsupportedError
         The session's tasks run on other machines, which could not reach the daemon.
-    DeviceError, DaemonError
-        It did not start.
+    DaemonError
+        It cannot listen.
     """
     master = master_of(spark)
     if not master.startswith("local"):
@@ -49,11 +49,11 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
         )
     with _lock:
         if streaming:
-            daemon = start_private(device)
+            daemon = AwaitedDaemon(device)
             _watcher(spark).add(daemon)
         else:
             known = _of_batches.get(device)
-            daemon = known if known is not None and known.process.poll() is None else start_private(device)
+            daemon = known if known is not None and known.usable else AwaitedDaemon(device)
             _of_batches[device] = daemon
     return daemon.address
 
@@ -81,11 +81,11 @@ class _QueryWatcher(StreamingQueryListener):
     def __init__(self, spark: SparkSession):
         self._spark = weakref.ref(spark)
         self._guard = threading.Lock()
-        self._daemons: list[PrivateDaemon] = []
+        self._daemons: list[AwaitedDaemon] = []
         self._served: set[str] = set()  # addresses of daemons that a query was seen to use
         self._ran: set[str] = set()  # run ids of active queries that completed a micro-batch
 
-    def add(self, daemon: PrivateDaemon) -> None:
+    def add(self, daemon: AwaitedDaemon) -> None:
         """Watch over a daemon."""
         with self._guard:
             self._daemons.append(daemon)
@@ -109,13 +109,14 @@ class _QueryWatcher(StreamingQueryListener):
         """Free the windows of the query, and end the daemons that no query uses any more."""
         with self._guard:
             for daemon in self._daemons:
-                self._close_windows(daemon, str(event.id))
+                if daemon.daemon is not None:
+                    self._close_windows(daemon, str(event.id))
                 if daemon.address in (event.exception or ""):  # it refused the query, and holds nothing of it
                     self._served.add(daemon.address)
             self._end_unused(ended=str(event.runId))
             self._ran.discard(str(event.runId))
 
-    def _close_windows(self, daemon: PrivateDaemon, query: str) -> None:
+    def _close_windows(self, daemon: AwaitedDaemon, query: str) -> None:
         try:
             with DaemonClient(daemon.address) as client:
                 for name in client.status()["queries"]:
@@ -141,7 +142,7 @@ class _QueryWatcher(StreamingQueryListener):
                 self._served.discard(daemon.address)
                 daemon.close()
 
-    def _in_use(self, daemon: PrivateDaemon) -> bool:
+    def _in_use(self, daemon: AwaitedDaemon) -> bool:
         try:
             with DaemonClient(daemon.address) as client:
                 return bool(client.status()["queries"])

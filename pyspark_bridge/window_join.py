@@ -234,20 +234,21 @@ def window_join(
     if daemon is not None and not 0 < len(daemons) <= partitions:
         raise UnsupportedError(f"{len(daemons)} daemons for {partitions} partitions: give at most one for each")
     on_executors = daemon is None and streaming and state is not None and _is_cluster(left_df.sparkSession)
-    if on_executors:
-        address, token = "", _token_of_executors()
+    for each in daemons:
+        with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
+            client.check(spec, left_schema, right_schema, streaming=streaming)
+    if daemon is None:  # there is none yet to ask
         service = Service(device or DEFAULT_DEVICE)
         try:
-            service.check(Definition(spec, left_schema, right_schema))
+            service.check(Definition(spec, left_schema, right_schema, streaming))
         finally:
             service.close()
+    if on_executors:
+        address, token = "", _token_of_executors()
     elif daemon is None:
         address = private_daemon(left_df.sparkSession, device or DEFAULT_DEVICE, streaming)
     else:
         address = daemons[0]
-    for each in daemons or (() if on_executors else (address,)):
-        with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
-            client.check(spec, left_schema, right_schema, streaming=streaming)
     stages = _stages(left_df, streaming, partitions, stages)
     inputs = tagged_union(left_df, None if self_join else right_df)
     identity = name or join_identity(spec, left_schema, right_schema, inputs)

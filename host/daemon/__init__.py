@@ -2,6 +2,6 @@
 
 from host.daemon.client import DaemonClient
 from host.daemon.limits import Limits
-from host.daemon.private import PrivateDaemon, start_private
+from host.daemon.private import AwaitedDaemon, PrivateDaemon, start_private
 
-__all__ = ["DaemonClient", "Limits", "PrivateDaemon", "start_private"]
+__all__ = ["AwaitedDaemon", "DaemonClient", "Limits", "PrivateDaemon", "start_private"]

@@ -75,6 +75,8 @@ class Daemon:
         As `host.open_device` takes it.
     socket : Path
         Of the Unix socket.
+    socket_handles : (int, int), optional
+        As of `SocketFile`.
     flight : FlightOptions, optional
         For clients on other hosts.
     metrics : (str, int), optional
@@ -100,6 +102,7 @@ class Daemon:
         limits: Limits | None = None,
         state: str | None = None,
         memory: int | None = None,
+        socket_handles: tuple[int, int] | None = None,
     ):
         self._log = structlog.get_logger("mullion")
         self._ended = threading.Event()
@@ -114,7 +117,7 @@ class Daemon:
                 "addresses": self.addresses,
             }
             self._undo.append(self.service.close)
-            self._unix = UnixServer(self.service, socket)
+            self._unix = UnixServer(self.service, socket, socket_handles)
             self._undo.append(lambda: self._unix.stop(self.service.limits.grace))
             self.addresses.append(self._unix.address)
             self._flight = self._start_flight(flight) if flight else None

@@ -1,12 +1,15 @@
-"""A daemon of one's own: started for a query, ended with the process that started it."""
+"""A daemon of one's own: started for a query, or by its first client, ended with the process that started it."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import select
+import selectors
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +21,12 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 import host
-from host.errors import DaemonError, from_wire
+from host.daemon.address import Address
+from host.daemon.frames import FrameSocket
+from host.daemon.socket_file import SocketFile
+from host.errors import DaemonError, MullionError, from_wire, to_wire
+
+log = logging.getLogger(__name__)
 
 READY = "mullion ready: "  # then the address
 FAILED = "mullion failed: "  # then the error as `errors.to_wire` has it
@@ -62,7 +70,99 @@ class PrivateDaemon:
         self.close()
 
 
-def start_private(device: str = "cpu", *, timeout: float = 60.0, **options: Any) -> PrivateDaemon:
+class AwaitedDaemon:
+    """A daemon that is started by its first client: until then there is a socket, and no process.
+
+    A thread waits at the socket, starts the daemon, and hands the socket over with the clients that wait there. Where
+    the daemon does not start, each client is told why.
+
+    Parameters
+    ----------
+    device : str
+        As `host.open_device` takes it.
+
+    Attributes
+    ----------
+    address : str
+        For `DaemonClient`.
+    """
+
+    def __init__(self, device: str):
+        self._start = _Start(device)
+        self.address = str(Address("unix", path=str(self._start.file.path)))
+        self._finalizer = weakref.finalize(self, self._start.close, os.getpid())
+
+    @property
+    def daemon(self) -> PrivateDaemon | None:
+        """The daemon, once it was started."""
+        return self._start.daemon
+
+    @property
+    def usable(self) -> bool:
+        """Whether a client will find it: it runs, or waits to be started."""
+        return self._finalizer.alive and (self.daemon is None or self.daemon.process.poll() is None)
+
+    def close(self) -> None:
+        """End the daemon, or what waits for its first client; may be called again. Done also when this is dropped."""
+        self._finalizer()
+
+
+class _Start:
+    """What a thread of an `AwaitedDaemon` needs; apart from that, so that the thread does not keep it."""
+
+    def __init__(self, device: str):
+        # The socket's folder is for this user alone, and made with it.
+        self.file = SocketFile(Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}", "daemon.sock"))
+        self.daemon: PrivateDaemon | None = None
+        self._device = device
+        self._ended, self._end = socket.socketpair()
+        self._guard = threading.Lock()
+        threading.Thread(target=self._run, name="mullion-awaited", daemon=True).start()
+
+    def _run(self) -> None:
+        failed: MullionError | None = None
+        with self._ended, self._end, selectors.DefaultSelector() as ready:
+            ready.register(self.file.listener, selectors.EVENT_READ)
+            ready.register(self._ended, selectors.EVENT_READ)
+            while self._ended not in [key.fileobj for key, _ in ready.select()]:
+                if failed is not None:
+                    self._refuse(failed)
+                    continue
+                with self._guard:
+                    if self._end.fileno() < 0:
+                        break
+                    try:
+                        self.daemon = start_private(self._device, file=self.file)
+                        return
+                    except MullionError as error:
+                        log.warning("a daemon that is needed did not start: %s", error)
+                        failed = error
+        self.file.remove()
+
+    def _refuse(self, error: MullionError) -> None:
+        """Tell a client why there is no daemon."""
+        sock, _ = self.file.listener.accept()
+        with sock:
+            sock.settimeout(1.0)
+            frames = FrameSocket(sock, 0)
+            try:
+                frames.receive_message()
+                frames.send({"error": to_wire(error)})
+            except (OSError, MullionError) as reason:
+                log.warning("a client went away: %s", reason)
+
+    def close(self, owner: int) -> None:
+        if os.getpid() != owner:  # a fork of the owner that exits
+            return
+        with self._guard:
+            self._end.close()
+            if self.daemon is not None:
+                self.daemon.close()
+
+
+def start_private(
+    device: str = "cpu", *, timeout: float = 60.0, file: SocketFile | None = None, **options: Any
+) -> PrivateDaemon:
     """Start a daemon that ends with this process, and wait until it is ready.
 
     Parameters
@@ -71,6 +171,8 @@ def start_private(device: str = "cpu", *, timeout: float = 60.0, **options: Any)
         As `host.open_device` takes it.
     timeout : float
         Seconds to wait for it to be ready.
+    file : SocketFile, optional
+        Where it listens; the daemon owns it from then on. By default it makes one of its own.
     **options
         Options of `mullion serve` with underscores: ``max_message=1 << 28``, ``log_json=True``.
 
@@ -80,11 +182,15 @@ def start_private(device: str = "cpu", *, timeout: float = 60.0, **options: Any)
         It did not start; class and message are its own.
     """
     # The daemon makes the directory, for this user alone, and so removes it even where this process was killed.
-    directory = str(Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}"))
+    path = Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}", "daemon.sock") if file is None else file.path
+    directory = str(path.parent)
     # No name: nothing is left of the log, whatever ends the two processes.
-    log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the daemon
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the daemon
     command = [sys.executable, "-m", *MODULE, "serve", "--exit-with-stdin", f"--device={device}"]
-    command.append(f"--socket={Path(directory, 'daemon.sock')}")
+    command.append(f"--socket={path}")
+    handles: tuple[int, ...] = () if file is None else file.handles
+    if handles:
+        command.append(f"--socket-handles={','.join(map(str, handles))}")
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
         if value is True:
@@ -92,22 +198,25 @@ def start_private(device: str = "cpu", *, timeout: float = 60.0, **options: Any)
         elif value is not None and value is not False:
             command.append(f"{flag}={value}")
     root = str(Path(host.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=log,
-        env={**os.environ, "PYTHONPATH": path},
+        stderr=errors,
+        env={**os.environ, "PYTHONPATH": python_path},
+        pass_fds=handles,
         start_new_session=True,  # an interrupt typed at the starting process is not meant for the daemon
     )
     try:
-        address = _await_ready(process, log, timeout)
+        address = _await_ready(process, errors, timeout)
     except BaseException:
-        _end(process, directory, os.getpid())
-        log.close()
+        _end(process, directory if file is None else None, os.getpid())
+        errors.close()
         raise
-    return PrivateDaemon(process, address, directory, log)
+    if file is not None:
+        file.hand_over()
+    return PrivateDaemon(process, address, directory, errors)
 
 
 def _await_ready(process: subprocess.Popen[bytes], log: BinaryIO, timeout: float) -> str:
@@ -141,7 +250,7 @@ def _tail(log: BinaryIO, size: int = 4000) -> str:
     return os.pread(log.fileno(), size, max(0, end - size)).decode(errors="replace").strip()
 
 
-def _end(process: subprocess.Popen[bytes], directory: str, owner: int) -> None:
+def _end(process: subprocess.Popen[bytes], directory: str | None, owner: int) -> None:
     if os.getpid() != owner:  # a fork of the owner that exits; the daemon is not its own
         return
     for pipe in (process.stdin, process.stdout):
@@ -152,4 +261,5 @@ def _end(process: subprocess.Popen[bytes], directory: str, owner: int) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    shutil.rmtree(directory, ignore_errors=True)
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)

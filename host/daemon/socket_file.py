@@ -22,6 +22,8 @@ class SocketFile:
     ----------
     path : Path
         Where. Its directory is made, for its owner alone, where it is missing.
+    handles : (int, int), optional
+        Of one that another process has bound there and hands over: it is taken as it is.
 
     Attributes
     ----------
@@ -35,8 +37,12 @@ class SocketFile:
         else or may be written by others, or the path is too long.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, handles: tuple[int, int] | None = None):
         self.path = path
+        if handles is not None:
+            self._made_directory, self._lock = True, handles[1]
+            self.listener = socket.socket(fileno=handles[0])
+            return
         if len(os.fsencode(path)) > MAX_PATH:
             raise DaemonError(f"the socket path {path} is longer than {MAX_PATH} bytes; choose a shorter one")
         self._made_directory = self._private_directory(path.parent)
@@ -47,6 +53,16 @@ class SocketFile:
         except BaseException:
             self._release_lock()
             raise
+
+    @property
+    def handles(self) -> tuple[int, int]:
+        """Of the listener and the lock, for a process that goes on with them."""
+        return self.listener.fileno(), self._lock
+
+    def hand_over(self) -> None:
+        """Close both, where another process has them now: it removes the file."""
+        self.listener.close()
+        os.close(self._lock)
 
     def remove(self) -> None:
         """Close the listener and remove the file, and the directory where it was made here and is empty."""

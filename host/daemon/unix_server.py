@@ -29,6 +29,8 @@ class UnixServer:
         What answers.
     path : Path
         The socket file; see `SocketFile` for what may be there already.
+    handles : (int, int), optional
+        As of `SocketFile`.
 
     Attributes
     ----------
@@ -36,9 +38,9 @@ class UnixServer:
         What clients connect to.
     """
 
-    def __init__(self, service: Service, path: Path):
+    def __init__(self, service: Service, path: Path, handles: tuple[int, int] | None = None):
         self._service = service
-        self._file = SocketFile(path.absolute())
+        self._file = SocketFile(path.absolute(), handles)
         self._lock = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
         self._stopping = False

@@ -93,7 +93,7 @@ def main(folder: Path, seed: int) -> None:
     daemons = [daemon for watcher in private._watchers.values() for daemon in watcher._daemons]
     until = time.monotonic() + 20
     while daemons and time.monotonic() < until:
-        daemons = [daemon for daemon in daemons if daemon.process.poll() is None]
+        daemons = [daemon for daemon in daemons if daemon.daemon is None or daemon.usable]
         time.sleep(0.1)
     assert not daemons, "private daemons outlived their queries"
     spark.stop()

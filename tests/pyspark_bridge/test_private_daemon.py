@@ -8,6 +8,7 @@ import pytest
 
 import pyspark_bridge.private_daemon as private_daemon_module
 from host import Band, Rows
+from host.daemon import AwaitedDaemon
 from pyspark_bridge import window_join
 from tests.pyspark_bridge.data import bids_and_asks
 
@@ -25,23 +26,35 @@ def started(monkeypatch):
     """The private daemons that a test starts."""
     daemons = []
 
-    def start(device):
-        daemons.append(start_private(device))
+    def start(device, **options):
+        daemons.append(AwaitedDaemon(device, **options))
         return daemons[-1]
 
-    start_private = private_daemon_module.start_private
-    monkeypatch.setattr(private_daemon_module, "start_private", start)
+    monkeypatch.setattr(private_daemon_module, "AwaitedDaemon", start)
     yield daemons
     for daemon in daemons:
         daemon.close()
 
 
 def ended(daemon, seconds=20.0):
-    """Whether the daemon's process ends within some time."""
+    """Whether the daemon's process, which was started, ends within some time."""
+    process = daemon.daemon.process
     until = time.monotonic() + seconds
-    while daemon.process.poll() is None and time.monotonic() < until:
+    while process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
-    return daemon.process.poll() is not None
+    return process.poll() is not None
+
+
+def test_none_is_started_for_a_query_that_is_not(runner, seed, started):
+    """The first one's query never starts, and outlives that of the second, which ends."""
+    bids, asks = bids_and_asks(seed, batches=2)
+    sides = runner.stream("bids", bids), runner.stream("asks", asks)
+    window_join(*sides, **OPTIONS)
+    joined = window_join(*sides, **OPTIONS)
+    assert [daemon.daemon for daemon in started] == [None, None]
+    runner.run(joined)
+    assert ended(started[1])
+    assert started[0].daemon is None
 
 
 def test_ends_with_its_query_and_a_restart_says_so(runner, seed, started):
@@ -81,7 +94,7 @@ def test_batches_share_one_that_ends_with_the_process(spark, started, monkeypatc
         joined = window_join(frame, frame, on=Band("k", "k", 0, 0), left=Rows(9), right=Rows(9), device="numpy")
         assert joined.count() == 30  # a self join, in which each row meets itself
     assert len(started) == 1
-    assert started[0].process.poll() is None
+    assert started[0].daemon.process.poll() is None
 
 
 def test_ends_with_a_process_that_is_killed(tmp_path):

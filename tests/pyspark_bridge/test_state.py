@@ -7,7 +7,7 @@ import pytest
 
 import pyspark_bridge.private_daemon as private_daemon_module
 from host import Band, Rows
-from host.daemon import start_private
+from host.daemon import AwaitedDaemon, start_private
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
@@ -25,11 +25,11 @@ def started(monkeypatch):
     """The private daemons that a test starts."""
     daemons = []
 
-    def start(device):
-        daemons.append(start_private(device))
+    def start(device, **options):
+        daemons.append(AwaitedDaemon(device, **options))
         return daemons[-1]
 
-    monkeypatch.setattr(private_daemon_module, "start_private", start)
+    monkeypatch.setattr(private_daemon_module, "AwaitedDaemon", start)
     yield daemons
     for daemon in daemons:
         daemon.close()
@@ -48,7 +48,7 @@ def test_private_daemons_end_and_are_killed(runner, seed, started, tmp_path):
     query = runner.start(join(4), "query", fail={2})
     with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
         query.awaitTermination(120)
-    os.kill(started[1].process.pid, signal.SIGKILL)
+    os.kill(started[1].daemon.process.pid, signal.SIGKILL)
     runner.run(join(6))
     assert pairs(runner) == wanted(bids, asks)
     assert len(started) == 3

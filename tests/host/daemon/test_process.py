@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from host.daemon import DaemonClient, PrivateDaemon, start_private
+from host.daemon import AwaitedDaemon, DaemonClient, PrivateDaemon, start_private
 from host.errors import ConnectionLostError, DaemonError, DeviceError
 from tests.host.daemon.conftest import batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
@@ -131,6 +131,44 @@ def test_killed_private_daemon_is_no_zombie() -> None:
         wait_until(lambda: not Path(f"/proc/{daemon.process.pid}").exists())
         with pytest.raises(ConnectionLostError, match=r"went away|no daemon answers"):
             process(client, 1)
+
+
+def test_the_first_client_starts_an_awaited_daemon() -> None:
+    daemon = AwaitedDaemon("numpy")
+    folder = Path(daemon.address.removeprefix("unix:")).parent
+    assert daemon.daemon is None
+    with DaemonClient(daemon.address, timeout=60) as client:
+        open_query(client)
+        process(client, 0)
+    started = daemon.daemon
+    assert started is not None
+    assert daemon.usable
+    daemon.close()
+    assert started.process.returncode == 0
+    assert not daemon.usable
+    assert not folder.exists()
+
+
+def test_an_awaited_daemon_that_was_not_needed_leaves_nothing() -> None:
+    daemons = [AwaitedDaemon("numpy") for _ in range(2)]
+    folders = [Path(daemon.address.removeprefix("unix:")).parent for daemon in daemons]
+    assert all(folder.exists() for folder in folders)
+    daemons[0].close()
+    wait_until(lambda: not folders[0].exists())
+    with pytest.raises(ConnectionLostError, match="no daemon answers"):
+        DaemonClient(daemons[0].address).ping()
+    daemons.clear()
+    wait_until(lambda: not folders[1].exists())
+    wait_until(lambda: not any(thread.name == "mullion-awaited" for thread in threading.enumerate()))
+
+
+def test_clients_of_an_awaited_daemon_are_told_why_it_did_not_start() -> None:
+    daemon = AwaitedDaemon("abacus")
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="no device 'abacus'"):
+            DaemonClient(daemon.address, timeout=60).ping()
+    assert daemon.daemon is None
+    daemon.close()
 
 
 @pytest.mark.parametrize("forked_seconds", ["0", "20"])
