@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from host.daemon.daemon import Daemon, FlightOptions, read_token
 from host.daemon.limits import Limits
 from host.daemon.log import configure_log
 from host.daemon.private import FAILED, READY
-from host.errors import MullionError, SchemaError, UnknownQueryError, UnsupportedError, to_wire
+from host.errors import ConnectionLostError, MullionError, SchemaError, UnknownQueryError, UnsupportedError, to_wire
 from host.files import TableReader, TableWriter, in_turns, interleave
 from host.progress import Progress
 from host.selftest import selftest as selftest_lines
@@ -123,8 +124,8 @@ def main(debug: bool) -> None:
 )
 @click.option("--exit-with-stdin", is_flag=True, help="End when standard input is closed or the starting process ends.")
 @click.option("--exit-with-process", type=int, metavar="PID", help="End when this process ends.")
-def serve(
 @click.option("--socket-handles", hidden=True, help="Of a --socket that the starting process hands over.")
+def serve(
     device: str,
     socket: Path | None,
     listen: str | None,
@@ -139,8 +140,8 @@ def serve(
     log_level: str,
     exit_with_stdin: bool,
     exit_with_process: int | None,
-    **limits: Any,
     socket_handles: str | None,
+    **limits: Any,
 ) -> None:
     """Own a device and join for several clients.
 
@@ -155,13 +156,13 @@ def serve(
         )
     if listen is None and (tls_cert or tls_key):
         raise click.UsageError("--tls-cert and --tls-key are for --listen")
-    try:
     listener, lock = map(int, socket_handles.split(",")) if socket_handles else (-1, -1)
+    try:
         daemon = Daemon(
             device,
             socket or default_socket(),
-            flight=FlightOptions.from_files(listen, token_file, tls_cert, tls_key) if listen and token_file else None,
             socket_handles=(listener, lock) if socket_handles else None,
+            flight=FlightOptions.from_files(listen, token_file, tls_cert, tls_key) if listen and token_file else None,
             metrics=(metrics_host, metrics) if metrics is not None else None,
             limits=Limits(**limits),
             state=state,
@@ -394,7 +395,12 @@ _OF_A_DAEMON = (
 
 def _of_a_daemon(command: Callable[..., None]) -> Callable[..., None]:
     """The options of commands that ask a daemon."""
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(_OF_A_DAEMON), command)
+    return _OF_A_DAEMON[0](_of_daemons(command))
+
+
+def _of_daemons(command: Callable[..., None]) -> Callable[..., None]:
+    """Those of them that are not its address."""
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_OF_A_DAEMON[1:]), command)
 
 
 def _client(address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float) -> DaemonClient:
@@ -430,37 +436,57 @@ def status(address: str | None, token_file: Path | None, tls_ca: Path | None, ti
 
 
 @main.command()
-@_of_a_daemon
+@click.option("--daemon", "addresses", multiple=True, metavar="ADDRESS", help="As of `mullion status`; repeatable.")
+@_of_daemons
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Between two looks.")
 @click.option("--times", type=click.IntRange(min=1), help="Looks before it ends.  [default: until Ctrl-C]")
 def top(
-    address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float, seconds: float, times: int | None
+    addresses: tuple[str, ...],
+    token_file: Path | None,
+    tls_ca: Path | None,
+    timeout: float,
+    seconds: float,
+    times: int | None,
 ) -> None:
-    """Show what a daemon's queries do, over and over: rates, windows, late rows, memory, state."""
+    """Show what the queries of daemons do, over and over: rates, lag, windows, late rows, memory, state, and of a join
+    in partitions which daemon has which."""
 
-    before: dict[str, Any] = {}
-    with (
-        _client(address, token_file, tls_ca, timeout) as client,
-        Live(auto_refresh=False, screen=times is None) as live,
-    ):
+    before: dict[str, dict[str, Any]] = {}
+    with contextlib.ExitStack() as opened:
+        clients = [
+            opened.enter_context(_client(address, token_file, tls_ca, timeout)) for address in addresses or (None,)
+        ]
+        live = opened.enter_context(Live(auto_refresh=False, screen=times is None))
         for look in itertools.count(1):
-            asked, told = time.monotonic(), client.status()
-            live.update(_table(told, before.get("status"), asked - before.get("asked", asked)), refresh=True)
-            before = {"status": told, "asked": asked}
+            told = {client.address: _told(client, only=len(clients) == 1) for client in clients}
+            live.update(_table(told, before), refresh=True)
+            before = told
             if look == times:
                 return
             time.sleep(seconds)
 
 
-def _table(now: dict[str, Any], before: dict[str, Any] | None, seconds: float) -> Table:
-    """The queries of a daemon's status; rates against an earlier one."""
-    device = now["device"]
-    used = f"{_size(device['used_bytes'])} of {_size(device['memory_bytes'])}"
-    table = Table(title=f"{device['name']}: {used}, process {now['pid']}")
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="left" if heading == "query" else "right")
-    for name, query in now["queries"].items():
-        old, stats = (before or {"queries": {}})["queries"].get(name), query["stats"]
+def _told(client: DaemonClient, *, only: bool) -> dict[str, Any]:
+    """A daemon's status, with the time; where it is one of several, one that does not answer has no queries."""
+    try:
+        return {"asked": time.monotonic(), **client.status()}
+    except ConnectionLostError:
+        if only:
+            raise
+        return {"asked": time.monotonic(), "queries": {}, "device": None}
+
+
+def _table(now: dict[str, dict[str, Any]], before: dict[str, dict[str, Any]]) -> Table:
+    """The queries in the status of each daemon, those of one join side by side; rates against earlier ones."""
+    table = Table(title="\n".join(_title(address, status) for address, status in now.items()))
+    owners = ("daemon",) if len(now) > 1 else ()
+    for heading in (*_HEADINGS[:2], *owners, *_HEADINGS[2:]):
+        table.add_column(heading, justify="left" if heading in ("query", "daemon") else "right", overflow="fold")
+    found = [(name, address, query) for address, told in now.items() for name, query in told["queries"].items()]
+    for name, address, query in sorted(found, key=lambda one: (one[0], one[1])):
+        earlier = before.get(address, {"queries": {}})
+        old, stats = earlier["queries"].get(name), query["stats"]
+        seconds = now[address]["asked"] - earlier["asked"] if old else 0.0
         rates = [
             f"{(query[field] - old[field]) / seconds:,.0f}" if old and seconds > 0 else ""
             for field in ("rows_left", "rows_right", "rows_out")
@@ -469,12 +495,25 @@ def _table(now: dict[str, Any], before: dict[str, Any] | None, seconds: float) -
         late = stats.get("late_left", 0) + stats.get("late_right", 0)
         batch = "" if query.get("batch") is None else str(query["batch"])
         sizes = [_size(stats.get(field, 0)) for field in ("device_bytes", "row_bytes", "state_bytes")]
-        table.add_row(name, batch, *rates, *windows, f"{late:,}", *sizes)
+        partition = _PARTITION.search(name)
+        place = [name[: partition.start()], f"{partition[1]} of {partition[2]}"] if partition else [name, ""]
+        lag = f"{query['lag_seconds']:,.1f} s"
+        table.add_row(*place, *(address for _ in owners), batch, *rates, lag, *windows, f"{late:,}", *sizes)
     return table
 
 
+def _title(address: str, status: dict[str, Any]) -> str:
+    device = status["device"]
+    if device is None:
+        return f"{address} does not answer"
+    used = f"{_size(device['used_bytes'])} of {_size(device['memory_bytes'])}"
+    return f"{address}: {device['name']}, {used}, process {status['pid']}"
+
+
+_PARTITION = re.compile(r"/(\d+)-of-(\d+)$")
 _HEADINGS = (
-    "query", "batch", "left/s", "right/s", "out/s", "left window", "right window", "late", "device", "kept", "state",
+    "query", "partition", "batch", "left/s", "right/s", "out/s", "lag", "left window", "right window", "late", "device",
+    "kept", "state",
 )  # fmt: skip
 
 
@@ -489,7 +528,7 @@ def close(query: str, address: str | None, token_file: Path | None, tls_ca: Path
             raise UnknownQueryError(f"the daemon has no query {query!r}: `mullion status` lists those it has")
 
 
-class _StandardOutput(AbstractContextManager["_StandardOutput"]):
+class _StandardOutput(contextlib.AbstractContextManager["_StandardOutput"]):
     """Writes CSV to standard output, with the interface of `TableWriter`."""
 
     def __init__(self, schema: pa.Schema):

@@ -45,10 +45,14 @@ class Stats:
         Calls in the state, that another process would load.
     state_bytes : int
         Bytes of their rows.
+    state_files : int
+        Files of the state.
     state_seconds : float
         Time that calls have waited for their state to be durable.
+    sync_seconds : float
+        Time that files of the state took to become durable: calls are joined meanwhile, and wait for the rest of it.
     restore_seconds : float
-        Time that it took to load the state.
+        Time that it took to read and load the state.
     probed_runs : int
         Runs probed, summed over probe commands; 0 with SplitJoin, which has none.
     index_name : str
@@ -90,7 +94,9 @@ class Stats:
     row_bytes: int = 0
     state_calls: int = 0
     state_bytes: int = 0
+    state_files: int = 0
     state_seconds: float = 0.0
+    sync_seconds: float = 0.0
     restore_seconds: float = 0.0
     probed_runs: int = 0
     index_name: str = ""

@@ -201,7 +201,9 @@ class WindowJoin:
             if spec.form == "aggregate":
                 self._check_aggregates(state is not None)
             if state is not None:
+                started = time.perf_counter()
                 self._state = StateLog(open_store(state))
+                self._totals.restore_seconds = time.perf_counter() - started
                 left_schema, right_schema = self._logged_schemas(left_schema, right_schema)
             for side, schema in (("left", left_schema), ("right", right_schema)):
                 if schema is not None:
@@ -616,6 +618,7 @@ class WindowJoin:
             if self._state is not None:
                 stats.state_calls = len(self._state.records)
                 stats.state_bytes = sum(record.size for record in self._state.records)
+                stats.state_files, stats.sync_seconds = self._state.files, self._state.seconds
             if self._engine is not None:
                 stats.seconds |= self._engine.seconds
                 stats.device_bytes = self._engine.device_bytes
@@ -1174,7 +1177,7 @@ class WindowJoin:
         started = time.perf_counter()
         for record in self._state.records[:-1]:
             self._load(record)
-        self._totals.restore_seconds = time.perf_counter() - started
+        self._totals.restore_seconds += time.perf_counter() - started
         if self._state.records:
             self._repeatable = self._state.records[-1]
 
@@ -1194,7 +1197,9 @@ class WindowJoin:
     def _load_newest(self) -> None:
         if self._repeatable is not None:
             record, self._repeatable = self._repeatable, None
+            started = time.perf_counter()
             self._load(record)
+            self._totals.restore_seconds += time.perf_counter() - started
 
     def _load(self, record: Record) -> None:
         engine = self._engine

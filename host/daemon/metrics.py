@@ -31,6 +31,7 @@ QUERY_COUNTERS = {
 QUERY_GAUGES = {
     "staged_bytes": "Bytes of input that wait to be applied.",
     "open_requests": "Requests in progress.",
+    "lag_seconds": "How long the oldest rows that are not joined yet have been here.",
     "kept_bytes": "Bytes of the newest result, kept for a repeat.",
     "kept_file_bytes": "Those of them in a temporary file.",
     "batch": "Number of the newest batch.",

@@ -123,9 +123,15 @@ class Query(ABC):
                 "opened_at": self._opened_at,
                 "staged_bytes": self._staged,
                 "open_requests": len(self._open_requests),
+                "lag_seconds": self._lag(),
                 **self._counts,
                 "stats": dict(self._stats),
             }
+
+    def _lag(self) -> float:
+        """Seconds that the oldest rows which are not joined yet have been here; `_state` is held."""
+        begun = min((request.begun for request in self._open_requests), default=None)
+        return 0.0 if begun is None else time.monotonic() - begun
 
     def _check_open(self) -> None:
         if self._closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ class Request:
         The result, where the same batch was applied already: no rows need to be sent.
     marks : sequence of Mark or None
         Of the other partitions of the query's join.
+    begun : float
+        When, by `time.monotonic`.
     parts : bool
         It brings one part of the batch, or names all of them.
     """
@@ -57,6 +60,7 @@ class Request:
         self.kept = kept
         self.marks = marks
         self.parts = parts
+        self.begun = time.monotonic()
         self._rows: dict[str, list[pa.RecordBatch]] = {side: [] for side in (*SIDES, "places")}
         self._reserved = 0
 
@@ -116,7 +120,7 @@ class Request:
             What it tells the partitions of the join; see `Part.call`.
         """
         left, right = self._complete(left_rows, right_rows)
-        part = Part(left, right, list(self._rows["places"]), call, self.sender, self._reserved)
+        part = Part(left, right, list(self._rows["places"]), call, self.sender, self._reserved, self.begun)
         if self.query.stage(self, key, part):
             self._reserved = 0  # counted on, until the batch is applied
 

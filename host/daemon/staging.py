@@ -62,6 +62,8 @@ class Part:
     sender : Sender
     size : int
         Bytes that count as staged.
+    begun : float
+        When the first of it came, by `time.monotonic`.
     """
 
     left: pa.Table
@@ -70,6 +72,7 @@ class Part:
     call: dict[str, Any]
     sender: Sender
     size: int
+    begun: float
 
     def whole(self, parts: Iterable[Part], *, counted: bool) -> WholeCall | None:
         """What this and the other parts tell of the batch; None where the join has one partition."""
@@ -110,6 +113,11 @@ class Stage:
                 "since they were sent. Start the query again from its checkpoint"
             )
         return [parts[key] for key in sorted(keys)]
+
+    @property
+    def begun_at(self) -> float | None:
+        """When the first of the parts came; None where there is none."""
+        return min((part.begun for parts in self._batches.values() for part in parts.values()), default=None)
 
     def free(self, batch: int | None = None) -> int:
         """Forget the parts of the batches up to this one, or of all; the bytes that they counted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -268,6 +269,10 @@ class StreamingQuery(Query):
             "kept_bytes": kept.nbytes if kept else 0,
             "kept_file_bytes": kept.file_bytes if kept else 0,
         }
+
+    def _lag(self) -> float:
+        begun = self._stage.begun_at
+        return max(super()._lag(), 0.0 if begun is None else time.monotonic() - begun)
 
     def _open_join(self) -> bool:
         """Open the join if there is none, or none that can be continued; `_turn` is held."""

@@ -14,7 +14,9 @@ import itertools
 import json
 import re
 import secrets
+import time
 import zlib
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -92,6 +94,10 @@ class StateLog:
         What lies in the log, oldest first.
     cut_short : int or None
         The caller's number of a call whose rows were written, but not its commit: it will come again.
+    files : int
+        Files in the store, as far as this process knows.
+    seconds : float
+        Time that files took to become durable.
 
     Raises
     ------
@@ -104,10 +110,12 @@ class StateLog:
         self._owner = secrets.token_hex(4)
         self._writer: ThreadPoolExecutor | None = None
         self.cut_short: int | None = None
+        self.files, self.seconds = 0, 0.0
         self.records = self._found()
 
     def _found(self) -> list[Record]:
         names = self.store.names()
+        self.files = len(names)
         self.store.settle()
         numbers = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
         files = set(names)
@@ -115,7 +123,7 @@ class StateLog:
         if first is not None:
             for number in numbers:
                 if number < first:
-                    self.store.delete(_commit_name(number))
+                    self._delete(_commit_name(number))
             numbers = [number for number in numbers if number >= first]
         for before, after in itertools.pairwise(numbers if first is None else [first - 1, *numbers]):
             if after != before + 1:
@@ -133,7 +141,7 @@ class StateLog:
         for name in names:
             match = _ROWS.fullmatch(name)
             if match and numbers and int(match[1]) < numbers[0]:  # its call went while a process died
-                self.store.delete(name)
+                self._delete(name)
             elif match and (not numbers or int(match[1]) > numbers[-1]):
                 self.cut_short = max(int(match[2]), self.cut_short or 0)
         return records
@@ -243,7 +251,7 @@ class StateLog:
             size += len(pieces[-1])
         name = f"{number:012d}-{batch}-{self._owner}{secrets.token_hex(4)}.rows"
         with suppress(StateTakenError):  # this name is of this call alone: a repeated request found it there
-            self.store.create(name, pieces)
+            self._create(name, pieces)
         return {"number": number, "file": name, "digest": _digest(*pieces), "size": size, "parts": parts}
 
     def commit(self, begun: Future[dict[str, Any]], matched: dict[str, np.ndarray] | None) -> None:
@@ -273,15 +281,14 @@ class StateLog:
         text = json.dumps(fields, sort_keys=True).encode()
         pieces = [text, b"\n", _digest(text).encode()]
         try:
-            self.store.create(_commit_name(record.number), pieces)
+            self._create(_commit_name(record.number), pieces)
         except StateTakenError as error:
             # An object store's client repeats a request whose answer was lost, and finds its own file there.
             if self.store.read(_commit_name(record.number)) != b"".join(pieces):
-                self.store.delete(record.file)
+                self._delete(record.file)
                 raise self._taken() from error
         if self.outdated_after(record.number):  # its name was free again: the call had gone from another process's log
-            self.store.delete(_commit_name(record.number))
-            self.store.delete(record.file)
+            self._delete(_commit_name(record.number), record.file)
             raise self._taken()
         self.records.append(record)
         self.cut_short = None
@@ -290,15 +297,26 @@ class StateLog:
         """Deletes the oldest calls all of whose rows are before these numbers; the newest stays."""
         while len(self.records) > 1 and _before(self.records[0], oldest):
             record = self.records.pop(0)
-            self.store.delete(_commit_name(record.number))
-            self.store.delete(record.file)
+            self._delete(_commit_name(record.number), record.file)
 
     def clear(self) -> None:
         """Deletes all of it, newest calls last."""
         for record in self.records:
-            self.store.delete(_commit_name(record.number))
-            self.store.delete(record.file)
+            self._delete(_commit_name(record.number), record.file)
         self.records = []
+
+    def _create(self, name: str, pieces: Sequence[bytes | pa.Buffer]) -> None:
+        begun = time.perf_counter()
+        try:
+            self.store.create(name, pieces)
+            self.files += 1
+        finally:
+            self.seconds += time.perf_counter() - begun
+
+    def _delete(self, *names: str) -> None:
+        for name in names:
+            self.store.delete(name)
+            self.files -= 1
 
     @property
     def outdated(self) -> bool:

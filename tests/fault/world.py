@@ -30,7 +30,9 @@ import greenlet
 import host.daemon.connection
 import host.daemon.frames
 import host.daemon.query
+import host.daemon.request
 import host.daemon.service
+import host.daemon.streaming_query
 import host.daemon.unix_client
 import host.join.collector
 import host.state.log
@@ -298,7 +300,9 @@ _MODULES = [
     host.daemon.connection,
     host.daemon.frames,
     host.daemon.query,
+    host.daemon.request,
     host.daemon.service,
+    host.daemon.streaming_query,
     host.daemon.unix_client,
     host.join.collector,
     host.state.log,

@@ -135,9 +135,12 @@ def test_first_batch_that_is_heard(client: DaemonClient) -> None:
         send(client, TIMED, 2, *tasks_of(0, 1)[0])
     send(client, TIMED, 0, *tasks_of(1, 1)[0])
     key = send(client, TIMED, 2, *tasks_of(0, 1)[0])
-    assert client.status()["queries"]["q/0"]["staged_bytes"]
+    status = client.status()["queries"]["q/0"]
+    assert status["staged_bytes"]
+    assert 0 < status["lag_seconds"] < client.status()["queries"]["q/0"]["lag_seconds"]
     assert fetch(client, 2, [key]) == expected(TIMED, 1)[0]
-    assert not client.status()["queries"]["q/0"]["staged_bytes"]
+    status = client.status()["queries"]["q/0"]
+    assert (status["staged_bytes"], status["lag_seconds"]) == (0, 0)
 
 
 def test_two_instances(client: DaemonClient) -> None:

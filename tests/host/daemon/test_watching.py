@@ -1,4 +1,4 @@
-"""The status page in a browser, while a query runs."""
+"""The status page in a browser, while a query runs, and `mullion top`."""
 
 import html
 import re
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from host.cli import main
 from host.daemon import DaemonClient
 from host.daemon.daemon import Daemon
 from host.daemon.service import Service
-from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, process
+from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, open_query, process
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NAME = "bids <i>and</i> asks/0-of-2"
@@ -69,11 +71,35 @@ def test_the_page_shows_a_running_query(directory: Path, tmp_path: Path, monkeyp
     heads = re.findall(r"<th>(.*?)</th>", page)
     assert len(cells) == len(heads)
     shown = dict(zip(heads, cells, strict=True))
-    assert shown["query"] == NAME  # as text: no tag of it is one of the page's
+    assert shown["query"] == "bids <i>and</i> asks"  # as text: no tag of it is one of the page's
+    assert shown["partition"] == "0 of 2"
+    assert float(shown["lag, s"]) < 60
+    assert int(shown["files"]) > 1
+    assert float(shown["ms to sync"]) > 0
     assert int(shown["batch"].replace(",", "")) > 0
     for rate in ("left rows/s", "right rows/s", "out rows/s"):
         assert int(shown[rate].replace(",", "")) > 0
     assert (shown["left window"], shown["right window"]) == ("50", "30")
     assert shown["state"].endswith("B")
     assert "Mullion on cpu" in page
-    assert re.search(r"<p id=\"about\"[^>]*>process \d+, up", page)
+    assert re.search(r"<p id=\"about\"[^>]*>unix:\S+/s, process \d+, up", page)
+
+
+def test_top_of_several_daemons(directory: Path) -> None:
+    """Which daemon has which partition; one of the daemons is gone."""
+    daemons = [Daemon("numpy", directory / f"{number}") for number in range(2)]
+    addresses = [daemon.addresses[0] for daemon in daemons]
+    try:
+        for number, address in enumerate(addresses):
+            with DaemonClient(address) as client:
+                open_query(client, f"join/{number}-of-2")
+        asked = ["top", "--times=1", *(f"--daemon={address}" for address in [*addresses, f"unix:{directory}/gone"])]
+        result = CliRunner(env={"COLUMNS": "200"}).invoke(main, asked)
+    finally:
+        for daemon in daemons:
+            daemon.stop()
+    assert result.exit_code == 0, result.output
+    shown = "".join(result.output.split())
+    assert f"unix:{directory}/gonedoesnotanswer" in shown
+    for number in range(2):
+        assert f"│join│{number}of2│" in shown

@@ -162,9 +162,13 @@ def test_state_stays_as_large_as_the_window(store: FaultyStore) -> None:
     assert max(sizes) < 30
     stats = join.stats
     assert stats.state_calls == len(store.blobs) / 2
+    assert stats.state_files == len(store.blobs)
+    assert stats.sync_seconds > 0
     assert stats.state_bytes == sum(len(blob) for name, blob in store.blobs.items() if name.endswith(".rows"))
     assert stats.state_seconds > stats.restore_seconds
-    assert WindowJoin(**JOINS["count"], state="anywhere").stats.restore_seconds > stats.restore_seconds
+    restored = WindowJoin(**JOINS["count"], state="anywhere").stats
+    assert restored.restore_seconds > stats.restore_seconds
+    assert restored.state_files == len(store.blobs)
     join.forget_state()
     assert not store.blobs
 
