@@ -34,6 +34,7 @@ from host.errors import ConnectionLostError, MullionError, SchemaError, UnknownQ
 from host.files import TableReader, TableWriter, in_turns, interleave
 from host.progress import Progress
 from host.selftest import selftest as selftest_lines
+from host.tracing import VARIABLE, start_tracing
 
 LIMITS = Limits()
 
@@ -122,6 +123,12 @@ def main(debug: bool) -> None:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
+@click.option(
+    "--tracing",
+    is_flag=True,
+    envvar=VARIABLE,
+    help=f"Send OpenTelemetry spans, as the OTEL_ environment variables say.  [env: {VARIABLE}]",
+)
 @click.option("--exit-with-stdin", is_flag=True, help="End when standard input is closed or the starting process ends.")
 @click.option("--exit-with-process", type=int, metavar="PID", help="End when this process ends.")
 @click.option("--socket-handles", hidden=True, help="Of a --socket that the starting process hands over.")
@@ -138,6 +145,7 @@ def serve(
     memory: int | None,
     log_json: bool,
     log_level: str,
+    tracing: bool,
     exit_with_stdin: bool,
     exit_with_process: int | None,
     socket_handles: str | None,
@@ -158,6 +166,8 @@ def serve(
         raise click.UsageError("--tls-cert and --tls-key are for --listen")
     listener, lock = map(int, socket_handles.split(",")) if socket_handles else (-1, -1)
     try:
+        if tracing:
+            start_tracing("mullion-daemon")
         daemon = Daemon(
             device,
             socket or default_socket(),

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ from host.spec import JoinSpec
 from host.state import Record, StateLog, open_store
 from host.state.log import schema_of, schema_text
 from host.stats import Stats
+from host.tracing import OpenSpan, span
 from host.windows.watermark_tracker import Mark
 
 BLOCK_BYTES = 32 << 20
@@ -975,7 +976,9 @@ class WindowJoin:
 
         The lock is held but while the caller has a table. A caller that leaves then ends the result, not the call.
         """
-        tables = self._joining(engine, call, number, block_bytes)
+        rows = {f"{side}_rows": len(table) for side, table in call.tables.items()}
+        traced = OpenSpan("join", batch=number, device=self._device.info.name, **rows)
+        tables = self._joining(engine, call, number, block_bytes, traced)
         left = False
         self._reading = True
         try:
@@ -994,10 +997,16 @@ class WindowJoin:
                         yield table
                     except GeneratorExit:
                         left = True
+        except BaseException as error:
+            traced.end(error)
+            raise
         finally:
+            traced.end()
             self._reading = False
 
-    def _joining(self, engine: Engine, call: Call, number: int | None, block_bytes: int | None) -> Iterator[pa.Table]:
+    def _joining(
+        self, engine: Engine, call: Call, number: int | None, block_bytes: int | None, traced: OpenSpan
+    ) -> Iterator[pa.Table]:
         """As `_joined`, but that nothing here knows of a caller that leaves."""
         before = self._sequencer.state
         if before["watermark"] is not None:
@@ -1013,26 +1022,28 @@ class WindowJoin:
                 own = {side: call.numbers[side] - call.first[side] for side in sent}  # as they lie in the file
                 values, places = dataclasses.replace(call.whole, rows=own).to_tables()
                 sent |= places
-            begun = self._state.begin(
-                number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed
-            )
+            with traced.current():
+                begun = self._state.begin(
+                    number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed
+                )
         self._keep_rows(call)
         paired = self.spec.form in ("rows", "pairs")
         engine.most_pairs = most_pairs(block_bytes) if paired and block_bytes is not None else None
-        parts = engine.process(call.batches, call.opposite, call.arrived, counting=self.spec.form == "counts")
+        counting = self.spec.form == "counts"
+        parts = traced.each("engine", engine.process(call.batches, call.opposite, call.arrived, counting=counting))
         incomplete: IncompleteError | None = None
         rest: list[pa.Table] = []
         if paired and not isinstance(self._materializer, AsOfMaterializer):
             blocks = self._materializer.blocks(call, block_bytes)
             try:
                 for part in parts:
-                    yield from self._timed(blocks.add(part))
+                    yield from traced.each("materialize", self._timed(blocks.add(part)))
                     if isinstance(part, Border):
                         yield self._materializer.nothing
             except IncompleteError as error:
                 incomplete = error
             limits = self._advance(call)
-            for table in self._timed(blocks.end(limits, complete=incomplete is None)):
+            for table in traced.each("materialize", self._timed(blocks.end(limits, complete=incomplete is None))):
                 if incomplete is not None:
                     rest.append(table)
                 else:
@@ -1045,7 +1056,8 @@ class WindowJoin:
                 gone = limits["left"]
                 found = [] if gone is None else [engine.closed(gone)]
             start = time.perf_counter()
-            result, matches = self._materializer.result(found, call, limits)
+            with traced.current(), span("materialize"):
+                result, matches = self._materializer.result(found, call, limits)
             self._seconds["output"] += time.perf_counter() - start
             rest = [result]
         if incomplete is not None:
@@ -1063,8 +1075,9 @@ class WindowJoin:
         if begun is not None:
             assert self._state is not None
             waited = time.perf_counter()
-            self._state.commit(begun, self._matched())
-            self._state.trim(needed)
+            with traced.current(), span("wait for the state"):
+                self._state.commit(begun, self._matched())
+                self._state.trim(needed)
             self._totals.state_seconds += time.perf_counter() - waited
         if number is not None:
             self._last_batch = number
@@ -1260,7 +1273,7 @@ _MAY_CHANGE = ("index", "engine", "capacity")
 
 
 def _found(
-    parts: Iterator[Found],
+    parts: Iterable[Found],
 ) -> tuple[list[Found], IncompleteError | None]:
     """What an engine finds, and the error if the device lost some of it."""
     found = []

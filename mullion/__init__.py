@@ -65,6 +65,7 @@ from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
 from host.range_index import RangeIndex, open_window_index
 from host.spec import JoinSpec
 from host.stats import Stats
+from host.tracing import start_tracing
 from host.window_join import WindowJoin
 from host.windows import Rows, Watermark, Within
 from mullion.query import sql, sql_spec
@@ -155,4 +156,5 @@ __all__ = [
     "set_threads",
     "sql",
     "sql_spec",
+    "start_tracing",
 ]

@@ -20,7 +20,7 @@ from host.errors import AuthError, ConnectionLostError, DaemonError
 START_SECONDS = 120.0
 
 
-def executor_daemon(device: str, token: str) -> str:
+def executor_daemon(device: str, token: str, *, tracing: bool = False) -> str:
     """The address of the daemon of the executor that runs this task; it is started if there is none.
 
     It listens at the machine's address on a port that the system chooses, with the query's token, and ends when the
@@ -37,7 +37,7 @@ def executor_daemon(device: str, token: str) -> str:
         known.seek(0)
         address = known.read()
         if not address or not reachable(address, token):
-            address = _start(device, token, executor)
+            address = _start(device, token, executor, tracing=tracing)
             known.truncate(0)
             known.write(address)
     return address
@@ -59,7 +59,7 @@ def _executor() -> int:
     return int(Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def _start(device: str, token: str, executor: int) -> str:
+def _start(device: str, token: str, executor: int, *, tracing: bool) -> str:
     own = os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
     root = str(Path(host.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
@@ -70,6 +70,7 @@ def _start(device: str, token: str, executor: int) -> str:
             file.write(token)
         command = [sys.executable, "-m", "host.cli", "serve", f"--exit-with-process={executor}", f"--device={device}"]
         command += [f"--socket={place / 'daemon.sock'}", f"--listen={own}:0", f"--token-file={token_file}"]
+        command += ["--tracing"] if tracing else []
         # Not the executor's standard error, a pipe that breaks when the executor is killed.
         log = Path(f"mullion-daemon-{executor}.log").absolute()
         with log.open("ab") as errors:

@@ -6,6 +6,7 @@ shuffle of those is the barrier; tasks of the second name to the daemons all tha
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import threading
@@ -27,6 +28,7 @@ from host.errors import ConnectionLostError, ProtocolError, StateLostError, Unsu
 from host.join.whole_call import CallPart
 from host.spec import JoinSpec
 from host.state import open_store
+from host.tracing import carried, task_span
 from pyspark_bridge.tagged_union import checked_partition, split_union
 
 #: What a task that sends rows tells the tasks that fetch the result: of which query and micro-batch, what the rows are
@@ -68,6 +70,8 @@ class JoinTask:
         Addresses where partitions live, in turn; `address` is the first.
     device : str or None
         Of daemons that tasks start on their executors where none is named: who has a partition stands in its state.
+    tracing : dict of str to str, or None
+        OpenTelemetry's environment variables, where spans are wanted.
     """
 
     address: str
@@ -85,6 +89,36 @@ class JoinTask:
     partitions: int = 1
     daemons: tuple[str, ...] = ()
     device: str | None = None
+    tracing: dict[str, str] | None = None
+
+    def traced(self, stage: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run one of the three methods below, with a span over it where they are wanted: all tasks of a micro-batch are
+        in one trace."""
+        if self.tracing is None:
+            yield from getattr(self, stage)(batches)
+            return
+        for name, value in self.tracing.items():
+            os.environ.setdefault(name, value)
+        yield from self._in_span(stage, batches)
+
+    def _in_span(self, stage: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        query, batch = f"batch/{self.instance}/{context.stageId()}", 0
+        if stage == "fetch":  # what was sent says of which micro-batch this is
+            sent = list(batches)
+            first = next((row for part in sent for row in part.slice(0, 1).to_pylist()), None)
+            query, batch = (first["query"], first["batch"]) if first else (query, batch)
+            batches = iter(sent)
+        elif self.streaming:
+            query, batch, _ = self._identity()
+        with task_span(
+            f"spark {stage}", f"{query} {batch}", query=query, batch=batch, task=context.partitionId(),
+            attempt=context.attemptNumber(),
+        ):  # fmt: skip
+            yield from getattr(self, stage)(batches)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send a task's rows, yield their matches.
@@ -184,7 +218,7 @@ class JoinTask:
 
         others = [partition for partition in range(self.partitions) if partition != own]
         with self._told(), self._client(own, names[own]) as client, ThreadPoolExecutor(max(1, len(others))) as threads:
-            begun = [threads.submit(have_joined, partition) for partition in others]
+            begun = [threads.submit(carried(partial(have_joined, partition))) for partition in others]
             result = client.fetch(names[own], batch, keys)
             for future in begun:
                 future.result()
@@ -213,7 +247,9 @@ class JoinTask:
         store = open_store(query_place(self.state, name))
         if start:
             return claim_window(
-                store, lambda address: reachable(address, token), lambda: executor_daemon(str(device), token)
+                store,
+                lambda address: reachable(address, token),
+                lambda: executor_daemon(str(device), token, tracing=self.tracing is not None),
             )
         claim = newest_claim(store)
         if claim is None:
@@ -285,7 +321,8 @@ class Shipment:
     def __init__(self, ship: Callable[[Iterator[Any]], None]):
         self._waiting: queue.Queue[Any] = queue.Queue(maxsize=8)
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(ship,), name="mullion-shipment", daemon=True)
+        code = carried(partial(self._run, ship))
+        self._thread = threading.Thread(target=code, name="mullion-shipment", daemon=True)
         self._thread.start()
 
     def put(self, item: Any) -> None:
@@ -380,6 +417,6 @@ def task_function(
                     "mullion where the "
                     "workers run, or set PYSPARK_PYTHON to a Python that has it before the session starts"
                 ) from error
-        yield from getattr(pyspark_bridge.join_task.JoinTask(**values), stage)(batches)
+        yield from pyspark_bridge.join_task.JoinTask(**values).traced(stage, batches)
 
     return join_in_daemon

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
-#: For joins that are not streams: one daemon for each device, until this process ends.
-_of_batches: dict[str, AwaitedDaemon] = {}
+#: For joins that are not streams: one daemon for each device (and with spans another), until this process ends.
+_of_batches: dict[tuple[str, bool], AwaitedDaemon] = {}
 _watchers: weakref.WeakKeyDictionary[SparkSession, _QueryWatcher] = weakref.WeakKeyDictionary()
 
 
-def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
+def private_daemon(spark: SparkSession, device: str, streaming: bool, *, tracing: bool = False) -> str:
     """Where a daemon for a join will be started by the first task that needs it; for DataFrames that are not streams
     one for all. Its address.
 
@@ -49,12 +49,12 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool) -> str:
         )
     with _lock:
         if streaming:
-            daemon = AwaitedDaemon(device)
+            daemon = AwaitedDaemon(device, tracing=tracing)
             _watcher(spark).add(daemon)
         else:
-            known = _of_batches.get(device)
-            daemon = known if known is not None and known.usable else AwaitedDaemon(device)
-            _of_batches[device] = daemon
+            known = _of_batches.get((device, tracing))
+            daemon = known if known is not None and known.usable else AwaitedDaemon(device, tracing=tracing)
+            _of_batches[device, tracing] = daemon
     return daemon.address
 
 

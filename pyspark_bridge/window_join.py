@@ -20,6 +20,7 @@ from host.daemon.service import Service
 from host.engines import MOST_PARTITIONS, EngineKind, Inner, Outer
 from host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
 from host.index import Index
+from host.tracing import check_tracing, settings, tracing_wanted
 from pyspark_bridge.join_identity import join_identity
 from pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
 from pyspark_bridge.private_daemon import master_of, private_daemon
@@ -67,6 +68,7 @@ def window_join(
     capacity: int | None = None,
     lag: int = 1,
     idle_after: Any = None,
+    tracing: bool | None = None,
 ) -> DataFrame:
     """Join two DataFrames, both streams or both not, over sliding windows. Classic sessions and Spark
     Connect.
@@ -146,6 +148,11 @@ def window_join(
         Of streams with `withWatermark`, as for `host.Watermark`: how many micro-batches the watermark lags, 1 or 0; and
         how much of the other side's event time a side may send nothing for, such as "10 minutes", before the join goes
         on without it.
+    tracing : bool, optional
+        Send OpenTelemetry spans of tasks, requests and the daemon that is started here, those of a micro-batch as one
+        trace; needs ``mullion[tracing]`` on the workers too. Spark's plan carries the ``OTEL_`` environment variables
+        to them. A daemon that is named has its own option, `mullion serve --tracing`. By default as the environment
+        variable ``MULLION_TRACING`` says: "1", or no spans.
 
     Returns
     -------
@@ -229,6 +236,9 @@ def window_join(
             "leave one out"
         )
     check_worker_python(left_df.sparkSession)
+    tracing = tracing_wanted() if tracing is None else tracing
+    if tracing:
+        check_tracing()
     equal = _partition_columns(spec, partitions, streaming)
     daemons = tuple([daemon] if isinstance(daemon, str) else daemon or ())
     if daemon is not None and not 0 < len(daemons) <= partitions:
@@ -246,7 +256,7 @@ def window_join(
     if on_executors:
         address, token = "", _token_of_executors()
     elif daemon is None:
-        address = private_daemon(left_df.sparkSession, device or DEFAULT_DEVICE, streaming)
+        address = private_daemon(left_df.sparkSession, device or DEFAULT_DEVICE, streaming, tracing=tracing)
     else:
         address = daemons[0]
     stages = _stages(left_df, streaming, partitions, stages)
@@ -271,6 +281,7 @@ def window_join(
         partitions=partitions,
         daemons=daemons,
         device=(device or DEFAULT_DEVICE) if on_executors else None,
+        tracing=settings() if tracing else None,
     )
     if streaming and spec.unbounded:
         log.warning(

@@ -30,6 +30,7 @@ NOT_LOADED = {
     "duckdb",
     "matplotlib",
     "sqlglot",
+    "opentelemetry",
 }
 
 USE = """

@@ -16,6 +16,7 @@ from host.daemon.staging import PartKey
 from host.daemon.unix_client import UnixClient
 from host.errors import DaemonError, ProtocolError, UnknownQueryError
 from host.spec import JoinSpec
+from host.tracing import request_span
 from host.windows.watermark_tracker import Mark
 
 
@@ -81,11 +82,11 @@ class DaemonClient:
 
     def ping(self) -> dict[str, Any]:
         """The daemon's protocol version and device."""
-        return self._transport.call({"op": "ping"})
+        return self._call({"op": "ping"})
 
     def status(self) -> dict[str, Any]:
         """Device, memory, limits, errors, and the statistics of every query."""
-        return self._transport.call({"op": "status"})
+        return self._call({"op": "status"})
 
     def check(
         self, spec: JoinSpec, left_schema: pa.Schema, right_schema: pa.Schema, *, streaming: bool = True
@@ -104,9 +105,7 @@ class DaemonClient:
         MullionError
             What `WindowJoin` raises for the join and the schemas.
         """
-        answer = self._transport.call(
-            {"op": "check", **Definition(spec, left_schema, right_schema, streaming).to_wire()}
-        )
+        answer = self._call({"op": "check", **Definition(spec, left_schema, right_schema, streaming).to_wire()})
         return schema_from_wire(answer["schema"])
 
     def open_query(
@@ -152,7 +151,7 @@ class DaemonClient:
             What `WindowJoin` raises for the join and the schemas.
         """
         definition = Definition(spec, left_schema, right_schema, streaming, state)
-        answer = self._transport.call({"op": "open", "query": query, **definition.to_wire()})
+        answer = self._call({"op": "open", "query": query, **definition.to_wire()})
         return schema_from_wire(answer["schema"])
 
     def process(
@@ -212,7 +211,7 @@ class DaemonClient:
         }
         if marks:
             message["marks"] = [None if mark is None else asdict(mark) for mark in marks]
-        return self._transport.process(message, iter(batches))
+        return self._process(message, iter(batches))
 
     def stage(
         self,
@@ -246,7 +245,7 @@ class DaemonClient:
             return {"key": list(key), "call": call}
 
         message = {"op": "process", "query": query, "batch": batch, "run": run, "instance": instance, "part": True}
-        for _ in self._transport.process(message, iter(batches), closing):
+        for _ in self._process(message, iter(batches), closing):
             raise ProtocolError(f"query {query!r}, batch {batch}: the daemon answered a part of a batch with rows")
 
     def fetch(self, query: str, batch: int, keys: Iterable[PartKey], *, rows: bool = True) -> Iterator[pa.RecordBatch]:
@@ -275,20 +274,44 @@ class DaemonClient:
             "keys": [list(key) for key in keys],
             "rows": rows,
         }
-        return self._transport.process(message, iter(()))
+        return self._process(message, iter(()))
 
     def mark(self, query: str) -> Mark | None:
         """How far an open query has come, for `process` of its join's other partitions; None before its first batch."""
-        answer = self._transport.call({"op": "mark", "query": query})["mark"]
+        answer = self._call({"op": "mark", "query": query})["mark"]
         return None if answer is None else Mark(**answer)
 
     def close_query(self, query: str) -> bool:
         """Close a query and free its device memory; False where none was open."""
-        return bool(self._transport.call({"op": "close", "query": query})["closed"])
+        return bool(self._call({"op": "close", "query": query})["closed"])
 
     def close(self) -> None:
         """Close the connections; queries stay open."""
         self._transport.close()
+
+    def _call(self, message: dict[str, Any]) -> dict[str, Any]:
+        sent = request_span(message)
+        try:
+            return self._transport.call(message)
+        except BaseException as error:
+            sent.end(error)
+            raise
+        finally:
+            sent.end()
+
+    def _process(
+        self,
+        message: dict[str, Any],
+        rows: Iterator[tuple[str, pa.RecordBatch]],
+        closing: Callable[[], dict[str, Any]] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        sent = request_span(message)
+        try:
+            result = self._transport.process(message, rows, closing)
+        except BaseException as error:
+            sent.end(error)
+            raise
+        return sent.until_end(result)
 
     def __enter__(self) -> DaemonClient:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from typing import Any
 
 import structlog
 
@@ -14,6 +15,7 @@ from host.daemon.result import Result
 from host.daemon.rows import cut, decode, encode_within
 from host.daemon.service import Service
 from host.errors import ConnectionLostError, LimitError, MullionError, ProtocolError, to_wire
+from host.tracing import serving, span
 
 LINGER_SECONDS = 2.0
 
@@ -76,21 +78,34 @@ class Connection:
         message, body = received
         if body:
             raise ProtocolError(f"a request has no body, but {body:,} bytes are announced")
+        with serving(message):
+            self._answer(message)
+        return True
+
+    def _answer(self, message: dict[str, Any]) -> None:
         try:
             if message.get("op") == "process":
                 request = begin(self._service, message)
             else:
                 self._frames.send({"ok": operate(self._service, message)})
-                return True
+                return
         except MullionError as error:
             self._tell(error)
-            return True
+            return
         with request:
             self._frames.send({"ok": request.answer})
-            self._send(request.kept if request.kept is not None else self._stage(request))
-        return True
+            result: Result
+            if request.kept is not None:
+                result = request.kept
+            else:
+                with span("receive"):
+                    end = self._stage(request)
+                result = commit(request, end)
+            with span("send"):
+                self._send(result)
 
-    def _stage(self, request: Request) -> Result:
+    def _stage(self, request: Request) -> dict[str, Any]:
+        """Take the rows; returns the client's last message."""
         while True:
             received = self._frames.receive_message()
             if received is None:
@@ -100,7 +115,7 @@ class Connection:
                 )
             message, length = received
             if message.get("op") == "commit" and not length:
-                return commit(request, message)
+                return message
             if message.get("op") != "rows" or not length:
                 raise ProtocolError(f"rows or commit must follow a process request, not {message.get('op')!r}")
             request.reserve(length)

@@ -25,6 +25,7 @@ from host.errors import (
     UnknownQueryError,
     from_wire,
 )
+from host.tracing import context_of
 
 ROWS_OF_A_MESSAGE = 1 << 20
 BYTES_OF_A_MESSAGE = 16 << 20
@@ -79,7 +80,7 @@ class FlightClient:
         closing: Callable[[], dict[str, Any]] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Send a batch, and return its result as it comes."""
-        schema = self._schema(message["query"])
+        schema = self._schema(message)
         try:
             return self._exchange(message, rows, schema, closing)
         except BaseException:
@@ -163,10 +164,11 @@ class FlightClient:
         with self._errors():
             writer.close()
 
-    def _schema(self, query: str) -> pa.Schema:
+    def _schema(self, message: dict[str, Any]) -> pa.Schema:
+        query = message["query"]
         if query not in self._schemas:
             try:
-                definition = Definition.from_wire(self.call({"op": "describe", "query": query}))
+                definition = Definition.from_wire(self.call({"op": "describe", "query": query, **context_of(message)}))
             except UnknownQueryError:
                 # The request itself gets the better answer: for a batch above 0 it is that the window was
                 # lost.

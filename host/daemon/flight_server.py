@@ -14,7 +14,7 @@ import hmac
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from host.daemon.result import Result
 from host.daemon.rows import cut
 from host.daemon.service import Service
 from host.errors import AuthError, DaemonError, MullionError, ProtocolError, to_wire
+from host.tracing import serving, span
 
 
 class TokenCheck(flight.ServerMiddlewareFactory):
@@ -108,7 +109,8 @@ class FlightServer(flight.FlightServerBase):
         """Carry out one action."""
         with self._call():
             message = {**_json(action.body or b"{}"), "op": action.type}
-            return [json.dumps(operate(self._service, message)).encode()]
+            with serving(message):
+                return [json.dumps(operate(self._service, message)).encode()]
 
     def do_exchange(
         self,
@@ -119,8 +121,10 @@ class FlightServer(flight.FlightServerBase):
     ) -> None:
         """Take one batch and answer with its result."""
         limits = self._service.limits
-        with self._call():
-            with begin(self._service, _json(descriptor.command or b"")) as request:
+        with self._call(), ExitStack() as opened:
+            message = _json(descriptor.command or b"")
+            opened.enter_context(serving(message))
+            with begin(self._service, message) as request:
                 writer.begin(request.query.definition.output_schema)
                 writer.write_metadata(json.dumps(request.answer).encode())
                 result: Result
@@ -128,9 +132,12 @@ class FlightServer(flight.FlightServerBase):
                     _read_end(reader)
                     result = request.kept
                 else:
-                    result = self._stage(request, reader)
-                for batch in cut(result.batches(), limits.result_rows, limits.max_message):
-                    writer.write_batch(batch)
+                    with span("receive"):
+                        end = self._stage(request, reader)
+                    result = commit(request, end)
+                with span("send"):
+                    for batch in cut(result.batches(), limits.result_rows, limits.max_message):
+                        writer.write_batch(batch)
             writer.write_metadata(json.dumps({"end": result.num_rows}).encode())
 
     def stop(self, grace: float) -> bool:
@@ -141,7 +148,8 @@ class FlightServer(flight.FlightServerBase):
             self.shutdown()
         return finished
 
-    def _stage(self, request: Request, reader: flight.MetadataRecordBatchReader) -> Result:
+    def _stage(self, request: Request, reader: flight.MetadataRecordBatchReader) -> dict[str, Any]:
+        """Take the rows; returns the client's last message."""
         while True:
             try:
                 chunk = reader.read_chunk()
@@ -157,7 +165,7 @@ class FlightServer(flight.FlightServerBase):
             if chunk.app_metadata is not None:
                 message = _json(chunk.app_metadata.to_pybytes())
                 _read_end(reader)
-                return commit(request, message)
+                return message
 
     @contextmanager
     def _call(self) -> Iterator[None]:

@@ -80,6 +80,8 @@ class AwaitedDaemon:
     ----------
     device : str
         As `host.open_device` takes it.
+    tracing : bool
+        As of `mullion serve`.
 
     Attributes
     ----------
@@ -87,8 +89,8 @@ class AwaitedDaemon:
         For `DaemonClient`.
     """
 
-    def __init__(self, device: str):
-        self._start = _Start(device)
+    def __init__(self, device: str, *, tracing: bool = False):
+        self._start = _Start(device, tracing)
         self.address = str(Address("unix", path=str(self._start.file.path)))
         self._finalizer = weakref.finalize(self, self._start.close, os.getpid())
 
@@ -110,11 +112,11 @@ class AwaitedDaemon:
 class _Start:
     """What a thread of an `AwaitedDaemon` needs; apart from that, so that the thread does not keep it."""
 
-    def __init__(self, device: str):
+    def __init__(self, device: str, tracing: bool):
         # The socket's folder is for this user alone, and made with it.
         self.file = SocketFile(Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}", "daemon.sock"))
         self.daemon: PrivateDaemon | None = None
-        self._device = device
+        self._device, self._tracing = device, tracing
         self._ended, self._end = socket.socketpair()
         self._guard = threading.Lock()
         threading.Thread(target=self._run, name="mullion-awaited", daemon=True).start()
@@ -132,7 +134,7 @@ class _Start:
                     if self._end.fileno() < 0:
                         break
                     try:
-                        self.daemon = start_private(self._device, file=self.file)
+                        self.daemon = start_private(self._device, file=self.file, tracing=self._tracing)
                         return
                     except MullionError as error:
                         log.warning("a daemon that is needed did not start: %s", error)

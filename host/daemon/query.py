@@ -6,7 +6,8 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from host.daemon.request import Request
 from host.daemon.result import KeptResult, Result, Turns
 from host.daemon.staging import Part, PartKey, Sender
 from host.errors import LimitError, ProtocolError, UnknownQueryError
+from host.tracing import span
 from host.windows.watermark_tracker import Mark
 
 if TYPE_CHECKING:
@@ -132,6 +134,16 @@ class Query(ABC):
         """Seconds that the oldest rows which are not joined yet have been here; `_state` is held."""
         begun = min((request.begun for request in self._open_requests), default=None)
         return 0.0 if begun is None else time.monotonic() - begun
+
+    @contextmanager
+    def _own_turn(self) -> Iterator[None]:
+        """Holds `_turn`."""
+        with span("wait for the query"):
+            self._turn.acquire()
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _check_open(self) -> None:
         if self._closed:

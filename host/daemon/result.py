@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from host.devices.device import Memory
 from host.errors import CapacityError, DaemonError, LimitError, MullionError
+from host.tracing import span
 
 Tables = Generator[pa.Table, None, None]
 
@@ -199,7 +200,11 @@ class Turns:
             self._waiting.append(own)
             if len(self._waiting) == 1:
                 own.release()
-        own.acquire()
+        if own.locked():
+            with span("wait for the device"):
+                own.acquire()
+        else:
+            own.acquire()
 
     def __exit__(self, *_: object) -> None:
         with self._guard:

@@ -24,6 +24,7 @@ from host.daemon.staging import PartKey, Sender
 from host.daemon.streaming_query import StreamingQuery
 from host.devices import Device, open_device
 from host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
+from host.tracing import failed
 from host.windows.watermark_tracker import Mark
 
 MAX_NAME = 256
@@ -221,7 +222,8 @@ class Service:
         return True
 
     def count_error(self, error: BaseException) -> None:
-        """Count an error that a client was told, by class."""
+        """Count an error that a client was told, by class; the request's span tells it too."""
+        failed(error)
         with self._lock:
             self._errors[type(error).__name__] += 1
 

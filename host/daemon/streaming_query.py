@@ -117,7 +117,7 @@ class StreamingQuery(Query):
             return request
 
     def apply(self, request: Request, left: pa.Table, right: pa.Table) -> KeptResult:
-        with self._turn:
+        with self._own_turn():
             self._check_open()
             self._open_join()
             with self._state:
@@ -144,7 +144,7 @@ class StreamingQuery(Query):
             return self._stage.add(request.batch, key, part)
 
     def fetch(self, batch: int, keys: Sequence[PartKey]) -> KeptResult:
-        with self._turn:
+        with self._own_turn():
             self._check_open()
             self._open_join()
             with self._state:

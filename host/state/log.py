@@ -29,6 +29,7 @@ import pyarrow as pa
 from host.errors import StateError, StateTakenError
 from host.join.engine import SIDES
 from host.state.store import Store
+from host.tracing import carried, span
 
 FORMAT = 1
 _COMMIT = re.compile(r"(\d{12})\.commit")
@@ -232,12 +233,13 @@ class StateLog:
         def write() -> dict[str, Any]:
             fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end, "first": first}
             fields |= {"whole": whole}
-            fields |= self._write(number, batch, tables)
-            if done:
-                self._commit(Record(matched={}, **fields))
+            with span("write state"):
+                fields |= self._write(number, batch, tables)
+                if done:
+                    self._commit(Record(matched={}, **fields))
             return fields
 
-        return self._writer.submit(write)
+        return self._writer.submit(carried(write))
 
     def _write(self, number: int, batch: int, tables: dict[str, pa.Table]) -> dict[str, Any]:
         """Makes a file of a call's rows durable; what its record says of it."""
@@ -308,7 +310,8 @@ class StateLog:
     def _create(self, name: str, pieces: Sequence[bytes | pa.Buffer]) -> None:
         begun = time.perf_counter()
         try:
-            self.store.create(name, pieces)
+            with span("sync", file=name):
+                self.store.create(name, pieces)
             self.files += 1
         finally:
             self.seconds += time.perf_counter() - begun
