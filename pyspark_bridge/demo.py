@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, arguments
 from host.daemon import DaemonClient, start_private
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 POLL_SECONDS = 0.5
+HEARD_SECONDS = 30.0
+MOST_LINES = 10
 #: Spark reads files in the order of their modification times, which lie one second apart.
 FIRST_FILE_TIME = 1_600_000_000
 
@@ -226,6 +229,8 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
                 daemon=[daemon.address for daemon in daemons],
                 partitions=4 if cluster else 1,
             )
+            heard = _Listener(clients)
+            spark.streams.addListener(heard)
             started = time.monotonic()
             query = (
                 matches.writeStream.format("parquet")
@@ -233,9 +238,15 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
                 .trigger(availableNow=True)
                 .start(str(result))
             )
-            _watch(query, clients, total, machines)
-            seconds = time.monotonic() - started
-            stats = _stats(clients)
+            try:
+                _watch(query, clients, total, machines)
+                seconds = time.monotonic() - started
+                stats = _stats(clients)
+                heard.wait(query.lastProgress)
+            finally:
+                spark.streams.removeListener(heard)
+    for line in heard.lines():
+        print(line)
     print(f"joined:  {streams.rows[0]:,} left and {streams.rows[1]:,} right rows in {streams.batches} micro-batches")
     print(f"         {stats['matches']:,} matches, {seconds:.1f} s, {total / seconds:,.0f} rows/s")
     print(f"         device memory {stats['device_bytes']:,} bytes, rows kept for output {stats['row_bytes']:,} bytes")
@@ -250,6 +261,76 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
         return False
     print(f"correct: all {verdict.rows:,} rows are the oracle's, none missing, none doubled ({seconds:.1f} s)")
     return True
+
+
+class _Listener(StreamingQueryListener):
+    """Notes Spark's progress of each micro-batch, and what the daemons tell at that moment."""
+
+    def __init__(self, clients: Sequence[DaemonClient]):
+        self._clients = clients
+        self._noted: list[tuple[Any, dict[str, Any]]] = []
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing to note."""
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing to note."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Nothing to note."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Note it."""
+        self._noted.append((event.progress, _stats(self._clients)))
+
+    def wait(self, last: Any) -> None:
+        """Until the query's last progress was heard, which Spark tells after the query's end."""
+        until = time.monotonic() + HEARD_SECONDS
+        while last is not None and not any(progress.batchId == last.batchId for progress, _ in self._noted):
+            if time.monotonic() > until:
+                raise MullionError(f"Spark has not told of micro-batch {last.batchId} in {HEARD_SECONDS:g} seconds")
+            time.sleep(0.01)
+
+    def lines(self) -> Iterator[str]:
+        """A table of the newest micro-batches."""
+        yield "         Spark's StreamingQueryProgress                                    | the daemon's figures"
+        yield _LINE.format(
+            "batch", "rows", "rows/s", "ms", "plan", "input", "add", "log", "join ms", "left window", "right window"
+        )
+        before = 0.0
+        lines = []
+        for progress, stats in self._noted:
+            phases = progress.durationMs
+            joined = 1000 * stats["seconds"]
+            lines.append(
+                _LINE.format(
+                    progress.batchId,
+                    f"{progress.numInputRows:,}",
+                    f"{progress.processedRowsPerSecond:,.0f}",
+                    *(f"{sum(phases.get(name, 0) for name in names):,}" for names in _PHASES),
+                    f"{joined - before:,.0f}",
+                    *(_window(stats, side) for side in ("left", "right")),
+                )
+            )
+            before = joined
+        yield from lines[-MOST_LINES:]
+
+
+def _window(stats: dict[str, Any], side: str) -> str:
+    fill = stats[f"fill_{side}"]
+    return f"{stats[f'window_{side}']:,} rows" if fill is None else f"{fill:.0%}"
+
+
+_LINE = "{:>14} {:>9} {:>9} {:>7} {:>5} {:>6} {:>7} {:>5} | {:>7} {:>12} {:>12}"
+#: Durations of `StreamingQueryProgress`: the whole micro-batch, planning, finding and reading input, running it (with
+#: the join), and the logs of the checkpoint.
+_PHASES = (
+    ("triggerExecution",),
+    ("queryPlanning",),
+    ("latestOffset", "getBatch"),
+    ("addBatch",),
+    ("walCommit", "commitOffsets", "commitBatch"),
+)
 
 
 @contextmanager
@@ -288,6 +369,8 @@ def _stats(clients: Sequence[DaemonClient]) -> dict[str, Any]:
     """What the windows in all daemons have in them together."""
     found = [query["stats"] for client in clients for query in client.status()["queries"].values()]
     total = dict(found[0]) if found else {}
+    if found:
+        total["seconds"] = sum(sum(stats["seconds"].values()) for stats in found)
     # Each partition of a count window knows of all rows that have arrived.
     own = [] if total.get("fill_left") is not None else ["rows_left", "rows_right", "window_left", "window_right"]
     for stats in found[1:]:
@@ -319,12 +402,7 @@ def _watch(query: Any, clients: Sequence[DaemonClient], total: int, machines: Lo
             stats = _stats(clients)
             if stats:
                 rows = stats["rows_left"] + stats["rows_right"]
-                fill = {
-                    f"{side} window": f"{stats[f'fill_{side}']:.0%}"
-                    if stats[f"fill_{side}"] is not None
-                    else f"{stats[f'window_{side}']:,} rows"
-                    for side in ("left", "right")
-                }
+                fill = {f"{side} window": _window(stats, side) for side in ("left", "right")}
                 progress.advance(rows - seen, matches=f"{stats['matches']:,}", **fill)
                 seen = rows
             if ended:

@@ -112,6 +112,12 @@ def test_command(tmp_path, seed):
     )
     assert run.returncode == 0, run.stdout + run.stderr[-3000:]
     assert "correct: all" in run.stdout
+    head, *lines = run.stdout[run.stdout.index("StreamingQueryProgress") :].splitlines()[1:]
+    shown = [line.replace("|", " ").split() for line in lines if line.startswith("     ") and "|" in line]
+    assert head.split()[:3] == ["batch", "rows", "rows/s"]
+    assert [int(cells[0]) for cells in shown] == list(range(len(shown)))
+    assert sum(int(cells[1].replace(",", "")) for cells in shown) == 2 * 3_000
+    assert shown[-1][-2:] == ["100%", "100%"]
     assert list((tmp_path / "kept" / "result").glob("*.parquet"))
 
 
