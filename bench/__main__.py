@@ -17,9 +17,10 @@ from bench.plan import BatchJoinsPlan, Plan, full_plan, leaves_out, quick_plan
 from bench.report import print_cell, print_parts, print_tables, write_report
 from bench.rows_type import ROWS
 from bench.spark_plan import SparkPlan
+from bench.state import StatePlan, run_state_benchmark
 from bench.workloads import KINDS
 
-PARTS = ("operator", "peers", "spark")
+PARTS = ("operator", "peers", "spark", "state")
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -110,10 +111,13 @@ def main(
     if micro_batch is not None:
         spark_plan = dataclasses.replace(spark_plan, batch=micro_batch)
 
+    state_plan = StatePlan(window=windows[0] if windows else spark_plan.window, batch=spark_plan.batch, seed=seed)
+    state_plan = dataclasses.replace(state_plan, recovery_window=8 * state_plan.window, turns=turns or state_plan.turns)
+
     console = Console()
     result = describe_machine()
     result["parameters"] = {"operator": dataclasses.asdict(plan), "peers": dataclasses.asdict(peers_plan)}
-    result["parameters"]["spark"] = dataclasses.asdict(spark_plan)
+    result["parameters"] |= {"spark": dataclasses.asdict(spark_plan), "state": dataclasses.asdict(state_plan)}
     try:
         if "operator" in parts:
             result["operator"] = []
@@ -123,6 +127,9 @@ def main(
                 result["peers"] = run_batch_joins(peers_plan, on_stage=status.update)
         if "spark" in parts:
             result["spark"] = _spark(console, spark_plan)
+        if "state" in parts:
+            with console.status("state") as status:
+                result["state"] = run_state_benchmark(state_plan, on_stage=status.update)
     except ResultsDiffer as error:
         raise click.ClickException(f"results differ: {error}") from error
     except Unavailable as error:

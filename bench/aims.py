@@ -14,7 +14,7 @@ CPU = "cpu"
 
 def aims(result: dict) -> list[tuple[str, str, str]]:
     """(figure, aim, measured) for every figure that the run has data for."""
-    return [*_operator(result.get("operator") or []), *_spark(result.get("spark"))]
+    return [*_operator(result.get("operator") or []), *_spark(result.get("spark")), *_state(result.get("state"))]
 
 
 def _operator(cells: list[dict]) -> Iterator[tuple[str, str, str]]:
@@ -69,3 +69,15 @@ def _spark(spark: dict | None) -> Iterator[tuple[str, str, str]]:
     if value := ratio(spark, "window_join", "bucket/explode"):
         yield "through Spark, against bucket/explode", "15x" if aimed else "", f"{value:.2f}x"
     yield "through Spark, share of its floor kept", "", f"{spark['floor_kept']:.0%}"
+
+
+def _state(state: dict | None) -> Iterator[tuple[str, str, str]]:
+    if not state:
+        return
+    aimed = (state["window"], state["batch"]) == (1 * M, 256 * K)
+    for where, rates in state["rates"].items():
+        yield f"share of the rate kept with state, {where}", "85%" if aimed else "", f"{rates['share']:.1%}"
+    window = state["recovery"]["window"]
+    for where in ("in process", "daemon"):
+        what = f"a window of {window:,} rows a side restored, {where}"
+        yield what, "5 s" if window == 8 * M else "", f"{state['recovery'][where]:.1f} s"

@@ -188,6 +188,19 @@ def spark_rows(spark: dict) -> tuple[list[str], list[list[str]]]:
     return ["through Spark", "rows/s", "window_join / this"], lines
 
 
+def state_rows(state: dict) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of the table of what state costs, as text."""
+    lines = []
+    for name in dict.fromkeys([*state["rates"], *("in process", "daemon")]):
+        rates, seconds = state["rates"].get(name), state["recovery"].get(name)
+        cells = [""] * 4
+        if rates is not None:
+            cells = [f"{rates['without']:,.0f}", f"{rates['with']:,.0f}", f"{rates['share']:.1%}"]
+            cells.append(" to ".join(f"{share:.1%}" for share in rates["quartiles"]))
+        lines.append([name, *cells, "" if seconds is None else f"{seconds:.2f}"])
+    return ["where", "rows/s without", "rows/s with state", "share kept", "its quartiles", "s to restore"], lines
+
+
 def print_tables(console: Console, result: dict) -> None:
     """All tables of a result."""
     for title, (headings, lines) in tables(result).items():
@@ -219,6 +232,11 @@ def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:
         rows, batch = size(spark["window"]), size(spark["batch"])
         title = f"Through Spark: {rows} rows a side in the window, {batch} rows a micro-batch"
         found[title] = spark_rows(spark)
+    if result.get("state"):
+        state = result["state"]
+        rows, batch, large = (size(number) for number in (state["window"], state["batch"], state["recovery"]["window"]))
+        title = f"State: {rows} rows a side in the window, {batch} rows a micro-batch; a window of {large} restored"
+        found[title] = state_rows(state)
     if figures := aims(result):
         found["Aims"] = (["figure", "aim", "measured"], [list(line) for line in figures])
     return found

@@ -13,6 +13,8 @@ bucket/explode
 bucket/explode, tuned
     The same with buckets of eight band widths, so that only one right row in eight is there twice (1.125
     copies instead of 3, for eight times as many candidates). Only on request: it takes as long again.
+window_join, state=
+    The same with its windows kept on the local disk, in place of the two above. Only on request.
 nothing
     Spark's own floor: the same union of both streams through a `mapInArrow` that returns what it gets.
 
@@ -33,9 +35,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
 _EPOCH_MS = 1_000_000_000  # the first row's time: Spark's watermark starts at 0, and older rows are late
 _TUNED_WIDTHS = 8
 FLOOR = "nothing (Spark's floor)"
+WITH_STATE = "window_join, state="
 
 
 @dataclass
@@ -136,6 +141,9 @@ def _start(session: SparkSession, plan: SparkPlan, scratch: Path) -> list[_Conte
     }
     if plan.tuned:
         makers["bucket/explode, tuned"] = _bucket_explode_tuned
+    if plan.state:
+        kept = partial(_window_join, state=str(scratch / "state"))
+        makers = {"window_join": _window_join, WITH_STATE: kept, FLOOR: _nothing}
     contenders = []
     for index, (name, make) in enumerate(makers.items()):
         folders = (scratch / f"in{index}" / "left", scratch / f"in{index}" / "right")
@@ -164,7 +172,7 @@ def _workload(plan: SparkPlan) -> Workload:
     return Workload(kind="time", window=plan.window, seed=plan.seed)
 
 
-def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
+def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan, state: str | None = None) -> DataFrame:
     from host import Band, Within
     from pyspark_bridge import window_join
 
@@ -176,6 +184,7 @@ def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFram
         on=Band("l_key", "r_key", low, high),
         within=Within("l_time", "r_time", f"-{span}", span),
         device=plan.device,
+        state=state,
     )
 
 
@@ -275,13 +284,17 @@ def _measure(plan: SparkPlan, contenders: list[_Contender], scratch: Path, on_st
     }
 
 
-def _write(batch: Batch, side: int, stem: Path) -> Path:
+def side_table(batch: Batch, side: int) -> pa.Table:
+    """Rows of the left (0) or right (1) stream, as Spark gets them: ids, keys and times in microseconds."""
     letter = "lr"[side]
     times = pa.array((batch.times + _EPOCH_MS) * 1000).cast(pa.timestamp("us", tz="UTC"))
-    ids = pa.array(range(batch.first, batch.first + len(batch)), pa.int64())
-    path = stem.with_name(f"{stem.name}-{letter}.parquet")
-    table = pa.table({f"{letter}_id": ids, f"{letter}_key": pa.array(batch.keys), f"{letter}_time": times})
-    pq.write_table(table, path)
+    ids = pa.array(np.arange(batch.first, batch.first + len(batch)))
+    return pa.table({f"{letter}_id": ids, f"{letter}_key": pa.array(batch.keys), f"{letter}_time": times})
+
+
+def _write(batch: Batch, side: int, stem: Path) -> Path:
+    path = stem.with_name(f"{stem.name}-{'lr'[side]}.parquet")
+    pq.write_table(side_table(batch, side), path)
     return path
 
 

@@ -21,6 +21,8 @@ class SparkPlan:
         Micro-batches before those, and after the one that fills the window: the JVM compiles as it goes.
     tuned : bool
         Whether to time the tuned workaround too.
+    state : bool
+        Whether to time the join with `state=` beside the one without, instead of the workaround.
     device : str
         Device of the join's daemon.
     seed : int
@@ -32,5 +34,6 @@ class SparkPlan:
     steps: int = 5
     warm_up: int = 2
     tuned: bool = False
+    state: bool = False
     device: str = "cpu"
     seed: int = 20

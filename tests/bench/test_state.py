@@ -1,0 +1,29 @@
+"""What state costs, at small sizes and without Spark."""
+
+import pytest
+from rich.console import Console
+
+from bench import state
+from bench.operator_benchmark import ResultsDiffer
+from bench.report import print_tables
+
+PLAN = state.StatePlan(window=2048, batch=512, turns=3, warm_up=1, recovery_window=4096, spark=False)
+
+
+def test_rates_and_recovery(capsys: pytest.CaptureFixture[str]) -> None:
+    found = state.run_state_benchmark(PLAN)
+    for rates in found["rates"].values():
+        assert len(rates["rates"]["with"]) == len(rates["rates"]["without"]) == PLAN.turns
+        low, high = rates["quartiles"]
+        assert 0 < low <= rates["share"] <= high
+    assert found["recovery"]["daemon"] > 0
+    assert found["recovery"]["state_files"] == 2 * PLAN.recovery_window / (PLAN.batch / 2)
+    print_tables(Console(width=150), {"state": found})
+    shown = capsys.readouterr().out
+    assert "State: 2K rows a side in the window, 512 rows a micro-batch; a window of 4K restored" in shown
+    assert f"{found['rates']['daemon']['share']:.1%}" in shown
+
+
+def test_a_difference_ends_it() -> None:
+    with pytest.raises(ResultsDiffer, match="micro-batch 3"):
+        state._turns(PLAN, lambda number, _: number, lambda number, _: min(number, 2))
