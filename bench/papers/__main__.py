@@ -37,6 +37,7 @@ def papers() -> list[str]:
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/bench/papers"), show_default=True
 )
+@click.option("--resume", is_flag=True, help="Keep the figures that an interrupted run has left in --out.")
 @click.option(
     "--write",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -49,6 +50,7 @@ def main(
     quick: bool,
     seconds: float | None,
     out: Path,
+    resume: bool,
     write: Path | None,
 ) -> None:
     """Makes the papers' figures again: a table and a plot each, the paper's claim beside it, and one JSON file."""
@@ -58,15 +60,19 @@ def main(
             console.print(f"wrote {path}")
         return
     scale = Scale(quick, seconds if seconds is not None else 0.1 if quick else 1.0)
-    todo = [run for name in chosen or papers() for run in importlib.import_module(f"bench.papers.{name}").FIGURES]
+    modules = [importlib.import_module(f"bench.papers.{name}") for name in chosen or papers()]
+    todo = [(module.PAPER, run) for module in modules for run in module.FIGURES]
     out.mkdir(parents=True, exist_ok=True)
-    result = {**describe_machine(), "quick": quick, "figures": []}
+    result: dict[str, Any] = {**describe_machine(), "quick": quick, "figures": []}
+    if resume:
+        result = json.loads((out / "latest.json").read_text())
+    done = {(figure["paper"], figure["number"]) for figure in result["figures"]}
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("figures", total=len(todo))
-        for run in todo:
-            progress.update(task, description=run.__name__)
-            # A function's name ends in its figure's number: fig_10a.
-            if not only or run.__name__.rpartition("_")[2].startswith(only):
+        for paper, run in todo:
+            progress.update(task, description=f"{paper}, {run.__name__}")
+            number = run.__name__.rpartition("_")[2]  # fig_10a
+            if (paper, number) not in done and (not only or number.startswith(only)):
                 start = time.monotonic()
                 figure = run(scale)
                 measured = {**dataclasses.asdict(figure), "seconds": round(time.monotonic() - start, 1)}

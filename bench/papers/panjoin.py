@@ -39,6 +39,7 @@ from host.windows import Rows
 from hw.boards.registry import board as board_of
 from sim.board.bisort_link import open_bisort_board
 
+PAPER = "PanJoin"
 SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_tree.cpp"
 BUILD = Path(__file__).parents[2] / "build" / "bench"
 RAP, WIB, BISORT = "RaP-Table", "WiB+-Tree", "BI-Sort"
@@ -189,7 +190,7 @@ def _partitions(rows: int, scale: Scale) -> list[tuple[str, int]]:
 
 
 def _figure(number: str, title: str, claim: str, x: str, found: list[dict[str, Any]], note: str = SMALLER) -> Figure:
-    return Figure("PanJoin", number, title, claim, x, "M rows/s", found, log_x=True, log_y=True, note=note)
+    return Figure(PAPER, number, title, claim, x, "M rows/s", found, log_x=True, log_y=True, note=note)
 
 
 def inserts_by_partitions(structure: str, number: str, claim: str, scale: Scale) -> Figure:
@@ -270,7 +271,7 @@ def errors(claim: str, scale: Scale) -> Figure:
                 error = window.engine.figures(0)["errors_per_mille"][-1] / 1000  # type: ignore[index, operator]
                 found.append({"series": name, "x": adjustments, "y": error})
     return Figure(
-        "PanJoin", "10f", "RaP-Table, error of the splitters", claim, "adjustments", "mean absolute error / even share",
+        PAPER, "10f", "RaP-Table, error of the splitters", claim, "adjustments", "mean absolute error / even share",
         found, note="Equal keys lie in one partition: what is left in rank-size and worst-case keys is theirs. "
         "The YouTube data is not here; rank-size keys of a Pareto distribution (0.7) stand for it. Worst case as in "
         "Fig. 4, of integers: it ends after the logarithm of 2^32 to the base of the partitions.",
@@ -535,8 +536,10 @@ class Cluster:
             left=Rows(window), right=Rows(window), index=index, form=form, sequence="s" if form == "ranges" else None,
         )  # fmt: skip
         self._arrived = 0
-        for start in range(0, window, 1 << 16):  # in parts, as counts of pairs are not wanted of a filling window
-            self.push(min(1 << 16, window - start))
+        # In parts, of some 8 M pairs at most.
+        part = min(1 << 16, max((1 << 22) // max(int(matches), 1), 1))
+        for start in range(0, window, part):
+            self.push(min(part, window - start))
         self.manager.flush()
 
     def push(self, rows: int) -> int:
@@ -602,15 +605,19 @@ def _matches(scale: Scale) -> list[int]:
 
 
 def cluster_by_matches(claim: str, scale: Scale) -> Figure:
-    """15b: non-equi-join, batches of 32 K; results as pairs, those of BI-Sort as ranges too."""
-    window, batch = cluster_window(scale), 1 << (9 if scale.quick else 13)
+    """15b: non-equi-join; results as pairs, those of BI-Sort as ranges too."""
+    window, batch = min(cluster_window(scale), 1 << 18), 1 << (9 if scale.quick else 12)
     series = [(name, name, "pairs") for name, _ in STRUCTURES] + [(f"{BISORT}, ranges", BISORT, "ranges")]
     found = [
         _measured(label, matches, name, 16, window, batch, matches, scale, form)
         for label, name, form in series
         for matches in _matches(scale)
+        if matches <= 1024  # whose pairs fit the memory
     ]
-    note = f"batches of {batch:,} rows; the mirror of ranges works in the manager's own thread. {WORKERS_NOTE}"
+    note = (
+        f"Windows of {window:,} rows, batches of {batch:,}; the mirror of ranges works in the manager's own thread. "
+        f"{WORKERS_NOTE}"
+    )
     return _figure("15b", "non-equi-join by matches, 16 workers", claim, "matches", found, note)
 
 
