@@ -112,8 +112,8 @@ bitstream: $(STAMP) ## what is loaded onto a board: BOARD=ecpix5 [DESIGN=bisort]
 fault: $(STAMP) ## simulated schedules of faults, on all cores (SEEDS=5000 FIRST=0; a million take a night)
 	@$(BIN)/python -m tests.fault --seeds $(or $(SEEDS),5000) --first $(or $(FIRST),0)
 
-fault-real: $(STAMP) ## daemons killed, in each phase of a batch in turn, while a client sends batches (KILLS=120)
-	@$(BIN)/python -m tests.fault --kills $(or $(KILLS),120) --first $(or $(FIRST),0)
+fault-real: $(STAMP) ## processes killed in each phase of a batch in turn, of a client and of Spark (KILLS=100 KINDS=client,daemon,task,executor,driver)
+	@$(BIN)/python -m tests.fault --kills $(or $(KILLS),100) --first $(or $(FIRST),0) $(if $(KINDS),--kinds $(KINDS))
 
 soak: $(STAMP) ## one join for hours, with state: memory and files must not grow (HOURS=1)
 	@$(BIN)/python -m bench.soak --hours $(or $(HOURS),1)

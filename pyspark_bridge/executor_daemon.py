@@ -14,7 +14,7 @@ from pathlib import Path
 
 import host
 from host.daemon import DaemonClient
-from host.daemon.private import READY
+from host.daemon.private import MODULE, READY
 from host.errors import AuthError, ConnectionLostError, DaemonError
 
 START_SECONDS = 120.0
@@ -68,7 +68,7 @@ def _start(device: str, token: str, executor: int, *, tracing: bool) -> str:
     try:
         with os.fdopen(handle, "w") as file:
             file.write(token)
-        command = [sys.executable, "-m", "host.cli", "serve", f"--exit-with-process={executor}", f"--device={device}"]
+        command = [sys.executable, "-m", *MODULE, "serve", f"--exit-with-process={executor}", f"--device={device}"]
         command += [f"--socket={place / 'daemon.sock'}", f"--listen={own}:0", f"--token-file={token_file}"]
         command += ["--tracing"] if tracing else []
         # Not the executor's standard error, a pipe that breaks when the executor is killed.

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 
 from tqdm import tqdm
 
+from tests.fault.kills import kill_in_spark, to_json
+from tests.fault.orders import KINDS
 from tests.fault.real_kills import kill_daemons
 from tests.fault.simulator import explain, quiet, run_seeds
 
@@ -22,14 +25,30 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that simulate")
     parser.add_argument("--explain", type=int, metavar="SEED", help="tell what happens in one schedule")
-    parser.add_argument("--kills", type=int, default=0, help="how many daemons to kill, while a client sends batches")
+    parser.add_argument("--kills", type=int, default=0, help="how many processes of each kind to kill")
+    parser.add_argument(
+        "--kinds",
+        default=",".join(("client", *KINDS)),
+        help="which: 'client' (daemons, while a client sends batches), and in Spark daemon, task, executor, driver",
+    )
+    parser.add_argument("--json", help="file for the kills in Spark, by kind and phase")
     options = parser.parse_args()
+    kinds = options.kinds.split(",")
+    if unknown := set(kinds) - {"client", *KINDS}:
+        parser.error(f"there is no kind {', '.join(unknown)}")
     quiet()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started ends
     if options.explain is not None:
         print(explain(options.explain))
     wrong = _simulate(options.first, options.seeds, options.jobs) if options.seeds else 0
-    if options.kills:
+    if options.kills and "client" in kinds:
         print(kill_daemons(options.kills, options.first))
+    if options.kills and kinds != ["client"]:
+        outcome = kill_in_spark([kind for kind in KINDS if kind in kinds], options.kills, options.first)
+        print(outcome)
+        if options.json:
+            to_json(outcome, options.json)
+        wrong += outcome.lost + outcome.doubled
     return 1 if wrong else 0
 
 

@@ -1,40 +1,31 @@
-"""A daemon that ends itself with SIGKILL in one phase: ``python -m tests.fault.dying_daemon PHASE serve ...``."""
+"""A daemon in which phases of a batch end a process: ``python -m tests.fault.dying_daemon PHASE serve ...``.
+
+Given a phase it ends itself there, with SIGKILL. Given a folder of `Orders` it carries them out.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import host.daemon.connection
+import host.daemon.unix_server
 import host.state.store
 from host.cli import main
+from tests.fault.orders import DAEMON_PHASES, Orders
 
-#: Of a batch, in order. A batch is two files: its rows, then its commit.
-PHASES = [
-    "before the rows are written",
-    "while the rows are written",
-    "before the rows have their name",
-    "after the rows have their name",
-    "while the commit is written",
-    "before the commit has its name",
-    "after the commit has its name",
-    "before the acknowledgement",
-    "within the result",
-    "after the acknowledgement",
-]
+Reached = Callable[[str, int], None]
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+class PhasedFiles:
+    """`os`, as far as the state's folder needs it, which tells of the phases that it comes to."""
 
-
-class DyingFiles:
-    """`os`, as far as the state's folder needs it, up to a phase."""
-
-    def __init__(self, phase: str):
-        self._phase = phase
+    def __init__(self, reached: Callable[[str], None]):
+        self._reached = reached
         self._names: dict[int, str] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -42,62 +33,88 @@ class DyingFiles:
 
     def open(self, name: str, flags: int, mode: int = 0o777) -> int:
         """As `os.open`."""
-        if self._phase == "before the rows are written" and ".rows" in name:
-            _die()
+        if flags & os.O_CREAT and ".rows" in name:
+            self._reached("before the rows are written")
         handle = os.open(name, flags, mode)
         self._names[handle] = name if flags & os.O_CREAT else ""
         return handle
 
     def write(self, handle: int, data: memoryview) -> int:
-        """As `os.write`."""
-        what = {"while the rows are written": ".rows", "while the commit is written": ".commit"}.get(self._phase)
-        if what is not None and what in self._names[handle]:
-            os.write(handle, data[: len(data) // 2])
-            _die()
-        return os.write(handle, data)
+        """As `os.write`, of one half."""
+        written = os.write(handle, data[: (len(data) + 1) // 2])
+        for what, end in (("rows", ".rows"), ("commit", ".commit")):
+            if end in self._names[handle]:
+                self._reached(f"while the {what} {'are' if what == 'rows' else 'is'} written")
+        return written
 
     def link(self, name: str, target: str) -> None:
         """As `os.link`."""
         what = "the rows have their name" if target.endswith(".rows") else "the commit has its name"
-        if self._phase == f"before {what}":
-            _die()
+        self._reached(f"before {what}")
         os.link(name, target)
-        if self._phase == f"after {what}":
-            _die()
+        self._reached(f"after {what}")
 
 
-class DyingConnection(host.daemon.connection.Connection):
-    """Ends the process before, within or after a result that is sent."""
+class Phases:
+    """Has the modules of the daemon tell of the phases of each batch that they join, once `install` was called."""
 
-    phase = ""
+    def __init__(self, reached: Reached):
+        self._reached = reached
+        self._newest = -1
+        self._thread = threading.local()  # whether its connection has asked for a result
 
-    def _send(self, result: Any) -> None:
-        if self.phase == "before the acknowledgement":
-            _die()
-        if self.phase == "within the result":
-            send, sent = self._frames.send, []
+    def install(self, *, flight: bool) -> None:
+        """With `flight`, also in the front end for other hosts, which is loaded where it is used."""
+        host.state.store.os = PhasedFiles(lambda phase: self._reached(phase, self._newest))  # type: ignore[assignment]
+        self._wrap(host.daemon.connection, host.daemon.unix_server, "Connection", "_send")
+        if flight:
+            import host.daemon.flight_server as server
 
-            def first(message: dict[str, Any], body: Any = None) -> None:
-                if sent:
-                    _die()
-                sent.append(message)
-                send(message, body)
+            self._wrap(server, server, "FlightServer", "do_exchange")
 
-            self._frames.send = first  # type: ignore[method-assign]
-        super()._send(result)
-        if self.phase:
-            _die()
+    def _wrap(self, module: Any, user: Any, name: str, method: str) -> None:
+        begin, cut, plain = module.begin, module.cut, getattr(user, name)
+
+        def began(service: Any, message: dict[str, Any]) -> Any:
+            self._thread.asked = not message.get("part")
+            if self._thread.asked:
+                self._newest = message["batch"]
+            return begin(service, message)
+
+        def pieces(batches: Any, *limits: Any) -> Iterator[Any]:
+            self._tell("before the acknowledgement")
+            for batch in cut(batches, *limits):
+                yield batch
+                self._tell("within the result")
+
+        def answered(server: Any, *given: Any) -> None:
+            getattr(plain, method)(server, *given)
+            self._tell("after the acknowledgement")
+
+        module.begin, module.cut = began, pieces
+        setattr(user, name, type(name, (plain,), {method: answered}))
+
+    def _tell(self, phase: str) -> None:
+        if self._thread.asked:
+            self._reached(phase, self._newest)
+
+
+def _ends_itself(wanted: str) -> Reached:
+    def reached(phase: str, batch: int) -> None:
+        if phase == wanted:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return reached
+
+
+def _carries_out(orders: Orders) -> Reached:
+    return lambda phase, batch: orders.reached(phase, batch, orders.of_daemon(batch))
 
 
 if __name__ == "__main__":
-    phase = sys.argv.pop(1)
-    if phase not in PHASES:
-        sys.exit(f"there is no phase {phase!r}")
-    if PHASES.index(phase) < PHASES.index("before the acknowledgement"):
-        host.state.store.os = DyingFiles(phase)  # type: ignore[assignment]
-    else:
-        DyingConnection.phase = phase
-        import host.daemon.unix_server
-
-        host.daemon.unix_server.Connection = DyingConnection  # type: ignore[misc]
+    given = sys.argv.pop(1)
+    if given not in DAEMON_PHASES and not os.path.isdir(given):
+        sys.exit(f"there is no phase {given!r}, and no folder of orders")
+    told = _ends_itself(given) if given in DAEMON_PHASES else _carries_out(Orders(given))
+    Phases(told).install(flight=any(argument.startswith("--listen") for argument in sys.argv))
     main()

@@ -20,11 +20,10 @@ from tqdm import tqdm
 from host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
 from host.daemon import DaemonClient, private, start_private
 from host.errors import ConnectionLostError, StateError
-from tests.fault.dying_daemon import PHASES
+from tests.fault.orders import AT_RANDOM, DAEMON_PHASES
 from tests.fault.simulator import content
 from tests.fault.world import WrongError
 
-AT_RANDOM = "at a random moment"
 SPEC = JoinSpec(
     on=AllOf(Compare("k", "=", "k"), Band("a", "a", -30, 30)),
     within=Within("t", "t", -40, 30),
@@ -52,7 +51,7 @@ def kill_daemons(kills: int, seed: int) -> str:
     number = 0
     with tempfile.TemporaryDirectory() as folder, tqdm(total=kills, unit=" kills") as bar:
         while killed.total() < kills:
-            phase = [*PHASES, AT_RANDOM, AT_RANDOM][killed.total() % (len(PHASES) + 2)]
+            phase = [*DAEMON_PHASES, AT_RANDOM, AT_RANDOM][killed.total() % (len(DAEMON_PHASES) + 2)]
             tables = [_rows(rows, number, side) for side in "lr"]
             for side, table in zip(sent, tables, strict=True):
                 side.append(table)
