@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +37,6 @@ SENT_SCHEMA = pa.schema(
     [("query", pa.string()), *((name, pa.int64()) for name in ("batch", *PartKey._fields)), ("target", pa.int32())]
 )
 _OF_ALL = ("query", "batch", "target")
-_CANCELLED = object()
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class JoinTask:
         query, batch, run = self._identity()
         names, task = self._names(query), _partition()
         left, right = self._schemas()
-        gathered = CallPart(JoinSpec.from_json(self.spec), left, right, self.partitions)
+        gathered = CallPart(_spec(self.spec), left, right, self.partitions)
 
         def ship(partition: int, rows: Iterator[tuple[str, pa.RecordBatch]]) -> None:
             def part() -> tuple[PartKey, dict[str, Any]]:
@@ -257,11 +256,10 @@ class JoinTask:
         return claim.address
 
     def _schemas(self) -> tuple[pa.Schema, pa.Schema]:
-        return pa.ipc.read_schema(pa.py_buffer(self.left_schema)), pa.ipc.read_schema(pa.py_buffer(self.right_schema))
+        return _schema(self.left_schema), _schema(self.right_schema)
 
     def _open(self, client: DaemonClient, name: str) -> None:
-        spec = JoinSpec.from_json(self.spec)
-        client.open_query(name, spec, *self._schemas(), streaming=self.streaming, state=self.state)
+        client.open_query(name, _spec(self.spec), *self._schemas(), streaming=self.streaming, state=self.state)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -321,6 +319,7 @@ class Shipment:
     def __init__(self, ship: Callable[[Iterator[Any]], None]):
         self._waiting: queue.Queue[Any] = queue.Queue(maxsize=8)
         self._error: BaseException | None = None
+        self._cancelled = False
         code = carried(partial(self._run, ship))
         self._thread = threading.Thread(target=code, name="mullion-shipment", daemon=True)
         self._thread.start()
@@ -344,11 +343,12 @@ class Shipment:
 
     def cancel(self) -> None:
         """End the thread where it has not ended."""
+        self._cancelled = True  # before anything is taken out: without it the rest would pass for the whole
         while self._thread.is_alive():
-            with suppress(queue.Empty):  # what was put before it will not be sent
+            with suppress(queue.Empty):
                 self._waiting.get_nowait()
             with suppress(queue.Full):
-                self._waiting.put_nowait(_CANCELLED)
+                self._waiting.put_nowait(None)
             self._thread.join(0.02)
 
     def _run(self, ship: Callable[[Iterator[Any]], None]) -> None:
@@ -358,10 +358,20 @@ class Shipment:
             self._error = error
 
     def _items(self) -> Iterator[Any]:
-        while (item := self._waiting.get()) is not None:
-            if item is _CANCELLED:
+        while (item := self._waiting.get()) is not None or self._cancelled:
+            if self._cancelled:
                 raise ConnectionLostError("the task ended before it had sent all its rows")
             yield item
+
+
+@lru_cache(maxsize=64)  # a task opens each partition, and a worker runs many tasks of a query
+def _spec(text: str) -> JoinSpec:
+    return JoinSpec.from_json(text)
+
+
+@lru_cache(maxsize=64)
+def _schema(serialized: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(serialized))
 
 
 def _partition() -> int:

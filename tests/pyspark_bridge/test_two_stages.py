@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,9 @@ import pytest
 
 from host import AllOf, Band, Compare, Rows, Within
 from host.daemon import DaemonClient
+from host.errors import ConnectionLostError
 from pyspark_bridge import window_join
+from pyspark_bridge.join_task import Shipment
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 from tests.pyspark_bridge.newest_query import newest_query
@@ -314,6 +317,28 @@ def test_what_a_part_is_known_by():
     assert whole != digest(("left", table.slice(0, 2)))
     assert totals_of(table, table.slice(0, 0)) == whole
     assert totals([]) == (0, 0)
+
+
+def test_a_cancelled_shipment_is_not_taken_for_whole():
+    """What is left in its queue, after some was taken out, does not come to a regular end."""
+    begin, got = threading.Event(), []
+
+    def ship(items):
+        begin.wait(20)
+        got.extend(items)
+
+    shipment = Shipment(ship)
+    for item in [*range(7), None]:
+        shipment.put(item)
+    cancelling = threading.Thread(target=shipment.cancel)
+    cancelling.start()
+    time.sleep(0.05)
+    begin.set()
+    cancelling.join(20)
+    assert not cancelling.is_alive()
+    with pytest.raises(ConnectionLostError, match="ended before it had sent all its rows"):
+        shipment.wait()
+    assert got == []
 
 
 def window_spec():
