@@ -12,7 +12,8 @@ import json
 import re
 from collections.abc import Callable
 
-from host.errors import StateError, StateTakenError
+from host.daemon.address import Address
+from host.errors import DaemonError, StateError, StateTakenError
 from host.state import Store
 
 _NAME = re.compile(r"(\d{12})\.claim")
@@ -39,9 +40,11 @@ def newest_claim(store: Store) -> Claim | None:
         return None
     name = _name(max(numbers))
     try:
-        return Claim(max(numbers), str(json.loads(store.read(name))["address"]))
-    except (ValueError, KeyError, TypeError) as error:
+        address = str(json.loads(store.read(name))["address"])
+        Address.parse(address)
+    except (ValueError, KeyError, TypeError, DaemonError) as error:
         raise StateError(f"the state's file {store.path(name)} is damaged: delete it") from error
+    return Claim(max(numbers), address)
 
 
 def claim_window(store: Store, reachable: Callable[[str], bool], start: Callable[[], str]) -> str:

@@ -16,14 +16,14 @@ def test_the_first_has_it_until_it_is_gone(tmp_path: Path) -> None:
     store, started, alive = open_store(tmp_path), count(), set()
 
     def start() -> str:
-        address = f"daemon {next(started)}"
+        address = f"unix:/daemon-{next(started)}"
         alive.add(address)
         return address
 
     assert newest_claim(store) is None
-    assert [claim_window(store, alive.__contains__, start) for _ in range(3)] == ["daemon 0"] * 3
+    assert [claim_window(store, alive.__contains__, start) for _ in range(3)] == ["unix:/daemon-0"] * 3
     alive.clear()
-    assert claim_window(open_store(tmp_path), alive.__contains__, start) == "daemon 1"
+    assert claim_window(open_store(tmp_path), alive.__contains__, start) == "unix:/daemon-1"
     assert store.names() == ["000000000001.claim"]
 
 
@@ -33,9 +33,9 @@ def test_many_at_once_agree(tmp_path: Path) -> None:
 
     def claim(number: int) -> str:
         def start() -> str:
-            alive.add(f"daemon {number}")
+            alive.add(f"unix:/daemon-{number}")
             together.wait(10)  # all have seen that there is no claim
-            return f"daemon {number}"
+            return f"unix:/daemon-{number}"
 
         return claim_window(open_store(tmp_path), alive.__contains__, start)
 
@@ -43,7 +43,8 @@ def test_many_at_once_agree(tmp_path: Path) -> None:
         assert len(set(threads.map(claim, range(clients)))) == 1
 
 
-def test_damaged_claim(tmp_path: Path) -> None:
-    (tmp_path / "000000000003.claim").write_text("{")
+@pytest.mark.parametrize("text", ["{", '{"address": "tnix:/daemon-0"}', '{"address": null}'])
+def test_damaged_claim(tmp_path: Path, text: str) -> None:
+    (tmp_path / "000000000003.claim").write_text(text)
     with pytest.raises(StateError, match=r"000000000003\.claim is damaged"):
         claim_window(open_store(tmp_path), lambda address: True, lambda: "another")
