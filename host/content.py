@@ -92,10 +92,9 @@ def _values(column: pa.Array) -> np.ndarray:
     kind = column.type
     found = np.zeros(len(column), np.uint64)
     if pa.types.is_boolean(kind):
-        found = column.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
+        found = _plain(column.cast(pa.uint8()))
     elif pa.types.is_primitive(kind):
-        plain = column.view(f"uint{kind.bit_width}").fill_null(0)
-        found = plain.to_numpy(zero_copy_only=False).astype(np.uint64)
+        found = _plain(column.view(f"uint{kind.bit_width}"))
     elif kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
         found = _texts(column.cast(pa.large_binary()))
     elif not pa.types.is_null(kind):
@@ -103,6 +102,11 @@ def _values(column: pa.Array) -> np.ndarray:
     if column.null_count:
         found = np.where(pc.is_valid(column).to_numpy(zero_copy_only=False), found, _NULL)
     return found
+
+
+def _plain(column: pa.Array) -> np.ndarray:
+    filled = column.fill_null(0) if column.null_count else column
+    return filled.to_numpy(zero_copy_only=False).astype(np.uint64)
 
 
 def _texts(column: pa.LargeBinaryArray) -> np.ndarray:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from host.errors import (
     ReplayError,
     SchemaError,
     StateError,
-    StateLostError,
     UnsupportedError,
     WindowError,
 )
@@ -52,7 +51,6 @@ from host.state import Record, StateLog, open_store
 from host.state.log import schema_of, schema_text
 from host.stats import Stats
 from host.tracing import OpenSpan, span
-from host.windows.watermark_tracker import Mark
 
 BLOCK_BYTES = 32 << 20
 """Bytes of a table of `WindowJoin.process_blocks`, by default."""
@@ -168,7 +166,6 @@ class WindowJoin:
     ) -> None:
         self.spec = spec
         self._partitions = open_partitioning(partitions)
-        self._mark: Mark | None = None
         self._state: StateLog | None = None
         self._repeatable: Record | None = None  # the newest call of the state, whose rows are not in the windows yet
         self._lock = threading.RLock()
@@ -221,7 +218,6 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None = None,
         *,
         batch: int | None = None,
-        marks: Sequence[Mark | None] = (),
         whole: WholeCall | None = None,
     ) -> pa.Table:
         """Joins the next rows of both streams.
@@ -232,10 +228,6 @@ class WindowJoin:
             New rows of each side, any number. A self join takes its one stream as `left`.
         batch : int, optional
             The caller's number for the call, which `last_batch` gives back; by default the last one and 1.
-        marks : sequence of Mark or None
-            Of the other partitions, where this join has the rows of one partition of a time window: the `mark` of each,
-            taken when all have joined every batch before this one; None before the first. The watermark is then that of
-            all.
         whole : WholeCall, optional
             What the rows of all partitions tell of the call, where this join has the rows of one partition. Every call
             must be made of every partition, also without rows of its own.
@@ -266,7 +258,7 @@ class WindowJoin:
             If the device failed, or the state could not be written. The join can then no longer be used; one with
             state can be opened again.
         ReplayError
-            If `batch` is not above `last_batch`, or a mark is of a batch after it.
+            If `batch` is not above `last_batch`.
 
         Notes
         -----
@@ -277,7 +269,7 @@ class WindowJoin:
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
             self._check_whole(whole)
-            return self._call(left, right, batch, marks=marks, whole=whole)
+            return self._call(left, right, batch, whole=whole)
 
     def process_blocks(
         self,
@@ -285,7 +277,6 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None = None,
         *,
         batch: int | None = None,
-        marks: Sequence[Mark | None] = (),
         whole: WholeCall | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> _Tables:
@@ -294,7 +285,7 @@ class WindowJoin:
 
         Parameters
         ----------
-        left, right, batch, marks, whole
+        left, right, batch, whole
             As of `process`.
         block_bytes : int
             Bytes of a table, at least 1; or those of one row of the result, where that is larger.
@@ -327,20 +318,7 @@ class WindowJoin:
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
             self._check_whole(whole)
-            return _begun(self._called(left, right, batch, None, marks, whole, block_bytes))
-
-    @property
-    def mark(self) -> Mark | None:
-        """How far this join has come, for `process` of its other partitions; None before the first call, and where it
-        has no watermark. Raises StateError."""
-        with self._turn():
-            record = self._repeatable
-            known = None if self._mark is None else self._mark.batch
-            if record is not None and record.batch != known and record.before["watermark"] is not None:
-                tables, _, whole = self._logged(record)
-                call = self._sequencer.sequence(tables, whole=whole)  # changes nothing
-                self._mark = Mark(record.batch, record.before["watermark"], call.newest)
-            return self._mark
+            return _begun(self._called(left, right, batch, None, whole, block_bytes))
 
     def push(
         self, left: pa.Table | pa.RecordBatch | None = None, right: pa.Table | pa.RecordBatch | None = None
@@ -451,11 +429,10 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None,
         batch: int | None,
         pushes: list[tuple[int, int]] | None = None,
-        marks: Sequence[Mark | None] = (),
         whole: WholeCall | None = None,
     ) -> pa.Table:
         """See `process`; `pushes` as of `Sequencer.sequence`."""
-        (result,) = self._called(left, right, batch, pushes, marks, whole, None)
+        (result,) = self._called(left, right, batch, pushes, whole, None)
         return result
 
     def _called(
@@ -464,7 +441,6 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None,
         batch: int | None,
         pushes: list[tuple[int, int]] | None,
-        marks: Sequence[Mark | None],
         whole: WholeCall | None,
         block_bytes: int | None,
     ) -> _Tables:
@@ -473,14 +449,6 @@ class WindowJoin:
             number = self.last_batch + 1 if batch is None else batch
             if number <= self.last_batch:
                 raise ReplayError(f"batch {number} comes after batch {self.last_batch}: numbers ascend")
-            known = [mark for mark in marks if mark is not None]
-            if known and (last := max(mark.batch for mark in known)) > number:
-                raise ReplayError(f"batch {number} comes after batch {last}, which another partition has joined")
-            if len(known) < len(marks) and self._mark is not None:
-                raise StateLostError(
-                    f"batch {number} comes after batch {self._mark.batch}, of which another partition knows nothing: "
-                    "its window is lost. Start the query with a new checkpoint"
-                )
             tables = {"left": _as_table("left", left), "right": _as_table("right", right)}
             schemas = dict(self._schemas)
             try:
@@ -490,8 +458,6 @@ class WindowJoin:
                 if self._engine is None:
                     raise self._unknown_columns()
                 self._load_newest()
-                if known:
-                    self._sequencer.follow([*known, *filter(None, [self._mark])], number)
                 needed = {side: self._needed(side, table) for side, table in tables.items()}
                 call = self._sequence(needed, pushes, whole)
             except MullionError:
@@ -1009,8 +975,6 @@ class WindowJoin:
     ) -> Iterator[pa.Table]:
         """As `_joined`, but that nothing here knows of a caller that leaves."""
         before = self._sequencer.state
-        if before["watermark"] is not None:
-            mark = Mark(self._last_batch if number is None else number, before["watermark"], call.newest)
         # To repeat this call takes what the windows hold before it.
         needed = {side: self._oldest_restored(engine, side) for side in SIDES}
         begun = None
@@ -1081,8 +1045,6 @@ class WindowJoin:
             self._totals.state_seconds += time.perf_counter() - waited
         if number is not None:
             self._last_batch = number
-        if before["watermark"] is not None:
-            self._mark = mark
         self._totals.calls += 1
         self._totals.matches += matches
         for side in SIDES:
@@ -1218,11 +1180,9 @@ class WindowJoin:
         engine = self._engine
         assert engine is not None
         with self._breaking(engine):
-            self._sequencer.state = record.before  # with what it was told of other partitions
+            self._sequencer.state = record.before
             tables, matched, whole = self._logged(record)
             call = self._sequenced(tables, whole=whole)
-            if record.before["watermark"] is not None:
-                self._mark = Mark(record.batch, record.before["watermark"], call.newest)
             engine.room_for(call.batches)
             engine.load(call.batches, call.opposite, call.arrived)
             self._keep_rows(call)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -16,7 +15,6 @@ from host.daemon.result import PassingResult, Tables, Turns
 from host.daemon.staging import Sender
 from host.devices import Device
 from host.errors import CapacityError
-from host.windows.watermark_tracker import Mark
 
 
 class Room:
@@ -75,7 +73,7 @@ class BatchQuery(Query):
             first, self._prepared = not self._prepared, True
             return first
 
-    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark | None] = ()) -> Request:
+    def begin(self, batch: int, sender: Sender) -> Request:
         with self._state:
             self._check_open()
             request = Request(self, batch, sender)

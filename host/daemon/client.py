@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -14,10 +13,9 @@ from host.daemon.address import Address
 from host.daemon.definition import Definition, schema_from_wire
 from host.daemon.staging import PartKey
 from host.daemon.unix_client import UnixClient
-from host.errors import DaemonError, ProtocolError, UnknownQueryError
+from host.errors import DaemonError, ProtocolError
 from host.spec import JoinSpec
 from host.tracing import request_span
-from host.windows.watermark_tracker import Mark
 
 
 class Transport(Protocol):
@@ -162,7 +160,6 @@ class DaemonClient:
         *,
         run: str = "",
         instance: str = "",
-        marks: Sequence[Mark | None] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Send one batch and return its result.
 
@@ -183,8 +180,6 @@ class DaemonClient:
         instance : str
             What tells the join that sends this from others of the same run: two of them under one query name would
             mix their windows, and are refused. In another run another instance may continue.
-        marks : sequence of Mark or None
-            Of the other partitions, where the query has one partition of a join; see `WindowJoin.process`.
 
         Returns
         -------
@@ -202,15 +197,7 @@ class DaemonClient:
         MullionError
             What `WindowJoin.process` raises; nothing was applied then.
         """
-        message: dict[str, Any] = {
-            "op": "process",
-            "query": query,
-            "batch": batch,
-            "run": run,
-            "instance": instance,
-        }
-        if marks:
-            message["marks"] = [None if mark is None else asdict(mark) for mark in marks]
+        message = {"op": "process", "query": query, "batch": batch, "run": run, "instance": instance}
         return self._process(message, iter(batches))
 
     def stage(
@@ -276,11 +263,6 @@ class DaemonClient:
         }
         return self._process(message, iter(()))
 
-    def mark(self, query: str) -> Mark | None:
-        """How far an open query has come, for `process` of its join's other partitions; None before its first batch."""
-        answer = self._call({"op": "mark", "query": query})["mark"]
-        return None if answer is None else Mark(**answer)
-
     def close_query(self, query: str) -> bool:
         """Close a query and free its device memory; False where none was open."""
         return bool(self._call({"op": "close", "query": query})["closed"])
@@ -318,34 +300,3 @@ class DaemonClient:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-class Marking(Protocol):
-    """What tells how far a query has come: a `DaemonClient`."""
-
-    def mark(self, query: str) -> Mark | None:
-        """See `DaemonClient.mark`."""
-
-
-_Client = TypeVar("_Client", bound=Marking)
-
-
-def marks_of(others: Iterable[tuple[_Client, str]], open_query: Callable[[_Client, str], object]) -> list[Mark | None]:
-    """The marks of a join's other partitions, for `DaemonClient.process`.
-
-    Parameters
-    ----------
-    others : iterable of (DaemonClient, str)
-        For each partition its daemon and its query's name.
-    open_query : callable
-        Opens a query that is not open yet, from its state if there is any.
-    """
-    marks: list[Mark | None] = []
-    for client, name in others:
-        try:
-            mark = client.mark(name)
-        except UnknownQueryError:
-            open_query(client, name)
-            mark = client.mark(name)
-        marks.append(mark)
-    return marks

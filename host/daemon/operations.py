@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import asdict
 from typing import Any
 
 from host.daemon.definition import Definition, schema_to_wire
@@ -13,7 +12,6 @@ from host.daemon.result import KeptResult, Result
 from host.daemon.service import Service
 from host.daemon.staging import PartKey, Sender
 from host.errors import DaemonError, ProtocolError
-from host.windows.watermark_tracker import Mark
 
 OPERATIONS = {
     "ping": "Is the daemon there?",
@@ -21,7 +19,6 @@ OPERATIONS = {
     "check": "Could a query ever be opened? spec, left_schema, right_schema, streaming. Takes nothing.",
     "open": "Open a query: query, spec, left_schema, right_schema, streaming.",
     "describe": "The definition of an open query: query.",
-    "mark": "How far an open query has come, for other partitions of its join: query.",
     "close": "Close a query: query.",
 }
 
@@ -40,9 +37,6 @@ def operate(service: Service, message: dict[str, Any]) -> dict[str, Any]:
         return {"schema": schema_to_wire(schema)}
     if operation == "describe":
         return service.definition(_text(message, "query")).to_wire()
-    if operation == "mark":
-        mark = service.mark(_text(message, "query"))
-        return {"mark": None if mark is None else asdict(mark)}
     if operation == "close":
         return {"closed": service.close_query(_text(message, "query"))}
     raise ProtocolError(f"unknown operation {operation!r}; there are {', '.join(OPERATIONS)} and process")
@@ -54,7 +48,7 @@ def begin(service: Service, message: dict[str, Any]) -> Request:
         query, batch = _text(message, "query"), _number(message, "batch")
         return service.fetch(query, batch, _keys(message["keys"]), rows=bool(message.get("rows", True)))
     sender = Sender(_text(message, "run", empty=True), _text(message, "instance", empty=True))
-    request = service.begin(_text(message, "query"), _number(message, "batch"), sender, _marks(message))
+    request = service.begin(_text(message, "query"), _number(message, "batch"), sender)
     if message.get("part"):
         request.parts = True
         request.kept = None if request.kept is None else KeptResult(request.kept.schema)
@@ -105,13 +99,6 @@ def _call(value: Any) -> dict[str, Any]:
     if not partition < partitions:
         raise ProtocolError(f"there is no partition {partition} of {partitions}")
     return value
-
-
-def _marks(message: dict[str, Any]) -> list[Mark | None]:
-    try:
-        return [None if mark is None else Mark(**mark) for mark in message.get("marks", ())]
-    except TypeError as error:
-        raise ProtocolError(f"the marks of a join's partitions cannot be read: {error}") from error
 
 
 def _number(message: dict[str, Any], field: str) -> int:

@@ -19,7 +19,6 @@ from host.daemon.result import KeptResult, Result, Turns
 from host.daemon.staging import Part, PartKey, Sender
 from host.errors import LimitError, ProtocolError, UnknownQueryError
 from host.tracing import span
-from host.windows.watermark_tracker import Mark
 
 if TYPE_CHECKING:
     from host.devices import Device
@@ -66,13 +65,8 @@ class Query(ABC):
         """Take what the query needs from the device, once; False for every repeated open."""
 
     @abstractmethod
-    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark | None] = ()) -> Request:
+    def begin(self, batch: int, sender: Sender) -> Request:
         """Open a request; refused here, before any row is sent, where it can only fail."""
-
-    @property
-    def mark(self) -> Mark | None:
-        """How far its window has come, where it has a watermark and a batch; never waits for a batch."""
-        return None
 
     def content(self, batch: int) -> dict[str, str] | None:
         """What is known of the rows of a batch whose result is kept, as `Content.digest`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from host.daemon.rows import conform
 from host.daemon.staging import Part, PartKey, Sender
 from host.errors import ProtocolError
 from host.join.whole_call import PLACES_SCHEMA
-from host.windows.watermark_tracker import Mark
 
 if TYPE_CHECKING:
     from host.daemon.query import Query
@@ -36,8 +34,6 @@ class Request:
     sender : Sender
     kept : KeptResult or None
         The result, where the same batch was applied already: no rows need to be sent.
-    marks : sequence of Mark or None
-        Of the other partitions of the query's join.
     begun : float
         When, by `time.monotonic`.
     parts : bool
@@ -50,7 +46,6 @@ class Request:
         batch: int,
         sender: Sender,
         kept: KeptResult | None = None,
-        marks: Sequence[Mark | None] = (),
         *,
         parts: bool = False,
     ):
@@ -58,7 +53,6 @@ class Request:
         self.batch = batch
         self.sender = sender
         self.kept = kept
-        self.marks = marks
         self.parts = parts
         self.begun = time.monotonic()
         self._rows: dict[str, list[pa.RecordBatch]] = {side: [] for side in (*SIDES, "places")}

@@ -25,7 +25,6 @@ from host.daemon.streaming_query import StreamingQuery
 from host.devices import Device, open_device
 from host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
 from host.tracing import failed
-from host.windows.watermark_tracker import Mark
 
 MAX_NAME = 256
 
@@ -153,16 +152,7 @@ class Service:
             raise UnknownQueryError(f"no query {name!r} is open; open it first")
         return query.definition
 
-    def mark(self, name: str) -> Mark | None:
-        """How far an open query has come, for other partitions of its join; None before its first batch, and without a
-        watermark. Never waits for a batch. Raises UnknownQueryError where none of that name is open."""
-        with self._lock:
-            query = self._queries.get(name)
-        if query is None:
-            raise UnknownQueryError(f"no query {name!r} is open; open it first")
-        return query.mark
-
-    def begin(self, name: str, batch: int, sender: Sender, marks: Sequence[Mark | None] = ()) -> Request:
+    def begin(self, name: str, batch: int, sender: Sender) -> Request:
         """Open a request of an open query; see `Request`.
 
         Raises
@@ -183,7 +173,7 @@ class Service:
                 )
             raise UnknownQueryError(f"no query {name!r} is open; open it first")
         try:
-            return query.begin(batch, sender, marks)
+            return query.begin(batch, sender)
         except StateLostError:
             if not query.status()["requests"]:  # opened for a window that is not here: it holds nothing
                 self.close_query(name)

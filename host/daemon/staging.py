@@ -88,11 +88,9 @@ class Stage:
 
     def __init__(self) -> None:
         self._batches: dict[int, dict[PartKey, Part]] = {}
-        self.begun = False  # a part of batch 0 was here
 
     def add(self, batch: int, key: PartKey, part: Part) -> bool:
         """Take a part; False where there is one of that content."""
-        self.begun = self.begun or batch == 0
         parts = self._batches.setdefault(batch, {})
         return parts.setdefault(key, part) is part
 

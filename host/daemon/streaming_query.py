@@ -28,7 +28,6 @@ from host.errors import (
     from_wire,
     to_wire,
 )
-from host.windows.watermark_tracker import Mark
 
 
 @dataclass
@@ -92,7 +91,6 @@ class StreamingQuery(Query):
     _join: WindowJoin | None = None
     _newest: Applied | None = None
     _sender: Sender | None = None  # of the newest run
-    _mark: Mark | None = None
     _shared = False  # that run has a second instance
     _fed_by: str | None = None  # the run whose rows came into the window last
     _mixed = False  # and they may be of two joins: the window is to be forgotten
@@ -102,13 +100,13 @@ class StreamingQuery(Query):
             self._check_open()
             return self._open_join()
 
-    def begin(self, batch: int, sender: Sender, marks: Sequence[Mark | None] = ()) -> Request:
+    def begin(self, batch: int, sender: Sender) -> Request:
         if batch > 0 and self._newest is None and self._restored is None:
             self._catch_up()  # it was opened from a state without a batch
         with self._state:
             self._check_open()
             self._admit(sender)
-            request = Request(self, batch, sender, self._kept(batch), marks)
+            request = Request(self, batch, sender, self._kept(batch))
             self._counts["requests"] += 1
             if request.kept is None:
                 self._open_requests.add(request)
@@ -131,7 +129,7 @@ class StreamingQuery(Query):
             if kept is not None and newest is not None:
                 check_same(request.batch, newest.content, Content.of(left, right).digest)
                 return kept
-            return self._join_batch(request.batch, left, right, request.sender, request=request, marks=request.marks)
+            return self._join_batch(request.batch, left, right, request.sender, request=request)
 
     def stage(self, request: Request, key: PartKey, part: Part) -> bool:
         with self._state:
@@ -201,7 +199,6 @@ class StreamingQuery(Query):
             if not self._mixed:
                 self._newest = applied
             self._staged -= self._stage.free(batch)
-            self._mark = self._join.mark
             self._stats = self._join.stats.as_dict()
             self._applied(request, left, right, 0 if isinstance(result, MullionError) else result.num_rows)
         return _kept_of(applied)
@@ -226,14 +223,6 @@ class StreamingQuery(Query):
             most=self.limits.max_result,
             query=self.name,
         )
-
-    @property
-    def mark(self) -> Mark | None:
-        join = self._join
-        if join is None or join.outdated or self._mark is None:
-            self._catch_up()
-        with self._state:
-            return self._mark
 
     def _catch_up(self) -> None:
         """Opens the join again where another process has gone on with its state."""
@@ -294,7 +283,7 @@ class StreamingQuery(Query):
             self._restored = self._join.last_batch if self._join.last_batch >= 0 else None
             if self._restored is not None:
                 self._newest = None
-            self._mixed, self._fed_by, self._mark = False, None, self._join.mark
+            self._mixed, self._fed_by = False, None
             self._stats = self._join.stats.as_dict()
         return True
 
@@ -332,7 +321,7 @@ class StreamingQuery(Query):
                 raise self._replayed(batch, self._restored)
             return None
         if newest is None:
-            if batch > 0 and not self._stage.begun:
+            if batch > 0:
                 raise StateLostError(
                     f"query {self.name!r} continues with batch {batch}, but this daemon does not hold the "
                     "window of the batches before it: it was restarted since, or is another one, or two joins "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import OTHER, SIDES, Batch, EngineSpec
 from host.join.residual import ResidualPart
 from host.spec import JoinSpec
-from host.windows.watermark_tracker import Mark
 
 if TYPE_CHECKING:
     from host.join.whole_call import WholeCall
@@ -162,11 +160,6 @@ class Sequencer:
         self._last_sequence = state["last_sequence"]
         if self._tracker is not None:
             self._tracker.state = state["watermark"]
-
-    def follow(self, marks: Sequence[Mark], batch: int) -> None:
-        """As `WatermarkTracker.follow`; nothing where there is no watermark."""
-        if self._tracker is not None:
-            self._tracker.follow(marks, batch)
 
     def sequence(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,25 +10,6 @@ import numpy as np
 from host.windows.watermark import Watermark
 
 _OTHER = {"left": "right", "right": "left"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Mark:
-    """How far a partition of a join has come.
-
-    Attributes
-    ----------
-    batch : int
-        The caller's number of its newest call.
-    before : dict
-        What the watermark's tracker knew before that, as `WatermarkTracker.state` gives it.
-    newest : dict of str to int
-        The newest event time of each side in it, of those that had any.
-    """
-
-    batch: int
-    before: dict[str, Any]
-    newest: dict[str, int]
 
 
 class WatermarkTracker:
@@ -143,28 +123,3 @@ class WatermarkTracker:
                 continue
             values[side] = self._initial if value is None else value
         return values
-
-    def follow(self, marks: Sequence[Mark], batch: int) -> None:
-        """Takes over what the partitions of a join know together before a batch.
-
-        A batch that some partition has joined began with the same for all. Before a new one it is what the newest of
-        the batches before began with, and the times that its partitions saw.
-
-        Parameters
-        ----------
-        marks : sequence of Mark
-            One of each partition that has joined a batch, none of them after this one.
-        batch : int
-            The number of the batch that comes.
-        """
-        if not marks:
-            return
-        last = max(mark.batch for mark in marks)
-        newest = [mark for mark in marks if mark.batch == last]
-        self.state = newest[0].before
-        if last < batch:
-            seen: dict[str, int] = {}
-            for mark in newest:
-                for side, time in mark.newest.items():
-                    seen[side] = max(time, seen.get(side, time))
-            self.advance(seen)

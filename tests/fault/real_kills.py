@@ -20,8 +20,8 @@ from tqdm import tqdm
 from host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
 from host.daemon import DaemonClient, private, start_private
 from host.errors import ConnectionLostError, StateError
+from tests.fault.cases import content
 from tests.fault.orders import AT_RANDOM, DAEMON_PHASES
-from tests.fault.simulator import content
 from tests.fault.world import WrongError
 
 SPEC = JoinSpec(

@@ -1,8 +1,8 @@
 """Spark, daemons, their network and their storage as one deterministic program: a seed makes a schedule of faults.
 
-It runs the modules that a daemon runs for clients on its host, from `Connection` down to the stores of its state, and
-the client's, on a `World`: its clock, network and disks. Flight's server is not in it: it calls the same `Service`.
-What it injects:
+It runs the modules that a daemon runs for clients on its host, from `Connection` down to the stores of its state, the
+client's, and `JoinTask`, which is what runs in Spark's tasks, on a `World`: its clock, network and disks. Flight's
+server is not in it: it calls the same `Service`. What it injects:
 
 - a daemon that dies before, in the middle of or after any operation on its storage, or before or after any message;
 - a machine that goes down: what was not synced is gone or torn, and files whose deletion was not synced are back;
@@ -10,13 +10,15 @@ What it injects:
 - messages that are late, connections that break in the middle of one, machines that are cut off from each other, and
   requests that come a second time, whole or in part, after later ones;
 - daemons that are taken for dead and are not: two believe that they own a partition;
-- a driver that retries tasks as attempt + 1, runs two attempts at once, kills some, asks for a batch twice, reads part
-  of a result alone, and dies before or after it has committed a batch, and then replays it; rows in another order;
+- a driver that retries tasks as attempt + 1, runs two attempts at once, kills some, asks for a batch twice, also at
+  once, reads part of a result alone, and dies before or after it has committed a batch, and then replays it; rows in
+  another order and in other tasks;
+- executors that are lost, with what their tasks of the first stage gave, and with their daemons;
 - files that are flipped, cut or lost.
 
 The rule: every whole result of a batch that anyone is given is the nested loop's; errors are of the kinds that a caller
-is told of; a sink that takes a batch once has every row once; once no more faults come the query comes to its end, and
-no daemon holds rows or a connection of anyone.
+is told of; tasks that send the same rows say the same; a sink that takes a batch once has every row once; once no more
+faults come the query comes to its end, and no daemon holds rows or a connection of anyone.
 """
 
 from __future__ import annotations
@@ -24,22 +26,20 @@ from __future__ import annotations
 import dataclasses
 import gc
 import random
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pyarrow as pa
 import structlog
 
-from host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
+import pyspark_bridge.executor_daemon
+import pyspark_bridge.join_task
+from host import JoinSpec
 from host.daemon import DaemonClient, Limits
-from host.daemon.client import marks_of
 from host.daemon.connection import Connection
-from host.daemon.definition import Definition
-from host.daemon.request import Request
 from host.daemon.service import Service
 from host.daemon.streaming_query import StreamingQuery
 from host.devices import open_device
@@ -52,249 +52,66 @@ from host.errors import (
     StateLostError,
     UnknownQueryError,
 )
-from host.state.log import StateLog
-from tests.fault.world import Disk, Killed, Process, Socket, Task, World, WrongError
-from tests.oracles.nested_loop import NestedLoop
+from pyspark_bridge.join_task import JoinTask
+from tests.fault.cases import DATA_SETS, JOINS, SPLITS, case, content, split_tasks
+from tests.fault.planted import Planted
+from tests.fault.world import Disk, Killed, Process, Socket, Thread, World, WrongError
 
-QUERY = "query/join"
+QUERY = "query"
 FAILURES = 4  # of one task, before its query fails
 RUNS = 40  # of the query, before it counts as stuck
-DATA_SETS = 30
-BATCHES = 4
-
-_BAND = ("band", -9, 9)
-_EQUAL = AllOf(Compare("k", "=", "k"), Band("a", "a", -30, 30))
-_PARTS = ("all", [("pair", 0, 0, ("compare", "=")), ("pair", 1, 1, ("band", -30, 30))])
-_TIME = {"within": Within("t", "t", -40, 30), "watermark": Watermark(left=20, right=30, lag=1)}
-_COUNT = {"left": Rows(8), "right": Rows(6)}
-JOINS: dict[str, dict[str, Any]] = {
-    "count": {"on": Band("a", "a", -9, 9), **_COUNT},
-    "count full": {"on": Band("a", "a", -9, 9), **_COUNT, "how": "full"},
-    "semi": {"on": _EQUAL, **_COUNT, "how": "left_semi"},
-    "time": {"on": _EQUAL, **_TIME},
-    "time full": {"on": _EQUAL, **_TIME, "how": "full"},
-    "time anti": {"on": _EQUAL, **_TIME, "how": "left_anti"},
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Planted:
-    """Faults put into the program itself, which schedules must find. Each is the absence of what its name says.
-
-    Attributes
-    ----------
-    synced : bool
-        Files and folders are synced.
-    checked : bool
-        Files are compared with their checksums.
-    repeats : bool
-        The daemon knows a batch that it has applied.
-    fenced : bool
-        A file's name can be taken once.
-    written_first : bool
-        Rows are written before they are committed.
-    awaited : bool
-        A batch is durable before its result is given out.
-    final : bool
-        A kept result is given for its own batch alone.
-    discarded : bool
-        What was staged of a request that ended is forgotten.
-    timed_out : bool
-        A connection that is silent is closed.
-    current : bool
-        A daemon looks whether another one has gone on with the state.
-    """
-
-    synced: bool = True
-    checked: bool = True
-    repeats: bool = True
-    fenced: bool = True
-    written_first: bool = True
-    awaited: bool = True
-    final: bool = True
-    discarded: bool = True
-    timed_out: bool = True
-    current: bool = True
-
-    def patches(self) -> Iterator[Any]:
-        """What puts them in."""
-        if not self.checked:
-            yield mock.patch("host.state.log._digest", return_value="0")
-        if not self.repeats:
-            yield mock.patch.object(StreamingQuery, "_kept", return_value=None)
-            yield mock.patch.object(WindowJoin, "last_batch", property(lambda _: -1))
-        if not self.written_first:
-            yield mock.patch.object(StateLog, "_commit", _commit_first(StateLog._commit))
-            yield mock.patch.object(StateLog, "_write", _write_later(StateLog._write))
-        if not self.awaited:
-            yield mock.patch.object(StateLog, "commit", _never_raises(StateLog.commit))
-            yield mock.patch.object(StateLog, "_commit", _now_and_then(StateLog._commit))
-        if not self.final:
-            yield mock.patch.object(StreamingQuery, "_kept", _kept_past(StreamingQuery._kept))
-        if not self.discarded:
-            yield mock.patch.object(Request, "discard", return_value=None)
-        if not self.current:
-            yield mock.patch.object(StreamingQuery, "_catch_up", return_value=None)
-
-
-def _write_later(write: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    def planted(log: StateLog, number: int, batch: int, tables: dict[str, pa.Table]) -> dict[str, Any]:
-        create, waiting = log.store.create, []
-        log.store.create = lambda *given: waiting.append(given)  # type: ignore[assignment,method-assign,misc]
-        try:
-            return write(log, number, batch, tables)
-        finally:
-            log.store.create = create  # type: ignore[method-assign]
-            log.waiting = waiting  # type: ignore[attr-defined]
-
-    return planted
-
-
-def _commit_first(commit: Callable[..., None]) -> Callable[..., None]:
-    def planted(log: StateLog, record: Any) -> None:
-        commit(log, record)
-        for given in log.waiting:  # type: ignore[attr-defined]
-            log.store.create(*given)
-
-    return planted
-
-
-def _never_raises(commit: Callable[..., None]) -> Callable[..., None]:
-    def planted(log: StateLog, begun: Any, matched: Any) -> None:
-        try:
-            commit(log, begun, matched)
-        except StateError:
-            return
-
-    return planted
-
-
-def _now_and_then(commit: Callable[..., None]) -> Callable[..., None]:
-    def planted(log: StateLog, record: Any) -> None:
-        if World.current.rng.random() < 0.8:
-            commit(log, record)
-        else:
-            log.records.append(record)  # it would be written later
-
-    return planted
-
-
-def _kept_past(kept: Callable[..., Any]) -> Callable[..., Any]:
-    def planted(query: StreamingQuery, batch: int) -> Any:
-        newest = query._newest
-        if newest is not None and batch == newest.batch + 1 and World.current.rng.random() < 0.2:
-            return newest.result
-        return kept(query, batch)
-
-    return planted
-
-
-# What is due
-
-
-def make_rows(rng: np.random.Generator, call: int, side: str) -> pa.Table:
-    """Rows of one side of a batch, each with a name of its own."""
-    count = int(rng.integers(0, 8))
-    return pa.table(
-        {
-            "k": pa.array(rng.integers(0, 3, count), pa.int64(), mask=rng.random(count) < 0.1),
-            "a": pa.array(rng.integers(0, 60, count), pa.int32()),
-            "t": call * 15 + rng.integers(-40, 40, count),
-            "s": pa.array([f"{side} {call}.{at}" for at in range(count)], pa.string()),
-        }
-    )
-
-
-def content(*tables: pa.Table) -> list[str]:
-    """Rows in any order."""
-    rows = (zip(*(column.to_pylist() for column in table.columns), strict=True) for table in tables)
-    return sorted(repr(row) for each in rows for row in each)
-
-
-class _Loop(NestedLoop):
-    """Knows that a row without one of its keys can match nothing."""
-
-    def _alone(self, side: str, row: Any) -> bool:
-        return (isinstance(row.key, tuple) and None in row.key) or super()._alone(side, row)
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A join, its input, and what it is due to give: of each batch the result of each partition."""
-
-    definition: Definition
-    batches: dict[int, list[list[pa.Table]]]
-    due: dict[int, list[list[str]]]
-    orders: dict[tuple[int, int, int], list[pa.Table]] = dataclasses.field(default_factory=dict)
-
-
-@cache
-def case(name: str, partitions: int, data: int) -> Case:
-    """One of the inputs that schedules have."""
-    rng = np.random.default_rng(data)
-    numbers = np.cumsum(rng.integers(1, 3, int(rng.integers(2, BATCHES + 1)))) - 1  # with gaps
-    numbers -= numbers[0]
-    tables = {int(number): [make_rows(rng, int(number), side) for side in ("l", "r")] for number in numbers}
-    spec = JoinSpec(**JOINS[name])
-    schema = make_rows(rng, 0, "l").schema
-    loop = _Loop(
-        _BAND if name.startswith("count") else _PARTS,
-        *(("a", "a") if name.startswith("count") else (["k", "a"], ["k", "a"])),
-        rows=None if name.startswith("time") else (_COUNT["left"].count, _COUNT["right"].count),
-        within=("t", "t", -40, 30) if name.startswith("time") else None,
-        delays=(20, 30) if name.startswith("time") else (None, None),
-        lag=1,
-        how=JOINS[name].get("how", "inner"),
-    )
-    rows: list[list[tuple[Any, ...]]] = [[], []]
-    batches, due = {}, {}
-    empty = (None,) * 4
-    for number, sides in tables.items():
-        for at, table in enumerate(sides):
-            rows[at] += zip(*(column.to_pylist() for column in table.columns), strict=True)
-        due[number] = [[] for _ in range(partitions)]
-        for pair in loop.results(loop.process(*sides)):
-            found = [None if at is None else rows[side][at] for side, at in enumerate(pair)]
-            key = next(row for row in found if row is not None)[0]
-            shown = found[:1] if spec.how in ("left_semi", "left_anti") else found
-            flat = repr(tuple(value for row in shown for value in (row or empty)))
-            due[number][(key or 0) % partitions].append(flat)
-        due[number] = [sorted(part) for part in due[number]]
-        batches[number] = [
-            [table.filter(pa.array(table["k"].fill_null(0).to_numpy() % partitions == at)) for table in sides]
-            for at in range(partitions)
-        ]
-    return Case(Definition(spec, schema, schema), batches, due)
-
-
-# Processes
+EXECUTORS = 2
 
 
 class Daemon(Process):
-    """A process with a service, which takes connections at an address."""
+    """A process with a service, which takes connections at an address, in the place of the one that did so before."""
 
-    def __init__(self, world: World, number: int, state: str | None, limits: Limits):
-        super().__init__(f"daemon {number}", f"host {number}")
-        self.address = f"unix:/{number}"
+    def __init__(self, world: World, name: str, host: str, path: str, state: str | None, limits: Limits):
+        super().__init__(name, host)
+        self.address = f"unix:{path}"
         self.service = Service(open_device("cpu"), limits, state)
-        world.listeners[f"/{number}"] = self, self._serve
+        world.listeners[path] = self, self._serve
 
     def _serve(self, sock: Socket) -> None:
         Connection(sock, self.service).run()  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(eq=False)
-class Attempt:
-    """A task of Spark's, once: its process, and what came of it."""
+class Executor:
+    """A machine that runs tasks, and perhaps a daemon that they have started."""
 
-    number: int
-    partition: int
-    attempt: int
-    process: Process
-    result: list[str] | None = None
-    partial: bool = False
-    error: BaseException | None = None
-    done: bool = False
+    host: str
+    daemon: Daemon | None = None
+    lost: bool = False
+
+
+class Attempt(Process):
+    """A task of Spark's, once: what it is, what came of it, and what Spark's `TaskContext` tells it."""
+
+    def __init__(self, kind: str, run: int, number: int, part: int, attempt: int, executor: Executor):
+        super().__init__(f"{kind} {number}.{part}.{attempt} of run {run}", executor.host)
+        self.kind, self.run, self.number, self.part, self.attempt = kind, run, number, part, attempt
+        self.executor = executor
+        self.split = 0
+        self.take = False  # it is asked for a row alone
+        self.result: Any = None
+        self.partial = False
+        self.error: BaseException | None = None
+        self.done = False
+
+    def partitionId(self) -> int:
+        """As of `TaskContext`."""
+        return self.part
+
+    def getLocalProperty(self, name: str) -> str | None:
+        """As of `TaskContext`."""
+        assert self.kind != "fetch", "a thread's tasks have no properties"
+        known = {
+            "sql.streaming.queryId": QUERY,
+            "streaming.sql.batchId": str(self.number),
+            "spark.jobGroup.id": str(self.run),
+        }
+        return known.get(name)
 
 
 #: What happens to tasks, daemons and machines that are well, and how often where it does.
@@ -302,9 +119,12 @@ _TROUBLES = {
     "replay": 0.1,
     "commit twice": 0.1,
     "ask again": 0.1,
+    "both": 0.1,
+    "take": 0.05,
     "kill": 0.05,
     "speculate": 0.1,
     "give up": 0.05,
+    "lose": 0.05,
     "crash": 0.03,
     "damage": 0.1,
     "part": 0.05,
@@ -313,6 +133,10 @@ _TROUBLES = {
 
 #: What a task may be told where something has failed.
 _TOLD = (ConnectionLostError, StateError, StateLostError, ReplayError, LimitError, UnknownQueryError)
+
+
+#: Of the few joins that schedules have it need not be computed each time.
+_output_schema = cache(JoinSpec.output_schema)
 
 
 class QueryFailedError(Exception):
@@ -334,57 +158,98 @@ class Schedule:
     """
 
     def __init__(self, seed: int, planted: Planted | None = None):
-        self.seed = seed
         self._planted = planted or Planted()
-        self._rng = rng = random.Random(seed)
+        rng = random.Random(seed)
         self.name = rng.choice(sorted(JOINS))
-        self.partitions = rng.choice([1, 1, 2, 3]) if self.name.startswith("time") else 1
+        self.stages = 1 if self.name == "count as sent" else rng.choice([1, 2, 2])
+        self.partitions = 1
+        if self.stages == 2 and self.name != "count full":
+            self.partitions = rng.choice([1, 2, 2, 3])
         self.state = rng.choice(["disk", "disk", "s3://objects", None])
+        self.claims = self.stages == 2 and self.state is not None and rng.random() < 0.3  # daemons on executors
         self.case = case(self.name, self.partitions, rng.randrange(DATA_SETS))
-        self.world = World(rng, rng.choice([0, 3, 6, 12, 20]))
+        self._faults = rng.choice([0, 3, 6, 12, 20])
+        self.world = World(rng, self._faults)
         self.disk = Disk(self.world, lossy=not self._planted.synced, fenced=self._planted.fenced)
         self.story = self.world.story
-        self.story.append(f"seed {seed}: {self.name}, {self.partitions} partitions, state {self.state}")
+        where = ", daemons on executors" if self.claims else ""
+        self.story.append(
+            f"seed {seed}: {self.name}, {self.stages} stages, {self.partitions} partitions, state {self.state}{where}"
+        )
         self._limits = Limits(idle_timeout=rng.choice([5.0, 90.0, 900.0]))
         if not self._planted.timed_out:
             object.__setattr__(self._limits, "idle_timeout", None)
         self._timeout = rng.choice([10.0, 60.0, 600.0])
-        self._started = 0
-        self._daemons: list[Daemon] = []
-        self._all: list[Daemon] = []
-        self._attempts: list[Attempt] = []
-        self._driver: Process = Process("driver", "spark")
-        self._waiting: Task | None = None
-        self._sink: dict[tuple[int, int], list[str]] = {}
         self._mood = {kind: rng.choice([0, 1, 1, 6]) for kind in _TROUBLES}  # each schedule has troubles of its own
+        self._daemons: list[Daemon] = []  # those that the query names
+        self._first = 0  # how many daemons there were at first
+        self._all: list[Daemon] = []
+        self._executors = [Executor(f"executor {at}") for at in range(EXECUTORS)]
+        self._attempts: list[Process] = []
+        self._driver = Process("driver", "spark")
+        self._waiting: dict[Any, None] = {}  # tasks of the driver that wait for an attempt
+        self._sink: dict[tuple[int, int], list[str]] = {}
+        self._looked: set[int] = set()  # batches of which the sink has asked for a row alone
+        self._said: dict[tuple[int, int, int], pa.RecordBatch] = {}
+        self._split = 0
         self._run = 0
-        self._damaged = False
+        self._damaged = self._finished = self._given_up = False
         self._wrong: list[str] = []
-        self._finished = False
 
     def run(self) -> None:
         """Raises WrongError, with the story, if the rule is broken."""
-        with ExitStack() as stack:
-            stack.enter_context(self.world.installed(self.disk))
-            for patch in self._planted.patches():
-                stack.enter_context(patch)
-            try:
-                self._daemons = [self._daemon() for _ in range(self.world.rng.randint(1, self.partitions))]
-                self.world.spawn(self._driver, self._drive)
-                self.world.run(lambda: bool(self._wrong) or self._finished)
-                self._check(self._finished, "the query stands, and nothing is under way")
-                self._after()
-            except WrongError as error:
-                raise WrongError("\n".join([*self.story, str(error)])) from error
-            finally:
-                self.world.faults = 0
-                self._end()
+        collects = gc.isenabled()
+        gc.disable()  # a socket that it closes would be closed at another time in another process
+        try:
+            with ExitStack() as stack:
+                self._install(stack)
+                try:
+                    if not self.claims:
+                        self._daemons = [self._daemon(at) for at in range(self.world.rng.randint(1, self.partitions))]
+                    self._first = len(self._daemons)
+                    self.world.spawn(self._driver, self._drive)
+                    self.world.run(lambda: bool(self._wrong) or self._finished)
+                    self._check(self._finished, "the query stands, and nothing is under way")
+                    self._after()
+                except WrongError as error:
+                    raise WrongError("\n".join([*self.story, str(error)])) from error
+                finally:
+                    self.world.faults = 0
+                    self._end()
+        finally:
+            if collects:
+                gc.enable()
 
-    def _daemon(self) -> Daemon:
-        daemon = Daemon(self.world, self._started, self.state, self._limits)
-        self._started += 1
+    def _install(self, stack: ExitStack) -> None:
+        def client(address: str, token: object = None, timeout: float | None = None, **_: object) -> DaemonClient:
+            return DaemonClient(address, timeout=timeout or self._timeout)
+
+        stack.enter_context(self.world.installed(self.disk))
+        stack.enter_context(mock.patch.object(JoinSpec, "output_schema", _output_schema))
+        stack.enter_context(mock.patch.object(pyspark_bridge.join_task, "DaemonClient", client))
+        if self.claims:
+            stack.enter_context(mock.patch.object(pyspark_bridge.executor_daemon, "DaemonClient", client))
+            started = mock.patch.object(pyspark_bridge.executor_daemon, "executor_daemon", self._executor_daemon)
+            stack.enter_context(started)
+        for patch in self._planted.patches():
+            stack.enter_context(patch)
+
+    def _daemon(self, at: int | None = None, executor: Executor | None = None) -> Daemon:
+        """Another daemon, at one of the addresses that the query names, or of an executor."""
+        name = f"daemon {len(self._all)}"
+        host, path = (executor.host, f"/{name}") if executor is not None else (f"host of {name}", f"/{at}")
+        daemon = Daemon(self.world, name, host, path, None if self.claims else self.state, self._limits)
         self._all.append(daemon)
         return daemon
+
+    def _executor_daemon(self, *_: object, **__: object) -> str:
+        """As `executor_daemon`: that of the executor of the running task."""
+        executor = self.world.task.process.executor  # type: ignore[attr-defined]
+        if executor.daemon is None or not executor.daemon.alive:
+            executor.daemon = self._daemon(executor=executor)
+            self.story.append(f"{self.world.now:.3f} {executor.daemon.name} starts on {executor.host}")
+        self.world.pause()
+        return str(executor.daemon.address)
 
     def _check(self, holds: bool, message: str) -> None:
         if self._wrong or not holds:
@@ -396,31 +261,49 @@ class Schedule:
         self.world.run(lambda: bool(self._wrong))
         self._check(not self._wrong, "")
         for daemon in self._all:
-            if not daemon.alive:
-                continue
-            self._check(not daemon.tasks, f"{daemon.name} holds {len(daemon.tasks)} connections that no client has")
-            for query in daemon.service.status()["queries"].values():
-                held = query["staged_bytes"], query["open_requests"]
-                self._check(held == (0, 0), f"{daemon.name} holds {held} bytes and requests that no client has")
+            if daemon.alive:
+                self._check_idle(daemon)
+        if self._given_up:
+            return
+        for number, due in self.case.due.items():
+            found = [self._sink.get((number, at)) for at in range(self.partitions)]
+            if found != due and not (number in self._looked and found == [None] * self.partitions):
+                self._check(False, f"the sink has {found} of batch {number}, and {due} is due")
         if self._damaged or self.state is None:
             return
-        whole = {number: [self._sink.get((number, at)) for at in range(self.partitions)] for number in self.case.due}
-        self._check(whole == self.case.due, "the sink has not what is due")
         self._stop_all()
-        self._daemons = [self._daemon()]
-        number = max(self.case.batches)
-        last = [self._start(number, at, 0) for at in range(self.partitions)]
+        if not self.claims:
+            self._daemons = [self._daemon(0)]
+
+        def ask() -> None:
+            try:
+                self._act(self.case.numbers[-1], {})
+            except QueryFailedError as error:
+                self._wrong.append(f"the last batch cannot be had from the state: {error}")
+
+        self._run += 1
+        self.world.spawn(self._driver, ask)
         self.world.run()
-        for attempt in last:
-            self._check(attempt.result is not None, f"the last batch cannot be had from the state: {attempt.error!r}")
         self._check(not self._wrong, "")
+
+    def _check_idle(self, daemon: Daemon) -> None:
+        """A daemon holds nothing of clients that are gone, but parts of a batch that may be asked for."""
+        self._check(not daemon.tasks, f"{daemon.name} holds {len(daemon.tasks)} connections that no client has")
+        for name, query in daemon.service._queries.items():
+            assert isinstance(query, StreamingQuery)
+            parts = [(batch, part) for batch, found in query._stage._batches.items() for part in found.values()]
+            held = query._staged - sum(part.size for _, part in parts), len(query._open_requests)
+            self._check(held == (0, 0), f"{daemon.name} holds {held} bytes and requests of {name} that no client has")
+            newest = -1 if query._newest is None else query._newest.batch
+            old = sorted({batch for batch, _ in parts if batch <= newest})
+            self._check(not old, f"{daemon.name} holds rows of the batches {old} of {name}, and has joined {newest}")
 
     def _stop_all(self) -> None:
         for daemon in self._all:
             self.world.kill(daemon)
 
     def _end(self) -> None:
-        for process in [self._driver, *(attempt.process for attempt in self._attempts), *self._all]:
+        for process in [self._driver, *self._attempts, *self._all]:
             self.world.kill(process)
 
     def _happens(self, trouble: str) -> bool:
@@ -429,14 +312,15 @@ class Schedule:
     # The driver
 
     def _drive(self) -> None:
-        numbers = list(self.case.batches)
+        numbers = self.case.numbers
         at = 0
         while at < len(numbers):
             try:
-                self._batch(numbers[at])
+                results = self._batch(numbers[at])
             except QueryFailedError as error:
                 self.story.append(f"{self.world.now:.3f} the query fails: {error}")
                 if self._stuck(error):
+                    self._given_up = True
                     break
                 self._restart_query()
                 continue
@@ -444,9 +328,10 @@ class Schedule:
                 self.story.append(f"{self.world.now:.3f} the driver dies before it commits batch {numbers[at]}")
                 self._restart_query()
                 continue
-            for partition in range(self.partitions):  # a sink takes a batch once
-                result = self._results[partition]
+            for partition, result in results.items():  # a sink takes a batch once
                 self._sink.setdefault((numbers[at], partition), result)
+            if not results:
+                self._looked.add(numbers[at])
             if self._happens("commit twice"):
                 self.story.append(f"{self.world.now:.3f} the driver dies after the sink has batch {numbers[at]}")
                 self._restart_query()
@@ -457,11 +342,12 @@ class Schedule:
     def _stuck(self, error: QueryFailedError) -> bool:
         """Whether the query cannot go on: its state was damaged, or it has none and its daemon is gone."""
         cause = error.__cause__
-        if isinstance(cause, StateLostError) and self.state is None and self._started > len(self._daemons):
+        if isinstance(cause, StateLostError) and self.state is None and len(self._all) > self._first:
             return True
         if self._damaged and isinstance(cause, StateError | StateLostError):
             return True
-        if isinstance(cause, StateLostError | ReplayError) or self._run > RUNS:
+        lost = isinstance(cause, StateLostError) and (self.stages == 1 or self.world.faults == self._faults)
+        if lost or isinstance(cause, ReplayError) or self._run > RUNS:
             self._wrong.append(f"the query cannot go on: {cause!r}")
             return True
         return False
@@ -469,191 +355,244 @@ class Schedule:
     def _restart_query(self) -> None:
         """Another run of the query: attempts of the one before may live on for a while."""
         self._run += 1
+        self._split = self.world.rng.randrange(SPLITS)
         for attempt in self._attempts:
-            if not attempt.done and self.world.rng.random() < 0.7:
-                self.world.kill(attempt.process)
+            if isinstance(attempt, Attempt) and not attempt.done and self.world.rng.random() < 0.7:
+                self._kill(attempt, "its query has ended")
 
-    def _batch(self, number: int) -> None:
-        """The tasks of a batch, each until one of its attempts has a result."""
-        failures = [0] * self.partitions
-        self._results: dict[int, list[str]] = {}
-        running = [self._start(number, at, 0) for at in range(self.partitions)]
-        again = self._happens("ask again")
-        while len(self._results) < self.partitions or again:
-            if len(self._results) == self.partitions and not running:
-                self.story.append(f"{self.world.now:.3f} a second action asks for batch {number}")
-                again, failures = False, [0] * self.partitions
-                self._results = {}
-                running = [self._start(number, at, 0) for at in range(self.partitions)]
-            self._trouble(running)
+    def _batch(self, number: int) -> dict[int, list[str]]:
+        """What a sink gets of a batch, by partition: nothing where it looks at a row alone."""
+        sent: dict[int, Attempt] = {}
+        if self._happens("take"):
+            self.story.append(f"{self.world.now:.3f} an action asks for a row of batch {number}")
+            self._act(number, sent, take=True)
+            if self.world.rng.random() < 0.5:
+                return {}
+        failed: list[QueryFailedError] = []
+
+        def act() -> None:
+            try:
+                self._act(number, {})
+            except QueryFailedError as error:
+                failed.append(error)
+
+        other = Thread(act) if self._happens("both") else None
+        if other is not None:
+            self.story.append(f"{self.world.now:.3f} two actions at once ask for batch {number}")
+            other.start()
+        try:
+            results = self._act(number, sent)
+        finally:
+            if other is not None:
+                other.join()
+        if failed:
+            raise failed[0]
+        if self._happens("ask again"):
+            self.story.append(f"{self.world.now:.3f} another action asks for batch {number}")
+            results = self._act(number, sent if self.world.rng.random() < 0.7 else {})
+        return results
+
+    def _act(self, number: int, sent: dict[int, Attempt], *, take: bool = False) -> dict[int, list[str]]:
+        """One action on a batch: its results by partition. `sent` are the tasks of an exchange, used or made."""
+
+        def send(part: int, attempt: int) -> Attempt:
+            return self._start("send", number, part, attempt, split=split)
+
+        def fetch(part: int, attempt: int) -> Attempt:
+            gone = [at for at, of in sent.items() if of.executor.lost]
+            if gone:
+                self.story.append(f"{self.world.now:.3f} what tasks {gone} have sent is lost, and sent again")
+                sent.update(self._stage(send, gone))
+            return self._start("fetch", number, part, attempt, sent=[of.result for of in sent.values()], take=take)
+
+        if self.stages == 1:
+            done = self._stage(lambda _, attempt: self._start("run", number, 0, attempt, take=take), [0])
+        else:
+            split = next(iter(sent.values())).split if sent else self._new_split()
+            if not sent:
+                sent.update(self._stage(send, range(split_tasks(split))))
+            done = self._stage(fetch, [0] if take else range(self.partitions))
+        return {part: attempt.result for part, attempt in done.items()}
+
+    def _new_split(self) -> int:
+        """How the rows lie in tasks: mostly as in the stage before."""
+        return self._split if self.world.rng.random() < 0.8 else self.world.rng.randrange(SPLITS)
+
+    def _stage(self, start: Callable[[int, int], Attempt], parts: Sequence[int]) -> dict[int, Attempt]:
+        """Runs tasks, each until one of its attempts has a result."""
+        failures = dict.fromkeys(parts, 0)
+        done: dict[int, Attempt] = {}
+        running = [start(part, 0) for part in parts]
+        while len(done) < len(parts):
+            self._trouble(running, start)
             if not any(attempt.done for attempt in running):
-                self._waiting = self.world.task
+                self._waiting[self.world.task] = None
                 self.world.wait(self.world.now + 5)
-                self._waiting = None
+                self._waiting.pop(self.world.task, None)
             for attempt in [each for each in running if each.done]:
                 running.remove(attempt)
-                partition = attempt.partition
-                if attempt.result is not None:
-                    self._results.setdefault(partition, attempt.result)
+                part = attempt.part
+                if attempt.result is not None or (attempt.partial and attempt.take):
+                    done.setdefault(part, attempt)
                 elif attempt.partial:
-                    running.append(self._start(number, partition, attempt.attempt + 1))
-                elif partition not in self._results:
-                    failures[partition] += 1
+                    running.append(start(part, attempt.attempt + 1))
+                elif part not in done:
+                    failures[part] += 1
                     self._mend(attempt)
-                    if failures[partition] >= FAILURES or isinstance(attempt.error, StateLostError | ReplayError):
+                    lost = isinstance(attempt.error, StateLostError)
+                    if lost and self.stages == 1 and "is open here" in str(attempt.error):
+                        lost = False  # the daemon has changed since the task has opened the query there
+                    if failures[part] >= FAILURES or lost or isinstance(attempt.error, ReplayError):
                         raise QueryFailedError(f"{type(attempt.error).__name__}: {attempt.error}") from attempt.error
-                    running.append(self._start(number, partition, attempt.attempt + 1))
+                    running.append(start(part, attempt.attempt + 1))
+        return done
 
-    def _trouble(self, running: list[Attempt]) -> None:
+    def _kill(self, attempt: Attempt, why: str) -> None:
+        attempt.error, attempt.done = ConnectionLostError(why), True
+        self.world.kill(attempt)
+
+    def _trouble(self, running: list[Attempt], start: Callable[[int, int], Attempt]) -> None:
         """What a driver or a machine does to tasks and daemons that are well."""
         world = self.world
-        if not running:
+        if not running or not world.faults:
             return
         attempt = world.rng.choice(running)
-        if self._happens("kill"):
-            self.story.append(f"{world.now:.3f} a task is killed")
-            attempt.error, attempt.done = ConnectionLostError("killed"), True
-            world.kill(attempt.process)
+        if self._happens("kill") and not attempt.done:
+            self.story.append(f"{world.now:.3f} {attempt.name} is killed")
+            self._kill(attempt, "killed")
         if self._happens("speculate"):
-            self.story.append(f"{world.now:.3f} a second attempt runs")
-            running.append(self._start(attempt.number, attempt.partition, attempt.attempt + 1))
+            self.story.append(f"{world.now:.3f} a second attempt runs beside {attempt.name}")
+            running.append(start(attempt.part, attempt.attempt + 1))
         if self._happens("give up"):
-            at = world.rng.randrange(len(self._daemons))
-            self.story.append(f"{world.now:.3f} {self._daemons[at].name} is given up, and lives on")
-            self._daemons[at] = self._daemon()
+            if self.claims:
+                world.cut(*(executor.host for executor in self._executors[:2]), world.rng.expovariate(1 / 60))
+            else:
+                at = world.rng.randrange(len(self._daemons))
+                self.story.append(f"{world.now:.3f} {self._daemons[at].name} is given up, and lives on")
+                self._daemons[at] = self._daemon(at)
+        if self._happens("lose"):
+            self._lose(world.rng.randrange(EXECUTORS))
         if self._happens("crash"):
             self.story.append(f"{world.now:.3f} the machine goes down")
             self._stop_all()
             self.disk.crash()
         if world.faults == 1 and self._happens("damage"):
-            folder = f"{self.state}/query%2Fjoin{self._suffix(world.rng.randrange(self.partitions))}"
-            if (what := self.disk.damage(folder)) is not None:
+            suffix = f"%2F{world.rng.randrange(self.partitions)}-of-{self.partitions}" if self.partitions > 1 else ""
+            if (what := self.disk.damage(f"{self.state}/{QUERY}%2Fjoin{suffix}")) is not None:
                 self.story.append(f"{world.now:.3f} {what}")
                 self._damaged = True
                 self._stop_all()
+
+    def _lose(self, at: int) -> None:
+        """An executor is gone, with its daemon and its tasks, and what these have given to the next stage."""
+        lost = self._executors[at]
+        self.story.append(f"{self.world.now:.3f} {lost.host} is lost")
+        lost.lost = True
+        self._executors[at] = Executor(f"{lost.host}'")
+        if lost.daemon is not None:
+            self.world.kill(lost.daemon)
+        for attempt in self._attempts:
+            if isinstance(attempt, Attempt) and attempt.executor is lost and not attempt.done:
+                self._kill(attempt, "its executor is lost")
 
     def _mend(self, attempt: Attempt) -> None:
         """Starts daemons in the place of those that are gone, or seem to be."""
         silent = isinstance(attempt.error, ConnectionLostError)
         for at, daemon in enumerate(self._daemons):
-            if not daemon.alive or (silent and at == attempt.partition % len(self._daemons)):
-                if daemon.alive and self.world.rng.random() < 0.5:
-                    continue  # it may answer the next attempt
-                self._daemons[at] = self._daemon()
+            if not daemon.alive or (silent and self.world.rng.random() < 0.5 / len(self._daemons)):
+                self._daemons[at] = self._daemon(at)
                 self.story.append(f"{self.world.now:.3f} {self._daemons[at].name} in the place of {daemon.name}")
 
     # Tasks
 
-    def _suffix(self, partition: int) -> str:
-        return f"%2F{partition}-of-{self.partitions}" if self.partitions > 1 else ""
-
-    def _start(self, number: int, partition: int, attempt: int) -> Attempt:
-        process = Process(f"task {number}.{partition}.{attempt}", "spark")
-        made = Attempt(number, partition, attempt, process)
+    def _start(
+        self,
+        kind: str,
+        number: int,
+        part: int,
+        attempt: int,
+        *,
+        split: int = 0,
+        sent: Sequence[pa.RecordBatch] = (),
+        take: bool = False,
+    ) -> Attempt:
+        rng = self.world.rng
+        executor = rng.choice(self._executors)
+        made = Attempt(kind, self._run, number, part, attempt, executor)
+        made.split, made.take = split, take
+        if kind == "fetch":
+            batches = [batch.slice(part, 1) for batch in sent]  # the row for this target
+            rng.shuffle(batches)
+        else:
+            batches = self.case.rows(number, split, part, rng.randrange(3))
         self._attempts.append(made)
-        self.world.spawn(process, partial(self._task, made))
+        self.world.spawn(made, partial(self._task, made, batches))
         return made
 
-    def _task(self, attempt: Attempt) -> None:
-        what = f"{attempt.process.name} of run {self._run}"
+    def _task(self, attempt: Attempt, batches: list[pa.RecordBatch]) -> None:
         try:
-            self._ask(attempt)
+            found = getattr(self._join_task(attempt), attempt.kind)(self._slowly(batches))
+            if attempt.take or (attempt.kind != "send" and self._happens("part")):
+                attempt.partial = True
+                next(found, None)
+                found.close()
+            else:
+                self._compare(attempt, list(found))
         except Killed:
             attempt.error = attempt.error or ConnectionLostError("its process has died")
             raise
         except MullionError as error:
             attempt.error = error
-            self.story.append(f"{self.world.now:.3f} {what}: {type(error).__name__}: {error}")
+            self.story.append(f"{self.world.now:.3f} {attempt.name}: {type(error).__name__}: {error}")
             if not isinstance(error, _TOLD):
-                self._wrong.append(f"{what} failed with {type(error).__name__}: {error}")
+                self._wrong.append(f"{attempt.name} failed with {type(error).__name__}: {error}")
         except Exception as error:
             attempt.error = error
-            self._wrong.append(f"{what} failed with {type(error).__name__}: {error}")
-        else:
-            due = self.case.due[attempt.number][attempt.partition]
-            if attempt.result is not None and attempt.result != due:
-                self._wrong.append(f"{what} has {attempt.result} where {due} is due")
+            self._wrong.append(f"{attempt.name} failed with {type(error).__name__}: {error}")
         finally:
             attempt.done = True
-            if self._waiting is not None:
-                self.world.wake(self._waiting)
+            attempt.partial = attempt.partial and attempt.error is None
+            for task in self._waiting:
+                self.world.wake(task)
+            if attempt.clients and self._happens("echo"):
+                for sock in attempt.clients:
+                    self._send_again(bytes(sock.sent), sock.path)
 
-    def _ask(self, attempt: Attempt) -> None:
-        """What a task does: as `JoinTask.run`, without Spark."""
-        rng, definition, run = self.world.rng, self.case.definition, self._run
-        names = [QUERY]
-        if self.partitions > 1:
-            names = [f"{QUERY}/{at}-of-{self.partitions}" for at in range(self.partitions)]
-        at = attempt.partition
-        sides = zip(("left", "right"), self._rows(attempt), strict=True)
-        rows = [
-            (side, batch) for side, table in sides for batch in table.to_batches(max_chunksize=rng.choice([3, 100]))
-        ]
-        with ExitStack() as clients:
+    def _compare(self, attempt: Attempt, found: list[pa.RecordBatch]) -> None:
+        """Takes what an attempt gave."""
+        if attempt.kind == "send":
+            (attempt.result,) = found
+            said = self._said.setdefault((attempt.number, attempt.split, attempt.part), found[0])
+            if not said.equals(found[0]):  # Spark ends a query with such a task
+                self._wrong.append(f"{attempt.name} says {found[0].to_pylist()}, and {said.to_pylist()} before")
+            return
+        attempt.result = content(*(pa.Table.from_batches([batch]) for batch in found))
+        due = self.case.due[attempt.number][attempt.part]
+        if attempt.result != due:
+            self._wrong.append(f"{attempt.name} has {attempt.result} where {due} is due")
 
-            def client_of(partition: int) -> DaemonClient:
-                address = self._daemons[partition % len(self._daemons)].address
-                return clients.enter_context(DaemonClient(address, timeout=self._timeout))
+    def _join_task(self, attempt: Attempt) -> JoinTask:
+        addresses = tuple(daemon.address for daemon in self._daemons)
+        task = dataclasses.replace(self.case.task, instance=f"instance {attempt.run}", daemons=addresses)
+        if self.claims:
+            return dataclasses.replace(task, state=self.state, token="token", device="cpu")
+        return task
 
-            def open_part(client: DaemonClient, name: str) -> None:
-                client.open_query(name, definition.spec, definition.left_schema, definition.right_schema)
-
-            client = client_of(at)
-            marks = []
-            if definition.spec.watermark is not None and self.partitions > 1:
-                marks = marks_of([(client_of(of), name) for of, name in enumerate(names) if of != at], open_part)
-            open_part(client, names[at])
-            sender = {"run": f"run {run}", "instance": f"instance {run}"}
-            with self._watched():
-                found = client.process(names[at], attempt.number, self._slowly(rows), **sender, marks=marks)
-                if self._happens("part"):
-                    attempt.partial = True
-                    next(found, None)
-                    return
-                attempt.result = content(*(pa.Table.from_batches([batch]) for batch in found))
-
-    def _slowly(self, rows: list[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _slowly(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows as Spark makes them: it may take a while, or die meanwhile."""
-        for row in rows:
+        for batch in batches:
             if self.world.strike():
                 if self.world.rng.random() < 0.5:
-                    self.world.die("while it sends rows")
+                    self.world.die("while it reads rows")
                 self.world.wait(self.world.now + self.world.rng.expovariate(1 / 100))
-            yield row
-
-    def _rows(self, attempt: Attempt) -> list[pa.Table]:
-        """In another order each time, where that changes nothing."""
-        tables = self.case.batches[attempt.number][attempt.partition]
-        if self.case.definition.spec.within is None:
-            return tables
-        way = self.world.rng.randrange(3)
-        key = attempt.number, attempt.partition, way
-        if key not in self.case.orders:
-            orders = [random.Random(way).sample(range(len(table)), len(table)) for table in tables]
-            self.case.orders[key] = [
-                table.take(pa.array(order, pa.int64())) for table, order in zip(tables, orders, strict=True)
-            ]
-        return self.case.orders[key]
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """May send what a task has sent a second time, later, whole or in part."""
-        process = self.world.task.process
-        if not self._happens("echo"):
-            yield
-            return
-        sockets = list(process.sockets)
-        try:
-            yield
-        finally:
-            for sock in {**dict.fromkeys(sockets), **process.sockets}:
-                self._send_again(bytes(sock.sent), sock.path)
+            yield batch
 
     def _send_again(self, data: bytes, path: str) -> None:
+        """What a task has sent comes a second time, later, whole or in part."""
         rng = self.world.rng
         data = data if rng.random() < 0.5 else data[: rng.randint(0, len(data))]
         process = Process(f"echo {len(self._attempts)}", "spark")
-        self._attempts.append(Attempt(-1, 0, 0, process))
+        self._attempts.append(process)
 
         def send() -> None:
             self.story.append(f"{self.world.now:.3f} {len(data)} bytes come again")
@@ -696,3 +635,4 @@ def quiet() -> None:
     """For a process of simulations alone: no log, and rare searches for garbage."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     gc.set_threshold(20_000, 20, 20)
+    gc.freeze()

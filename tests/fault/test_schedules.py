@@ -7,17 +7,26 @@ import dataclasses
 import pytest
 import structlog
 
-from tests.fault.simulator import Planted, Schedule
+from tests.fault.planted import Planted
+from tests.fault.simulator import Schedule
 from tests.fault.world import WrongError
 
-#: Schedules that have found something, by what it was.
-FOUND = {
-    130: "a daemon opened an empty state, which another one has filled since",
-    272: "the watermark was that of a daemon whose partition another one has gone on with",
-    20240607102: "the folder could not be synced: a commit was believed, and went with the machine",
+PARTS, OF_A_PART = 8, 250
+#: A schedule that finds a planted fault. What a seed makes changes with the simulator: then the next one that does.
+FINDS = {
+    "synced": 1,
+    "checked": 657,
+    "fenced": 43,
+    "written_first": 3,
+    "final": 2,
+    "settled": 2678,
+    "by_content": 1,
+    "all_there": 4,
+    "empty_count": 41,
+    "joined_by_all": 329,
+    "window_known": 10,
+    "cancelled": 75,
 }
-#: Where to look for a schedule that finds a planted fault.
-FIRST = {"timed_out": 11, "current": 130, "written_first": 3, "synced": 28, "checked": 68, "fenced": 136}
 
 
 @pytest.fixture(autouse=True)
@@ -25,32 +34,31 @@ def _quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_result_is_the_oracles(part: int, seed: int) -> None:
-    for at in range(100):
-        Schedule(1000 * seed + 100 * part + at).run()
-
-
-@pytest.mark.parametrize("seed", FOUND)
-def test_what_was_found(seed: int) -> None:
-    Schedule(seed).run()
+    for at in range(OF_A_PART):
+        Schedule(PARTS * OF_A_PART * seed + OF_A_PART * part + at).run()
 
 
 def test_a_seed_makes_one_schedule() -> None:
-    stories = []
-    for _ in range(2):
-        schedule = Schedule(130)
-        schedule.run()
-        stories.append(schedule.story)
-    assert stories[0] == stories[1]
-    assert len(stories[0]) > 5
+    for seed in (1, 2, 3):
+        stories = []
+        for _ in range(2):
+            schedule = Schedule(seed)
+            schedule.run()
+            stories.append(schedule.story)
+        assert stories[0] == stories[1]
+        assert len(stories[0]) > 5
 
 
 @pytest.mark.parametrize("fault", [field.name for field in dataclasses.fields(Planted)])
 def test_planted_faults_are_found(fault: str) -> None:
-    for seed in range(FIRST.get(fault, 0), 1000):
+    """By a schedule in which nothing is wrong without the fault."""
+    first = FINDS.get(fault, 0)
+    for seed in range(first, first + 1000):
         try:
             Schedule(seed, Planted(**{fault: False})).run()
         except WrongError:
+            Schedule(seed).run()
             return
     pytest.fail(f"no schedule finds that {fault}=False")

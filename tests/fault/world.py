@@ -1,9 +1,9 @@
 """Processes, a network, disks and a clock as one deterministic program: what a daemon's modules run on in a simulation.
 
-`World.installed` puts it where the modules of the daemon, of its client and of the state have `socket`, `select`,
-`time`, `threading`, `secrets`, `os`, obstore and the thread that writes state. Code runs as *tasks*, which are
-greenlets: a task goes on until it waits for a byte, a lock, a time or a disk, and the world chooses which goes on then.
-A process may die wherever one of its tasks waits.
+`World.installed` puts it where the modules of the daemon, of its client, of Spark's tasks and of the state have
+`socket`, `select`, `time`, `threading`, `queue`, `secrets`, `os`, obstore, pyspark and pools of threads. Code runs as
+*tasks*, which are greenlets: a task goes on until it waits for a byte, a lock, a time or a disk, and the world chooses
+which goes on then. A process may die wherever one of its tasks waits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import heapq
 import os
+import queue
 import random
 import secrets
 import select
@@ -31,6 +32,7 @@ import host.daemon.connection
 import host.daemon.frames
 import host.daemon.query
 import host.daemon.request
+import host.daemon.result
 import host.daemon.service
 import host.daemon.streaming_query
 import host.daemon.unix_client
@@ -38,6 +40,7 @@ import host.join.collector
 import host.state.log
 import host.state.store
 import host.window_join
+import pyspark_bridge.join_task
 
 STEPS = 100_000  # of one world: more is one that goes on without end
 
@@ -57,6 +60,10 @@ class Process:
     ----------
     host : str
         The machine that it runs on.
+    sockets : dict of Socket to None
+        Those that are open.
+    clients : list of Socket
+        All with which it has connected to another process.
     """
 
     def __init__(self, name: str, host: str):
@@ -65,13 +72,15 @@ class Process:
         self.alive = True
         self.tasks: set[Task] = set()
         self.sockets: dict[Socket, None] = {}
+        self.clients: list[Socket] = []
 
 
 class Task(greenlet.greenlet):
     """Code of a process."""
 
     process: Process
-    waits = 0  # of which the last is under way
+    waits = 0  # of which the last is under way, if it is asleep
+    asleep = False
 
     def __hash__(self) -> int:
         return id(self)
@@ -135,10 +144,8 @@ class World:
 
     @property
     def task(self) -> Task:
-        """The one that runs."""
-        current = greenlet.getcurrent()
-        assert isinstance(current, Task), "only tasks may wait"
-        return current
+        """The one that runs; only tasks may wait."""
+        return greenlet.getcurrent()  # type: ignore[return-value]
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Lets tasks go on until a condition holds, or nothing can happen any more."""
@@ -170,6 +177,7 @@ class World:
         task = self.task
         self._check(task)
         task.waits += 1
+        task.asleep = True
         ticket = task.waits
         if until is not None:
             self.at(until, lambda: self.wake(task) if task.waits == ticket else None)
@@ -178,8 +186,8 @@ class World:
 
     def wake(self, task: Task) -> None:
         """Lets a task go on that waits."""
-        task.waits += 1
-        if not task.dead:
+        if task.asleep and not task.dead:
+            task.asleep = False
             self._ready.append(task)
 
     def pause(self) -> None:
@@ -272,28 +280,35 @@ class World:
             sleep=lambda wanted: self.wait(self.now + wanted),
         )
         random_hex = SimpleNamespace(token_hex=lambda n=32: f"{self.rng.getrandbits(8 * n):0{2 * n}x}")
-        instead = {time: seconds, threading: _THREADING, socket: _SOCKET, select: _SELECT, secrets: random_hex}
+        instead = {time: seconds, threading: _THREADING, queue: _QUEUE, socket: _SOCKET, select: _SELECT}
+        instead[secrets] = random_hex
         before = []
         for module in _MODULES:
             for name, value in list(vars(module).items()):
                 if type(value) is type(sys) and value in instead:
                     before.append((module, name, value))
                     setattr(module, name, instead[value])
-        before.append((host.state.store, "os", host.state.store.os))
-        before.append((host.state.log, "ThreadPoolExecutor", host.state.log.ThreadPoolExecutor))
-        host.state.store.os = disk  # type: ignore[assignment]
-        host.state.log.ThreadPoolExecutor = _AtOnce  # type: ignore[assignment,misc]
-        obstore = sys.modules.get("obstore")
-        sys.modules["obstore"] = disk.obstore  # type: ignore[assignment]
+        others = [(host.state.store, "os", disk), (host.state.log, "ThreadPoolExecutor", _AtOnce)]
+        others += [(pyspark_bridge.join_task, "ThreadPoolExecutor", Pool)]
+        for module, name, value in others:
+            before.append((module, name, getattr(module, name)))
+            setattr(module, name, value)
+        packages: dict[str, Any] = {
+            "obstore": disk.obstore,
+            "pyspark": SimpleNamespace(TaskContext=SimpleNamespace(get=lambda: self.task.process)),
+        }
+        real = {name: sys.modules.get(name) for name in packages}
+        sys.modules.update(packages)
         try:
             yield
         finally:
             for module, name, value in before:
                 setattr(module, name, value)
-            if obstore is None:
-                del sys.modules["obstore"]
-            else:
-                sys.modules["obstore"] = obstore
+            for name, package in real.items():
+                if package is None:
+                    del sys.modules[name]
+                else:
+                    sys.modules[name] = package
 
 
 _MODULES = [
@@ -301,6 +316,7 @@ _MODULES = [
     host.daemon.frames,
     host.daemon.query,
     host.daemon.request,
+    host.daemon.result,
     host.daemon.service,
     host.daemon.streaming_query,
     host.daemon.unix_client,
@@ -308,6 +324,7 @@ _MODULES = [
     host.state.log,
     host.state.store,
     host.window_join,
+    pyspark_bridge.join_task,
 ]
 
 
@@ -372,7 +389,130 @@ class RLock(Lock):
             super().release()
 
 
-_THREADING = SimpleNamespace(Lock=Lock, RLock=RLock)
+class Thread:
+    """A task of the process that starts it."""
+
+    def __init__(self, target: Callable[..., object], args: tuple[Any, ...] = (), name: str = "", daemon: bool = False):
+        self._code = lambda: target(*args)
+        self._ended = False
+        self._waiting: list[Task] = []
+
+    def start(self) -> None:
+        """As `threading.Thread.start`."""
+        world = World.current
+
+        def run() -> None:
+            try:
+                self._code()
+            finally:
+                self._ended = True
+                for task in self._waiting:
+                    world.wake(task)
+
+        world.spawn(world.task.process, run)
+
+    def is_alive(self) -> bool:
+        """As `threading.Thread.is_alive`."""
+        return not self._ended
+
+    def join(self, timeout: float | None = None) -> None:
+        """As `threading.Thread.join`."""
+        world = World.current
+        until = None if timeout is None else world.now + timeout
+        while not self._ended and (until is None or world.now < until):
+            self._waiting.append(world.task)
+            world.wait(until)
+            if not self._ended:
+                self._waiting.remove(world.task)
+
+
+class Queue:
+    """As `queue.Queue`, of tasks."""
+
+    def __init__(self, maxsize: int):
+        self._most = maxsize
+        self._items: deque[Any] = deque()
+        self._waiting: list[Task] = []
+
+    def put(self, item: Any, timeout: float | None = None) -> None:
+        """As `queue.Queue.put`."""
+        world = World.current
+        until = None if timeout is None else world.now + timeout
+        while len(self._items) >= self._most:
+            if until is not None and world.now >= until:
+                raise queue.Full
+            self._wait(until)
+        self._items.append(item)
+        self._wake()
+
+    def put_nowait(self, item: Any) -> None:
+        """As `queue.Queue.put_nowait`."""
+        self.put(item, 0)
+
+    def get(self) -> Any:
+        """As `queue.Queue.get`."""
+        while not self._items:
+            self._wait(None)
+        item = self._items.popleft()
+        self._wake()
+        return item
+
+    def get_nowait(self) -> Any:
+        """As `queue.Queue.get_nowait`."""
+        if not self._items:
+            raise queue.Empty
+        return self.get()
+
+    def _wait(self, until: float | None) -> None:
+        world = World.current
+        self._waiting.append(world.task)
+        world.wait(until)
+        self._waiting.remove(world.task)
+
+    def _wake(self) -> None:
+        for task in self._waiting:
+            World.current.wake(task)
+
+
+class Pool:
+    """As `concurrent.futures.ThreadPoolExecutor` with a thread for each call."""
+
+    def __init__(self, *_: object) -> None:
+        self._calls: list[_Call] = []
+
+    def submit(self, code: Callable[..., Any], *args: Any) -> _Call:
+        """As `ThreadPoolExecutor.submit`."""
+        self._calls.append(_Call(code, args))
+        return self._calls[-1]
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for call in self._calls:
+            call.thread.join()
+
+
+class _Call:
+    def __init__(self, code: Callable[..., Any], args: tuple[Any, ...]):
+        self._future: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                self._future.set_result(code(*args))
+            except BaseException as error:
+                self._future.set_exception(error)
+
+        self.thread = Thread(run)
+        self.thread.start()
+
+    def result(self) -> Any:
+        self.thread.join()
+        return self._future.result(0)
+
+
+_THREADING = SimpleNamespace(Lock=Lock, RLock=RLock, Thread=Thread)
+_QUEUE = SimpleNamespace(Queue=Queue, Full=queue.Full, Empty=queue.Empty)
 
 
 class _AtOnce:
@@ -434,6 +574,7 @@ class Socket:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         other = Socket(process=process)
         self._peer, other._peer = other, self
+        self._process.clients.append(self)
         answer = serve
         world.spawn(process, lambda: answer(other))
 

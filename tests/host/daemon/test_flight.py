@@ -120,7 +120,6 @@ def test_actions_are_listed(daemon: Daemon) -> None:
         "check",
         "open",
         "describe",
-        "mark",
         "close",
     }
     raw.close()

@@ -4,6 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from host.daemon.daemon import Daemon
 from host.errors import (
     KeyTypeError,
     LimitError,
+    ProtocolError,
     QueryError,
     ReplayError,
     SchemaError,
@@ -88,6 +91,21 @@ def test_a_window_that_is_not_here_is_lost(either: DaemonClient, opened: bool) -
         open_query(either)
     with pytest.raises(StateLostError, match="new checkpoint"):
         process(either, 3)
+
+
+def test_a_state_that_another_daemon_has_filled_since(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    """A daemon that has opened it without a batch, and was sent one that was not applied, goes on from there."""
+    daemons = [start() for _ in range(2)]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(DaemonClient(daemon.addresses[0], timeout=20)) for daemon in daemons]
+        for client in clients:
+            client.open_query("q", SPEC, LEFT, RIGHT, state=str(tmp_path))
+        torn = iter([batch(0)[0], ("neither", batch(0)[0][1])])
+        with pytest.raises(ProtocolError):
+            clients[0].process("q", 0, torn)
+        for number in range(2):
+            assert process(clients[1], number).equals(expected(list(range(number + 1))))
+        assert process(clients[0], 2).equals(expected([0, 1, 2]))
 
 
 def test_unknown_query(either: DaemonClient) -> None:
