@@ -10,17 +10,26 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.batch_joins import run_batch_joins
+from bench.condition_joins import run_condition_joins
 from bench.contenders import Unavailable
 from bench.machine import describe_machine
 from bench.operator_benchmark import ResultsDiffer, run_operator_benchmark
-from bench.plan import BatchJoinsPlan, Plan, full_plan, leaves_out, quick_plan
-from bench.report import print_cell, print_parts, print_tables, write_report
+from bench.plan import (
+    CONDITION_PEERS,
+    PARTS,
+    BatchJoinsPlan,
+    ConditionsPlan,
+    Plan,
+    full_plan,
+    leaves_out,
+    quick_conditions_plan,
+    quick_plan,
+)
+from bench.report import print_cell, print_condition, print_parts, print_tables, write_report
 from bench.rows_type import ROWS
 from bench.spark_plan import SparkPlan
 from bench.state import StatePlan, run_state_benchmark
 from bench.workloads import KINDS
-
-PARTS = ("operator", "peers", "spark", "state")
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -38,7 +47,10 @@ PARTS = ("operator", "peers", "spark", "state")
     help="cpp, numpy-searchsorted, polars, duckdb, DEVICE or DEVICE/INDEX; repeatable, and then in every cell.",
 )
 @click.option(
-    "--without", multiple=True, metavar="CONTENDER", help="Leave it out, here and in batch joins; repeatable."
+    "--without",
+    multiple=True,
+    metavar="CONTENDER",
+    help="Leave it out, here and in other parts; repeatable: spark leaves conditions without Spark.",
 )
 @click.option("--micro-batch", type=ROWS, help="Rows of both sides in one Spark micro-batch.  [default: 256K]")
 @click.option("--seconds", type=click.FloatRange(min=0.01), help="Time for one contender in one cell.")
@@ -71,9 +83,9 @@ def main(
 ) -> None:
     """Measure the window join beside its peers, on the same batches, in the same run.
 
-    Without options: every workload, window and batch size, then batch joins by other engines (peers), then Spark;
-    some 25 minutes on two cores. Pairs of all contenders are compared as they come, and a difference ends the command
-    with an error.
+    Without options: every workload, window and batch size, then batch joins by other engines (peers), then Spark, then
+    conjunctions, outer, as-of and aggregate joins (conditions); some 40 minutes on two cores. Pairs of all contenders
+    are compared as they come, and a difference ends the command with an error.
     """
     if quick and full:
         raise click.UsageError("--quick and --full exclude each other")
@@ -91,7 +103,8 @@ def main(
 
     peers_plan = BatchJoinsPlan(seed=seed)
     for name in without:
-        if not any(leaves_out(known, (name,)) for known in (*plan.contenders, *plan.extra, *peers_plan.contenders)):
+        known_names = (*plan.contenders, *plan.extra, *peers_plan.contenders, *CONDITION_PEERS)
+        if not any(leaves_out(known, (name,)) for known in known_names):
             raise click.BadParameter(f"{name!r} is no contender of this run", param_hint="--without")
     try:
         plan = plan.without(without)
@@ -113,11 +126,16 @@ def main(
 
     state_plan = StatePlan(window=windows[0] if windows else spark_plan.window, batch=spark_plan.batch, seed=seed)
     state_plan = dataclasses.replace(state_plan, recovery_window=8 * state_plan.window, turns=turns or state_plan.turns)
+    conditions_plan = dataclasses.replace(quick_conditions_plan() if quick else ConditionsPlan(), seed=seed)
+    if micro_batch is not None:
+        conditions_plan = dataclasses.replace(conditions_plan, micro_batch=micro_batch)
+    conditions_plan = conditions_plan.without(without)
 
     console = Console()
     result = describe_machine()
     result["parameters"] = {"operator": dataclasses.asdict(plan), "peers": dataclasses.asdict(peers_plan)}
     result["parameters"] |= {"spark": dataclasses.asdict(spark_plan), "state": dataclasses.asdict(state_plan)}
+    result["parameters"]["conditions"] = dataclasses.asdict(conditions_plan)
     try:
         if "operator" in parts:
             result["operator"] = []
@@ -130,6 +148,9 @@ def main(
         if "state" in parts:
             with console.status("state") as status:
                 result["state"] = run_state_benchmark(state_plan, on_stage=status.update)
+        if "conditions" in parts:
+            result["conditions"] = []
+            _conditions(console, conditions_plan, result["conditions"])
     except ResultsDiffer as error:
         raise click.ClickException(f"results differ: {error}") from error
     except Unavailable as error:
@@ -180,6 +201,19 @@ def _spark(console: Console, plan: SparkPlan) -> dict:
 
     with console.status("spark: starting three queries"):
         return run_spark_benchmark(plan, on_stage=lambda stage: console.print(stage, highlight=False, soft_wrap=True))
+
+
+def _conditions(console: Console, plan: ConditionsPlan, figures: list[dict]) -> None:
+    with console.status("conditions") as status:
+
+        def on_stage(stage: str) -> None:
+            status.update(stage)
+            if stage.startswith("spark:"):  # each takes up to some minutes
+                console.print(stage, highlight=False, soft_wrap=True)
+
+        for figure in run_condition_joins(plan, on_stage):
+            figures.append(figure)
+            print_condition(console, figure)
 
 
 if __name__ == "__main__":

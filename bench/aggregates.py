@@ -25,7 +25,9 @@ _FILL_ROWS = 1 << 18
 _DUCKDB_PAIRS = 1 << 23  # at most, that DuckDB makes
 
 
-def measure(window: int, batch: int, calls: int, matches: tuple[int, ...] = MATCHES) -> list[dict[str, Any]]:
+def measure(
+    window: int, batch: int, calls: int, matches: tuple[int, ...] = MATCHES, *, peer: bool = True
+) -> list[dict[str, Any]]:
     """Seconds a row at some numbers of matches a row.
 
     Parameters
@@ -34,11 +36,16 @@ def measure(window: int, batch: int, calls: int, matches: tuple[int, ...] = MATC
         Rows of each side's count window.
     batch, calls : int
         Rows of each side of a call, and timed calls.
+    matches : tuple of int
+        Matches a row.
+    peer : bool
+        Whether DuckDB is measured, too.
 
     Returns
     -------
     list of dict
-        `matches` a row as asked for and `found`, `seconds` a row, `ratio` to the first, `duckdb_seconds` a row.
+        `matches` a row as asked for and `found`, `seconds` a row, `ratio` to the first, `duckdb_seconds` a row (None
+        without it).
     """
     found: list[dict[str, Any]] = []
     for many in matches:
@@ -58,14 +65,17 @@ def measure(window: int, batch: int, calls: int, matches: tuple[int, ...] = MATC
                 spent += time.perf_counter() - started
             pairs = join.stats.matches - before
         seconds = spent / (2 * batch * calls)
-        left = _rows(random, min(batch, max(1, _DUCKDB_PAIRS // many)))
+        duckdb_seconds = None
+        if peer:
+            left = _rows(random, min(batch, max(1, _DUCKDB_PAIRS // many)))
+            duckdb_seconds = _duckdb(left, _rows(random, window), half) / len(left)
         found.append(
             {
                 "matches": many,
                 "found": pairs / (2 * batch * calls),
                 "seconds": seconds,
                 "ratio": seconds / found[0]["seconds"] if found else 1.0,
-                "duckdb_seconds": _duckdb(left, _rows(random, window), half) / len(left),
+                "duckdb_seconds": duckdb_seconds,
             }
         )
     return found
@@ -90,13 +100,15 @@ def _duckdb(left: pa.Table, right: pa.Table, half: int) -> float:
         return time.perf_counter() - started
 
 
-def table(found: list[dict[str, Any]]) -> str:
-    """The figures as Markdown."""
-    lines = ["| matches a row | us a row | against the first | DuckDB, join and group: us a row |", "|---|---|---|---|"]
+def table(found: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of the figures, as text."""
+    lines = []
     for each in found:
-        own, peer = each["seconds"] * 1e6, each["duckdb_seconds"] * 1e6
-        lines.append(f"| {each['matches']:,} | {own:.2f} | {each['ratio']:.2f} | {peer:.2f} |")
-    return "\n".join(lines)
+        own, peer = f"{each['seconds'] * 1e6:.2f}", each["duckdb_seconds"]
+        lines.append(
+            [f"{each['matches']:,}", own, f"{each['ratio']:.2f}x", "" if peer is None else f"{peer * 1e6:.2f}"]
+        )
+    return ["matches a row", "us a row", "against the first", "DuckDB, join and group: us a row"], lines
 
 
 @click.command()
@@ -107,7 +119,9 @@ def table(found: list[dict[str, Any]]) -> str:
 def main(window: int, batch: int, calls: int, output: Path | None) -> None:
     """Time aggregates against the number of matches a row."""
     found = measure(window, batch, calls)
-    click.echo(table(found))
+    headings, lines = table(found)
+    for row in (headings, ["---"] * len(headings), *lines):
+        click.echo(f"| {' | '.join(row)} |")
     worst = max(each["ratio"] for each in found)
     click.echo(
         f"aim: at most {AIM} times the time of one match a row; {'met' if worst <= AIM else 'missed'}: {worst:.2f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 
@@ -14,7 +15,12 @@ CPU = "cpu"
 
 def aims(result: dict) -> list[tuple[str, str, str]]:
     """(figure, aim, measured) for every figure that the run has data for."""
-    return [*_operator(result.get("operator") or []), *_spark(result.get("spark")), *_state(result.get("state"))]
+    return [
+        *_operator(result.get("operator") or []),
+        *_spark(result.get("spark")),
+        *_state(result.get("state")),
+        *_conditions(result.get("conditions") or []),
+    ]
 
 
 def _operator(cells: list[dict]) -> Iterator[tuple[str, str, str]]:
@@ -81,3 +87,28 @@ def _state(state: dict | None) -> Iterator[tuple[str, str, str]]:
     for where in ("in process", "daemon"):
         what = f"a window of {window:,} rows a side restored, {where}"
         yield what, "5 s" if window == 8 * M else "", f"{state['recovery'][where]:.1f} s"
+
+
+#: How many times as fast the first contender of a figure, with such a case, is to be as another.
+_TIMES = (
+    ("equality + band", r"100,000 keys, 1M rows .* 256K", "Spark's join, RocksDB, format 4", "10x"),
+    ("equality + band", r"100,000 keys, 1M rows .* 256K", "Spark's join, in-memory store", "5x"),
+    ("equality + band", r"1,000 keys, 1M rows .* 256K", "Spark's join, RocksDB, format 4", "50x"),
+    ("ranges", r"1M right rows.*", "one range, then a filter", "5x"),
+    ("as-of", r".* 8M rows a side, batches of 32K", "polars", "2x"),
+    ("as-of", r".* 8M rows a side, batches of 32K", "duckdb", "2x"),
+)
+
+
+def _conditions(figures: list[dict]) -> Iterator[tuple[str, str, str]]:
+    for figure in figures:
+        name, case = figure["figure"], figure["case"]
+        for aimed, cases, peer, aim in _TIMES:
+            if aimed == name and re.fullmatch(cases, case) and figure["contenders"]:
+                value = ratio(figure, next(iter(figure["contenders"])), peer)
+                if value is not None:
+                    yield f"{name}, {case}, against {peer}", aim, f"{value:.2f}x"
+        if name == "outer" and (value := ratio(figure, "inner", "left outer")):
+            yield f"left outer against inner, {case}: time", "1.3x", f"{value:.2f}x"
+        for point in figure.get("points", [])[1:]:
+            yield f"aggregates at {point['matches']:,} matches a row against 1: time", "1.5x", f"{point['ratio']:.2f}x"

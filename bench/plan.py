@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from bench.workloads import KINDS
 
 K, M = 1 << 10, 1 << 20
+PARTS = ("operator", "peers", "spark", "state", "conditions")
 BATCHES = (256 * K, 32 * K, 4 * K, 1 * K)  # large first: a cell leaves the windows to the next one
 WINDOWS = (8 * M, 1 * M)
 ONE_THREAD = "cpu:threads=1"
 CONTENDERS = ("cpu", ONE_THREAD, "cpp", "opencl")
+CONDITION_PEERS = ("duckdb", "polars", "chdb", "spark")
 SLOW = ("opencl/bisort", "numpy", "numpy-searchsorted", "polars", "duckdb")
 
 
@@ -125,6 +127,64 @@ class BatchJoinsPlan:
         return replace(self, contenders=tuple(name for name in self.contenders if not leaves_out(name, left_out)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConditionsPlan:
+    """One run of the joins beyond one band.
+
+    Parameters
+    ----------
+    window : int
+        Rows of each side's window, of all figures but as-of.
+    batch, calls : int
+        Rows a side in one timed call, and timed calls: half of them for aggregates.
+    range_batch : int
+        Left rows in one call of two ranges, and at most in one query of a peer.
+    as_of_rows, as_of_batch : int
+        Rows of each side of an as-of join, and in one call.
+    as_of_values : tuple of int
+        Distinct values of the column that is equal; 1: times alone.
+    matches : tuple of int
+        Matches a row of aggregates.
+    turns : int
+        How often as-of joins run.
+    seconds : float
+        Time for one contender of two ranges, after which it takes no further call.
+    micro_batch : int
+        Rows of both sides in one Spark micro-batch.
+    keys : tuple of int
+        Distinct values that are compared for equality in Spark.
+    steps : int
+        Micro-batches timed.
+    spark_seconds : float
+        Time for one of Spark's own joins in timed micro-batches, after which it takes no further one.
+    left_out : tuple of str
+        Of `CONDITION_PEERS`.
+    seed : int
+        Every value follows from it.
+    """
+
+    window: int = 1 * M
+    batch: int = 32 * K
+    calls: int = 16
+    range_batch: int = 1 * K
+    as_of_rows: int = 8 * M
+    as_of_batch: int = 32 * K
+    as_of_values: tuple[int, ...] = (1, 1000)
+    matches: tuple[int, ...] = (1, 64, 4096)
+    turns: int = 3
+    seconds: float = 10.0
+    micro_batch: int = 256 * K
+    keys: tuple[int, ...] = (100_000, 1_000)
+    steps: int = 3
+    spark_seconds: float = 15.0
+    left_out: tuple[str, ...] = ()
+    seed: int = 20
+
+    def without(self, left_out: Collection[str]) -> ConditionsPlan:
+        """The plan less some peers."""
+        return replace(self, left_out=tuple(name for name in CONDITION_PEERS if name in left_out))
+
+
 def device_kind(name: str) -> str:
     """Kind of the device of a contender (``opencl`` of ``opencl:nvidia/bisort``); empty for one of the peers."""
     from host.devices.registry import KINDS as DEVICES  # not before it is needed: the command line is quick
@@ -142,6 +202,13 @@ def quick_plan() -> Plan:
     """About a minute: the headline cell, and the small window at two batch sizes."""
     return Plan(
         kinds=("uniform",), batches=(32 * K, 4 * K), extra=("polars",), rounds=2, seconds=0.7, thorough_factor=2.0
+    )
+
+
+def quick_conditions_plan() -> ConditionsPlan:
+    """Under a minute: every figure, small."""
+    return ConditionsPlan(
+        window=64 * K, batch=8 * K, calls=4, as_of_rows=256 * K, turns=1, seconds=2.0, micro_batch=16 * K, steps=1
     )
 
 

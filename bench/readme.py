@@ -1,7 +1,7 @@
 """A benchmark's result as Markdown, printed or written into the documents that show it.
 
 ``python -m bench.readme build/bench/latest.json`` prints it, ``--write`` puts it between the markers of README.md and
-docs/figures.md, and draws the plots beside the latter.
+docs/figures.md, and draws the plots beside the latter. Parts that were run one by one are given together.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from bench.plan import PARTS
 from bench.report import FORMAT, plot, tables
 
 _ROOT = Path(__file__).parents[1]
@@ -25,18 +26,34 @@ _BLOCKS = {
     "Slow contenders": "slow",
     "Batch joins": "peers",
     "Through Spark": "spark",
+    "State": "state",
+    "Conditions": "conditions",
+    "Aggregates": "aggregates",
     "Aims": "aims",
+    "Aims beyond one band": "aims_beyond",
 }
 _MARKED = re.compile(r"(?P<begin><!-- bench: (?P<name>\w+) -->\n).*?(?P<end><!-- bench: end -->)", re.DOTALL)
 
 
 @click.command()
-@click.argument("result", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "results",
+    nargs=-1,
+    required=True,
+    metavar="RESULT...",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
 @click.option("--write", is_flag=True, help="Write into the documents instead of printing.")
-def main(result: Path, write: bool) -> None:
-    """Print the tables of a RESULT file as Markdown, with date, commit and machine, or --write them."""
-    measured = json.loads(result.read_text())
-    found = blocks(measured)
+def main(results: tuple[Path, ...], write: bool) -> None:
+    """Print the tables of RESULT files as Markdown, with date, commit and machine, or --write them.
+
+    Several files are those of parts that were run one by one; each says when and how it was measured.
+    """
+    measured = [json.loads(path.read_text()) for path in results]
+    try:
+        found = blocks(*measured)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
     if not write:
         click.echo("\n".join(found.values()), nl=False)
         return
@@ -47,38 +64,51 @@ def main(result: Path, write: bool) -> None:
     for path, text in written.items():
         path.write_text(text)
         click.echo(f"wrote {path}")
-    for path in plot(measured, PLOTS):
-        click.echo(f"drew {path}")
+    for each in measured:
+        for path in plot(each, PLOTS):
+            click.echo(f"drew {path}")
 
 
-def blocks(result: Mapping) -> dict[str, str]:
-    """The parts of a result as Markdown, by name: ``measured`` (when, where and how), and each table with its title.
+def blocks(*results: Mapping) -> dict[str, str]:
+    """The parts of results as Markdown, by name: ``measured`` (when, where and how), and each table with its title.
 
     Raises
     ------
     ValueError
-        The result was written by another version of the benchmark.
+        A result was written by another version of the benchmark, or two of them have the same part.
     """
-    if result.get("format") != FORMAT:
-        raise ValueError(
-            f"the result has format {result.get('format')!r}, this reads {FORMAT}: run the benchmark again"
-        )
+    merged: dict = {}
+    lines = []
+    for result in results:
+        if result.get("format") != FORMAT:
+            raise ValueError(
+                f"the result has format {result.get('format')!r}, this reads {FORMAT}: run the benchmark again"
+            )
+        parts = {name: result[name] for name in PARTS if result.get(name)}
+        if twice := parts.keys() & merged.keys():
+            raise ValueError(f"two results have the part {min(twice)!r}: name one of them")
+        merged |= parts
+        lines.append(_measured(result))
+    found = {"measured": "\n".join(lines)}
+    for title, (headings, rows) in tables(merged).items():
+        name = _BLOCKS[title.partition(":")[0]]
+        rows = [headings, [":--"] + ["--:"] * (len(headings) - 1), *rows]
+        heading = "" if name.startswith("aims") else f"{title}\n\n"
+        found[name] = heading + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return found
+
+
+def _measured(result: Mapping) -> str:
     machine = result["machine"]
     if result["commit"] is None:
         commit = "outside a git checkout"
     else:
         commit = f"at commit {result['commit']}" + (" with changes" if result["uncommitted_changes"] else "")
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
-    found = {
-        "measured": f"Measured {result['date'][:10]} {commit}, by `{' '.join(_without_out(result['command']))}`: "
+    return (
+        f"Measured {result['date'][:10]} {commit}, by `{' '.join(_without_out(result['command']))}`: "
         f"{machine['cores']} cores, {machine['cpu']}; {versions}.\n"
-    }
-    for title, (headings, lines) in tables(result).items():
-        name = _BLOCKS[title.partition(":")[0]]
-        rows = [headings, [":--"] + ["--:"] * (len(headings) - 1), *lines]
-        heading = "" if name == "aims" else f"{title}\n\n"
-        found[name] = heading + "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return found
+    )
 
 
 def filled(text: str, found: Mapping[str, str]) -> str:
@@ -103,7 +133,7 @@ def filled(text: str, found: Mapping[str, str]) -> str:
         if name not in found:
             raise ValueError(
                 f"the documents show a block {name!r} and the result has only {', '.join(found)}: run all of the "
-                "benchmark (make bench), so that all figures are of one run"
+                "benchmark (make bench), or name the results of all parts"
             )
     return _MARKED.sub(lambda match: match["begin"] + found[match["name"]] + match["end"], text)
 

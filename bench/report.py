@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from rich.console import Console
 
+from bench import aggregates
 from bench.aims import aims
 from bench.plan import ONE_THREAD, device_kind
 from bench.ratio import main_contender, memory, ratio, tail
@@ -31,8 +32,8 @@ def write_report(result: dict, folder: Path) -> list[Path]:
     Parameters
     ----------
     result : dict
-        What `bench.__main__` gathers: `describe_machine`'s fields, ``parameters``, ``operator``, ``peers`` and
-        ``spark``. The files have its ``aims``, too.
+        What `bench.__main__` gathers: `describe_machine`'s fields, ``parameters``, ``operator``, ``peers``,
+        ``spark`` and ``conditions``. The files have its ``aims``, too.
     folder : pathlib.Path
         Made if it is not there.
 
@@ -201,6 +202,28 @@ def state_rows(state: dict) -> tuple[list[str], list[list[str]]]:
     return ["where", "rows/s without", "rows/s with state", "share kept", "its quartiles", "s to restore"], lines
 
 
+def condition_rows(figures: list[dict]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of the joins beyond one band, as text; but aggregates, which have a table of their own."""
+    lines = []
+    for figure in figures:
+        contenders = figure.get("contenders", {})
+        mine = next(iter(contenders), "")
+        for name, entry in contenders.items():
+            times = "" if name == mine else _times(ratio(figure, mine, name))
+            lines.append([figure["figure"], figure["case"], name, f"{entry['rate']:,.0f}", times])
+        for name, reason in figure.get("missing", {}).items():
+            lines.append([figure["figure"], figure["case"], name, f"left out: {reason}", ""])
+    return ["join", "case", "by", "rows/s", "the first / this"], lines
+
+
+def print_condition(console: Console, figure: dict) -> None:
+    """A line for each contender as soon as a figure is measured."""
+    lines = aggregates.table(figure["points"])[1] if "points" in figure else condition_rows([figure])[1]
+    for line in lines:
+        start = [] if line[0] == figure["figure"] else [figure["figure"], "matches a row:"]
+        console.print("  ".join([*start, *line]), highlight=False, soft_wrap=True)
+
+
 def print_tables(console: Console, result: dict) -> None:
     """All tables of a result."""
     for title, (headings, lines) in tables(result).items():
@@ -237,8 +260,18 @@ def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:
         rows, batch, large = (size(number) for number in (state["window"], state["batch"], state["recovery"]["window"]))
         title = f"State: {rows} rows a side in the window, {batch} rows a micro-batch; a window of {large} restored"
         found[title] = state_rows(state)
-    if figures := aims(result):
-        found["Aims"] = (["figure", "aim", "measured"], [list(line) for line in figures])
+    if conditions := result.get("conditions"):
+        if (rows := condition_rows(conditions))[1]:
+            found["Conditions: equality with a band, ranges, outer and as-of joins"] = rows
+        for figure in conditions:
+            if "points" in figure:
+                found[f"Aggregates: count, sum, min and mean of what a row matches, {figure['case']}"] = (
+                    aggregates.table(figure["points"])
+                )
+    beyond = {"conditions": result.get("conditions")}
+    for title, of in (("Aims", {**result, "conditions": None}), ("Aims beyond one band", beyond)):
+        if figures := aims(of):
+            found[title] = (["figure", "aim", "measured"], [list(line) for line in figures])
     return found
 
 

@@ -1,8 +1,9 @@
-"""Times `window_join` through Spark beside the streaming join that Spark does accept, and beside doing
-nothing.
+"""Times `window_join` through Spark beside the streaming joins that Spark does accept, and beside doing nothing.
 
-Three streaming queries run at once in one session, each over files of its own (hard links to the same data),
-each idle until its next micro-batch is put into its folders. Every step hands them the same rows in turn:
+Several streaming queries run at once in one session, each over files of its own (hard links to the same data),
+each idle until its next micro-batch is put into its folders. Every step hands them the same rows in turn.
+
+`run_spark_benchmark` has a band join:
 
 window_join
     ``window_join(..., within=...)`` on a daemon of its own.
@@ -18,6 +19,9 @@ window_join, state=
 nothing
     Spark's own floor: the same union of both streams through a `mapInArrow` that returns what it gets.
 
+`run_keyed_join` has an equality with a band, which Spark's own stream-stream join takes too: it is measured on each
+of its state stores.
+
 Window, watermarks and late rows are the same for all. Every result goes through an observed count and hash of
 all columns into the noop sink; the joins' counts and hashes must be equal for every micro-batch.
 
@@ -27,7 +31,9 @@ which excludes waiting for files.
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import os
 import shutil
 import statistics
@@ -35,7 +41,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +58,19 @@ if TYPE_CHECKING:
 
 _EPOCH_MS = 1_000_000_000  # the first row's time: Spark's watermark starts at 0, and older rows are late
 _TUNED_WIDTHS = 8
+_REACH, _VALUES = 5, 1000  # of the band beside an equality
+_STATE = "org.apache.spark.sql.execution.streaming.state"
 FLOOR = "nothing (Spark's floor)"
 WITH_STATE = "window_join, state="
+
+
+@dataclass(frozen=True)
+class _Query:
+    """What a contender runs: the join of both streams, and settings of the session as it starts."""
+
+    make: Callable[[DataFrame, DataFrame], DataFrame]
+    settings: dict[str, str] = field(default_factory=dict)
+    most_seconds: float = math.inf  # in timed micro-batches; it then takes no further one
 
 
 @dataclass
@@ -64,10 +80,21 @@ class _Contender:
     name: str
     folders: tuple[Path, Path]
     query: StreamingQuery
+    most_seconds: float
     seconds: list[float] = field(default_factory=list)
     results: list[tuple[int, int]] = field(default_factory=list)
     split: int = 0
     seen: int = -1
+
+    def summary(self, rows: int) -> dict:
+        """Ready for JSON, of micro-batches of so many rows."""
+        rates = [rows / seconds for seconds in self.seconds]
+        return {
+            "rate": statistics.median(rates),
+            "rates": rates,
+            "batch_seconds": self.seconds,
+            "split_steps": self.split,
+        }
 
 
 def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = lambda stage: None) -> dict:
@@ -92,21 +119,151 @@ def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = la
     RuntimeError
         A query failed or took too long; the message has Spark's reason.
     """
+    workload = Workload(kind="time", window=plan.window, seed=plan.seed)
+    makers: dict[str, Callable[[DataFrame, DataFrame, SparkPlan], DataFrame]] = {
+        "window_join": _window_join,
+        "bucket/explode": _bucket_explode,
+        FLOOR: _nothing,
+    }
+    if plan.tuned:
+        makers["bucket/explode, tuned"] = _bucket_explode_tuned
+    stops = [plan.window + step * (plan.batch // 2) for step in range(1 + plan.warm_up + plan.steps)]
+
+    def rows(side: int, start: int, stop: int) -> dict[str, pa.Array]:
+        batch = workload.rows(side, start, stop)
+        return {"key": pa.array(batch.keys), "time": _timestamps(batch)}
+
+    with tempfile.TemporaryDirectory(prefix="mullion-bench-") as kept:
+        if plan.state:
+            with_state = functools.partial(_window_join, state=kept)
+            makers = {"window_join": _window_join, WITH_STATE: with_state, FLOOR: _nothing}
+        queries = {name: _Query(functools.partial(make, plan=plan)) for name, make in makers.items()}
+        contenders = _measured(queries, "key int", rows, stops, plan.warm_up, on_stage)
+    summary = {contender.name: contender.summary(plan.batch) for contender in contenders}
+    mine, floor = summary["window_join"]["rates"], summary[FLOOR]["rates"]
+    timed = contenders[0].results[1 + plan.warm_up :]
+    return {
+        "window": plan.window,
+        "batch": plan.batch,
+        "device": plan.device,
+        "micro_batches_compared": len(stops),
+        "steps": plan.steps,
+        "pairs_per_row": statistics.mean(count for count, _ in timed) / plan.batch,
+        "floor_kept": statistics.median(a / b for a, b in zip(mine, floor, strict=True)),
+        "contenders": summary,
+    }
+
+
+#: Spark's own join, by the state store it runs on: settings of its session.
+STORES = {
+    "Spark's join, RocksDB, format 4": {
+        "spark.sql.streaming.stateStore.providerClass": f"{_STATE}.RocksDBStateStoreProvider",
+        "spark.sql.streaming.join.stateFormatVersion": "4",
+    },
+    "Spark's join, in-memory store": {
+        "spark.sql.streaming.stateStore.providerClass": f"{_STATE}.HDFSBackedStateStoreProvider",
+        "spark.sql.streaming.join.stateFormatVersion": "2",
+    },
+}
+
+
+def run_keyed_join(
+    window: int,
+    batch: int,
+    keys: int,
+    *,
+    steps: int,
+    most_seconds: float,
+    seed: int,
+    on_stage: Callable[[str], None] = lambda stage: None,
+) -> dict:
+    """Measures an equality with a band in a time window, by `window_join` and by Spark's own join on each of `STORES`.
+
+    Parameters
+    ----------
+    window, batch : int
+        As of `SparkPlan`.
+    keys : int
+        Distinct values that are compared for equality; the band leaves 11 of 1,000 values beside it.
+    steps : int
+        Micro-batches timed, after the one that fills the window.
+    most_seconds : float
+        A join of Spark's that has spent so long in timed micro-batches takes no further one.
+    seed : int
+        Every value follows from it.
+    on_stage : callable
+        As of `run_spark_benchmark`.
+
+    Returns
+    -------
+    dict
+        Ready for JSON: ``contenders`` as of `run_spark_benchmark`, ``pairs_per_row`` and ``micro_batches_compared`` of
+        each contender.
+
+    Raises
+    ------
+    ResultsDiffer, RuntimeError
+        As `run_spark_benchmark`.
+    """
+    workload = Workload(kind="time", window=window, seed=seed)
+    queries = {"window_join": _Query(functools.partial(_keyed_window_join, window=window))}
+    for name, settings in STORES.items():
+        queries[name] = _Query(functools.partial(_keyed_spark_join, window=window), settings, most_seconds)
+    stops = [window + step * (batch // 2) for step in range(1 + steps)]
+
+    def rows(side: int, start: int, stop: int) -> dict[str, pa.Array]:
+        drawn = workload.rows(side, start, stop)
+        value, key = np.divmod(drawn.keys.astype(np.int64), keys)
+        return {
+            "key": pa.array(key.astype(np.int32)),
+            "value": pa.array((value % _VALUES).astype(np.int32)),
+            "time": _timestamps(drawn),
+        }
+
+    contenders = _measured(queries, "key int, value int", rows, stops, 0, on_stage)
+    return {
+        "pairs_per_row": statistics.mean(count for count, _ in contenders[0].results[1:]) / batch,
+        "micro_batches_compared": {contender.name: len(contender.results) for contender in contenders},
+        "contenders": {contender.name: contender.summary(batch) for contender in contenders},
+    }
+
+
+def _measured(
+    queries: dict[str, _Query],
+    columns: str,
+    rows: Callable[[int, int, int], dict[str, pa.Array]],
+    stops: list[int],
+    warm_up: int,
+    on_stage: Callable[[str], None],
+) -> list[_Contender]:
+    """Runs queries side by side, in a session of their own.
+
+    Parameters
+    ----------
+    columns : str
+        Names and types of what both sides have beside ``id`` and ``time``.
+    rows : callable
+        Columns of the rows of a side (0 or 1) from one row of the stream to another.
+    stops : list of int
+        The row of each stream before which each micro-batch ends: the first fills the window, and `warm_up` more are
+        not timed.
+    """
     from pyspark_bridge import ensure_java
 
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="mullion-bench-") as scratch:
         session = _session(Path(scratch))
+        contenders: list[_Contender] = []
         try:
-            contenders = _start(session, plan, Path(scratch))
-            try:
-                return _measure(plan, contenders, Path(scratch), on_stage)
-            finally:
-                for contender in contenders:
-                    contender.query.stop()
+            for name, query in queries.items():
+                contenders.append(_started(session, name, query, columns, Path(scratch) / f"query{len(contenders)}"))
+            _run(contenders, rows, stops, warm_up, Path(scratch), on_stage)
         finally:
+            for contender in contenders:
+                contender.query.stop()
             session.stop()
+    return contenders
 
 
 def _session(scratch: Path) -> SparkSession:
@@ -131,45 +288,42 @@ def _session(scratch: Path) -> SparkSession:
     )
 
 
-def _start(session: SparkSession, plan: SparkPlan, scratch: Path) -> list[_Contender]:
+def _started(session: SparkSession, name: str, query: _Query, columns: str, folder: Path) -> _Contender:
+    """The running query of a contender, over folders of its own."""
     from pyspark.sql import functions as F
 
-    makers: dict[str, Callable[[DataFrame, DataFrame, SparkPlan], DataFrame]] = {
-        "window_join": _window_join,
-        "bucket/explode": _bucket_explode,
-        FLOOR: _nothing,
-    }
-    if plan.tuned:
-        makers["bucket/explode, tuned"] = _bucket_explode_tuned
-    if plan.state:
-        kept = partial(_window_join, state=str(scratch / "state"))
-        makers = {"window_join": _window_join, WITH_STATE: kept, FLOOR: _nothing}
-    contenders = []
-    for index, (name, make) in enumerate(makers.items()):
-        folders = (scratch / f"in{index}" / "left", scratch / f"in{index}" / "right")
-        for folder in folders:
-            folder.mkdir(parents=True)
-        left, right = (
-            session.readStream.schema(f"{side}_id bigint, {side}_key int, {side}_time timestamp")
-            .parquet(str(folder))
-            .withWatermark(f"{side}_time", "0 seconds")
-            for side, folder in zip("lr", folders, strict=True)
-        )
-        result = make(left, right, plan)
-        hashed = F.xxhash64(*(F.col(column) for column in result.columns))
-        query = (
+    folders = (folder / "left", folder / "right")
+    sides = []
+    for side, path in zip("lr", folders, strict=True):
+        path.mkdir(parents=True)
+        fields = ", ".join(f"{side}_{column.strip()}" for column in f"id bigint, {columns}, time timestamp".split(","))
+        sides.append(session.readStream.schema(fields).parquet(str(path)).withWatermark(f"{side}_time", "0 seconds"))
+    result = query.make(*sides)
+    hashed = F.xxhash64(*(F.col(column) for column in result.columns))
+    before = {setting: session.conf.get(setting, None) for setting in query.settings}
+    for setting, value in query.settings.items():
+        session.conf.set(setting, value)
+    try:
+        running = (
             result.observe("result", F.count("*").alias("count"), F.bit_xor(hashed).alias("hash"))
             .writeStream.format("noop")
-            .option("checkpointLocation", str(scratch / f"checkpoint{index}"))
-            .queryName(f"bench{index}")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .queryName(f"bench {name}")
             .start()
         )
-        contenders.append(_Contender(name=name, folders=folders, query=query))
-    return contenders
+    finally:
+        for setting, old in before.items():
+            session.conf.unset(setting) if old is None else session.conf.set(setting, old)
+    return _Contender(name=name, folders=folders, query=running, most_seconds=query.most_seconds)
 
 
 def _workload(plan: SparkPlan) -> Workload:
     return Workload(kind="time", window=plan.window, seed=plan.seed)
+
+
+def _span(window: int) -> str:
+    """So many milliseconds as SQL."""
+    return f"INTERVAL '{window // 1000}.{window % 1000:03}' SECOND"
 
 
 def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan, state: str | None = None) -> DataFrame:
@@ -192,7 +346,7 @@ def _join_buckets(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFra
     from pyspark.sql import functions as F
 
     low, high = _workload(plan).band
-    span = f"INTERVAL '{plan.window // 1000}.{plan.window % 1000:03}' SECOND"
+    span = _span(plan.window)
     joined = left.join(
         right,
         F.expr(
@@ -240,61 +394,77 @@ def _nothing(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
     return union.mapInArrow(unchanged, union.schema)
 
 
-def _measure(plan: SparkPlan, contenders: list[_Contender], scratch: Path, on_stage: Callable[[str], None]) -> dict:
-    workload = _workload(plan)
-    side_rows = plan.batch // 2
-    stops = [plan.window + step * side_rows for step in range(1 + plan.warm_up + plan.steps)]
+def _keyed_window_join(left: DataFrame, right: DataFrame, window: int) -> DataFrame:
+    from host import AllOf, Band, Compare, Within
+    from pyspark_bridge import window_join
+
+    span = f"{window} milliseconds"
+    return window_join(
+        left,
+        right,
+        on=AllOf(Compare("l_key", "=", "r_key"), Band("l_value", "r_value", -_REACH, _REACH)),
+        within=Within("l_time", "r_time", f"-{span}", span),
+    )
+
+
+def _keyed_spark_join(left: DataFrame, right: DataFrame, window: int) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    span = _span(window)
+    condition = (
+        f"l_key = r_key AND r_value BETWEEN l_value - {_REACH} AND l_value + {_REACH} "
+        f"AND r_time BETWEEN l_time - {span} AND l_time + {span}"
+    )
+    return left.join(right, F.expr(condition))
+
+
+def _run(
+    contenders: list[_Contender],
+    rows: Callable[[int, int, int], dict[str, pa.Array]],
+    stops: list[int],
+    warm_up: int,
+    scratch: Path,
+    on_stage: Callable[[str], None],
+) -> None:
+    """Hands all micro-batches to all contenders; see `_measured`."""
     start = 0
     for number, stop in enumerate(stops):
-        files = [_write(workload.rows(side, start, stop), side, scratch / f"data{number}") for side in (0, 1)]
-        timed = number > plan.warm_up
+        files = [_write(rows(side, start, stop), side, start, scratch / f"data{number}") for side in (0, 1)]
         # Whoever runs first finds cold caches: they take turns.
         shift = number % len(contenders)
         for contender in contenders[shift:] + contenders[:shift]:
-            seconds = _step(contender, files, number, 2 * (stop - start))
-            if timed:
-                contender.seconds.append(seconds)
+            if sum(contender.seconds) > contender.most_seconds:
+                continue
             what = "filling the window" if number == 0 else f"step {number} of {len(stops) - 1}"
-            rate = 2 * (stop - start) / seconds
-            on_stage(f"spark: {what}: {contender.name} {seconds:.2f} s, {rate:,.0f} rows/s")
+            seconds = _step(contender, files, number, 2 * (stop - start))
+            if number > warm_up:
+                contender.seconds.append(seconds)
+            on_stage(f"spark: {what}: {contender.name} {seconds:.2f} s, {2 * (stop - start) / seconds:,.0f} rows/s")
         _compare(contenders, number)
         for path in files:
             path.unlink()
         start = stop
-    rows = plan.batch
-    summary = {
-        contender.name: {
-            "rate": statistics.median(rows / seconds for seconds in contender.seconds),
-            "rates": [rows / seconds for seconds in contender.seconds],
-            "batch_seconds": contender.seconds,
-            "split_steps": contender.split,
-        }
-        for contender in contenders
-    }
-    mine, floor = summary["window_join"]["rates"], summary[FLOOR]["rates"]
-    return {
-        "window": plan.window,
-        "batch": plan.batch,
-        "device": plan.device,
-        "micro_batches_compared": len(stops),
-        "steps": plan.steps,
-        "pairs_per_row": statistics.mean(count for count, _ in contenders[0].results[1 + plan.warm_up :]) / rows,
-        "floor_kept": statistics.median(a / b for a, b in zip(mine, floor, strict=True)),
-        "contenders": summary,
-    }
 
 
 def side_table(batch: Batch, side: int) -> pa.Table:
     """Rows of the left (0) or right (1) stream, as Spark gets them: ids, keys and times in microseconds."""
-    letter = "lr"[side]
-    times = pa.array((batch.times + _EPOCH_MS) * 1000).cast(pa.timestamp("us", tz="UTC"))
-    ids = pa.array(np.arange(batch.first, batch.first + len(batch)))
-    return pa.table({f"{letter}_id": ids, f"{letter}_key": pa.array(batch.keys), f"{letter}_time": times})
+    return _side_table({"key": pa.array(batch.keys), "time": _timestamps(batch)}, side, batch.first)
 
 
-def _write(batch: Batch, side: int, stem: Path) -> Path:
+def _side_table(columns: dict[str, pa.Array], side: int, first: int) -> pa.Table:
+    """Columns with ids from `first` on before them, named for their side."""
+    ids = pa.array(np.arange(first, first + len(columns["time"])))
+    return pa.table({f"{'lr'[side]}_{name}": column for name, column in {"id": ids, **columns}.items()})
+
+
+def _timestamps(batch: Batch) -> pa.Array:
+    assert batch.times is not None
+    return pa.array((batch.times + _EPOCH_MS) * 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _write(columns: dict[str, pa.Array], side: int, first: int, stem: Path) -> Path:
     path = stem.with_name(f"{stem.name}-{'lr'[side]}.parquet")
-    pq.write_table(side_table(batch, side), path)
+    pq.write_table(_side_table(columns, side, first), path)
     return path
 
 
@@ -339,7 +509,7 @@ def _rows(progress: dict[str, Any]) -> int:
 
 
 def _compare(contenders: list[_Contender], number: int) -> None:
-    joins = [contender for contender in contenders if contender.name != FLOOR]
+    joins = [contender for contender in contenders if contender.name != FLOOR and len(contender.results) > number]
     for other in joins[1:]:
         if other.results[number] != joins[0].results[number]:
             raise ResultsDiffer(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from host.columns import column_type, has_column
 from host.errors import PredicateError, WindowError
-from host.predicates import AllOf, AnyOf, Band, Compare, Predicate, Where
+from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where
 from host.windows import Within
 
 COMPARE = re.compile(r"\s*(?P<left>[^<>=!]+?)\s*(?P<op><=>|<=|>=|==|!=|<>|=|<|>)\s*(?P<right>[^<>=!]+?)\s*")
@@ -93,6 +93,42 @@ def _bound(text: str, column: pa.DataType | None) -> Any:
     if re.fullmatch(r"[+-]?\d+", text):
         return int(text)
     return float(text)
+
+
+def as_of(
+    times: str, left: pa.Schema, *, direction: str, tolerance: str | None, by: tuple[str, ...], exact: bool
+) -> AsOf:
+    """The as-of condition from the texts of a command line.
+
+    Parameters
+    ----------
+    times : str
+        Such as "bid_time,ask_time": the time column of each side.
+    left : pyarrow.Schema
+    direction : str
+        As of `AsOf`.
+    tolerance : str or None
+        A duration, or for numbers a number.
+    by : tuple of str
+        Such as "venue", or "venue,market" where the right side has another name for it.
+    exact : bool
+        As of `AsOf`.
+
+    Raises
+    ------
+    PredicateError
+        A text that is none of these.
+    """
+    parts = _parts(times)
+    if len(parts) != 2:
+        raise PredicateError(f'--as-of must be like "bid_time,ask_time", not {times!r}')
+    pairs = [tuple(_parts(text)) for text in by]
+    for pair, text in zip(pairs, by, strict=True):
+        if len(pair) not in (1, 2):
+            raise PredicateError(f'--by must be like "venue" or "venue,market" (left and right column), not {text!r}')
+    kind = column_type(left, parts[0]) if has_column(left, parts[0]) else None
+    distance = None if tolerance is None else _bound(tolerance, kind)
+    return AsOf(parts[0], parts[1], direction, distance, [pair[0] if len(pair) == 1 else pair for pair in pairs], exact)
 
 
 def within(text: str | None) -> Within | None:

@@ -32,6 +32,7 @@ from host.daemon.log import configure_log
 from host.daemon.private import FAILED, READY
 from host.errors import ConnectionLostError, MullionError, SchemaError, UnknownQueryError, UnsupportedError, to_wire
 from host.files import TableReader, TableWriter, in_turns, interleave
+from host.predicates.as_of import DIRECTIONS
 from host.progress import Progress
 from host.selftest import selftest as selftest_lines
 from host.tracing import VARIABLE, start_tracing
@@ -201,7 +202,6 @@ def serve(
     "--on",
     "conditions",
     multiple=True,
-    required=True,
     metavar="CONDITION",
     help="See above; given again: or, with --all-of: and.",
 )
@@ -213,6 +213,25 @@ def serve(
     metavar="TEST",
     help='Rows that fail it match nothing: "left.price > 10"; given again: and.',
 )
+@click.option(
+    "--as-of",
+    "times",
+    metavar="L_TIME,R_TIME",
+    help="Instead of --on: each left row meets the right row nearest in time.",
+)
+@click.option(
+    "--direction",
+    type=click.Choice(DIRECTIONS),
+    help="For --as-of: right rows at or before a left row, at or after it, or both.  [default: backward]",
+)
+@click.option("--tolerance", metavar="DISTANCE", help='For --as-of: the greatest distance, such as "10 seconds" or 5.')
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="COLUMN",
+    help='For --as-of: must be equal; "venue,market" for left and right; given again: and.',
+)
+@click.option("--not-exact", is_flag=True, help="For --as-of: rows of equal times do not match.")
 @click.option("--left-rows", type=int, metavar="N", help="Window of the left side: its last N rows.")
 @click.option("--right-rows", type=int, metavar="N", help="Window of the right side: its last N rows.")
 @click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="Time window: LOW <= R_TIME - L_TIME <= HIGH.")
@@ -278,6 +297,11 @@ def join(
     conditions: tuple[str, ...],
     all_of: bool,
     wheres: tuple[str, ...],
+    times: str | None,
+    direction: str | None,
+    tolerance: str | None,
+    by: tuple[str, ...],
+    not_exact: bool,
     explain: bool,
     left_rows: int | None,
     right_rows: int | None,
@@ -301,6 +325,11 @@ def join(
     row is kept.
 
     \b
+    An as-of join has --as-of instead, and no window:
+      --as-of bid_time,ask_time --by venue --tolerance "10 seconds" --how left
+    Its rows come out at the end, as the files need not be in order of time.
+
+    \b
     Which rows a count window holds depends on the order of arrival:
       with --sequence     both files are merged by that column; where it is equal, left rows come first
       without             batch i of LEFT arrives before batch i of RIGHT, --batch-rows each: rows of the two
@@ -321,10 +350,20 @@ def join(
     # What is half written is removed on this signal, too.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if times is None and not conditions:
+        raise click.UsageError("the join needs a condition: give --on, or --as-of")
+    if times is None and (direction or tolerance is not None or by or not_exact):
+        raise click.UsageError("--direction, --tolerance, --by and --not-exact are for --as-of")
+    if times is not None and (conditions or wheres or all_of):
+        raise click.UsageError("an as-of join takes no further conditions: --as-of excludes --on, --all-of and --where")
     sides = TableReader(left, batch_rows), TableReader(right, batch_rows)
     schemas = sides[0].schema, sides[1].schema
     spec = JoinSpec(
-        on=arguments.condition(conditions, wheres, *schemas, all_of=all_of),
+        on=arguments.condition(conditions, wheres, *schemas, all_of=all_of)
+        if times is None
+        else arguments.as_of(
+            times, schemas[0], direction=direction or DIRECTIONS[0], tolerance=tolerance, by=by, exact=not not_exact
+        ),
         within=arguments.within(within),
         select=arguments.names(select),
         **_rows(left_rows, right_rows),
@@ -339,7 +378,7 @@ def join(
     calls = interleave(*sides, sequence) if sequence else in_turns(*sides)
     total = None if sides[0].rows is None or sides[1].rows is None else sides[0].rows + sides[1].rows
     started = time.monotonic()
-    matches = rows = 0
+    rows = 0
     with (
         WindowJoin.from_spec(spec, device=device, left_schema=schemas[0], right_schema=schemas[1]) as operator,
         TableWriter(output, result_schema) if output else _StandardOutput(result_schema) as writer,
@@ -349,17 +388,15 @@ def join(
             result = operator.process(left_batch, right_batch)
             writer.write(result)
             rows += result.num_rows
-            matches = operator.stats.matches
-            progress.advance(
-                sum(b.num_rows for b in (left_batch, right_batch) if b is not None), matches=f"{matches:,}"
-            )
+            read = sum(b.num_rows for b in (left_batch, right_batch) if b is not None)
+            progress.advance(read, matches=f"{operator.stats.matches:,}")
         rest = operator.finish()
         writer.write(rest)
         rows += rest.num_rows
         stats = operator.stats
     seconds = time.monotonic() - started
     click.echo(
-        f"{stats.rows_left:,} left and {stats.rows_right:,} right rows, {matches:,} matches, "
+        f"{stats.rows_left:,} left and {stats.rows_right:,} right rows, {stats.matches:,} matches, "
         + (f"{rows:,} rows out, " if spec.how != "inner" else "")
         + f"{seconds:.1f} s"
         + (f", in {output}" if output else ""),

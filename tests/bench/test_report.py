@@ -93,7 +93,7 @@ def test_figures_are_written_between_their_markers(tmp_path: Path, monkeypatch: 
 
 
 def test_the_documents_have_a_place_for_each_block() -> None:
-    names = ("measured", "aims", "spark", "peers", "operator", "slow")
+    names = ("measured", "aims", "spark", "peers", "aims_beyond", "conditions", "aggregates", "operator", "slow")
     shown = [filled(path.read_text(), {name: f"\n{name} is here\n" for name in names}) for path in DOCUMENTS]
     for name in names:
         assert sum(text.count(f"{name} is here") for text in shown) == (2 if name in ("measured", "aims") else 1)

@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
-from host import Band, JoinSpec, Rows
+from host import AsOf, Band, JoinSpec, Rows
 from host.cli import main
 from host.daemon import DaemonClient, start_private
 from tests.simulated import simulated
@@ -207,6 +207,63 @@ def test_join_how(tmp_path: Path, seed: int, how: str, ending: str) -> None:
         wanted = lefts if how == "left_semi" else set(range(left.num_rows)) - lefts
         assert sorted(found["id"].to_pylist()) == sorted(wanted)
     assert f"{len(pairs):,} matches, {found.num_rows:,} rows out" in told.stderr
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+def test_as_of(tmp_path: Path, direction: str, exact: bool) -> None:
+    """Rows come in no order of time, in batches; each left row meets the nearest right row of its venue."""
+    random = np.random.default_rng(5)
+    seconds = random.permutation(200), random.permutation(200)
+    sides = [random.integers(0, 3, 80), random.integers(0, 3, 80)]
+    times = [(s[:80] * 1_000_000).astype("datetime64[us]") for s in seconds]
+    left = pa.table({"bid_time": times[0], "venue": sides[0], "id": np.arange(80)})
+    right = pa.table({"ask_time": times[1], "market": sides[1], "ask": np.arange(80)})
+    files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.parquet")
+    options = ["--as-of", "bid_time,ask_time", "--by", "venue,market", "--tolerance", "9 seconds", "--how", "left"]
+    options += [] if exact else ["--not-exact"]
+    options += [] if direction == "backward" else ["--direction", direction]
+    told = mullion("join", *files, *options, "--batch-rows", 30, "-o", tmp_path / "out.parquet")
+    assert told.exit_code == 0, told.output
+    expected = {}
+    for row in range(80):
+        apart = {at: int(seconds[1][at] - seconds[0][row]) for at in range(80) if sides[1][at] == sides[0][row]}
+        near = [
+            (abs(by), by, at)
+            for at, by in apart.items()
+            if (by <= 0 or direction != "backward") and (by >= 0 or direction != "forward") and (by or exact)
+        ]
+        expected[row] = min(near)[2] if near and min(near)[0] <= 9 else None
+    found = read(tmp_path / "out.parquet")
+    assert dict(zip(found["id"].to_pylist(), found["ask"].to_pylist(), strict=True)) == expected
+    matches = sum(at is not None for at in expected.values())
+    assert 0 < matches < 80
+    assert f"80 left and 80 right rows, {matches} matches, 80 rows out" in told.stderr
+
+
+def test_as_of_explained_and_refused(tmp_path: Path) -> None:
+    left = write(pa.table({"t": [1, 5], "k": ["a", "b"]}), tmp_path / "left.csv")
+    right = write(pa.table({"t": [0, 4], "k": ["a", "b"], "x": [1.0, 2.0]}), tmp_path / "right.csv")
+    as_of = ["join", left, right, "--as-of", "t,t"]
+    told = mullion(*as_of, "--by", "k", "--tolerance", 3, "--direction", "nearest", "--explain")
+    assert told.exit_code == 0, told.output
+    assert "engine:    as-of" in told.stdout
+    spec = JoinSpec(on=AsOf("t", "t", "nearest", 3, by="k"))
+    assert spec.explain(read(left).schema, read(right).schema) in told.stdout
+    for options, text in (
+        ((*as_of, "--on", "t = t"), "--as-of excludes --on"),
+        ((*as_of, "--where", "left.t > 3"), "--as-of excludes --on, --all-of and --where"),
+        ((*as_of, "--by", "k,k,k"), 'like "venue"'),
+        ((*as_of, "--tolerance", "-1"), "is negative"),
+        ((*as_of, "--tolerance", "3 seconds"), "is a duration, but the columns"),
+        ((*as_of, "--left-rows", 5, "--right-rows", 5), "does not take a window"),
+        (("join", left, right, "--as-of", "t"), 'like "bid_time,ask_time"'),
+        (("join", left, right, "--on", "t = t", "--by", "k"), "--not-exact are for --as-of"),
+        (("join", left, right), "give --on, or --as-of"),
+    ):
+        refused = mullion(*options)
+        assert refused.exit_code, options
+        assert text in refused.stderr
 
 
 def test_all_of(tmp_path: Path) -> None:
