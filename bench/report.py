@@ -212,7 +212,7 @@ def condition_rows(figures: list[dict]) -> tuple[list[str], list[list[str]]]:
             times = "" if name == mine else _times(ratio(figure, mine, name))
             lines.append([figure["figure"], figure["case"], name, f"{entry['rate']:,.0f}", times])
         for name, reason in figure.get("missing", {}).items():
-            lines.append([figure["figure"], figure["case"], name, f"left out: {reason}", ""])
+            lines.append([figure["figure"], figure["case"], f"{name}, left out: {reason}", "", ""])
     return ["join", "case", "by", "rows/s", "the first / this"], lines
 
 
@@ -221,7 +221,7 @@ def print_condition(console: Console, figure: dict) -> None:
     lines = aggregates.table(figure["points"])[1] if "points" in figure else condition_rows([figure])[1]
     for line in lines:
         start = [] if line[0] == figure["figure"] else [figure["figure"], "matches a row:"]
-        console.print("  ".join([*start, *line]), highlight=False, soft_wrap=True)
+        console.print("  ".join([*start, *line]), highlight=False, markup=False, soft_wrap=True)
 
 
 def print_tables(console: Console, result: dict) -> None:
@@ -234,7 +234,7 @@ def print_tables(console: Console, result: dict) -> None:
                 row[0].ljust(widths[0]),
                 *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)),
             ]
-            console.print("  ".join(cells), highlight=False, soft_wrap=True)
+            console.print("  ".join(cells), highlight=False, markup=False, soft_wrap=True)
 
 
 def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:

@@ -274,7 +274,7 @@ def _session(scratch: Path) -> SparkSession:
         .appName("mullion-bench")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
+        .config("spark.log.level", "OFF")  # a query that fails says why in its error
         .config("spark.driver.memory", "6g")  # the workaround keeps 450 bytes of state per copy of a row
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))

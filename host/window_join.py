@@ -42,7 +42,7 @@ from host.join.materializer import Materializer, most_pairs, slices
 from host.join.partitioned_engine import ClosingPartitions, open_partitions
 from host.join.range_mirror import RUNS
 from host.join.residual_engine import ResidualEngine
-from host.join.row_log import RowLog, empty_table, stored
+from host.join.row_log import RowLog, empty_table, stored, stored_schema
 from host.join.sequencer import Call, Sequencer
 from host.join.whole_call import WholeCall
 from host.predicates import AsOf
@@ -180,6 +180,7 @@ class WindowJoin:
         self._finished = False
         self._schemas: dict[str, pa.Schema] = {}
         self._kept: dict[str, list[str]] = {}  # the columns of each side that are needed
+        self._as_is: dict[str, bool] = {}  # whether these are kept with the types that they have
         self._logs: dict[str, RowLog] = {}
         self._engine: Engine | None = None
         self._owns_device = not isinstance(device, Device)
@@ -777,6 +778,7 @@ class WindowJoin:
         """Opens the engine: both schemas are known."""
         schema = self.spec.output_schema(left, right)
         logs: dict[str, RowLog] = {}
+        threads = getattr(self._device, "threads", 1)
         if self.spec.form == "rows" or self.spec.closing:
             columns = self.spec.output_columns(left, right)
             for side, of in (("left", left), ("right", right)):
@@ -784,10 +786,12 @@ class WindowJoin:
                 names = {name for taken, name, _ in columns if taken in sides}
                 if names:
                     shared = self.spec.self_join and "left" in logs
-                    logs[side] = logs["left"] if shared else RowLog(side, _only(of, names))
+                    logs[side] = logs["left"] if shared else RowLog(side, _only(of, names), threads=threads)
         for side, of in (("left", left), ("right", right)):
             roles = SIDES if self.spec.self_join else (side,)
-            self._kept[side] = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)}).names
+            kept = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)})
+            self._kept[side] = kept.names
+            self._as_is[side] = self.spec.form != "rows" or stored_schema(kept).equals(kept)
         sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
         self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
         if isinstance(self.spec.on, AsOf):
@@ -853,7 +857,7 @@ class WindowJoin:
         plain: dict[str, RowLog],
     ) -> None:  # fmt: skip
         columns = self.spec.output_columns(left, right) if self.spec.form == "rows" else []
-        logs = {side: SlotLog(side, log.schema) for side, log in plain.items()}
+        logs = {side: SlotLog(side, log.schema, threads=log.threads) for side, log in plain.items()}
         axis, condition = self.spec.time_axis(left, right), sequencer.condition
         assert isinstance(axis, AsOfAxis)
         assert isinstance(condition, AsOfCondition)
@@ -879,7 +883,7 @@ class WindowJoin:
             except (ValueError, pa.ArrowException) as error:  # NULLs where earlier batches said there are none
                 raise SchemaError(f"the {side} batch does not fit the columns of earlier ones: {error}") from error
         table = table.select(self._kept[side])
-        return stored(table) if self.spec.form == "rows" else table
+        return table if self._as_is[side] else stored(table)
 
     # One call
 

@@ -25,12 +25,14 @@ from host.spec import JoinSpec
 
 _NONE = np.zeros(0, np.int64)
 _LEAST = 1 << 10  # slots, and codes, that are not looked through for those in use
+_CALLS = 4  # so many times the slots of a call neither
 
 
 class SlotLog(RowLog):
     """Rows by slot: consecutive numbers that `keep` gives to those that stay."""
 
     end = 0
+    _few = 2 * _CALLS
 
     def append(self, first: int, table: pa.Table, numbers: np.ndarray | None = None) -> None:
         """Adds rows, as `stored` gives them; `first` is theirs in the stream, and not used."""
@@ -91,6 +93,7 @@ class AsOfEngine(Engine):
         ]
         self._pool = ThreadPoolExecutor(partitions, "mullion-partition") if partitions > 1 else None
         self._given = [dict.fromkeys(SIDES, 0) for _ in self._states]  # rows of each part
+        self._came = dict.fromkeys(SIDES, 0)  # rows of the newest call
         self._condition, self._logs = condition, logs
         self._unmatched, self._threads = unmatched, threads
         # Slots of each side: first those of the rows that were kept, with their numbers, then all that arrived since.
@@ -161,6 +164,7 @@ class AsOfEngine(Engine):
             self._each(lambda state, part, right=side == "right": state.add(right, *part), parts)
             for own, part in zip(self._given, parts, strict=True):
                 own[side] += len(part[0])
+            self._came[side] = arrived[side] - self._arrived[side]
             self._arrived[side] = arrived[side]
         self.seconds["insert"] += time.perf_counter() - started
         return iter(())
@@ -203,15 +207,15 @@ class AsOfEngine(Engine):
         started = time.perf_counter()
         self._each(lambda state: state.expire(last_useless["right"]))
         for side in SIDES:
-            slots = len(self._kept[side]) + self._arrived[side] - self._since[side]
-            if slots > _LEAST + 2 * self.stored_rows(side):
-                self._keep(side, slots)
+            slots, stored = len(self._kept[side]) + self._arrived[side] - self._since[side], self.stored_rows(side)
+            if (slots and not stored) or slots > _LEAST + 2 * stored + _CALLS * self._came[side]:
+                self._keep(side, slots if stored else 0)
         if self._condition.words > _LEAST + 2 * sum(state.groups for state in self._states):
             self._condition.keep(np.concatenate(self._each(lambda state: state.words())))
         self.seconds["expire"] += time.perf_counter() - started
 
     def _keep(self, side: str, slots: int) -> None:
-        """Forgets the slots whose rows are not held."""
+        """Forgets the slots whose rows are not held; `slots` is 0 where none is."""
         held = np.sort(np.concatenate(self._each(lambda state: state.slots(side == "right", slots))))
         self._kept[side] = self.rows(side, held.copy())
         self._since[side] = self._arrived[side]

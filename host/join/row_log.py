@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from host.errors import SchemaError
+from host.native import _core
 
 MERGE_FACTOR = 4  # a block is merged into its elder while that is less than this many times larger
 
@@ -26,6 +27,8 @@ class RowLog:
         Of the columns that are kept, at least one.
     most_block_rows : int
         Blocks of at least this many rows are left as they are.
+    threads : int
+        The most that `take` uses.
 
     Raises
     ------
@@ -33,9 +36,9 @@ class RowLog:
         If a column has a type whose rows pyarrow cannot take in any way.
     """
 
-    def __init__(self, side: str, schema: pa.Schema, most_block_rows: int = 1 << 20):
+    def __init__(self, side: str, schema: pa.Schema, most_block_rows: int = 1 << 20, threads: int = 1):
         self._schema = schema
-        self._stored = pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
+        self._stored = stored_schema(schema)
         for field, stored in zip(schema, self._stored, strict=True):
             try:
                 trial = pa.chunked_array([pa.nulls(1, field.type)] * 2)
@@ -53,6 +56,10 @@ class RowLog:
         self._varies = [field.name for field in self._stored if _fixed_bytes(field.type) is None]
         self._nbytes: list[int] = []  # of each block
         self._most = most_block_rows
+        self.threads = threads
+        self._widths = {field.name: width for field in self._stored if (width := _plain_bytes(field.type))}
+
+    _few = 1  # blocks that are never merged
 
     @property
     def schema(self) -> pa.Schema:
@@ -87,7 +94,7 @@ class RowLog:
             table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
         self._blocks.append((first, table))
         self._nbytes.append(table.nbytes)
-        while len(self._blocks) > 1:
+        while len(self._blocks) > self._few:
             (start, elder), (_, newer) = self._blocks[-2:]
             if len(elder) >= self._most or len(elder) > MERGE_FACTOR * len(newer):
                 break
@@ -103,8 +110,51 @@ class RowLog:
             return empty_table(pa.schema(fields)).columns
         if not self._blocks:  # all are missing
             return [pa.chunked_array([pa.nulls(len(rows), field.type)]) for field in fields]
-        taken = self._taken(rows, names)
-        return [_returned(column, field.type) for column, field in zip(taken.columns, fields, strict=True)]
+        found = self._plain(rows, names)
+        others = [name for name in names if name not in found]
+        if others:
+            found |= dict(zip(others, self._taken(rows, others).columns, strict=True))
+        return [_returned(found[field.name], field.type) for field in fields]
+
+    def _plain(self, rows: np.ndarray, names: list[str]) -> dict[str, pa.ChunkedArray]:
+        """As `take`, those columns of a fixed width that have no NULL: a slice where all rows lie in one stretch."""
+        views: dict[str, list[np.ndarray]] = {}
+        for name in names:
+            if name in self._widths:
+                found = [_bytes_of(block.column(name), self._widths[name]) for _, block in self._blocks]
+                if all(view is not None for view in found):
+                    views[name] = found  # type: ignore[assignment]
+        if not views:
+            return {}
+        missing = rows < 0
+        places = self._places(rows) - self._blocks[0][0]
+        bitmap = None
+        if missing.any():
+            places[missing] = -1
+            bitmap = pa.py_buffer(np.packbits(~missing, bitorder="little"))
+        elif (block := self._stretch(places)) is not None:
+            return {name: block.column(name) for name in views}
+        ends = np.cumsum([len(block) for _, block in self._blocks]).tolist()
+        widths = [self._widths[name] for name in views]
+        values = _core.gather(list(views.values()), widths, ends, places, self.threads)
+        kinds = (self._stored.field(name).type for name in views)
+        return {
+            name: pa.chunked_array([pa.Array.from_buffers(kind, len(rows), [bitmap, pa.py_buffer(of)])])
+            for name, kind, of in zip(views, kinds, values, strict=True)
+        }
+
+    def _stretch(self, places: np.ndarray) -> pa.Table | None:
+        """A slice of a block, where rows follow one another in it and are most of it: it is held as long as they."""
+        first, count = int(places[0]), len(places)
+        if int(places[-1]) - first != count - 1:
+            return None
+        begin = 0
+        for _, block in self._blocks:
+            if begin <= first < begin + len(block):
+                inside = first + count <= begin + len(block) <= begin + 2 * count
+                return block.slice(first - begin, count) if inside and np.all(np.diff(places) == 1) else None
+            begin += len(block)
+        return None
 
     def row_bytes(self, rows: np.ndarray) -> np.ndarray | int:
         """Bytes of the columns of each of these rows, as `take` gives them, int64, shape (n,); of columns of some
@@ -134,6 +184,22 @@ class RowLog:
         return rows if self._numbers is None else self._before + np.searchsorted(self._numbers, rows)
 
 
+def _plain_bytes(kind: pa.DataType) -> int | None:
+    """Bytes of a value of a type whose values lie one behind the other, each in whole bytes; None for others."""
+    types = pa.types
+    if types.is_boolean(kind) or not (types.is_primitive(kind) or types.is_decimal(kind)):
+        return None
+    return kind.bit_width // 8
+
+
+def _bytes_of(column: pa.ChunkedArray, width: int) -> np.ndarray | None:
+    """The values of a column of such a type, uint8; None where some are NULL, or they lie in several chunks."""
+    if column.num_chunks != 1 or column.null_count:
+        return None
+    chunk = column.chunk(0)
+    return np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * width, chunk.offset * width)
+
+
 _BYTES = "\0bytes"  # no name of a column that Spark, SQL or a file could have
 
 
@@ -157,9 +223,14 @@ def _sizes(column: pa.ChunkedArray) -> np.ndarray:
     return np.full(len(column), mean, np.int64)
 
 
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of rows as a `RowLog` keeps them."""
+    return pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
+
+
 def stored(table: pa.Table) -> pa.Table:
     """Rows as a `RowLog` keeps them, and as its `append` takes them."""
-    schema = pa.schema([field.with_type(_stored_type(field.type)) for field in table.schema])
+    schema = stored_schema(table.schema)
     if schema.equals(table.schema):
         return table
     columns = [_stored_values(table.column(at), field.type) for at, field in enumerate(schema)]

@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kAhead = 16;          // groups fetched before they are used
 constexpr size_t kTask = 1 << 12;      // rows of a task
+constexpr size_t kNear = 8;            // rows behind the hint that are looked at first
 constexpr size_t kChunk = 1 << 16;     // chunks of so many rows are not merged
 constexpr size_t kFewGroups = 1 << 12; // swept at every call
 
@@ -75,6 +76,12 @@ template <class Past>
 size_t gallop(std::span<const AsOfRow> rows, size_t hint, Past&& past) {
   size_t low = 0, high = rows.size();
   if (high == 0) return 0;
+  if (hint + kNear <= high && (hint == 0 || !past(rows[hint - 1]))) {
+    // Mostly it is one of the next few: counted, as no branch of these could be foretold.
+    size_t before = 0;
+    for (size_t i = 0; i < kNear; ++i) before += !past(rows[hint + i]);
+    if (before < kNear) return hint + before;
+  }
   hint = std::min(hint, high - 1);
   size_t step = 1;
   if (past(rows[hint])) {
@@ -163,11 +170,13 @@ void AsOfGroup::drop(size_t count) {
   if (count == 0) return;
   head_ += count;
   hint_ -= std::min<uint32_t>(hint_, static_cast<uint32_t>(std::min<size_t>(count, std::numeric_limits<uint32_t>::max())));
-  if (2 * head_ < rows_.size()) return;
+  const size_t most = rows_.size();
+  if (2 * head_ < most) return;
   rows_.erase(rows_.begin(), rows_.begin() + static_cast<ptrdiff_t>(head_));
   head_ = 0;
   sorted_ = rows_.size();
-  if (rows_.capacity() > 64 && rows_.capacity() > 8 * rows_.size()) rows_.shrink_to_fit();
+  // As many rows may come again before the next drop.
+  if (rows_.capacity() > 64 && rows_.capacity() > 8 * most) rows_.shrink_to_fit();
 }
 
 // Groups
@@ -175,8 +184,8 @@ void AsOfGroup::drop(size_t count) {
 uint32_t AsOfState::group_of(int64_t word) {
   const size_t mask = table_.size() - 1;
   size_t at = home(word);
-  while (table_[at] != kNone) {
-    if (groups_[table_[at]].word == word) return table_[at];
+  while (table_[at].group != kNone) {
+    if (table_[at].word == word) return table_[at].group;
     at = (at + 1) & mask;
   }
   uint32_t group;
@@ -191,53 +200,53 @@ uint32_t AsOfState::group_of(int64_t word) {
   }
   groups_[group].word = word;
   groups_[group].live = true;
-  table_[at] = group;
+  table_[at] = {word, group};
   if (++used_ * 2 > table_.size()) grow();
   return group;
 }
 
 void AsOfState::grow() {
-  std::vector<uint32_t> old(2 * table_.size(), kNone);
+  std::vector<Entry> old(2 * table_.size(), {0, kNone});
   old.swap(table_);
-  for (const uint32_t group : old) {
-    if (group == kNone) continue;
-    size_t at = home(groups_[group].word);
-    while (table_[at] != kNone) at = (at + 1) & (table_.size() - 1);
-    table_[at] = group;
+  for (const Entry& entry : old) {
+    if (entry.group == kNone) continue;
+    size_t at = home(entry.word);
+    while (table_[at].group != kNone) at = (at + 1) & (table_.size() - 1);
+    table_[at] = entry;
   }
 }
 
 void AsOfState::forget(uint32_t group) {
   const size_t mask = table_.size() - 1;
   size_t at = home(groups_[group].word);
-  while (table_[at] != group) at = (at + 1) & mask;
+  while (table_[at].group != group) at = (at + 1) & mask;
   // Groups behind it move up, as far as that does not take them before their home.
-  for (size_t next = (at + 1) & mask; table_[next] != kNone; next = (next + 1) & mask) {
-    const size_t wanted = home(groups_[table_[next]].word);
+  for (size_t next = (at + 1) & mask; table_[next].group != kNone; next = (next + 1) & mask) {
+    const size_t wanted = home(table_[next].word);
     if (((next - wanted) & mask) >= ((next - at) & mask)) {
       table_[at] = table_[next];
       at = next;
     }
   }
-  table_[at] = kNone;
+  table_[at].group = kNone;
   groups_[group] = AsOfGroup();
   free_.push_back(group);
   --used_;
 }
 
-std::vector<uint32_t> AsOfState::groups_of(std::span<const int64_t> words) {
-  std::vector<uint32_t> groups(words.size());
+const std::vector<uint32_t>& AsOfState::groups_of(std::span<const int64_t> words) {
+  found_groups_.resize(words.size());
   for (size_t i = 0; i < words.size(); ++i) {
     if (i + kAhead < words.size()) __builtin_prefetch(&table_[home(words[i + kAhead])]);
-    groups[i] = i > 0 && words[i] == words[i - 1] ? groups[i - 1] : group_of(words[i]);
+    found_groups_[i] = i > 0 && words[i] == words[i - 1] ? found_groups_[i - 1] : group_of(words[i]);
   }
-  return groups;
+  return found_groups_;
 }
 
 // Rows
 
 void AsOfState::add_right(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots) {
-  const std::vector<uint32_t> groups = groups_of(words);
+  const std::vector<uint32_t>& groups = groups_of(words);
   for (size_t i = 0; i < groups.size(); ++i) {
     if (i + kAhead < groups.size()) __builtin_prefetch(&groups_[groups[i + kAhead]]);
     AsOfGroup& group = groups_[groups[i]];
@@ -250,16 +259,20 @@ void AsOfState::add_right(std::span<const int64_t> words, std::span<const int64_
 
 void AsOfState::add_left(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots) {
   if (words.empty()) return;
-  const std::vector<uint32_t> groups = groups_of(words);
+  const std::vector<uint32_t>& groups = groups_of(words);
   Chunk chunk;
+  chunk.fresh = true;
   chunk.rows.reserve(groups.size());
-  for (size_t i = 0; i < groups.size(); ++i) {
-    if (i + kAhead < groups.size()) __builtin_prefetch(&groups_[groups[i + kAhead]]);
-    ++groups_[groups[i]].waiting;
-    chunk.add({times[i], slots[i], groups[i]});
-  }
+  for (size_t i = 0; i < groups.size(); ++i) chunk.add({times[i], slots[i], groups[i]});
   chunks_.push_back(std::move(chunk));
   since_sweep_ += groups.size();
+}
+
+// Most rows are answered in the call in which they come: groups count those alone that are not.
+void AsOfState::settle(Chunk& chunk) {
+  if (!chunk.fresh) return;
+  chunk.fresh = false;
+  for (const Waiting& row : chunk.rows) ++groups_[row.group].waiting;
 }
 
 template <class Time>
@@ -321,55 +334,69 @@ void AsOfState::probe(const Chunk& chunk, size_t first, size_t last, std::option
     AsOfGroup& group = groups_[row.group];
     const auto [at, done] = find<Time>(group, row.time, watermark);
     found[i] = at < 0 ? -1 : group.rows()[static_cast<size_t>(at)].slot;
-    final[i] = done;
+    if (final != nullptr) final[i] = done;
   }
 }
 
-void AsOfState::ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, std::vector<int64_t>& left,
-                      std::vector<int64_t>& right) {
-  if (!all && !watermark) return;  // nothing is final, and rows out of order may wait too
+void AsOfState::ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, AsOfNumbers& left, AsOfNumbers& right) {
+  if (!all && !watermark) {  // nothing is final, and rows out of order may wait too
+    for (Chunk& chunk : chunks_) settle(chunk);
+    left.reserve(0);
+    right.reserve(0);
+    return;
+  }
   for (const uint32_t group : unordered_) right_rows_ -= groups_[group].order(rule_.direction);
   unordered_.clear();
   ++probes_;
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   // Of a later time than this no row can be final.
   const int64_t limit = all || *watermark == most ? most : *watermark + 1;
-  std::vector<int64_t> found;
+  size_t rows = 0;
+  for (const Chunk& chunk : chunks_) rows += all || chunk.oldest <= limit ? chunk.rows.size() : 0;
+  left.reserve(rows);
+  right.reserve(rows);
+  size_t out = 0;
   std::vector<char> final;
   std::vector<Chunk> left_over;
   for (Chunk& chunk : chunks_) {
     if (!all && chunk.oldest > limit) {
+      settle(chunk);
       left_over.push_back(std::move(chunk));
       continue;
     }
     const size_t count = chunk.rows.size();
-    found.resize(count);
-    final.resize(count);
+    // Looking back, the watermark decides.
+    const bool whole = all || (rule_.direction == Direction::kBackward && *watermark >= chunk.newest);
+    if (!whole) final.resize(count);
+    int64_t* const found = right.data() + out;  // at or after where they go
     run_tasks((count + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
       const size_t first = task * kTask, last = std::min(count, first + kTask);
       if (rule_.floats) {
-        probe<Floats>(chunk, first, last, watermark, found.data(), final.data());
+        probe<Floats>(chunk, first, last, watermark, found, whole ? nullptr : final.data());
       } else {
-        probe<Integers>(chunk, first, last, watermark, found.data(), final.data());
+        probe<Integers>(chunk, first, last, watermark, found, whole ? nullptr : final.data());
       }
     });
     Chunk rest;
     for (size_t i = 0; i < count; ++i) {
       const Waiting& row = chunk.rows[i];
-      AsOfGroup& group = groups_[row.group];
-      if (all || (final[i] && row.time <= limit)) {
-        --group.waiting;
-        if (matched && found[i] < 0) continue;
-        left.push_back(row.slot);
-        right.push_back(found[i]);
+      if (whole || (final[i] && row.time <= limit)) {
+        if (!chunk.fresh) --groups_[row.group].waiting;
+        const int64_t met = found[i];
+        left.data()[out] = row.slot;
+        right.data()[out] = met;
+        out += !(matched && met < 0);
         continue;
       }
+      AsOfGroup& group = groups_[row.group];
+      group.waiting += chunk.fresh;
       group.oldest_waiting = group.probed == probes_ ? std::min(group.oldest_waiting, row.time) : row.time;
       group.probed = probes_;
       rest.add(row);
     }
     if (!rest.rows.empty()) left_over.push_back(std::move(rest));
   }
+  left.size = right.size = out;
   // Small chunks are merged into their elders, so that there are few.
   chunks_.clear();
   for (Chunk& chunk : left_over) {
@@ -386,6 +413,7 @@ void AsOfState::ready(std::optional<int64_t> watermark, bool all, bool matched, 
 }
 
 void AsOfState::expire(std::optional<int64_t> watermark) {
+  for (Chunk& chunk : chunks_) settle(chunk);
   // A sweep costs a look at each group: at every call where they are few beside its rows, else once for so many rows.
   if (used_ > kFewGroups && used_ > 8 * since_sweep_) return;
   since_sweep_ = 0;
@@ -475,7 +503,7 @@ size_t AsOfState::left_rows() const {
 }
 
 size_t AsOfState::bytes() const {
-  size_t bytes = table_.size() * sizeof(uint32_t);
+  size_t bytes = table_.size() * sizeof(Entry) + found_groups_.capacity() * sizeof(uint32_t);
   for (const AsOfGroup& group : groups_) bytes += group.bytes();
   for (const Chunk& chunk : chunks_) bytes += chunk.rows.capacity() * sizeof(Waiting);
   return bytes;
@@ -490,10 +518,21 @@ using Numbers = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
 
 std::span<const int64_t> span(const Array& array) { return {array.data(), array.size()}; }
 
+template <class Held>
+Numbers given(Held&& values, size_t size) {
+  auto* held = new Held(std::move(values));
+  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Held*>(p); });
+  return Numbers(held->data(), {size}, owner);
+}
+
 Numbers numbers(std::vector<int64_t>&& values) {
-  auto* held = new std::vector<int64_t>(std::move(values));
-  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
-  return Numbers(held->data(), {held->size()}, owner);
+  const size_t size = values.size();
+  return given(std::move(values), size);
+}
+
+Numbers numbers(AsOfNumbers&& values) {
+  const size_t size = values.size;
+  return given(std::move(values), size);
 }
 
 AsOfRule rule(const std::string& direction, bool exact, bool floats, std::optional<uint64_t> tolerance,
@@ -525,7 +564,7 @@ void bind_as_of(nb::module_& m) {
       }, "direction"_a, nb::kw_only(), "exact"_a, "floats"_a, "tolerance"_a = nb::none(), "float_tolerance"_a = nb::none())
       .def("add", &add, "right"_a, "words"_a, "times"_a, "slots"_a)
       .def("ready", [](AsOfState& self, std::optional<int64_t> watermark, bool all, bool matched, int threads) {
-        std::vector<int64_t> left, right;
+        AsOfNumbers left, right;
         {
           const nb::gil_scoped_release release;
           self.ready(watermark, all, matched, threads, left, right);

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory.hpp"
 #include "threads.hpp"
 
 namespace mullion {
@@ -37,11 +39,6 @@ struct AsOfRow {
 // them an insertion buffer of rows that came out of order. Of equal times no more rows are kept than can be chosen.
 class AsOfGroup {
  public:
-  int64_t word = 0;
-  int64_t oldest_waiting = 0;  // of left rows that have been probed and wait, where `probed` is the newest probe
-  uint64_t probed = 0;
-  size_t waiting = 0;  // left rows
-  bool live = false;   // has a place in the table
 
   std::span<const AsOfRow> rows() const { return {rows_.data() + head_, rows_.size() - head_}; }
   bool ordered() const { return sorted_ == rows_.size(); }
@@ -57,15 +54,31 @@ class AsOfGroup {
   }
 
  private:
-  std::vector<AsOfRow> rows_;
+  std::vector<AsOfRow> rows_;  // what every row looks at lies in one cache line
   size_t head_ = 0;
   size_t sorted_ = 0;
   uint32_t hint_ = 0;
+
+ public:
+  bool live = false;   // has a place in the table
+  size_t waiting = 0;  // left rows, but those of fresh chunks
+  int64_t word = 0;
+  int64_t oldest_waiting = 0;  // of left rows that have been probed and wait, where `probed` is the newest probe
+  uint64_t probed = 0;
+};
+
+// Numbers of rows, 64 bits each, in memory for results.
+struct AsOfNumbers {
+  Block block;
+  size_t size = 0;
+
+  int64_t* data() const { return static_cast<int64_t*>(block.data()); }
+  void reserve(size_t rows) { block = Block(std::max<size_t>(rows, 1) * sizeof(int64_t), Use::kResult); }
 };
 
 class AsOfState {
  public:
-  explicit AsOfState(const AsOfRule& rule) : rule_(rule), table_(64, kNone) {}
+  explicit AsOfState(const AsOfRule& rule) : rule_(rule), table_(64, {0, kNone}) {}
 
   // Right rows, and left rows, in the order of their arrival: word of the `by` value, time, the caller's number.
   void add_right(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots);
@@ -73,8 +86,7 @@ class AsOfState {
 
   // The left rows that no right row past `watermark` can do better for, or `all` of them, in the order of their
   // arrival, each with its right row or -1; they wait no longer. With `matched` those without one are left out.
-  void ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, std::vector<int64_t>& left,
-             std::vector<int64_t>& right);
+  void ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, AsOfNumbers& left, AsOfNumbers& right);
 
   // Drops right rows that no left row that waits, or comes with a time past `watermark` (none: any), can meet, and
   // groups that have no row.
@@ -101,6 +113,7 @@ class AsOfState {
   // Left rows in the order of arrival.
   struct Chunk {
     std::vector<Waiting> rows;
+    bool fresh = false;  // its groups do not count them as waiting yet
     int64_t oldest = std::numeric_limits<int64_t>::max();
     int64_t newest = std::numeric_limits<int64_t>::min();
     void add(const Waiting& row) {
@@ -110,8 +123,9 @@ class AsOfState {
     }
   };
 
-  std::vector<uint32_t> groups_of(std::span<const int64_t> words);
+  const std::vector<uint32_t>& groups_of(std::span<const int64_t> words);
   uint32_t group_of(int64_t word);
+  void settle(Chunk& chunk);
   void grow();
   void forget(uint32_t group);
   size_t home(int64_t word) const { return (static_cast<uint64_t>(word) * 0x9e3779b97f4a7c15ull) >> (64 - std::countr_zero(table_.size())); }
@@ -120,13 +134,20 @@ class AsOfState {
   template <class Time>
   std::pair<ptrdiff_t, bool> find(AsOfGroup& group, int64_t time, std::optional<int64_t> watermark) const;
 
+  // `final` may be null.
   template <class Time>
   void probe(const Chunk& chunk, size_t first, size_t last, std::optional<int64_t> watermark, int64_t* found, char* final);
 
   AsOfRule rule_;
+  Block window_{1};  // pages of results are kept while there is memory for windows
   std::vector<AsOfGroup> groups_;
   std::vector<uint32_t> free_;
-  std::vector<uint32_t> table_;  // open addressing: group numbers by word
+  struct Entry {
+    int64_t word;
+    uint32_t group;
+  };
+  std::vector<Entry> table_;  // open addressing, by word
+  std::vector<uint32_t> found_groups_;
   size_t used_ = 0;
   std::vector<Chunk> chunks_;
   std::vector<uint32_t> unordered_;  // groups with an insertion buffer

@@ -25,6 +25,7 @@ namespace nb = nanobind;
 namespace mullion {
 
 void bind_aggregates(nb::module_& m);  // aggregate_module.cpp
+void bind_gather(nb::module_& m);      // gather.cpp
 
 namespace {
 
@@ -346,6 +347,7 @@ NB_MODULE(_core, m) {
   bind_range_index(m);
   bind_as_of(m);
   bind_aggregates(m);
+  bind_gather(m);
   m.def("has_index", [](const std::string& name) {
     for (const auto* kinds : {&kSortedIndexes, &kPimIndexes, &kTemporalIndexes}) {
       for (const IndexKind& kind : *kinds) {

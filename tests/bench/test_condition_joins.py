@@ -78,9 +78,7 @@ def test_from_the_command_line_to_the_documents_tables(tmp_path, monkeypatch):
     result = json.loads((tmp_path / "latest.json").read_text())
     shown = blocks(result)
     assert "| outer | time, 4K rows a side, batches of 256 | left outer |" in shown["conditions"]
-    assert (
-        "| equality + band | 50 keys, 4K rows a side, micro-batches of 2K | spark | left out: " in shown["conditions"]
-    )
+    assert "| equality + band | 50 keys, 4K rows a side, micro-batches of 2K | spark, left out: " in shown["conditions"]
     assert "\n| 16 | " in shown["aggregates"]
     assert "aggregates at 16 matches a row against 1: time | 1.5x | " in shown["aims_beyond"]
     twice = CliRunner().invoke(readme, [str(tmp_path / "latest.json")] * 2)
@@ -114,7 +112,7 @@ def test_aims_are_for_their_sizes():
     found = tables({"conditions": figures})
     headings, lines = found["Conditions: equality with a band, ranges, outer and as-of joins"]
     assert headings[-1] == "the first / this"
-    assert ["equality + band", "100,000 keys", "spark", "left out: no Java", ""] in lines
+    assert ["equality + band", "100,000 keys", "spark, left out: no Java", "", ""] in lines
 
 
 @pytest.mark.full

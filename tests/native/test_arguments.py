@@ -182,3 +182,26 @@ def test_arguments_are_held_until_they_were_read() -> None:
     probe = _core.Input(np.array([7]), same_opposite=count, times=np.zeros(1, np.int64))
     assert len(engine.step(none, probe)[1][0]) == count
     assert len(others) == 9
+
+
+@pytest.mark.parametrize(
+    ("columns", "widths", "ends", "error"),
+    [
+        ([[np.zeros(16, np.uint8)]], [8, 8], [2], ValueError),
+        ([[np.zeros(16, np.uint8)]], [8], [2, 4], ValueError),
+        ([[np.zeros(15, np.uint8)]], [8], [2], ValueError),
+        ([[np.zeros(16, np.uint8), np.zeros(0, np.uint8)]], [8], [2, 1], ValueError),
+        ([[np.zeros(16, np.uint8)]], [8], [2], IndexError),
+        ([], [], [], IndexError),
+    ],
+)
+def test_rows_are_gathered_from_whole_blocks_alone(columns, widths, ends, error) -> None:
+    with pytest.raises(error):
+        _core.gather(columns, widths, ends, np.array([0, 2]))
+
+
+def test_gathered_rows_are_those_of_their_places() -> None:
+    blocks = [np.arange(24, dtype=np.uint8), np.arange(100, 103, dtype=np.uint8)]
+    (found,) = _core.gather([blocks], [3], [8, 9], np.array([8, -1, 0, 7]), threads=1)
+    assert found.tolist() == [100, 101, 102, 0, 0, 0, 0, 1, 2, 21, 22, 23]
+    assert _core.gather([blocks], [3], [8, 9], np.zeros(0, np.int64))[0].shape == (0,)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -41,3 +42,47 @@ def test_row_log(calls):
         assert numbers.to_pylist() == wanted.tolist()
         assert texts.to_pylist() == [f"{n}!" for n in wanted]
         assert log.rows <= (first - oldest) + 5 * 4096
+
+
+def column(kind, numbers):
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.array([f"{n:03}".encode() for n in numbers], kind)
+    if pa.types.is_boolean(kind) or pa.types.is_float16(kind):
+        return pa.array(numbers % 2, pa.int8()).cast(kind)
+    values = pa.array(numbers, pa.int32())
+    return values.cast(kind) if pa.types.is_date32(kind) else values.cast(pa.int64()).cast(kind)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_row_log_takes_columns_of_every_width_from_several_blocks(threads):
+    random = np.random.default_rng(threads)
+    kinds = [
+        *(pa.int8(), pa.uint16(), pa.float32(), pa.int64(), pa.decimal128(30, 2), pa.decimal256(50, 1), pa.date32()),
+        *(pa.timestamp("us"), pa.duration("ns"), pa.bool_(), pa.float16(), pa.string(), pa.binary(3)),
+    ]
+    schema = pa.schema([*((str(kind), kind) for kind in kinds), ("some", pa.int32())])
+    log, parts, first = RowLog("left", schema, threads=threads), [], 0
+    for rows in (300, 9000, 5, 70_000, 1):
+        numbers = random.integers(0, 100, rows + 1, dtype=np.int32)
+        columns = [column(kind, numbers) for kind in kinds]
+        columns.append(pa.array(numbers, mask=numbers % 7 == 0))
+        table = pa.table(columns, schema=schema).slice(1)  # so that values begin within their buffers
+        log.append(first, table)
+        parts.append(table)
+        first += rows
+    whole = pa.concat_tables(parts).combine_chunks()
+    log.trim(300)
+    for rows in (
+        random.integers(300, first, 20_000),
+        np.sort(random.integers(300, first, 9_000)),
+        np.arange(9305, first - 1),  # one stretch
+        np.arange(300, first)[::-1],
+        np.where(random.random(5_000) < 0.3, -1, random.integers(300, first, 5_000)),
+        np.array([-1]),
+        np.array([first - 1]),
+    ):
+        found = pa.table(log.take(rows, schema.names), schema=schema)
+        found.validate(full=True)
+        assert found.combine_chunks().equals(whole.take(pa.array(rows, mask=rows < 0)).combine_chunks())
+    with pytest.raises(IndexError):
+        log.take(np.array([first]), ["int64"])
