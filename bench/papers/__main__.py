@@ -7,7 +7,7 @@ import importlib
 import json
 import pkgutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,7 @@ def main(
             console.print(f"wrote {path}")
         return
     scale = Scale(quick, seconds if seconds is not None else 0.1 if quick else 1.0)
-    modules = [importlib.import_module(f"bench.papers.{name}") for name in chosen or papers()]
-    todo = [(module.PAPER, run) for module in modules for run in module.FIGURES]
+    todo = _figures(chosen or papers())
     out.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {**describe_machine(), "quick": quick, "figures": []}
     if resume:
@@ -69,9 +68,8 @@ def main(
     done = {(figure["paper"], figure["number"]) for figure in result["figures"]}
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("figures", total=len(todo))
-        for paper, run in todo:
-            progress.update(task, description=f"{paper}, {run.__name__}")
-            number = run.__name__.rpartition("_")[2]  # fig_10a
+        for paper, number, run in todo:
+            progress.update(task, description=f"{paper}, figure {number}")
             if (paper, number) not in done and (not only or number.startswith(only)):
                 start = time.monotonic()
                 figure = run(scale)
@@ -113,6 +111,13 @@ def write_page(result: Mapping[str, Any], folder: Path = DOCS) -> list[Path]:
         f"{machine['cores']} cores, {machine['cpu']}.",
         "",
     ]
+    left_out: dict[str, list[str]] = {}
+    for paper, number, _ in _figures(papers()):
+        if not any((figure.paper, figure.number) == (paper, number) for figure in figures):
+            left_out.setdefault(paper, []).append(number)
+    if left_out:
+        names = "; ".join(f"{paper} {', '.join(numbers)}" for paper, numbers in left_out.items())
+        lines += [f"Not measured in that run: {names}.", ""]
     written = []
     for paper in dict.fromkeys(figure.paper for figure in figures):
         of_paper = [figure for figure in figures if figure.paper == paper]
@@ -130,6 +135,12 @@ def write_page(result: Mapping[str, Any], folder: Path = DOCS) -> list[Path]:
     page = folder / "papers.md"
     page.write_text("\n".join(lines))
     return [page, *written]
+
+
+def _figures(names: Iterable[str]) -> list[tuple[str, str, Callable[[Scale], Figure]]]:
+    """Of each figure of some modules its paper, its number, and what makes it: a function `fig_10a`."""
+    modules = [importlib.import_module(f"bench.papers.{name}") for name in names]
+    return [(module.PAPER, run.__name__.rpartition("_")[2], run) for module in modules for run in module.FIGURES]
 
 
 def _slug(paper: str) -> str:
