@@ -371,7 +371,7 @@ def _settings() -> tuple[Register, ...]:
             1,
             "How far results come out in order.",
             (
-                Field("order", 0, 2, "0 none, 1 by probing row, 2 also by stored row."),
+                Field("order", 0, 2, "0 none, 1 by probing row, or by groups as rows say, 2 also by stored row."),
                 Field("every", 8, 5, "For order 2: a punctuation after every 2**every comparisons of each core."),
             ),
         ),

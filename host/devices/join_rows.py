@@ -22,7 +22,8 @@ class JoinRows:
         0 for left, 1 for right.
     number : ndarray of int64, shape (n,)
         The row's number in its stream, of which the board keeps the low `NUMBER_BITS` bits.
-    null, mark, again : ndarray of bool, shape (n,)
+    null, mark, again, more : ndarray of bool, shape (n,)
+        As `hw.splitjoin.memory_layout.ROW_FLAGS` has them.
     key, lower, upper, time : ndarray of uint64, shape (n,)
     """
 
@@ -31,6 +32,7 @@ class JoinRows:
     null: np.ndarray
     mark: np.ndarray
     again: np.ndarray
+    more: np.ndarray
     key: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
@@ -39,7 +41,7 @@ class JoinRows:
     @classmethod
     def zeros(cls, count: int) -> JoinRows:
         """So many rows of the left stream, every field of which is 0."""
-        flags = (np.zeros(count, np.bool_) for _ in range(3))
+        flags = (np.zeros(count, np.bool_) for _ in range(4))
         words = (np.zeros(count, np.uint64) for _ in range(4))
         return cls(np.zeros(count, np.int8), np.zeros(count, np.int64), *flags, *words)
 

@@ -40,8 +40,10 @@ class SplitJoinEngine(Engine):
     sees it. The condition goes with the rows, as the interval of the other stream's keys that each may meet; a row with
     several intervals is sent once more for each. A build whose rows carry no bounds has one band for all.
 
-    Order is the device's own: punctuation tells where the pairs of each row end, and the engine checks it. Only where a
-    row has several intervals, and order "inner" wants its pairs by stored row across them, are they sorted here.
+    Order is the device's own: punctuation tells where the pairs of each row end, or of each group of rows in outer
+    order with an interval, and the engine checks it. Rows say which group goes on with the next row of their stream;
+    none does beyond a step, at whose end all pairs are out. Only where a row has several intervals, and order "inner"
+    wants its pairs by stored row across them, are they sorted here.
 
     In a self join both streams are sent, of the same rows.
 
@@ -85,10 +87,11 @@ class SplitJoinEngine(Engine):
         self._generator = generator
         self._name = device.info.name
         p = self._parameters = device.parameters
-        # Punctuation after each row serves any interval of outer order, and a lesser interval any of inner order.
-        self._every_log2 = 0
-        if self.spec.order == "inner":
+        self._every_log2, self._group = 0, 1
+        if self.spec.order == "inner":  # a lesser interval will do
             self._every_log2 = min(self.spec.every.bit_length() - 1, p.every_log2_max)
+        if self.spec.order == "outer":
+            self._group = self.spec.every  # rows of both streams
         self._check_windows()
         settings = self._settings(key_bits)
         self._next = dict.fromkeys(SIDES, 0)  # number of the next row of each stream, as the device is told
@@ -191,6 +194,8 @@ class SplitJoinEngine(Engine):
                 self._marks = []
         for step in self._steps(rows):
             part = rows.take(step)
+            if self.spec.order == "outer":
+                part.more[:] = self._goes_on(part, place[step])
             for at, side in enumerate(SIDES):
                 numbers = part.number[(part.side == at) & ~part.mark]
                 if len(numbers):
@@ -285,6 +290,15 @@ class SplitJoinEngine(Engine):
                 again.append((own[which[~first]], lower[~first], upper[~first]))
         return again
 
+    def _goes_on(self, rows: JoinRows, place: np.ndarray) -> np.ndarray:
+        """Which rows of a step are followed by one of their stream in the same group of so many rows of both streams;
+        all that a row sends is of its group. Bool, shape (n,)."""
+        more = np.zeros(len(rows), np.bool_)
+        for at in range(len(SIDES)):
+            own = np.flatnonzero((rows.side == at) & ~rows.mark)
+            more[own[:-1]] = np.diff(place[own] // self._group) == 0
+        return more
+
     # Results on their way back
 
     def _unpack(
@@ -303,7 +317,7 @@ class SplitJoinEngine(Engine):
             if star.any():
                 raise self._out_of_step("punctuation came out though none was asked for")
         else:
-            record = self._follow(rows, words, star)[pair]
+            record = self._follow(rows, place, words, star)[pair]
         side = words[pair, 0] >> side_field.lsb
         probing = self._exact(side, words[pair, 0] & probe_field.mask)
         stored = self._exact(1 - side, words[pair, 1] & row_field.mask)
@@ -335,8 +349,9 @@ class SplitJoinEngine(Engine):
         for at, name in enumerate(SIDES):
             yield Counts(name, *np.unique(probing[side == at], return_counts=True))
 
-    def _follow(self, rows: JoinRows, words: np.ndarray, star: np.ndarray) -> np.ndarray:
-        """The record whose results each of them is one of, as punctuation tells; int64, shape (m,).
+    def _follow(self, rows: JoinRows, place: np.ndarray, words: np.ndarray, star: np.ndarray) -> np.ndarray:
+        """The record with which the group ends that each of them is a result of, as punctuation tells: but for outer
+        order with an interval that of the probing row itself. int64, shape (m,).
 
         Raises
         ------
@@ -344,17 +359,30 @@ class SplitJoinEngine(Engine):
             If a result came out of its turn.
         """
         (probe_field, side_field), (_, _) = RESULT_FIELDS
-        probing = np.flatnonzero(~rows.mark)
+        side = words[:, 0] >> side_field.lsb
+        number = self._exact(side, words[:, 0] & probe_field.mask)
         ends = star & (words[:, 1] & 1 != 0)
-        turn = np.cumsum(ends) - ends
-        ended = int(ends.sum())
-        short = ended < len(probing) and self._core is None
-        if short or ended > len(probing) or (len(turn) and int(turn[-1]) >= len(probing)):
-            raise self._out_of_step(f"{len(probing)} rows were given, and the results of {ended} came to an end")
-        record = probing[turn]
-        same = words[:, 0] >> side_field.lsb == rows.side[record]
-        same &= words[:, 0] & probe_field.mask == rows.number[record] & _NUMBER
-        if not same.all():
+        record = np.empty(len(words), np.int64)
+        for at in range(len(SIDES)):
+            mine, own = side == at, np.flatnonzero((rows.side == at) & ~rows.mark)
+            last = np.flatnonzero(~rows.more[own])  # among the stream's own, of each group
+            first = np.append(0, last[:-1] + 1)[: len(last)]
+            ended = np.cumsum(ends[mine])
+            turn = ended - ends[mine]
+            short = int(ends[mine].sum()) < len(last) and self._core is None
+            if short or (len(turn) and int(turn[-1]) >= len(last)):
+                raise self._out_of_step(
+                    f"{len(last)} groups of {SIDES[at]} rows were given, and the results of {int(ends[mine].sum())} "
+                    "came to an end"
+                )
+            first, last = own[first[turn]], own[last[turn]]
+            found, final = number[mine], ends[mine]
+            wrong = (found < rows.number[first]) | (found > rows.number[last])
+            wrong |= final & (found != rows.number[last])
+            if wrong.any():
+                raise self._out_of_step("the results of a row came out of their turn")
+            record[mine] = last
+        if (np.diff(place[record] // self._group) < 0).any():
             raise self._out_of_step("the results of a row came out of their turn")
         return record
 

@@ -5,7 +5,7 @@
 
 typedef struct {
     uint number, side;
-    bool null, mark, again;
+    bool null, more, mark, again;
     ulong key, lower, upper, time;
 } Row;
 
@@ -35,7 +35,7 @@ static Difference bound(__global const State *state, uint at, uint bits) {
 
 static Row row_of(__global const uint *words) {
     const uint flags = words[FIELD_FLAGS];
-    Row row = {words[FIELD_ROW] & NUMBER_MOST, (flags & ROW_SIDE) != 0, flags & ROW_NULL, false, false, 0, 0, 0, 0};
+    Row row = {words[FIELD_ROW] & NUMBER_MOST, (flags & ROW_SIDE) != 0, flags & ROW_NULL, flags & ROW_MORE};
 #if KEY_BITS == 32
     row.key = words[FIELD_KEY];
 #else
@@ -162,7 +162,7 @@ static void take(__global State *state, __global const uint *words) {
     state->probing = 1;
 }
 
-// The next result of the row that probes, if it has one; else, or with the punctuation that ends it, it is over.
+// The next result of the row that probes, if it has one; else, or with the punctuation behind it, it is over.
 static bool next(__global State *state, __global uint *out) {
     const Row row = row_of(state->probe);
     const ulong end = (state->stop + CORES - 1) / CORES;
@@ -186,7 +186,7 @@ static bool next(__global State *state, __global uint *out) {
     state->probing = 0;
     expire(state, &row);
     out[1] = RESULT_STAR | 1;
-    return order != ORDER_NONE;
+    return order == ORDER_OUTER ? !row.more : order == ORDER_INNER;
 }
 
 static Fault join(__global State *state, const Memory *memory, const Command *c) {

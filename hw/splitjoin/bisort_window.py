@@ -258,7 +258,10 @@ class BisortWindow(wiring.Component):
                 with m.If(~(reading | buffer.row.valid | two | three)):
                     m.next = "finish"
             with m.State("finish"):
-                m.d.comb += [final.eq(~out & (settings.order != Order.NONE)), go.eq(~(out | final) | results.w_rdy)]
+                m.d.comb += [
+                    final.eq(~out & ~now.more & (settings.order != Order.NONE)),
+                    go.eq(~(out | final) | results.w_rdy),
+                ]
                 with m.If(~out & (~final | results.w_rdy)):
                     m.next = "idle"
         with m.If(self.clear):

@@ -15,9 +15,11 @@ _SIDES = tuple(side.name.lower() for side in Side)
 class Combiner(wiring.Component):
     """Passes on the results of both sides, marked with theirs, or each side's apart.
 
-    Ordered results say how many rows of the other stream arrived before their probing row. As many of the
-    other side's probing rows must have ended before they pass, so that probing rows of both sides come out
-    in the order in which they arrived. Where a side is gone, the other one waits for nothing.
+    A punctuation ends a group of a side's probing rows, be it of one row. Ordered results say how many groups of the
+    other side had ended when their probing row arrived. As many must have passed before the first result of a group
+    does, so that it comes behind all groups that ended before it began. Results of two groups that overlap pass in
+    turn: neither side waits for the other one's punctuation. Fewer than ``2**(ARRIVAL_BITS - 1)`` groups of one side
+    may end within one of the other side. Where a side is gone, the other one waits for nothing.
 
     Parameters
     ----------
@@ -31,8 +33,8 @@ class Combiner(wiring.Component):
     apart : In(1)
         1 to use `left` and `right`, 0 to use `o`; stands still while results are under way.
     ordered : In(1)
-        1 where results are punctuated, by probing row at least; stands still like `apart`. While it is 0,
-        rows are not counted, here as in the regions.
+        1 where results are punctuated; stands still like `apart`. While it is 0, groups are not counted, here as in
+        the regions.
     i_left, i_right : In(ResultFlow)
         The results of probing rows of the left stream, and of the right one; from one that is gone on, none.
     left_room, right_room : Out(1)
@@ -40,7 +42,7 @@ class Combiner(wiring.Component):
     left_end, right_end : In(1)
         Set where a side is gone, whatever comes.
     o : Out(stream of result_layout, tagged)
-        Results of both: in order of arrival where `ordered`, else in turn where both are here.
+        Results of both: in order of arrival where `ordered`; in turn where both are here and may pass.
     left, right : Out(stream of result_layout)
         Each side's results apart. Whoever takes them must not wait for one side while leaving the other.
     busy : Out(1)
@@ -48,8 +50,8 @@ class Combiner(wiring.Component):
 
     Timing
     ------
-    A result a cycle, two cycles later; apart one. Where `ordered`, the first result of a probing row waits a cycle
-    more, unless results of the other side pass meanwhile.
+    A result a cycle, two cycles later; apart one. Where `ordered`, the first result of a group waits a cycle more,
+    unless results of the other side pass meanwhile.
 
     Source
     ------
@@ -81,17 +83,17 @@ class Combiner(wiring.Component):
         m.submodules.results = results = AlmostFullFifo(result_layout(tagged=True), way=1)
         waiting = [ResultFifo(way=self._way, rows=self._rows) for _ in _SIDES]
         here = [own.here for own in waiting]
-        # Whose results may pass, and whose do where both may. Where ordered, both stand for the probing row whose
-        # results come. Apart, the sides do not meet.
+        # Whose results may pass, and whose do where both may. Where ordered, a side has its turn up to the end of the
+        # group whose results come. Apart, the sides do not meet.
         turn = [Signal(name=f"turn_{name}") for name in _SIDES]
         favoured = [Signal(name=f"favoured_{name}") for name in _SIDES]
         goes = [Signal(name=f"goes_{name}") for name in _SIDES]
-        ends = [Signal(name=f"ends_{name}") for name in _SIDES]  # a probing row's last result goes
-        ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in _SIDES]  # probing rows
+        ends = [Signal(name=f"ends_{name}") for name in _SIDES]  # a group's last result goes
+        ended = [Signal(ARRIVAL_BITS, name=f"ended_{name}") for name in _SIDES]  # groups
         takes_turns, by_turns = self.ordered & ~self.apart, Signal()
         m.d.sync += by_turns.eq(takes_turns)
         side = Signal()  # of what passes; anything where nothing does
-        rights_turn = Signal()  # without order: the right side's, after one of the left side's
+        rights_turn = Signal()  # where both may pass: the right side's, after one of the left side's
         m.d.comb += [
             side.eq(here[1] & (favoured[1] | ~here[0])),
             rights_turn.eq(Mux(Cat(here).any(), here[0] & ~side, favoured[1])),
@@ -113,23 +115,22 @@ class Combiner(wiring.Component):
                 own.take.eq(goes[at] & (~self.apart | out.ready)),
                 out.payload.eq(own.payload),
                 out.valid.eq(here[at] & self.apart),
-                # No row of the other side that arrived later has ended: what is not less is equal. Where the other
-                # side is gone, nobody is to be waited for.
+                # Of the other side, few groups that ended later may have passed. Where it is gone, nobody is to be
+                # waited for.
                 reached[at].eq(~(ended[other] - own.payload.before)[ARRIVAL_BITS - 1]),
                 next_up[at].eq(own.busy & (reached[at] | waiting[other].over)),
-                next_turn[at].eq(turn[at] | (next_up[at] & ~Cat(turn[other], *next_up[:at]).any())),
+                # Of a row that is gone, no end comes.
+                next_turn[at].eq((turn[at] | next_up[at]) & ~(ends[at] | own.over)),
             ]
             with m.If(~self.ordered):
                 m.d.sync += ended[at].eq(0)
             with m.Elif(ends[at] & (~self.apart | out.ready)):
                 m.d.sync += ended[at].eq(ended[at] + 1)
+            mine = rights_turn if name == _SIDES[1] else ~rights_turn
             with m.If(~by_turns):
-                mine = rights_turn if name == _SIDES[1] else ~rights_turn
                 m.d.sync += [turn[at].eq(~takes_turns), favoured[at].eq(~takes_turns & (self.apart | mine))]
-            with m.Elif(ends[at] | own.over):  # of a row that is gone, no end comes
-                m.d.sync += [turn[at].eq(0), favoured[at].eq(0)]
             with m.Else():
-                m.d.sync += [turn[at].eq(next_turn[at]), favoured[at].eq(next_turn[at])]
+                m.d.sync += [turn[at].eq(next_turn[at]), favoured[at].eq(next_turn[at] & (mine | ~next_turn[other]))]
         left, right = waiting
         m.d.comb += [
             results.i.valid.eq(~self.apart & ((here[0] & turn[0]) | (here[1] & turn[1]))),

@@ -108,7 +108,8 @@ class JoinCore(wiring.Component):
         held = copy_settings(m, self.settings, "held", parameters=self.parameters)
         # Both regions take the rows without a word to each other.
         came, row = Signal(), Signal(layout, reset_less=True)
-        m.d.sync += [came.eq(self.i.valid), row.eq(self.i.payload)]
+        more = self.i.p.more & (held.order == Order.OUTER)
+        m.d.sync += [came.eq(self.i.valid), row.eq(self.i.payload), row.more.eq(more)]
         mark = self.i.p.mark if self.parameters.time_bits else Const(0, 1)
         again = self.i.p.again if self.parameters.bounds else Const(0, 1)
         room: list[Value] = []
@@ -132,7 +133,7 @@ class JoinCore(wiring.Component):
             stored = self.i.valid & (self.i.p.side == region.side) & ~mark
             m.d.sync += [
                 region.probes.eq(self.i.valid & (self.i.p.side != region.side)),
-                region.counts.eq(stored),
+                region.counts.eq(stored & ~more),
                 region.arrives.eq(stored & ~again),
                 goes.eq(self.left_room if side == Side.LEFT else self.right_room),
                 port.pair.eq(region.o.valid & goes & ~region.o.p.star),

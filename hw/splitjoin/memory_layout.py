@@ -16,6 +16,7 @@ ROW_FLAGS: tuple[Field, ...] = (
     Field("null", 1, 1, "The row matches nothing, though it takes its place in the window."),
     Field("mark", 2, 1, "No row, but the promise that no later row of its stream has an earlier time."),
     Field("again", 3, 1, "The row before it once more, with other bounds: it probes, and is not stored again."),
+    Field("more", 4, 1, "For order 1: no punctuation behind its results; the next row of its stream is of its group."),
 )
 """The second word of a row."""
 

@@ -225,7 +225,7 @@ class NestedLoop(wiring.Component):
             load.eq(taken & go & ending),
         ]
         now = _Probe(p, "now")
-        now_skip, now_mark, now_quiet = Signal(), Signal(), Signal()
+        now_skip, now_final, now_quiet = Signal(), Signal(), Signal()
         loaded, compares = Signal(), Signal()  # one and two cycles after `load`
         now_rows, now_inside, now_stop = (place(f"now_{name}", reset_less=True) for name in ("rows", "inside", "stop"))
         # Of each lane: how far its place lies behind the window's first row, and behind the first block.
@@ -245,7 +245,7 @@ class NestedLoop(wiring.Component):
                     now_inside.eq(last - base),
                     now_stop.eq(probe.stop),
                     now_quiet.eq(mark | probe.null),
-                    now_mark.eq(mark),
+                    now_final.eq(~(mark | probe.more) & (self.settings.order != Order.NONE)),
                 ]
                 for lane in range(lanes):
                     m.d.sync += [
@@ -281,7 +281,7 @@ class NestedLoop(wiring.Component):
         m.d.sync += [
             one.valid.eq(active & go),
             one.begin.eq(now_begin),
-            one.final.eq(ending & ~now_mark & (self.settings.order != Order.NONE)),
+            one.final.eq(ending & now_final),
             one.mask.eq(in_range),
             one.scan.eq(~now_skip),
             one.place.eq(at << lane_bits),

@@ -27,8 +27,8 @@ class Region(wiring.Component):
     each row. A core stores a row when the first count names it, and drops its oldest row when the second
     one does, which is the very core that holds the oldest row of all. Full turns of a count number the
     blocks, so the core's share of the window begins and ends where its own position and both counts say.
-    A time window has the counts of one that is as long as the cores have room for. A row that comes `again`
-    is counted only among those that probe the other region, for the order over both streams.
+    A time window has the counts of one that is as long as the cores have room for. For the order over both
+    streams, those that end a group are counted, as they probe the other region.
 
     Rows are counted as they come, and those that ask something of the sub-window wait for it with what their counts
     say: what counts never waits.
@@ -53,8 +53,8 @@ class Region(wiring.Component):
     i : In(tagged_row)
         A row of either stream.
     probes, counts, arrives : In(1)
-        It is there: a row of the other stream, one of this stream that is no `mark`, and one of those that does not
-        come `again`. Rows beyond the room that was said are lost.
+        It is there: a row of the other stream; one of this stream behind whose results a punctuation comes; one of
+        this stream that is stored. Rows beyond the room that was said are lost.
     room : Out(1)
         Set while there is room for the rows of one cycle more than `rows_way`.
     o : Out(stream of result_layout)
@@ -162,7 +162,7 @@ class Region(wiring.Component):
             rows.i.p.early.eq(leave.passed),
             rows.i.p.late.eq((arrive.turn != 0) & ~arrive.passed),
         ]
-        names = ("null", "key", "row", *(("mark", "time") if p.time_bits else ()))
+        names = ("null", "more", "key", "row", *(("mark", "time") if p.time_bits else ()))
         names += ("lower", "upper") if p.bounds else ()
         m.d.comb += [getattr(rows.i.p, name).eq(getattr(i, name)) for name in names]
         with m.If(self.counts):

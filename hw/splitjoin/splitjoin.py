@@ -27,7 +27,8 @@ class SplitJoin(wiring.Component):
 
     Rows of both streams come in one stream, in their order of arrival. Each meets the rows of the other
     stream's window that arrived before it. Each matching pair comes out once, at the row that arrived later. In
-    outer and inner order all probing rows come out as they arrived, whichever stream they are of.
+    outer and inner order all probing rows come out as they arrived, whichever stream they are of; in outer order with
+    groups of rows, groups do.
     Nothing is lost: where results are not taken, everything waits.
 
     A core that stops answering does not stop the others: it is passed by, and what it had stored is missing from
@@ -49,7 +50,7 @@ class SplitJoin(wiring.Component):
         As of `Combiner`; changed only while `idle`.
     clear : In(1)
         Empties both windows, while `idle` and two cycles before the next row; to be set for one cycle whenever a
-        window's length or kind changes.
+        window's length or kind changes. No group of outer order may go on then, nor when the order changes.
     i : In(stream of tagged_row)
     o : Out(stream of result_layout, tagged)
     left, right : Out(stream of result_layout)

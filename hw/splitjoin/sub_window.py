@@ -18,13 +18,14 @@ def command_layout(parameters: SplitJoinParameters) -> data.StructLayout:
     Returns
     -------
     StructLayout
-        ``probing``; ``null``, ``mark``, ``key``, ``time``, ``lower``, ``upper`` and ``row`` as in `tagged_row`;
+        ``probing``; ``null``, ``more``, ``mark``, ``key``, ``time``, ``lower``, ``upper`` and ``row`` as in
+        `tagged_row`, ``more`` in outer order only;
         ``stop``, the place at which the row is stored, or behind the youngest that it is compared with;
         ``first``, the place of the oldest row of the window, as it is before the row that is stored; ``empty``,
         set where both are the same; ``early``, set where the window has a row in the block before `first` in
         another core; ``late``, set where it has one in the block at `stop`; ``before``, as in `result_layout`.
     """
-    fields = {"probing": 1, "null": 1, "key": parameters.key_bits, "row": ROW_BITS}
+    fields = {"probing": 1, "null": 1, "more": 1, "key": parameters.key_bits, "row": ROW_BITS}
     if parameters.time_bits:
         fields |= {"mark": 1, "time": parameters.time_bits}
     if parameters.bounds:

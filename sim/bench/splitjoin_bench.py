@@ -22,7 +22,7 @@ BUFFER_ROWS = 32
 """Of the insertion buffer of a sorted sub-window."""
 
 _TINY = dataclasses.replace(SplitJoinParameters.preset("tiny"), time_bits=0, lanes=1, probe_rows=4, result_rows=4)
-_ORDERS = (("OUTER", 0), ("INNER", 6), ("INNER", 0))
+_ORDERS = (("OUTER", 0), ("OUTER", 4), ("INNER", 6), ("INNER", 0))
 
 
 def _step(what: str, window: int, rows: int, order: str = "NONE", every: int = 0, **more: object) -> dict:
@@ -54,6 +54,7 @@ def splitjoin_bench(seed: int, cores: Sequence[int] = CORES) -> Iterator[SplitJo
                 _step("everything matches", WINDOW, 2, "OUTER", sides="right", everything=True),
             ]
             steps += [_step("shorter windows", window, 512, "OUTER") for window in (16 * Ki, 4 * Ki, Ki)]
+            steps += [_step("shorter windows", Ki, 512, "OUTER", 4)]
         parameters = dataclasses.replace(_TINY, cores=count, rows=WINDOW // count)
         yield from _measure(parameters, "nested loop", steps, seed)
 
@@ -84,7 +85,8 @@ def _measure(parameters: SplitJoinParameters, name: str, steps: list[dict], seed
     )
     for line in re.findall(r"STEP (\{.*\})", log.read_text()):
         got = json.loads(line)
-        order = got["order"].lower() + (f", every {1 << got['every']}" if got["order"] == "INNER" else "")
+        interval = got["order"] == "INNER" or got["every"]
+        order = got["order"].lower() + (f", every {1 << got['every']}" if interval else "")
         # A nested loop compares each row with the whole window; a sorted one with what it reads.
         if name == "nested loop":
             assert got["compared"] == got["rows"] * got["window"], f"not all was compared: {line}"

@@ -16,7 +16,8 @@ class SplitJoinFigure:
     cores, lanes, window : int
         J, C, and the rows a side.
     order, sides : str
-        As in `Order` and `SIDES`; `order` with how many comparisons lie between two punctuations.
+        As in `Order` and `SIDES`; `order` with its interval, in comparisons of a core for inner order and in rows of
+        both streams for outer order.
     apart : bool
         Whether each side's results came out by themselves.
     rows, cycles : int

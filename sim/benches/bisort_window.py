@@ -46,7 +46,8 @@ class Window:
     def _command(self, **fields: int) -> int:
         first = max(self.stored - self.rows, 0)
         self.source.queue.append(
-            {"first": first % PLACES, "stop": self.stored % PLACES, "before": 0, "early": 0, "late": 0, **fields}
+            {"first": first % PLACES, "stop": self.stored % PLACES}
+            | {"before": 0, "early": 0, "late": 0, "more": 0, **fields}
         )
         return first
 
@@ -55,14 +56,14 @@ class Window:
         self.model.store(self.stored, key, self.stored, null=null, first=first)
         self.stored += 1
 
-    def probe(self, row: int, key: int, *, null: bool = False) -> None:
-        first = self._command(probing=1, null=int(null), key=key, row=row)
+    def probe(self, row: int, key: int, *, null: bool = False, more: bool = False) -> None:
+        first = self._command(probing=1, null=int(null), key=key, row=row, more=int(more))
         if not null:
             # The right side is stored: low <= stored - key <= high.
             lower, upper = key + self.now.low, key + self.now.high
             found = self.model.probe(lower, upper, first=first, stop=self.stored, complement=self.now.complement)
             self.expected += [JoinResult(row, number) for number in found]
-        if self.now.order != Order.NONE:
+        if self.now.order != Order.NONE and not more:
             self.expected.append(JoinResult(row, last=True))
 
     async def run(self) -> int:
@@ -111,7 +112,7 @@ async def bisort_window_results(dut, stalls):
                 if rng.random() < 0.6:
                     window.store(key, null=null)
                 else:
-                    window.probe(1000 * part + at, key, null=null)
+                    window.probe(1000 * part + at, key, null=null, more=rng.random() < 0.3)
             await window.run()
 
 

@@ -123,7 +123,26 @@ def cases(
             made, settings = _with_times(made, settings, rng, capacity, time_bits)
         if bounds and number % 5 in (1, 3):
             made, settings = _with_bounds(made, settings, rng, KEYS[number % len(KEYS)], key_bits)
+        if rng.random() < 0.7:
+            made = _with_groups(made, rng)
         yield JoinCase(made, settings)
+
+
+def _with_groups(rows: list[JoinRow], rng: random.Random) -> list[JoinRow]:
+    """Groups of so many rows of both streams, each of which ends on either side with its last row there; or those of
+    each stream by themselves. The last ones end, too, as groups go on over `clear`."""
+    apart, size = rng.random() < 0.4, rng.choice([1, 2, 3, 5, 16, len(rows) + 1])
+    made: list[JoinRow] = []
+    following: list[int | None] = [None, None]  # the group of the next row of each stream
+    for at, row in reversed(list(enumerate(rows))):
+        if not row.mark:
+            more = following[row.side] == at // size
+            if apart:
+                more = following[row.side] is not None and rng.random() < 1 - 1 / size
+            row = dataclasses.replace(row, more=more)
+            following[row.side] = at // size
+        made.append(row)
+    return made[::-1]
 
 
 def _with_bounds(

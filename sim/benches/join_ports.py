@@ -10,7 +10,7 @@ from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 
 def pack_row(row: JoinRow, parameters: SplitJoinParameters) -> dict[str, int]:
     """A payload of `tagged_row`."""
-    payload = {"side": row.side, "null": int(row.null), "key": row.key, "row": row.row}
+    payload = {"side": row.side, "null": int(row.null), "more": int(row.more), "key": row.key, "row": row.row}
     if parameters.time_bits:
         payload |= {"mark": int(row.mark), "time": row.time}
     if parameters.bounds:

@@ -13,7 +13,7 @@ from hw.splitjoin.result_layout import result_layout
 from hw.splitjoin.tagged_row import tagged_row
 from sim.benches.join_cases import JoinCase, cases
 from sim.benches.join_ports import pack_row, set_settings, unpack_result
-from sim.benches.order_monitor import OrderMonitor
+from sim.benches.order_monitor import OrderMonitor, check_arrival
 from sim.models.join_oracle import join_oracle
 from sim.models.splitjoin import SplitJoin
 from sim.stream_bench import STALLS, StreamBench, settings
@@ -61,8 +61,6 @@ async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
 
     monitors = [OrderMonitor(case.rows, now, side=side, cores=PARAMETERS.cores) for side in (0, 1)]
     got: list[list] = [[], []]
-    arrived = iter([(row.side, row.row) for row in case.rows if not row.mark])
-    probing = next(arrived, None)
     for name, sink in bench.sinks.items():
         for payload in sink.received:
             assert (name == "o") != apart
@@ -70,9 +68,9 @@ async def join(bench: StreamBench, case: JoinCase, *, apart: bool) -> None:
             result = unpack_result(payload)
             monitors[side].see(result)
             got[side].append(result)
-            if name == "o" and now.order != Order.NONE:
-                assert (side, result.probe) == probing, "probing rows of both streams in order of arrival"
-                probing = next(arrived, None) if result.last else probing
+        if name == "o" and now.order != Order.NONE:
+            found = [(payload["side"], unpack_result(payload)) for payload in sink.received]
+            check_arrival(case.rows, now, found)
     model = SplitJoin(now, cores=PARAMETERS.cores, rows=PARAMETERS.rows)
     expected = model.take(case.rows)
     pairs = join_oracle(case.rows, now)

@@ -39,7 +39,7 @@ async def run(dut, rows: int, sides: str, *, null: bool = False, mask: int = 0xF
 
 async def start(dut, now: JoinSettings) -> None:
     """Resets everything."""
-    for name in ("clear", "apart", "start", "rows", "sides", "nulls", "key_mask"):
+    for name in ("clear", "apart", "start", "rows", "sides", "nulls", "group", "key_mask"):
         getattr(dut, name).value = 0
     set_settings(dut, now)
     dut.rst.value = 1
@@ -70,11 +70,13 @@ async def rates(dut):
     for name, order, every, apart in (
         ("none", Order.NONE, 0, 0),
         ("outer", Order.OUTER, 0, 0),
+        ("outer, every 16", Order.OUTER, 4, 0),
         ("inner, every 64", Order.INNER, 6, 0),
         ("inner, every row", Order.INNER, 0, 0),
         ("inner, every row, apart", Order.INNER, 0, 1),
     ):
         set_settings(dut, _settings(order, every))
+        dut.group.value = every if order == Order.OUTER else 0
         dut.apart.value = apart
         got = await run(dut, rows, "in turn", mask=mask, cycles=rows * SCAN)
         busy = got["compared"] / (2 * CORES * LANES * got["cycles"])
@@ -84,11 +86,12 @@ async def rates(dut):
             *(CORES, LANES, WINDOW, name, busy, rate[name], 2 * CORES * LANES / WINDOW, got),
         )
         assert got["compared"] == rows * WINDOW
-        stars = {"none": 0, "outer": 1}.get(name)
+        stars = {"none": 0, "outer": rows, "outer, every 16": 2 * -(-rows // 16)}.get(name)
         if stars is not None:
-            assert got["stars"] == rows * stars
+            assert got["stars"] == stars
             assert busy >= SETTINGS["busy"]
     assert rate["outer"] >= 0.98 * rate["none"]
+    assert rate["outer, every 16"] >= 0.999 * rate["outer"]
     set_settings(dut, _settings(Order.NONE, 0))  # punctuation for each row would bound more lanes than one
     dut.apart.value = 0
     got = await run(dut, rows, "right", mask=mask, cycles=rows * SCAN)

@@ -39,6 +39,7 @@ async def plan(dut):
             await fill(dut, mask=mask, window=window)
             filled = window
         dut.apart.value = int(step["apart"])
+        dut.group.value = step["every"] if now.order == Order.OUTER else 0
         got = await run(dut, step["rows"], step["sides"], mask=mask, cycles=4 * step["rows"] * window + 10000)
         dut.apart.value = 0
         cocotb.log.info("STEP %s", json.dumps(step | got))

@@ -37,6 +37,9 @@ class SplitJoinMeter(wiring.Component):
         Rows to send after `start`.
     nulls : In(1)
         1 to send rows that match nothing: they fill a window at a row a cycle.
+    group : In(range(17))
+        Groups of outer order have ``1 << group`` rows, of both streams together, counted from the last row; at least
+        one of each stream.
     key_mask : In(key_bits)
         The bits of keys that are not 0; keys are a hash of the row's number.
     done : Out(1)
@@ -64,6 +67,7 @@ class SplitJoinMeter(wiring.Component):
                 "sides": In(range(len(SIDES))),
                 "rows": In(32),
                 "nulls": In(1),
+                "group": In(range(17)),
                 "key_mask": In(parameters.key_bits),
                 "idle": Out(1),
                 "done": Out(1),
@@ -79,12 +83,15 @@ class SplitJoinMeter(wiring.Component):
         left = Signal(32)  # rows still to be sent
         number = Signal(32)
         running = Signal()
+        behind = Signal(16)  # rows of the group behind this one
         m.d.comb += [
             join.clear.eq(self.clear),
             join.apart.eq(self.apart),
             self.idle.eq(join.idle),
             join.i.valid.eq(left != 0),
             join.i.p.side.eq(Mux(self.sides == SIDES.index("in turn"), left[0], self.sides)),
+            behind.eq((left - 1) & ((1 << self.group) - 1)),
+            join.i.p.more.eq(Mux(self.sides == SIDES.index("in turn"), behind > 1, behind > 0)),
             join.i.p.key.eq(row_hash(number) & self.key_mask),
             join.i.p.row.eq(number),
             join.i.p.null.eq(self.nulls),

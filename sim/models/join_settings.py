@@ -35,6 +35,7 @@ class JoinRow:
     null: bool = False
     mark: bool = False
     again: bool = False
+    more: bool = False
     lower: int = 0
     upper: int = 0
 

@@ -67,7 +67,8 @@ class Region:
                     found.append(JoinResult(row.row))
         if now.timed:
             self._expire(row)
-        if now.order != Order.NONE and not row.mark:
+        more = row.more and now.order == Order.OUTER
+        if now.order != Order.NONE and not row.mark and not more:
             found.append(JoinResult(row.row, last=True))
         return found
 

@@ -192,8 +192,10 @@ class SplitJoinKernelModel(KernelShell):
             probing = [np.flatnonzero((side == number) & ~rows.mark[place]) for number in (_LEFT, _RIGHT)]
             found = [self._probe(rows, n, start + at, seen[1 - n][at]) for n, at in enumerate(probing)]
         made = np.concatenate(found)
-        by = (3, 0, 1) if rows.order == Order.NONE else (3, 1, 2, 0)  # the last one first
-        made = made[np.lexsort([made[:, column] for column in by])]
+        # Rows are as they may come out together up to the first behind which a punctuation comes, of either side.
+        ends = rows.ends[place]
+        together = (np.cumsum(ends) - ends)[made[:, 0] - start]
+        made = made[np.lexsort((made[:, 3], made[:, 0], made[:, 1], made[:, 2], together))]
         if len(made):
             self._pending.append(made[:, 4:].astype(np.uint32))
 
@@ -254,9 +256,9 @@ class SplitJoinKernelModel(KernelShell):
             made.append(np.stack([at[which], core, 2 * (block >> group), block, word, kept.number[place]], axis=1))
         if rows.order == Order.INNER:
             made.append(self._stars(rows, number, probing, first, seen, group))
-        if rows.order != Order.NONE:
-            made.append(_stars(rows, number, probing, np.full(len(probing), np.iinfo(np.int64).max), last=True))
-        return np.concatenate(made) if made else np.zeros((0, 6), np.int64)
+        ends = probing[rows.ends[probing]]
+        made.append(_stars(rows, number, ends, np.full(len(ends), np.iinfo(np.int64).max), last=True))
+        return np.concatenate(made)
 
     def _stars(
         self, rows: _Rows, number: int, probing: np.ndarray, first: np.ndarray, seen: np.ndarray, group: int
@@ -295,11 +297,14 @@ class _Rows:
         self.mark = (flags & _FLAGS["mark"] != 0) & bool(p.time_bits)
         again = (flags & _FLAGS["again"] != 0) & bool(p.bounds)
         self.stored = ~self.mark & ~again
+        more = flags & _FLAGS["more"] != 0
         self.key = column("key")
         self.time = column("time") if p.time_bits else np.zeros(len(records), np.uint64)
 
         self.windows = (kernel._setting("LEFT_ROWS"), kernel._setting("RIGHT_ROWS"))
         self.order = Order(kernel._field("ORDER", "order"))
+        silent = {Order.NONE: np.True_, Order.OUTER: more, Order.INNER: np.False_}[self.order]
+        self.ends = ~(self.mark | silent)  # rows behind whose results a punctuation comes
         self.complement = bool(kernel._field("PREDICATE", "complement"))
         if kernel._field("PREDICATE", "own_bounds") and p.bounds:
             self.lower, self.upper = column("lower"), column("upper")

@@ -5,6 +5,7 @@ from collections import Counter
 import pyarrow as pa
 
 from host import Rows, Watermark, Within
+from host.engines import Outer
 from tests.conformance.keys import KeyCase
 from tests.conformance.predicates import for_host, in_units
 from tests.conformance.streams import Streams
@@ -48,7 +49,9 @@ def oracle(predicate: tuple, key: KeyCase, window: WindowCase, sequenced: bool, 
     )
 
 
-def check_join(join: object, loop: NestedLoop, streams: Streams, form: str, order: str, first_row: int = 0) -> int:
+def check_join(
+    join: object, loop: NestedLoop, streams: Streams, form: str, order: str | Outer, first_row: int = 0
+) -> int:
     """Runs every call through both and compares call by call; the number of pairs.
 
     Parameters
@@ -74,7 +77,7 @@ def check_join(join: object, loop: NestedLoop, streams: Streams, form: str, orde
         else:
             numbers = row_numbers(result, streams, form, first_row)
             check_pairs(numbers, expected, call)
-            check_order(numbers, streams, order)
+            check_order(numbers, streams, order, first_row)
         total += len(expected)
     late = {side: stream.late for side, stream in loop.streams.items()}
     stats = join.stats
@@ -93,14 +96,16 @@ def check_pairs(numbers: list[tuple[int, int]], expected: list[Pair], call: int)
     assert not extra, f"{extra.total()} too many beside {message}: {sorted(extra)[:10]}"
 
 
-def check_order(numbers: list[tuple[int, int]], streams: Streams, order: str) -> None:
+def check_order(numbers: list[tuple[int, int]], streams: Streams, order: str | Outer, first_row: int = 0) -> None:
     """A monitor of the emitted order: the later row of each pair probes, the earlier one is stored."""
     if order == "none":
         return
+    every = order.every if isinstance(order, Outer) else 1
     left, right = streams.positions["left"], streams.positions["right"]
     previous = (-1, -1)
     for at, (a, b) in enumerate(numbers):
         probing, stored = max(left[a], right[b]), min(left[a], right[b])
+        probing = (2 * first_row + probing) // every
         assert probing >= previous[0], f"pair {at} {(a, b)}: its probing row arrived before that of pair {at - 1}"
         if order == "inner" and probing == previous[0]:
             assert stored > previous[1], f"pair {at} {(a, b)}: its stored row arrived before that of pair {at - 1}"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from host import WindowJoin, errors
+from host.engines import Outer
 from tests.conformance.check import check_join, host_arguments, oracle
 from tests.conformance.devices import DeviceCase
 from tests.conformance.keys import KEYS, SHAPES, WIDE_KEYS
@@ -25,7 +26,7 @@ OPERATOR_AXES = {
     "predicate": list(PREDICATES),
     "index": ["auto", "bisort"],
     "form": ["rows", "pairs", "counts"],
-    "order": ["none", "outer", "inner"],
+    "order": ["none", "outer", "outer, every 5", "inner"],
 }
 STREAM_AXES = {
     "key": [key.name for key in KEYS],
@@ -48,18 +49,19 @@ def run(
         pytest.skip(f"device {device_case.name}: {reason}")
     predicate = PREDICATES[case["predicate"]]
     sequenced = case["sequence"] != "none"
+    order = Outer(every=5) if case["order"] == "outer, every 5" else case["order"]
     streams = make_streams(key, case["shape"], window, case["sequence"], case["cut"], count, rng)
     with WindowJoin(
         **host_arguments(predicate, key, window, sequenced),
         index=case["index"],
         form=case["form"],
-        order=case["order"],
+        order=order,
         device=device,
         left_schema=streams.left.schema,
         right_schema=streams.right.schema,
         _first_row=first_row,
     ) as join:
-        check_join(join, oracle(predicate, key, window, sequenced), streams, case["form"], case["order"], first_row)
+        check_join(join, oracle(predicate, key, window, sequenced), streams, case["form"], order, first_row)
 
 
 SAMPLE = pairwise(OPERATOR_AXES | STREAM_AXES, SEED)

@@ -19,7 +19,7 @@ from hw.register_map import SPLITJOIN, ErrorCode, Operation
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from sim.benches.join_cases import JoinCase, cases
-from sim.benches.order_monitor import OrderMonitor
+from sim.benches.order_monitor import check_arrival, check_order
 from sim.board.splitjoin_link import open_splitjoin_board
 from sim.models.join_oracle import join_oracle
 from sim.models.join_settings import JoinRow, JoinSettings
@@ -113,20 +113,6 @@ def join(link, case: JoinCase, room: int) -> tuple[list, Summary]:
     raise AssertionError("no end")
 
 
-def check_order(case: JoinCase, found: list, cores: int, *, ended: bool = True) -> None:
-    """Each side's results in the order that was promised, and both sides' in that of arrival, to their end."""
-    monitors = [OrderMonitor(case.rows, case.settings, side=side, cores=cores) for side in (0, 1)]
-    arrived = iter([(row.side, row.row) for row in case.rows if not row.mark])
-    probing = next(arrived, None)
-    for side, result in found:
-        monitors[side].see(result)
-        if case.settings.order != Order.NONE:
-            assert (side, result.probe) == probing
-            probing = next(arrived, None) if result.last else probing
-    for monitor in monitors if ended else ():
-        monitor.end()
-
-
 def check_against_the_model(board, rng: random.Random) -> None:
     """Every kind of case, with room for all, for one beat, and for little more: results and counters are the same."""
     model = SplitJoinKernelModel(board.parameters, board.memory_bytes)
@@ -138,7 +124,7 @@ def check_against_the_model(board, rng: random.Random) -> None:
         (ours, summary), (theirs, expected) = (join(link, case, room) for link in (board, model))
         assert Counter(ours) == Counter(theirs), case
         assert (summary.overflow, summary.incomplete) == (expected.overflow, False)
-        check_order(case, ours, board.parameters.cores)
+        check_order(case.rows, case.settings, ours, cores=board.parameters.cores)
         early += room < len(ours)
         # How often the room was full may differ, and what is compared with in a time window.
         same = set(EXACT) - ({"commands", "write_beats"} if room < len(ours) else set())
@@ -153,6 +139,27 @@ def check_against_the_model(board, rng: random.Random) -> None:
 def test_as_the_model(board, stall, seed):
     board.board.poke("channel_0_stall", stall)
     check_against_the_model(board, random.Random(f"{seed} {stall}"))
+
+
+def test_a_group_that_goes_on_over_joins(board):
+    """Each JOIN puts out all its pairs, and punctuation comes where the group ends; CLEAR ends what goes on."""
+    settings = JoinSettings(windows=(9, 7), low=0, high=0, order=Order.OUTER)
+    rows = [JoinRow(side=at & 1, row=at, key=at % 3, more=at < 29) for at in range(30)]
+    begin(board, settings)
+    found = []
+    for stop in range(5, 31, 5):
+        assert work(board, put(board, records(rows[stop - 5 : stop], board.parameters), ROOM)) == ErrorCode.NONE
+        summary, part = outcome(board)
+        assert (summary.rows, summary.drained) == (5, True)
+        found += part
+        assert Counter(result.row is None for _, result in found)[True] == (stop == 30)
+        expected = join_oracle(rows[:stop], settings)
+        for side in (0, 1):
+            pairs = [(result.probe, result.row) for which, result in found if which == side and result.row is not None]
+            assert Counter(pairs) == Counter(expected[side])
+    check_order(rows, settings, found, cores=board.parameters.cores)
+    case = JoinCase([dataclasses.replace(row, more=False) for row in rows], settings)
+    check_order(case.rows, settings, join(board, case, ROOM)[0], cores=board.parameters.cores)
 
 
 @pytest.mark.full
@@ -218,8 +225,8 @@ def test_a_core_that_stops_answering(board, moment, seed):
         summary, found = outcome(board)
         assert summary.drained
         assert summary.rows == len(rows)
-        alive = code == ErrorCode.NONE or board.parameters.cores > 1  # who ends a probing row
-        check_order(case, found, board.parameters.cores, ended=alive)
+        alive = code == ErrorCode.NONE or board.parameters.cores > 1  # who ends a group
+        check_order(case.rows, case.settings, found, cores=board.parameters.cores, ended=alive)
         assert summary.incomplete == (code == ErrorCode.CORE_STUCK)
         if not summary.overflow:
             check_incomplete(case, found, board.parameters.cores, {core}, complete=code == ErrorCode.NONE)
@@ -265,7 +272,7 @@ def test_cores_that_stop_one_after_the_other(board, seed):
             found += made
         else:
             assert cores > 3 or not made
-    check_order(case, found, board.parameters.cores)
+    check_order(case.rows, case.settings, found, cores=board.parameters.cores)
     check_incomplete(case, found, board.parameters.cores, {1, 2}, complete=False)
 
 
@@ -295,9 +302,7 @@ def test_all_cores_stop_at_once(board, seed):
             assert (summary.drained, summary.rows) == (True, len(rows))
             assert summary.incomplete == (code == ErrorCode.CORE_STUCK)
             if case.settings.order != Order.NONE:  # rows may be missing, but those that are there come in order
-                place = {(row.side, row.row): at for at, row in enumerate(case.rows) if not row.again}
-                came = [place[side, result.probe] for side, result in found]
-                assert came == sorted(came)
+                check_arrival(case.rows, case.settings, found)
             if not summary.overflow:
                 check_incomplete(case, found, cores, set(range(cores)), complete=code == ErrorCode.NONE)
 

@@ -18,7 +18,7 @@ from hw.splitjoin.memory_layout import row_words
 from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from sim.benches.join_cases import cases
-from sim.models.combiner import combine_ordered
+from sim.benches.order_monitor import check_order
 from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 from sim.models.splitjoin import SplitJoin
 from sim.models.splitjoin_kernel import SplitJoinKernelModel
@@ -29,7 +29,7 @@ OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}
 
 def rows_of(rows: list[JoinRow]) -> JoinRows:
     made = JoinRows.zeros(len(rows))
-    for name in ("side", "null", "mark", "again", "key", "lower", "upper", "time"):
+    for name in ("side", "null", "mark", "again", "more", "key", "lower", "upper", "time"):
         getattr(made, name)[:] = [getattr(row, name) for row in rows]
     made.number[:] = [row.row for row in rows]
     return made
@@ -68,12 +68,10 @@ def test_as_the_model_that_takes_row_by_row(cores, memory, seed):
         configure(board, kernel, case.settings)
         joined = board.join(rows_of(case.rows))
         model = SplitJoin(case.settings, cores=cores, rows=p.rows)
-        left, right = model.take(case.rows)
+        expected = [(side, result) for side, results in enumerate(model.take(case.rows)) for result in results]
         found = results_of(joined.results)
-        if case.settings.order == Order.NONE:
-            assert Counter(found) == Counter([(0, r) for r in left] + [(1, r) for r in right])
-        else:
-            assert found == combine_ordered(left, right, [row.side for row in case.rows if not row.mark])
+        assert Counter(found) == Counter(expected)
+        check_order(case.rows, case.settings, found, cores=cores)
         assert joined.overflow == model.overflow
         overflown += model.overflow
     assert overflown > 0

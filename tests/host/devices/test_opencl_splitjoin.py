@@ -2,7 +2,7 @@
 
 import dataclasses
 import random
-from itertools import groupby
+from collections import Counter
 
 import pytest
 
@@ -14,10 +14,9 @@ from host.devices.splitjoin_board import SplitJoinBoard
 from host.errors import DeviceError
 from host.selftest import selftest
 from hw.register_map import SPLITJOIN, ErrorCode, Operation
-from hw.splitjoin.order import Order
 from hw.splitjoin.parameters import SplitJoinParameters
 from sim.benches.join_cases import cases
-from sim.models.combiner import combine_ordered
+from sim.benches.order_monitor import check_order
 from sim.models.splitjoin import SplitJoin
 from sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.sim.test_splitjoin_kernel_model import configure, results_of, rows_of
@@ -32,15 +31,6 @@ def opencl():
         OpenClDevice.cl_devices()
     except DeviceError as error:
         pytest.skip(str(error))
-
-
-def between_stars(results):
-    """The same, with the pairs between two punctuations in an order of their own."""
-    made: list = []
-    for _, group in groupby(results, key=lambda item: item[1].row is None):
-        same = list(group)
-        made += same if same[0][1].row is None else sorted(same)
-    return made
 
 
 @pytest.mark.parametrize("memory", [512, 1 << 16])
@@ -65,13 +55,10 @@ def test_the_model_in_c_is_the_model(change, memory, seed):
             configure(board, link, case.settings)
             joined = board.join(rows_of(case.rows))
             model = SplitJoin(case.settings, cores=p.cores, rows=p.rows)
-            left, right = model.take(case.rows)
+            expected = [(side, result) for side, results in enumerate(model.take(case.rows)) for result in results]
             found = results_of(joined.results)
-            if case.settings.order == Order.NONE:
-                expected = [(0, result) for result in left] + [(1, result) for result in right]
-            else:
-                expected = combine_ordered(left, right, [row.side for row in case.rows if not row.mark])
-            assert between_stars(found) == between_stars(expected), case.settings
+            assert Counter(found) == Counter(expected), case.settings
+            check_order(case.rows, case.settings, found, cores=p.cores)
             assert joined.overflow == model.overflow
             assert joined.dead_core is None
 

