@@ -245,7 +245,7 @@ def test_a_core_that_stops_answering(board, moment, seed):
         assert not summary.incomplete
         if not summary.overflow:
             check_incomplete(case, found, board.parameters.cores, set(), complete=True)
-    assert stuck or moment == 5
+    assert stuck or moment >= 4, "only near the end may all cores be done"
 
 
 def test_cores_that_stop_one_after_the_other(board, seed):
