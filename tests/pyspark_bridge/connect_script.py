@@ -50,9 +50,32 @@ def main(folder: Path, seed: int) -> None:
         assert query.awaitTermination(120)
         return spark.read.parquet(str(place)).collect()
 
+    def counts():
+        return NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
+
     counted = window_join(left, right, **options, left=Rows(50), right=Rows(50), sequence="seq")
-    loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
-    assert ids(run(counted)) == expected(loop, bids, asks)
+    assert ids(run(counted)) == expected(counts(), bids, asks)
+
+    # foreachBatch runs in the server's own Python process, whose tasks Spark does not tell their micro-batch.
+    def each(place):
+        def function(rows, batch):
+            rows.write.mode("overwrite").parquet(f"{place}/{batch}")
+
+        return function
+
+    with start_private("numpy") as daemon:
+        for stages in (1, 2):
+            place = folder / f"each{stages}"
+            given = {"stages": stages, "name": f"each {stages}", "daemon": daemon.address}
+            frame = window_join(left, right, on=options["on"], left=Rows(50), right=Rows(50), sequence="seq", **given)
+            writer = frame.writeStream.foreachBatch(each(place)).option("checkpointLocation", f"{place}-checkpoint")
+            query = writer.trigger(availableNow=True).start()
+            if stages == 1:
+                with pytest.raises(Exception, match="carries no micro-batch number"):
+                    query.awaitTermination(120)
+            else:
+                assert query.awaitTermination(120)
+                assert ids(spark.read.parquet(f"{place}/*").collect()) == expected(counts(), bids, asks)
 
     timed = window_join(
         left.withWatermark("ts", "2 seconds"),
@@ -78,8 +101,7 @@ def main(folder: Path, seed: int) -> None:
 
     frames = [spark.createDataFrame(side[0].to_pandas()) for side in (bids, asks)]
     plain = window_join(*frames, **options, left=Rows(50), right=Rows(50), sequence="seq")
-    loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
-    assert ids(plain.collect()) == expected(loop, bids[:1], asks[:1])
+    assert ids(plain.collect()) == expected(counts(), bids[:1], asks[:1])
 
     try:
         window_join(*frames, on=Band("nowhere", "price", 0, 0), left=Rows(5), right=Rows(5), device="numpy")
