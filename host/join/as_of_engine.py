@@ -161,7 +161,7 @@ class AsOfEngine(Engine):
             if len(self._states) > 1:
                 targets = mixed(batch.keys.view(np.uint64)) % np.uint64(len(self._states))
                 parts = [tuple(c[targets == at] for c in columns) for at in range(len(self._states))]
-            self._each(lambda state, part, right=side == "right": state.add(right, *part), parts)
+            self._each(lambda state, part, right=side == "right": state.add(right, *part, self._threads), parts)
             for own, part in zip(self._given, parts, strict=True):
                 own[side] += len(part[0])
             self._came[side] = arrived[side] - self._arrived[side]

@@ -181,13 +181,15 @@ void AsOfGroup::drop(size_t count) {
 
 // Groups
 
-uint32_t AsOfState::group_of(int64_t word) {
-  const size_t mask = table_.size() - 1;
+size_t AsOfState::place_of(int64_t word) const {
   size_t at = home(word);
-  while (table_[at].group != kNone) {
-    if (table_[at].word == word) return table_[at].group;
-    at = (at + 1) & mask;
-  }
+  while (table_[at].group != kNone && table_[at].word != word) at = (at + 1) & (table_.size() - 1);
+  return at;
+}
+
+uint32_t AsOfState::group_of(int64_t word) {
+  const size_t at = place_of(word);
+  if (table_[at].group != kNone) return table_[at].group;
   uint32_t group;
   if (!free_.empty()) {
     group = free_.back();
@@ -234,19 +236,32 @@ void AsOfState::forget(uint32_t group) {
   --used_;
 }
 
-const std::vector<uint32_t>& AsOfState::groups_of(std::span<const int64_t> words) {
-  found_groups_.resize(words.size());
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (i + kAhead < words.size()) __builtin_prefetch(&table_[home(words[i + kAhead])]);
-    found_groups_[i] = i > 0 && words[i] == words[i - 1] ? found_groups_[i - 1] : group_of(words[i]);
+const std::vector<uint32_t>& AsOfState::groups_of(std::span<const int64_t> words, int most_threads) {
+  const size_t count = words.size();
+  found_groups_.resize(count);
+  std::atomic<bool> news = false;
+  run_tasks((count + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
+    const size_t first = task * kTask, last = std::min(count, first + kTask);
+    bool unknown = false;
+    for (size_t i = first; i < last; ++i) {
+      if (i + kAhead < last) __builtin_prefetch(&table_[home(words[i + kAhead])]);
+      found_groups_[i] = i > first && words[i] == words[i - 1] ? found_groups_[i - 1] : table_[place_of(words[i])].group;
+      unknown |= found_groups_[i] == kNone;
+    }
+    if (unknown) news.store(true, std::memory_order_relaxed);
+  });
+  if (news) {
+    for (size_t i = 0; i < count; ++i) {
+      if (found_groups_[i] == kNone) found_groups_[i] = group_of(words[i]);
+    }
   }
   return found_groups_;
 }
 
 // Rows
 
-void AsOfState::add_right(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots) {
-  const std::vector<uint32_t>& groups = groups_of(words);
+void AsOfState::add_right(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots, int most_threads) {
+  const std::vector<uint32_t>& groups = groups_of(words, most_threads);
   for (size_t i = 0; i < groups.size(); ++i) {
     if (i + kAhead < groups.size()) __builtin_prefetch(&groups_[groups[i + kAhead]]);
     AsOfGroup& group = groups_[groups[i]];
@@ -257,9 +272,9 @@ void AsOfState::add_right(std::span<const int64_t> words, std::span<const int64_
   since_sweep_ += groups.size();
 }
 
-void AsOfState::add_left(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots) {
+void AsOfState::add_left(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots, int most_threads) {
   if (words.empty()) return;
-  const std::vector<uint32_t>& groups = groups_of(words);
+  const std::vector<uint32_t>& groups = groups_of(words, most_threads);
   Chunk chunk;
   chunk.fresh = true;
   chunk.rows.reserve(groups.size());
@@ -425,7 +440,7 @@ void AsOfState::expire(std::optional<int64_t> watermark) {
       // Looking back, a row one tick past the watermark hides those before it from all left rows to come.
       const bool hides = rule_.direction == Direction::kBackward && rule_.exact && w < std::numeric_limits<int64_t>::max();
       const int64_t last = hides ? w + 1 : w;
-      const size_t past = gallop(rows, 0, [&](const AsOfRow& row) { return row.time > last; });
+      const size_t past = gallop(rows, rows.size(), [&](const AsOfRow& row) { return row.time > last; });  // few lie past it
       size_t useless = past;
       if (rule_.direction != Direction::kForward) {
         // The last row at or before the watermark is met by the left rows to come, and by those that wait; of nearest
@@ -547,10 +562,10 @@ AsOfRule rule(const std::string& direction, bool exact, bool floats, std::option
   return rule;
 }
 
-void add(AsOfState& self, bool right, const Array& words, const Array& times, const Array& slots) {
+void add(AsOfState& self, bool right, const Array& words, const Array& times, const Array& slots, int threads) {
   if (words.size() != times.size() || words.size() != slots.size()) throw nb::value_error("words, times and slots must have one value a row");
   const nb::gil_scoped_release release;
-  right ? self.add_right(span(words), span(times), span(slots)) : self.add_left(span(words), span(times), span(slots));
+  right ? self.add_right(span(words), span(times), span(slots), threads) : self.add_left(span(words), span(times), span(slots), threads);
 }
 
 }  // namespace
@@ -562,7 +577,7 @@ void bind_as_of(nb::module_& m) {
                           std::optional<double> float_tolerance) {
         new (self) AsOfState(rule(direction, exact, floats, tolerance, float_tolerance));
       }, "direction"_a, nb::kw_only(), "exact"_a, "floats"_a, "tolerance"_a = nb::none(), "float_tolerance"_a = nb::none())
-      .def("add", &add, "right"_a, "words"_a, "times"_a, "slots"_a)
+      .def("add", &add, "right"_a, "words"_a, "times"_a, "slots"_a, "threads"_a = 1 << 20)
       .def("ready", [](AsOfState& self, std::optional<int64_t> watermark, bool all, bool matched, int threads) {
         AsOfNumbers left, right;
         {

@@ -81,8 +81,8 @@ class AsOfState {
   explicit AsOfState(const AsOfRule& rule) : rule_(rule), table_(64, {0, kNone}) {}
 
   // Right rows, and left rows, in the order of their arrival: word of the `by` value, time, the caller's number.
-  void add_right(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots);
-  void add_left(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots);
+  void add_right(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots, int most_threads);
+  void add_left(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots, int most_threads);
 
   // The left rows that no right row past `watermark` can do better for, or `all` of them, in the order of their
   // arrival, each with its right row or -1; they wait no longer. With `matched` those without one are left out.
@@ -123,8 +123,9 @@ class AsOfState {
     }
   };
 
-  const std::vector<uint32_t>& groups_of(std::span<const int64_t> words);
+  const std::vector<uint32_t>& groups_of(std::span<const int64_t> words, int most_threads);
   uint32_t group_of(int64_t word);
+  size_t place_of(int64_t word) const;  // in the table: of the word, or where it would go
   void settle(Chunk& chunk);
   void grow();
   void forget(uint32_t group);
