@@ -328,7 +328,7 @@ def test_splitters_hold_for_new_subwindows_only() -> None:
         due = [part["matches"] for tables in calls for part in join.process(*tables).to_pylist()]
         report = join.stats.engine
     # One subwindow of each side was placed by the old ones.
-    assert evenness(report["partitions"], "stored_left", "stored_right") < 1.4
+    assert evenness(report["partitions"], "stored_left", "stored_right") < 1.5
     assert report["placement"]["plans"] >= 2
     with WindowJoin(**options, form="counts") as join:
         assert due == [part["matches"] for tables in calls for part in join.process(*tables).to_pylist()]
