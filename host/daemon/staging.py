@@ -117,6 +117,11 @@ class Stage:
         """When the first of the parts came; None where there is none."""
         return min((part.begun for parts in self._batches.values() for part in parts.values()), default=None)
 
+    def unread(self, after: int, before: int) -> int | None:
+        """The first batch between these two that has parts with rows; None where there is none."""
+        found = (number for number, parts in self._batches.items() if any(key.rows for key in parts))
+        return min((number for number in found if after < number < before), default=None)
+
     def free(self, batch: int | None = None) -> int:
         """Forget the parts of the batches up to this one, or of all; the bytes that they counted."""
         gone = [number for number in self._batches if batch is None or number <= batch]

@@ -160,12 +160,33 @@ class StreamingQuery(Query):
                 if (rows, digest) != known:
                     raise other_rows(batch, f"{rows:,} rows, {digest:016x}", f"{known[0]:,} rows, {known[1]:016x}")
                 return _kept_of(newest)
+            self._check_unread(batch)
             parts = self._stage.take(self.name, batch, keys)
             if not parts:
                 raise ProtocolError(f"query {self.name!r}, batch {batch}: a batch has at least one part")
             left, right = (pa.concat_tables([getattr(part, side) for part in parts]) for side in ("left", "right"))
             whole = parts[0].whole(parts, counted=self.definition.spec.counted)
             return self._join_batch(batch, left, right, parts[0].sender, keys=keys, whole=whole)
+
+    def _check_unread(self, batch: int) -> None:
+        """Raises StateLostError where rows of a batch before this one were sent, and are in no window: Spark reads no
+        result that it finds it can do without. `_turn` is held."""
+        for again in (False, True):
+            last = self._newest.batch if self._newest is not None else self._restored
+            unread = self._stage.unread(-1 if last is None else last, batch)
+            if unread is None:
+                return
+            if not again:
+                if self._join is None or not self._join.outdated:
+                    break
+                self._close_join()  # another process may have joined them
+                self._open_join()
+        raise StateLostError(
+            f"query {self.name!r}: the rows of batch {unread} were sent, but no task asked for its result, and now "
+            f"batch {batch} comes: pairs with those rows would be missing. Spark leaves a result out where adaptive "
+            "execution finds it useless, as in a join with an empty DataFrame: use it in each micro-batch, if only by "
+            "isEmpty(). Start the query with a new checkpoint"
+        )
 
     def _join_batch(
         self,

@@ -272,6 +272,7 @@ class Schedule:
         if self._damaged or self.state is None:
             return
         self._stop_all()
+        self.world.heal()
         if not self.claims:
             self._daemons = [self._daemon(0)]
 

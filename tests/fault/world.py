@@ -255,6 +255,10 @@ class World:
         self.story.append(f"{self.now:.3f} {one} and {other} are cut off for {seconds:.0f} s")
         self._cuts[frozenset((one, other))] = self.now + seconds
 
+    def heal(self) -> None:
+        """All machines reach each other again."""
+        self._cuts.clear()
+
     def arrival(self, one: Process, other: Process) -> float:
         """When what is sent now arrives."""
         delay = self.rng.random() * 0.01

@@ -147,6 +147,18 @@ def test_first_batch_that_is_heard(client: DaemonClient) -> None:
     assert (status["staged_bytes"], status["lag_seconds"]) == (0, 0)
 
 
+def test_rows_that_were_sent_and_not_joined(client: DaemonClient) -> None:
+    """A later batch is refused: its result would lack pairs with them. Without rows nothing is lacking."""
+    assert fetch(client, 0, [send(client, TIMED, 0, *tasks_of(0, 1)[0])]) == expected(TIMED, 1)[0]
+    send(client, TIMED, 1, 0, rows_of(1).slice(0, 0))
+    key = send(client, TIMED, 2, *tasks_of(1, 1)[0])
+    assert fetch(client, 2, [key]) == expected(TIMED, 2)[1]
+    send(client, TIMED, 3, *tasks_of(2, 1)[0])
+    key = send(client, TIMED, 4, *tasks_of(3, 1)[0])
+    with pytest.raises(StateLostError, match="the rows of batch 3 were sent, but no task asked for its result"):
+        fetch(client, 4, [key])
+
+
 def test_two_instances(client: DaemonClient) -> None:
     key = send(client, TIMED, 0, *tasks_of(0, 1)[0], run="r", instance="a")
     with pytest.raises(QueryError, match="two joins of one streaming query"):
