@@ -419,6 +419,8 @@ class KernelMap:
     settings : tuple of Register
     lanes : callable
         From build parameters to the lanes that there are: each with registers, a queue and memory of its own.
+    memory : callable
+        Gives the tables of what commands read and write in memory, for `layout_hash`.
     """
 
     name: str
@@ -430,6 +432,7 @@ class KernelMap:
     operations: tuple[Operation, ...]
     settings: tuple[Register, ...] = ()
     lanes: Callable[[Any], int] = lambda parameters: 1
+    memory: Callable[[], tuple[object, ...]] = tuple
 
     def counter_registers(self) -> tuple[Register, ...]:
         """Two registers for each counter, ``<NAME>_LOW`` and ``<NAME>_HIGH``."""
@@ -457,10 +460,9 @@ class KernelMap:
 
     @functools.cache  # noqa: B019 (there are as many as kinds of kernels)
     def layout_hash(self) -> int:
-        """The value of LAYOUT_HASH: of every register, operation, error code, command field and flag."""
-        return table_hash(
-            self.registers(), LANE_STRIDE, self.operations, Operation, ErrorCode, COMMAND_FIELDS, COMMAND_FLAGS
-        )
+        """The value of LAYOUT_HASH: of every register, operation, error code, command field and flag, and of `memory`."""
+        tables = (self.registers(), LANE_STRIDE, self.operations, Operation, ErrorCode, COMMAND_FIELDS, COMMAND_FLAGS)
+        return table_hash(*tables, *self.memory())
 
 
 def _bisort_values(parameters: Parameters) -> dict[str, int]:
@@ -499,6 +501,13 @@ BISORT = KernelMap(
     lanes=lambda parameters: parameters.lanes,
 )
 
+
+def _splitjoin_memory() -> tuple[object, ...]:
+    from hw.splitjoin import memory_layout  # which is made of this module's fields
+
+    return memory_layout.ROW_FLAGS, memory_layout.RESULT_FIELDS, memory_layout.SUMMARY_FIELDS
+
+
 SPLITJOIN = KernelMap(
     "SplitJoin",
     0x4D554C53,
@@ -508,6 +517,7 @@ SPLITJOIN = KernelMap(
     _SPLITJOIN_COUNTERS,
     (Operation.NOP, Operation.JOIN, Operation.CLEAR),
     _settings(),
+    memory=_splitjoin_memory,
 )
 
 BUILD_ID = BISORT.build_id

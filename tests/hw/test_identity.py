@@ -6,7 +6,8 @@ import pytest
 
 from hw.identity import parameter_hash, table_hash
 from hw.parameters import PRESETS, Parameters
-from hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS, ErrorCode, Operation, layout_hash, registers
+from hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS, SPLITJOIN, ErrorCode, Operation, layout_hash, registers
+from hw.splitjoin import memory_layout
 
 
 def test_the_same_tables_have_the_same_hash():
@@ -47,3 +48,13 @@ def test_every_parameter_changes_the_hash(field):
 def test_what_is_no_table():
     with pytest.raises(TypeError, match="a table must be of names"):
         table_hash(1.5)
+
+
+def test_flags_of_rows_in_memory_are_part_of_the_layout(monkeypatch):
+    before = SPLITJOIN.layout_hash()
+    monkeypatch.setattr(memory_layout, "ROW_FLAGS", memory_layout.ROW_FLAGS[:-1])
+    SPLITJOIN.__class__.layout_hash.cache_clear()
+    try:
+        assert SPLITJOIN.layout_hash() != before
+    finally:
+        SPLITJOIN.__class__.layout_hash.cache_clear()
