@@ -1,14 +1,18 @@
 """Run by test_two_stages.py: a join in two stages on two executors, which die in the middle of it."""
 
+import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from host import AllOf, Band, Compare, Rows
 from pyspark_bridge import window_join
+from pyspark_bridge.executor_daemon import reachable
+from pyspark_bridge.window_join import _token_of_executors
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.runner import Runner
@@ -84,7 +88,8 @@ def main(folder: Path, seed: int, daemon: str) -> None:
     assert pairs(runner) == expected(loop, bids, asks)
 
     def claimed(batches):
-        sides = runner.stream("bids", bids[:batches]), runner.stream("asks", asks[:batches])
+        # Folders of their own: those of the first query hold all batches already.
+        sides = runner.stream("bids2", bids[:batches]), runner.stream("asks2", asks[:batches])
         return window_join(*sides, **options, name="claimed", state=str(folder / "state"))
 
     # Daemons on the executors: they go on from one query to the next, and others take over when they have ended.
@@ -98,6 +103,11 @@ def main(folder: Path, seed: int, daemon: str) -> None:
     assert len(executors) == 2
     for executor in executors:
         os.kill(executor, signal.SIGKILL)
+    # Their daemons notice it within a second, and until then would serve the next query.
+    until = time.monotonic() + 120
+    while any(reachable(json.loads(claim)["address"], _token_of_executors()) for claim in first):
+        assert time.monotonic() < until
+        time.sleep(0.1)
     assert runner.start(claimed(4), "claimed").awaitTermination(800)
     assert not set(claims(folder)) & set(first)
     assert pairs(runner, "claimed") == pairs(runner)
