@@ -460,7 +460,7 @@ class KernelMap:
 
     @functools.cache  # noqa: B019 (there are as many as kinds of kernels)
     def layout_hash(self) -> int:
-        """The value of LAYOUT_HASH: of every register, operation, error code, command field and flag, and of `memory`."""
+        """The value of LAYOUT_HASH: of every register, operation, error code, command field and flag, and `memory`."""
         tables = (self.registers(), LANE_STRIDE, self.operations, Operation, ErrorCode, COMMAND_FIELDS, COMMAND_FLAGS)
         return table_hash(*tables, *self.memory())
 
