@@ -476,6 +476,9 @@ class Schedule:
         if self._happens("crash"):
             self.story.append(f"{world.now:.3f} the machine goes down")
             self._stop_all()
+            for other in running if self.claims else ():  # tasks that may be writing one
+                if not other.done:
+                    self._kill(other, "its machine went down")
             self.disk.crash()
         if world.faults == 1 and self._happens("damage"):
             suffix = f"%2F{world.rng.randrange(self.partitions)}-of-{self.partitions}" if self.partitions > 1 else ""
