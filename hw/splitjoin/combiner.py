@@ -31,9 +31,9 @@ class Combiner(wiring.Component):
     Attributes
     ----------
     apart : In(1)
-        1 to use `left` and `right`, 0 to use `o`; stands still while results are under way.
+        1 to use `left` and `right`, 0 to use `o`; stable while results are in flight.
     ordered : In(1)
-        1 where results are punctuated; stands still like `apart`. While it is 0, groups are not counted, here as in
+        1 where results are punctuated; stable like `apart`. While it is 0, groups are not counted, here as in
         the regions.
     i_left, i_right : In(ResultFlow)
         The results of probing rows of the left stream, and of the right one; from one that is gone on, none.
@@ -115,8 +115,8 @@ class Combiner(wiring.Component):
                 own.take.eq(goes[at] & (~self.apart | out.ready)),
                 out.payload.eq(own.payload),
                 out.valid.eq(here[at] & self.apart),
-                # Of the other side, few groups that ended later may have passed. Where it is gone, nobody is to be
-                # waited for.
+                # Of the other side, few groups that ended later may have passed. Where it is gone, there is
+                # nothing to wait for.
                 reached[at].eq(~(ended[other] - own.payload.before)[ARRIVAL_BITS - 1]),
                 next_up[at].eq(own.busy & (reached[at] | waiting[other].over)),
                 # Of a row that is gone, no end comes.

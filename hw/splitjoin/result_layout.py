@@ -25,8 +25,8 @@ def result_layout(*, tagged: bool = False) -> data.StructLayout:
         ``side``, the stream of the probing row, where `tagged`; ``before``, the probing rows of the other stream with
         such a punctuation that arrived before this one since order was asked for, modulo ``2**ARRIVAL_BITS``, where not
         `tagged`; ``gone``, where not `tagged`, set in what stands for all punctuation that dead cores do not put out
-        any more: its other fields may be anything, but for `star`, and nobody but a merger takes it; ``in_order``,
-        where not `tagged`, set out of a join core for good while pairs of one core are to come before those of the next
+        any more: its other fields may be anything, but for `star`, and mergers alone take it; ``in_order``,
+        where not `tagged`, set out of a join core as long as pairs of one core are to come before those of the next
         one, also where there is no result: mergers find it with each input, near where they need it.
     """
     fields = {"star": 1, "last": 1, "probe": ROW_BITS, "row": ROW_BITS}

@@ -20,7 +20,7 @@ def tagged_row(parameters: SplitJoinParameters) -> data.StructLayout:
         outer order has no punctuation behind its results (other orders take no notice of it); ``mark``, set where there
         is no row but the promise that no later row of this stream has an earlier time; ``key``; ``time``; ``row``, the
         number that names the row in results. `mark` and `time` are there with time windows only. With `bounds`:
-        ``lower`` and ``upper``, what stored keys may be where the settings say so, nothing if they are turned round;
+        ``lower`` and ``upper``, what stored keys may be where the settings say so, none if ``lower`` > ``upper``;
         and ``again``, set in a row that is the one before it once more, with other bounds: it probes, and is not
         stored.
     """

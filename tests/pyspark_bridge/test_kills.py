@@ -47,11 +47,11 @@ def test_an_order_is_carried_out_once(tmp_path):
     """In its phase and batch alone; one whose process has gone is missed."""
     orders, asked = Orders(tmp_path), []
 
-    def nobody():
+    def no_process():
         asked.append(os.getpid())
         return []
 
-    victims = {"task": nobody}
+    victims = {"task": no_process}
     orders.give(2, "task", "before the barrier")
     orders.reached("before the barrier", 1, victims)
     orders.reached("within the result", 2, victims)
