@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -21,6 +23,20 @@ from tests.native.nested_loop import Batch, open_engine
 no_sanitizer = pytest.mark.skipif(
     "LD_PRELOAD" in os.environ, reason="a child process runs without the sanitizer's core"
 )
+
+
+def alone(test: Callable[[], None]) -> Callable[[], None]:
+    """The test in a process of its own, in which no join of another test holds memory."""
+
+    @functools.wraps(test)
+    def started() -> None:
+        if "LD_PRELOAD" in os.environ:  # a child would not have the sanitizer's core
+            gc.collect()
+            test()
+        else:
+            run(f"from {test.__module__} import {test.__name__} as test\ntest.__wrapped__()")
+
+    return started
 
 
 def dense(rows: int, first: int = 0) -> tuple[_core.Input, _core.Input]:
@@ -39,8 +55,8 @@ A, B = pa.table({"a": range(500)}), pa.table({"b": range(100, 700)})
 # Memory
 
 
+@alone
 def test_results_outlive_their_engine_and_give_back_their_memory() -> None:
-    gc.collect()
     assert _core.memory() == (0, 0)
     engine = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
     sides = engine.step(*dense(2000))
@@ -62,8 +78,8 @@ def test_results_outlive_their_engine_and_give_back_their_memory() -> None:
     assert _core.memory() == (0, 0)
 
 
+@alone
 def test_memory_of_a_thousand_dropped_engines_is_given_back() -> None:
-    gc.collect()
     for number in range(1000):
         timed = number % 2 == 1
         window = {"within": (-50, 50)} if timed else {"window": (500, 500)}
@@ -80,6 +96,7 @@ def test_memory_of_a_thousand_dropped_engines_is_given_back() -> None:
     assert _core.memory() == (0, 0)
 
 
+@alone
 def test_memory_of_a_window_stays_flat() -> None:
     engine = open_engine(key_bits=64, window=(20_000, 20_000), bands=[(0, 0)])
     rng = np.random.default_rng(0)
@@ -95,8 +112,8 @@ def test_memory_of_a_window_stays_flat() -> None:
     assert engine.rows(0) <= 40_000
 
 
+@alone
 def test_memory_of_a_result_is_kept_for_the_next_one_while_there_is_a_window() -> None:
-    gc.collect()
     engine = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
     for first in (0, 2000, 4000):
         sides = engine.step(*dense(2000, first))
