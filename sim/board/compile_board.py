@@ -43,6 +43,8 @@ _VERILATOR = [
     "fast",
     "--no-assert",
     "--output-split",
+    "20000",
+    "--output-split-cfuncs",
     "4000",
     "-Wno-fatal",
     "-Wno-lint",

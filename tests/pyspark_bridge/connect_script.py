@@ -32,6 +32,14 @@ def main(folder: Path, seed: int) -> None:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .getOrCreate()
     )
+    try:
+        check(spark, folder, seed)
+    finally:
+        spark.stop()  # the server holds the standard output until then
+    print("all checks passed")
+
+
+def check(spark: SparkSession, folder: Path, seed: int) -> None:
     assert "connect" in type(spark).__module__
     runner = Runner(spark, folder)
     bids, asks = bids_and_asks(seed, batches=3)
@@ -118,8 +126,6 @@ def main(folder: Path, seed: int) -> None:
         daemons = [daemon for daemon in daemons if daemon.daemon is None or daemon.usable]
         time.sleep(0.1)
     assert not daemons, "private daemons outlived their queries"
-    spark.stop()
-    print("all checks passed")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ def test_connect(seed, tmp_path):
     ensure_java()
     environment = {
         **os.environ,
+        "SPARK_TESTING": "1",  # any port for the server, not 15002, which another one may have
         "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")])),
     }
     run = subprocess.run(
