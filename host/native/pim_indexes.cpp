@@ -1,6 +1,8 @@
 // PIM-Tree, IM-Tree, a B+-Tree and chained indexes, for steps of many rows.
 #include "pim_indexes.hpp"
 
+#include "temporal_indexes.hpp"
+
 namespace mullion {
 namespace {
 
@@ -19,7 +21,39 @@ std::unique_ptr<EngineBase> open_pim(const Opening& opening) {
   return make_engine<PimIndex<Key>>(opening, [&](int side) { return make_pim<Key>(opening, side, kPartitioned); });
 }
 
+template <class Key>
+std::unique_ptr<AnyIndex<Key>> hold_bplus(const Making&) {
+  return std::make_unique<HeldIndex<BPlusIndex<Key>>>();
+}
+
+template <class Key, bool kImmutable>
+std::unique_ptr<AnyIndex<Key>> hold_chain(const Making& making) {
+  return std::make_unique<HeldIndex<ChainIndex<Key>>>(making.number("length", 2, 2), making.window_rows, making.time_width,
+                                                   kImmutable);
+}
+
+template <class Key, bool kPartitioned>
+std::unique_ptr<AnyIndex<Key>> hold_pim(const Making& making) {
+  const double ratio = making.opening.parameter(making.prefix + "merge_ratio", 0.125);
+  if (!(ratio > 0 && ratio <= 1)) throw std::invalid_argument("merge_ratio is more than 0 and at most 1");
+  const size_t depth = kPartitioned ? making.number("insertion_depth", 1, 2) : 0;
+  return std::make_unique<HeldIndex<PimIndex<Key>>>(depth, ratio, making.window_rows);
+}
+
 }  // namespace
+
+template <class Key>
+Makers<Key> pim_makers() {
+  return {
+      {"bplus_tree", &hold_bplus<Key>},
+      {"b_chain", &hold_chain<Key, false>},
+      {"ib_chain", &hold_chain<Key, true>},
+      {"im_tree", &hold_pim<Key, false>},
+      {"pim_tree", &hold_pim<Key, true>},
+  };
+}
+template Makers<int32_t> pim_makers();
+template Makers<int64_t> pim_makers();
 
 const std::vector<IndexKind> kPimIndexes = {
     {"bplus_tree", &open_bplus<int32_t>, &open_bplus<int64_t>},

@@ -7,17 +7,10 @@
 #include <mutex>
 #include <thread>
 
-#include "bi_sort.hpp"
 #include "burst_trie.hpp"
 #include "csb_tree.hpp"
 #include "ordered_window.hpp"
-#include "pim_indexes.hpp"
-#include "rap_table.hpp"
-#include "sorted_array.hpp"
-#include "sorted_runs.hpp"
-#include "subwindow_chain.hpp"
 #include "time_keyed.hpp"
-#include "wib_tree.hpp"
 #ifdef MULLION_JUDY
 #include "judy_array.hpp"
 #endif
@@ -77,22 +70,6 @@ class Reaper {
 
 Reaper* Reaper::current_ = new Reaper();  // never destroyed: its thread outlives static destructors
 
-// How an index is made, as a whole window or as a slice of one, from parameters whose names begin with `prefix`.
-struct Making {
-  Opening opening;
-  std::string prefix;
-  bool slice;
-  int64_t time_width;
-  size_t window_rows;
-
-  size_t number(const char* name, size_t least, size_t otherwise) const {
-    return opening.number(prefix + name, least, otherwise);
-  }
-};
-
-template <class Key>
-using MakeIndex = std::unique_ptr<AnyIndex<Key>> (*)(const Making& making);
-
 template <class Tree>
 std::unique_ptr<AnyIndex<typename Tree::Key>> make_tree(const Making& making) {
   typename OrderedWindow<Tree>::Make make;
@@ -104,87 +81,24 @@ std::unique_ptr<AnyIndex<typename Tree::Key>> make_tree(const Making& making) {
   return std::make_unique<HeldIndex<OrderedWindow<Tree>>>(make, !making.slice, making.time_width);
 }
 
+// What a slice may be of this file's indexes.
 template <class Key>
-std::unique_ptr<AnyIndex<Key>> make_runs(const Making& making) {
-  const RunPolicy policy{false, making.number("growth", 2, 8), making.number("base_rows", 1, 1024), 1024, false};
-  return std::make_unique<HeldIndex<SortedRuns<Key>>>(making.opening.kernels, policy, making.window_rows, making.time_width,
-                                                  false);
-}
-
-template <class Key>
-std::unique_ptr<AnyIndex<Key>> make_array(const Making& making) {
-  return std::make_unique<HeldIndex<SortedArray<Key>>>(making.opening.kernels);
-}
-
-template <class Key>
-std::unique_ptr<AnyIndex<Key>> make_bplus(const Making&) {
-  return std::make_unique<HeldIndex<BPlusIndex<Key>>>();
-}
-
-template <class Key, bool kImmutable>
-std::unique_ptr<AnyIndex<Key>> make_chain(const Making& making) {
-  return std::make_unique<HeldIndex<ChainIndex<Key>>>(making.number("length", 2, 2), making.window_rows, making.time_width,
-                                                   kImmutable);
-}
-
-template <class Key, bool kPartitioned>
-std::unique_ptr<AnyIndex<Key>> make_pim(const Making& making) {
-  const double ratio = making.opening.parameter(making.prefix + "merge_ratio", 0.125);
-  if (!(ratio > 0 && ratio <= 1)) throw std::invalid_argument("merge_ratio is more than 0 and at most 1");
-  const size_t depth = kPartitioned ? making.number("insertion_depth", 1, 2) : 0;
-  return std::make_unique<HeldIndex<PimIndex<Key>>>(depth, ratio, making.window_rows);
-}
-
-template <class Structure>
-std::unique_ptr<AnyIndex<typename Structure::Key>> make_subwindows(const Making& making,
-                                                               const typename Structure::Options& structure) {
-  using Chain = SubwindowChain<Structure>;
-  const typename Chain::Options options{structure, making.number("subwindow_rows", 0, 0), making.number("late_rows", 0, 64)};
-  return std::make_unique<HeldIndex<Chain>>(making.opening.kernels, options, making.window_rows, making.time_width);
-}
-
-template <class Key>
-std::unique_ptr<AnyIndex<Key>> make_bi_sort(const Making& making) {
-  const size_t buffer_rows = std::min<size_t>(making.number("buffer_rows", 1, 1024), size_t{1} << 30);
-  return make_subwindows<BiSortArray<Key>>(making, {&making.opening.kernels, buffer_rows, making.number("partitions", 0, 0)});
-}
-
-template <class Key>
-std::unique_ptr<AnyIndex<Key>> make_rap(const Making& making) {
-  const double sigma = making.opening.parameter(making.prefix + "sigma", 1.25);
-  if (!(sigma > 1 && sigma <= 16)) throw std::invalid_argument("sigma is more than 1, and at most 16");
-  return make_subwindows<RapTable<Key>>(making, {making.number("partitions", 0, 0), sigma});
-}
-
-template <class Key>
-std::unique_ptr<AnyIndex<Key>> make_wib(const Making& making) {
-  return make_subwindows<WibTree<Key>>(making, {std::min<size_t>(making.number("leaf_rows", 2, 128), 1 << 20)});
-}
-
-// What a slice may be. An index that is a `WindowIndex` is one more line.
-template <class Key>
-const std::vector<std::pair<const char*, MakeIndex<Key>>> kWithin = {
-    {"csb_tree", &make_tree<CsbTree<Key>>},
-    {"burst_trie", &make_tree<BurstTrie<Key>>},
+Makers<Key> temporal_makers() {
+  return {
+      {"csb_tree", &make_tree<CsbTree<Key>>},
+      {"burst_trie", &make_tree<BurstTrie<Key>>},
 #ifdef MULLION_JUDY
-    {"judy", &make_tree<JudyArray<Key>>},
+      {"judy", &make_tree<JudyArray<Key>>},
 #endif
-    {"sorted_runs", &make_runs<Key>},
-    {"sorted_array", &make_array<Key>},
-    {"bisort", &make_bi_sort<Key>},
-    {"rap_table", &make_rap<Key>},
-    {"wib_tree", &make_wib<Key>},
-    {"bplus_tree", &make_bplus<Key>},
-    {"b_chain", &make_chain<Key, false>},
-    {"ib_chain", &make_chain<Key, true>},
-    {"im_tree", &make_pim<Key, false>},
-    {"pim_tree", &make_pim<Key, true>},
-};
+  };
+}
 
 template <class Key>
 MakeIndex<Key> make_of(const std::string& name) {
-  for (const auto& [own, make] : kWithin<Key>) {
-    if (name == own) return make;
+  for (const auto& makers : {temporal_makers<Key>(), sorted_makers<Key>(), panjoin_makers<Key>(), pim_makers<Key>()}) {
+    for (const auto& [own, make] : makers) {
+      if (name == own) return make;
+    }
   }
   throw std::invalid_argument("slices are of no index " + name);
 }
@@ -229,10 +143,6 @@ class BoxedIndex {
  private:
   std::unique_ptr<AnyIndex<Key>> index_;
 };
-
-int64_t time_width(const Settings& settings) {
-  return static_cast<int64_t>(std::clamp<Wide>(settings.time_high - settings.time_low, 0, std::numeric_limits<int64_t>::max()));
-}
 
 template <class Key, class Make>
 std::unique_ptr<EngineBase> open_boxed(const Opening& opening, const Make& make) {
