@@ -102,9 +102,9 @@ class Stream:
         return rows / statistics.median(took)
 
     def time_step(self, left: int, right: int) -> float:
-        """Seconds of this thread for a step with all its pairs, while others may use the machine too."""
+        """Seconds of this thread for a step that counts its pairs, while others may use the machine too."""
         before = time.thread_time()
-        self.step(left, right, counting=False)
+        self.step(left, right)
         return time.thread_time() - before
 
 
@@ -219,7 +219,8 @@ def fig_10c(scale: Scale) -> Figure:
         f"{at['whole', 50] / at['sub-intervals', 50]:.2g}x at the median and "
         f"{at['whole', 99] / at['sub-intervals', 99]:.2g}x at the 99th percentile, slides of {slide:,} rows, {rows} "
         f"rows a step of each side, at two thirds of the rate that sub-intervals reach. A merge takes milliseconds "
-        f"here, not seconds (figure 20). Service times are measured, the queue before them is computed. {CORES}"
+        f"here, not seconds (figure 20). Pairs are counted. Service times are measured, the queue before them is "
+        f"computed. {CORES}"
     )
     claim = "a slide merged in parts has 70x less latency at the median than one merged whole"
     title = "Q1, latency by percentile, slide merged whole or in parts"
