@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
+import decimal
+import math
 from typing import Any, ClassVar
 
 from host.errors import PredicateError, WindowError
@@ -219,8 +222,8 @@ _BY = ("auto", "equality", "ranges", "subwindows")
 
 @dataclasses.dataclass(frozen=True)
 class Partitions:
-    """Into how many windows the rows of a join go, each joined by a thread of its own: ``partitions=4`` is
-    ``Partitions(4)``.
+    """Into how many windows the rows of a join go, each joined by a thread of its own, or in Spark by a task:
+    ``partitions=4`` is ``Partitions(4)``.
 
     Parameters
     ----------
@@ -231,9 +234,14 @@ class Partitions:
         probes are copied to the ranges that their bands reach, and splitters follow the data from subwindow to
         subwindow. ``"subwindows"``: the rows of one subwindow after the other go to the partitions in turn, and probes
         to all that hold rows of the other side. ``"auto"``: the first of them that the condition allows; by ranges
-        where bands have two ends.
+        where bands have two ends. In Spark ranges and subwindows are such that no task needs to know of another: see
+        `width`.
     subwindow_rows : int, optional
-        Rows of a side for which splitters hold, or that go to one partition; by default shares of the window.
+        Rows of a side for which splitters hold, or that go to one partition; by default shares of the window. Not in
+        Spark.
+    width : int, float, Decimal, timedelta or str, optional
+        In Spark: of the ranges of the key, which partitions take in turn, by default four bands; or of subwindows of
+        time, such as "5 minutes", by default none: rows go to partitions by their content.
 
     Raises
     ------
@@ -244,6 +252,7 @@ class Partitions:
     count: int
     by: str = "auto"
     subwindow_rows: int | None = None
+    width: Any = None
 
     def __post_init__(self) -> None:
         limits: list[tuple[str, Any, int]] = [("partitions", self.count, MOST_PARTITIONS)]
@@ -252,6 +261,9 @@ class Partitions:
         for name, value, most in limits:
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise WindowError(f"{name} must be a whole number from 1 to {most}, not {value!r}")
+        numeric = isinstance(self.width, (int, float, decimal.Decimal)) and not isinstance(self.width, bool)
+        if not (math.isfinite(self.width) if numeric else isinstance(self.width, (type(None), dt.timedelta, str))):
+            raise WindowError(f"width of Partitions must be a finite number or a duration, not {self.width!r}")
         if self.by not in _BY:
             raise WindowError(f"by of Partitions must be one of {', '.join(_BY)}, not {self.by!r}")
 

@@ -696,6 +696,11 @@ class WindowJoin:
 
     def _check_partitions(self) -> None:
         count, spec = self._partitions.count, self.spec
+        if self._partitions.width is not None:
+            raise UnsupportedError(
+                f"width={self._partitions.width!r} is of partitions in Spark; in one process ranges follow the data: "
+                "leave it out"
+            )
         if count == 1:
             return
         if isinstance(spec.on, AsOf):

@@ -18,18 +18,23 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from host.daemon import DaemonClient
 from host.daemon.claims import claim_window, newest_claim
 from host.daemon.staging import PartKey
 from host.daemon.streaming_query import query_place
+from host.engines import Partitions
 from host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
-from host.join.whole_call import CallPart
+from host.join.engine import SIDES
+from host.join.stateless_placement import StatelessPlacement, open_placement
+from host.join.whole_call import CallPart, places_in
 from host.spec import JoinSpec
 from host.state import open_store
 from host.tracing import carried, task_span
-from pyspark_bridge.tagged_union import checked_partition, split_union
+from pyspark_bridge.tagged_union import checked_partition, split_union, with_number
 
 #: What a task that sends rows tells the tasks that fetch the result: of which query and micro-batch, what the rows are
 #: known by, and to which of these tasks this row goes.
@@ -65,6 +70,10 @@ class JoinTask:
         Where the daemon keeps the windows' state.
     partitions : int
         Of the join, each with a window of its own.
+    by : str
+        What rows go to them by: "equality", "ranges" or "subwindows".
+    width : object
+        As of `Partitions`.
     daemons : tuple of str
         Addresses where partitions live, in turn; `address` is the first.
     device : str or None
@@ -86,12 +95,14 @@ class JoinTask:
     streaming: bool
     state: str | None = None
     partitions: int = 1
+    by: str = "equality"
+    width: Any = None
     daemons: tuple[str, ...] = ()
     device: str | None = None
     tracing: dict[str, str] | None = None
 
     def traced(self, stage: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run one of the three methods below, with a span over it where they are wanted: all tasks of a micro-batch are
+        """Run one of the four methods below, with a span over it where they are wanted: all tasks of a micro-batch are
         in one trace."""
         if self.tracing is None:
             yield from getattr(self, stage)(batches)
@@ -146,6 +157,20 @@ class JoinTask:
                 if not self.streaming:
                     client.close_query(query)
 
+    def place(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Tagged rows with the number of their partition, once for each that they go to. For DataFrames that are not
+        streams, where Spark brings rows to their partition. Raises KeyTypeError."""
+        placement = self._placement
+        assert placement is not None
+        schemas = self._schemas()
+        for batch in batches:
+            for side, rows, _ in split_union(iter([batch]), *schemas):
+                own = batch.filter(pc.equal(batch.column(0), SIDES.index(side)))
+                for partition, mask in enumerate(placement.targets(side, rows)[1]):
+                    sent = own.filter(pa.array(mask))
+                    if sent.num_rows:
+                        yield with_number(sent, partition)
+
     def send(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send a task's rows to the daemons of their partitions; yield rows of `SENT_SCHEMA` that say which they were.
 
@@ -174,14 +199,20 @@ class JoinTask:
             shipments = [Shipment(partial(ship, partition)) for partition in range(self.partitions)]
             for shipment in shipments:
                 ends.callback(shipment.cancel)
+            placement = self._placement
             for side, rows, numbers in split_union(batches, left, right):
+                masks = None
+                if placement is not None:
+                    numbers, masks = placement.targets(side, rows)
+                elif numbers is not None:
+                    masks = numbers == np.arange(self.partitions)[:, None]
                 places = gathered.add(side, rows, numbers)
                 for partition, shipment in enumerate(shipments):
-                    own = rows if numbers is None else rows.filter(pa.array(numbers == partition))
+                    own = rows if masks is None or masks[partition].all() else rows.filter(pa.array(masks[partition]))
                     if own.num_rows:
                         shipment.put((side, own))
-                    if places is not None:
-                        shipment.put(("places", places))
+                    if places is not None and masks is not None:
+                        shipment.put(("places", places_in(places, partition, masks[partition])))
             for shipment in shipments:
                 shipment.put(None)
             for shipment in shipments:
@@ -224,10 +255,19 @@ class JoinTask:
             yield from result
 
     def _names(self, query: str) -> list[str]:
-        """What the daemons call the windows of the partitions."""
+        """What the daemons call the windows of the partitions: windows of rows that went by something else have other
+        names."""
         if self.partitions == 1:
             return [query]
-        return [f"{query}/{partition}-of-{self.partitions}" for partition in range(self.partitions)]
+        placed = "" if self._placement is None else f"/{self._placement.name}"
+        return [f"{query}{placed}/{partition}-of-{self.partitions}" for partition in range(self.partitions)]
+
+    @property
+    def _placement(self) -> StatelessPlacement | None:
+        """Where rows go; None where Spark has numbered them."""
+        if self.partitions == 1 or self.by == "equality":
+            return None
+        return _placement(self.spec, self.left_schema, self.right_schema, self.partitions, self.by, self.width)
 
     def _client(self, partition: int, name: str, *, claim: bool = False) -> DaemonClient:
         """Of the daemon that has a partition; one is started with `claim`, where none has it that can be reached."""
@@ -372,6 +412,11 @@ def _spec(text: str) -> JoinSpec:
 @lru_cache(maxsize=64)
 def _schema(serialized: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(serialized))
+
+
+@lru_cache(maxsize=64)
+def _placement(spec: str, left: bytes, right: bytes, partitions: int, by: str, width: Any) -> StatelessPlacement:
+    return open_placement(_spec(spec), _schema(left), _schema(right), Partitions(partitions, by, width=width))
 
 
 def _partition() -> int:

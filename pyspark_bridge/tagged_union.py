@@ -13,7 +13,7 @@ from host.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 LEFT, RIGHT = 0, 1
 SIDE_COLUMN = "side"
@@ -66,8 +66,7 @@ def tagged_union(
         nothing = _of_left(left.where(F.lit(False)), right).coalesce(1)
         return numbered(both.coalesce(sends)).unionAll(numbered(nothing))
     if partitions > 1:
-        check_shuffle(left)
-        return numbered(both).repartitionById(partitions, PARTITION_COLUMN)
+        return by_partition(numbered(both), partitions)
     # coalesce, not repartition: a shuffle of both streams costs a third of the rate.
     return both.coalesce(1)
 
@@ -86,6 +85,20 @@ def _of_left(left: DataFrame, right: DataFrame | None) -> DataFrame:
         return tagged
     right_types = [field.dataType for field in right.schema.fields]
     return tagged.select("*", *[F.lit(None).cast(kind).alias(f"r{i}") for i, kind in enumerate(right_types)])
+
+
+def by_partition(numbered: DataFrame, partitions: int) -> DataFrame:
+    """Tagged rows, each in Spark's partition of the number in its last column. Raises as `check_shuffle`."""
+    check_shuffle(numbered)
+    return numbered.repartitionById(partitions, PARTITION_COLUMN)
+
+
+def numbered_schema(tagged: StructType) -> StructType:
+    """The schema of tagged rows with the number of a partition."""
+    from pyspark.sql import types as T
+
+    fields = [T.StructField(field.name, field.dataType) for field in tagged.fields]
+    return T.StructType([*fields, T.StructField(PARTITION_COLUMN, T.IntegerType())])
 
 
 def check_shuffle(frame: DataFrame) -> None:
@@ -154,6 +167,12 @@ def checked_partition(batches: Iterator[pa.RecordBatch], number: int, partitions
                 "has changed the partitions of the join's input"
             )
         yield batch.select(range(batch.num_columns - 1))
+
+
+def with_number(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+    """Tagged rows with the number of their partition."""
+    numbers = pa.array(np.full(batch.num_rows, number, np.int32))
+    return pa.RecordBatch.from_arrays([*batch.columns, numbers], names=[*batch.schema.names, PARTITION_COLUMN])
 
 
 def split_union(

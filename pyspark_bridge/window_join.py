@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import secrets
@@ -17,15 +18,16 @@ from host import AsOf, JoinSpec, Rows, Within
 from host.daemon import DaemonClient
 from host.daemon.definition import Definition
 from host.daemon.service import Service
-from host.engines import MOST_PARTITIONS, EngineKind, Inner, Outer
+from host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
 from host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
 from host.index import Index
+from host.join.stateless_placement import open_placement
 from host.tracing import check_tracing, settings, tracing_wanted
 from pyspark_bridge.join_identity import join_identity
 from pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
 from pyspark_bridge.private_daemon import master_of, private_daemon
 from pyspark_bridge.result_schema import result_schema
-from pyspark_bridge.tagged_union import check_shuffle, tagged_union
+from pyspark_bridge.tagged_union import by_partition, check_shuffle, numbered_schema, tagged_union
 from pyspark_bridge.watermarks import watermark_of
 from pyspark_bridge.worker_python import check_worker_python
 
@@ -54,7 +56,7 @@ def window_join(
     tls_ca: str | None = None,
     name: str | None = None,
     state: str | None = None,
-    partitions: int = 1,
+    partitions: int | Partitions = 1,
     stages: int | None = None,
     how: str = "inner",
     suffix: str = "_right",
@@ -126,10 +128,12 @@ def window_join(
         A folder that the daemon's machine sees, or the address of an object store ("s3://bucket/prefix"), in which the
         windows of a stream are kept: the query then restarts from its checkpoint whatever has ended, the daemon too,
         and on any machine that reaches the place. Without it the windows end with the daemon.
-    partitions : int
-        Into how many windows the rows go, by the values that are compared for equality; the result is the same. The
-        condition must have a part that compares for equality. A query goes on with the number it began with. Of
-        DataFrames that are not streams each is a task, and the window must be a time window.
+    partitions : int or Partitions
+        Into how many windows the rows go; the result is the same. By the values that are compared for equality, where a
+        part of the condition does; else by ranges of the key of a band with two ends, or by subwindows: then each left
+        row (of ``how="right"``, right row) lies in one partition, and a row of the other side in each that may hold
+        rows it meets. How a query's rows go to partitions must not change between its starts. Of DataFrames that are
+        not streams each partition is a task, and the window must be a time window.
     stages : int, optional
         1 or 2, for streams. In one stage all rows of a micro-batch pass one task. In two, the tasks that have read rows
         send them to the daemons of their partitions, and one task for each partition fetches the result. By default 2
@@ -227,6 +231,7 @@ def window_join(
         spec.check_endless()
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MOST_NAME):
         raise QueryError(f"name must be text of 1 to {MOST_NAME} characters, not {str(name)[:80]!r}")
+    spec, partitions = _placed(spec, partitions, left_schema, right_schema, streaming=streaming)
     schema = result_schema(spec, left_df, right_df, left_schema, right_schema)
     if spec.select is not None:
         left_df, left_schema, right_df, right_schema = _pruned(spec, left_df, left_schema, right_df, right_schema)
@@ -239,10 +244,9 @@ def window_join(
     tracing = tracing_wanted() if tracing is None else tracing
     if tracing:
         check_tracing()
-    equal = _partition_columns(spec, partitions, streaming)
     daemons = tuple([daemon] if isinstance(daemon, str) else daemon or ())
-    if daemon is not None and not 0 < len(daemons) <= partitions:
-        raise UnsupportedError(f"{len(daemons)} daemons for {partitions} partitions: give at most one for each")
+    if daemon is not None and not 0 < len(daemons) <= partitions.count:
+        raise UnsupportedError(f"{len(daemons)} daemons for {partitions.count} partitions: give at most one for each")
     on_executors = daemon is None and streaming and state is not None and _is_cluster(left_df.sparkSession)
     for each in daemons:
         with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
@@ -259,12 +263,10 @@ def window_join(
         address = private_daemon(left_df.sparkSession, device or DEFAULT_DEVICE, streaming, tracing=tracing)
     else:
         address = daemons[0]
-    stages = _stages(left_df, streaming, partitions, stages)
-    inputs = tagged_union(left_df, None if self_join else right_df)
+    stages = _stages(left_df, streaming, partitions.count, stages)
+    one_stream = None if spec.self_join else right_df
+    inputs = tagged_union(left_df, one_stream)
     identity = name or join_identity(spec, left_schema, right_schema, inputs)
-    if stages == 2 or partitions > 1:
-        sends = _parallel_sends(left_df.sparkSession, partitions) if stages == 2 else None
-        inputs = tagged_union(left_df, None if self_join else right_df, partitions, equal, sends)
     task = JoinTask(
         address=address,
         token=token,
@@ -278,7 +280,9 @@ def window_join(
         right_schema=right_schema.serialize().to_pybytes(),
         streaming=streaming,
         state=None if state is None else str(state),
-        partitions=partitions,
+        partitions=partitions.count,
+        by=partitions.by,
+        width=partitions.width,
         daemons=daemons,
         device=(device or DEFAULT_DEVICE) if on_executors else None,
         tracing=settings() if tracing else None,
@@ -297,11 +301,21 @@ def window_join(
             "" if daemon is None else f" at {', '.join(daemons)}",
         )
     root = str(Path(host.__file__).resolve().parent.parent)
+    if stages == 2 or partitions.count > 1:
+        sends = _parallel_sends(left_df.sparkSession, partitions.count)
+        if partitions.by == "equality":
+            equal = _partition_columns(spec) if partitions.count > 1 else []
+            inputs = tagged_union(left_df, one_stream, partitions.count, equal, sends if stages == 2 else None)
+        else:
+            inputs = tagged_union(left_df, one_stream, sends=sends)
+            if stages == 1:
+                placed = numbered_schema(inputs.schema)
+                inputs = by_partition(inputs.mapInArrow(task_function(task, root, "place"), placed), partitions.count)
     if stages == 1:
         return inputs.mapInArrow(task_function(task, root), schema)
     sent = inputs.mapInArrow(task_function(task, root, "send"), from_arrow_schema(SENT_SCHEMA))
     # A shuffle to partitions by number: adaptive execution leaves it as it is, and no two numbers share one.
-    return sent.repartitionById(partitions, "target").mapInArrow(task_function(task, root, "fetch"), schema)
+    return sent.repartitionById(partitions.count, "target").mapInArrow(task_function(task, root, "fetch"), schema)
 
 
 def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None) -> int:
@@ -341,35 +355,60 @@ def _parallel_sends(spark: SparkSession, partitions: int) -> int:
     return int(spark.conf.get("spark.default.parallelism", None) or max(2, 2 * partitions))
 
 
-def _partition_columns(spec: JoinSpec, partitions: int, streaming: bool) -> list[tuple[str, str]]:
-    """The columns that rows go to partitions by: pairs of a left and a right one.
+def _placed(
+    spec: JoinSpec, partitions: Any, left: pa.Schema, right: pa.Schema, *, streaming: bool
+) -> tuple[JoinSpec, Partitions]:
+    """The partitions of a join with what rows go by, and the join that runs in each.
 
     Raises
     ------
-    WindowError, UnsupportedError
-        If it is no such number, or the join cannot be cut.
+    WindowError, PredicateError, UnsupportedError
+        If it is no such number or width, or the join cannot be cut so.
     """
-    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= MOST_PARTITIONS:
-        raise WindowError(f"partitions must be a whole number from 1 to {MOST_PARTITIONS}, not {partitions!r}")
-    if partitions == 1:
-        return []
-    equal = [(part.left, part.right) for part in spec.equalities if not spec.self_join or part.left == part.right]
-    if not equal:
+    partitions = open_partitioning(partitions)
+    count = partitions.count
+    if isinstance(partitions, Elements) or partitions.subwindow_rows is not None:
         raise UnsupportedError(
-            f"partitions={partitions} goes by the values that are compared for equality, and the condition compares "
-            "none: add a part such as Compare('a', '=', 'b'), or leave partitions out"
+            f"{partitions} is for one process: in Spark use Partitions({count}, by=..., width=...), as tasks do not "
+            "know how many rows others have"
         )
-    if spec.counted and not streaming:
-        raise UnsupportedError(
-            f"partitions={partitions} of DataFrames that are not streams is for time windows: count windows go by the "
-            "order of arrival over all partitions. Give within=, or leave partitions out"
-        )
+    if count == 1:
+        return spec, Partitions(1, "equality")
     for name, value, plain in (("order", spec.order, "none"), ("form", spec.form, "rows")):
         if value != plain:
             raise UnsupportedError(
-                f"{name}={value!r} is of one window, not of partitions={partitions}: leave one of them out"
+                f"{name}={value!r} is of one window, not of partitions={count}: leave one of them out"
             )
-    return equal
+    if spec.counted and not streaming:
+        raise UnsupportedError(
+            f"partitions={count} of DataFrames that are not streams is for time windows: count windows go by the "
+            "order of arrival over all partitions. Give within=, or leave partitions out"
+        )
+    equal = _partition_columns(spec)
+    if partitions.by == "equality" or (partitions.by == "auto" and equal):
+        if not equal:
+            raise UnsupportedError(
+                f"partitions={count} by equality go by the values that are compared for equality, and the condition "
+                "compares none: leave by= out"
+            )
+        if partitions.width is not None:
+            raise UnsupportedError(
+                f"width={partitions.width!r} is of partitions by ranges or subwindows, not by equality: leave it out"
+            )
+        return spec, Partitions(count, "equality")
+    if spec.self_join:
+        if spec.counted:
+            raise UnsupportedError(
+                f"a self join with count windows goes to partitions={count} by a column that is compared with itself "
+                "for equality, and the condition has none: give within=, or leave partitions out"
+            )
+        spec = dataclasses.replace(spec, self_join=False, itself=False)  # the rows are read for each role
+    return spec, dataclasses.replace(partitions, by=open_placement(spec, left, right, partitions).by)
+
+
+def _partition_columns(spec: JoinSpec) -> list[tuple[str, str]]:
+    """The columns that rows go to partitions by, where they go by equality: pairs of a left and a right one."""
+    return [(part.left, part.right) for part in spec.equalities if not spec.self_join or part.left == part.right]
 
 
 def _check_frames(left_df: DataFrame, right_df: DataFrame) -> None:

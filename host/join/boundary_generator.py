@@ -398,8 +398,8 @@ def _saturating_add(
     return np.clip(sums, minimum, maximum), outside
 
 
-def _exact(value: object, family: Family, columns: str) -> Fraction:
-    """A bound in the family's own unit."""
+def exact_bound(value: object, family: Family, columns: str) -> Fraction:
+    """A bound on keys, or their difference, in the family's own unit. Raises PredicateError, WindowError."""
     if isinstance(value, (str, dt.timedelta)):
         if family in (Family.NUMBER, Family.FLOAT):
             raise PredicateError(f"the keys {columns} are numbers: give {value!r} as a number")
@@ -418,11 +418,11 @@ def _exact(value: object, family: Family, columns: str) -> Fraction:
 def _integer_band(piece: Piece, scale: Fraction, family: Family, columns: str) -> _IntegerBand:
     low = high = None
     if piece.low is not None:
-        exact = _exact(piece.low, family, columns) * scale
+        exact = exact_bound(piece.low, family, columns) * scale
         low = -((-exact.numerator) // exact.denominator)
         low += piece.low_strict and exact.denominator == 1
     if piece.high is not None:
-        exact = _exact(piece.high, family, columns) * scale
+        exact = exact_bound(piece.high, family, columns) * scale
         high = exact.numerator // exact.denominator
         high -= piece.high_strict and exact.denominator == 1
     return _IntegerBand(low, high)

@@ -117,7 +117,7 @@ class CallPart:
         ----------
         rows : pyarrow.RecordBatch
         numbers : ndarray of int64, optional
-            Their partitions, where there are several.
+            Their partitions, where there are several; -1: of rows that go to more than one.
 
         Returns
         -------
@@ -151,6 +151,13 @@ class CallPart:
     def to_wire(self) -> dict[str, Any]:
         """JSON-able, for `whole_call`."""
         return {"newest": self._newest, "sequence": self._sequence}
+
+
+def places_in(places: pa.RecordBatch, partition: int, own: np.ndarray) -> pa.RecordBatch:
+    """Places as a partition is told them that has these rows, bool, shape (n,): rows may be in several partitions."""
+    numbers = places.column("partition").to_numpy()
+    told = pa.array(np.where(own, np.int32(partition), numbers), pa.int32())
+    return pa.RecordBatch.from_arrays([*places.columns[:-1], told], schema=PLACES_SCHEMA)
 
 
 def row_digest(side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, int]:

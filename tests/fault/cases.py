@@ -11,6 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Within
+from host.engines import Partitions
+from host.join.engine import SIDES
+from host.join.stateless_placement import open_placement
 from pyspark_bridge.join_task import JoinTask
 from tests.oracles.nested_loop import NestedLoop
 
@@ -22,7 +25,11 @@ MOST_TASKS = 3
 _BAND = ("band", -9, 9)
 _EQUAL = AllOf(Compare("k", "=", "k"), Band("a", "a", -30, 30))
 _PARTS = ("all", [("pair", 0, 0, ("compare", "=")), ("pair", 1, 1, ("band", -30, 30))])
-_TIME = {"on": _EQUAL, "within": Within("t", "t", -40, 30), "watermark": Watermark(left=20, right=30, lag=1)}
+_TIME: dict[str, Any] = {
+    "on": _EQUAL,
+    "within": Within("t", "t", -40, 30),
+    "watermark": Watermark(left=20, right=30, lag=1),
+}
 _COUNT = {"left": Rows(8), "right": Rows(6)}
 JOINS: dict[str, dict[str, Any]] = {
     "count as sent": {"on": Band("a", "a", -9, 9), **_COUNT},
@@ -32,7 +39,11 @@ JOINS: dict[str, dict[str, Any]] = {
     "time": _TIME,
     "time full": {**_TIME, "how": "full"},
     "time anti": {**_TIME, "how": "left_anti"},
+    "count band": {"on": Band("a", "a", -9, 9), **_COUNT, "how": "right", "sequence": "q"},
+    "time band": {**_TIME, "on": Band("a", "a", -9, 9), "how": "left"},
 }
+#: What rows go to partitions by where no part of a condition compares for equality.
+PLACED = (Partitions(2, "ranges", width=7), Partitions(2, "subwindows"), Partitions(2, "subwindows", width=13))
 
 
 def make_rows(rng: np.random.Generator, call: int, side: str) -> pa.Table:
@@ -111,8 +122,8 @@ def split_tasks(split: int) -> int:
 
 
 @cache
-def case(name: str, partitions: int, data: int) -> Case:
-    """One of the inputs that schedules have."""
+def case(name: str, partitions: int, data: int, placed: Partitions | None = None) -> Case:
+    """One of the inputs that schedules have; with what rows go to partitions by, if not by `k`."""
     rng = np.random.default_rng(data)
     numbers = np.cumsum(rng.integers(1, 3, int(rng.integers(2, BATCHES + 1)))) - 1  # with gaps
     numbers -= numbers[0]
@@ -133,19 +144,25 @@ def case(name: str, partitions: int, data: int) -> Case:
     rows: list[list[tuple[Any, ...]]] = [[], []]
     due = {}
     empty = (None,) * 5
+    schema = make_rows(rng, 0, "l").schema
+    placement = None if placed is None else open_placement(spec, schema, schema, placed)
+    divided = 1 if spec.how == "right" else 0
+    homes: list[int] = []  # of the divided rows
     for number, given in tables.items():
         sides = [table.sort_by("q") for table in given] if spec.sequence else given  # the loop counts as they arrive
         for at, table in enumerate(sides):
             rows[at] += zip(*(column.to_pylist() for column in table.columns), strict=True)
+            for batch in table.combine_chunks().to_batches() if placement is not None and at == divided else ():
+                homes += placement.targets(SIDES[at], batch)[0].tolist()
         due[number] = [[] for _ in range(partitions)]
         for pair in loop.results(loop.process(*sides)):
             found = [None if at is None else rows[side][at] for side, at in enumerate(pair)]
-            key = next(row for row in found if row is not None)[0]
+            home = homes[pair[divided]] if placement is not None else (next(filter(None, found))[0] or 0) % partitions
             shown = found[:1] if spec.how in ("left_semi", "left_anti") else found
             flat = repr(tuple(value for row in shown for value in (row or empty)))
-            due[number][(key or 0) % partitions].append(flat)
+            due[number][home].append(flat)
         due[number] = [sorted(part) for part in due[number]]
-    schema = make_rows(rng, 0, "l").schema.serialize().to_pybytes()
+    sides_schema = schema.serialize().to_pybytes()
     task = JoinTask(
         address="",
         token=None,
@@ -155,12 +172,14 @@ def case(name: str, partitions: int, data: int) -> Case:
         named=True,
         instance="",
         spec=spec.to_json(),
-        left_schema=schema,
-        right_schema=schema,
+        left_schema=sides_schema,
+        right_schema=sides_schema,
         streaming=True,
         partitions=partitions,
+        by="equality" if placed is None else placed.by,
+        width=None if placed is None else placed.width,
     )
-    batches = {number: _tagged(sides, partitions) for number, sides in tables.items()}
+    batches = {number: _tagged(sides, 1 if placed is not None else partitions) for number, sides in tables.items()}
     return Case(task, batches, due, spec.counted and spec.sequence is None)
 
 

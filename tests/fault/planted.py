@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 
 from host import WindowJoin
@@ -15,6 +16,7 @@ from host.daemon.request import Request
 from host.daemon.staging import Part, PartKey, Stage
 from host.daemon.streaming_query import StreamingQuery
 from host.errors import StateError
+from host.join.stateless_placement import StatelessPlacement
 from host.state.log import StateLog
 from host.state.store import LocalStore
 from pyspark_bridge.join_task import Shipment
@@ -67,6 +69,10 @@ class Planted:
         A daemon that has no window joins no batch but the first.
     cancelled : bool
         A task that fails does not pass off as all its rows what was left of them to send.
+    placed : bool
+        Rows go to partitions by what is in them, and not by their place in a task.
+    copied : bool
+        A copied row goes to all partitions that it reaches.
     """
 
     synced: bool = True
@@ -89,6 +95,8 @@ class Planted:
     joined_by_all: bool = True
     window_known: bool = True
     cancelled: bool = True
+    placed: bool = True
+    copied: bool = True
 
     def patches(self) -> Iterator[Any]:
         """What puts them in."""
@@ -130,6 +138,10 @@ class Planted:
             yield mock.patch.object(StreamingQuery, "_kept", _in_any_window(StreamingQuery._kept))
         if not self.cancelled:
             yield mock.patch.object(Shipment, "_items", lambda shipment: iter(shipment._waiting.get, None))
+        if not self.placed:
+            yield mock.patch.object(StatelessPlacement, "targets", _in_turn(StatelessPlacement.targets))
+        if not self.copied:
+            yield mock.patch.object(StatelessPlacement, "targets", _to_one(StatelessPlacement.targets))
 
 
 def _write_later(write: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -239,5 +251,27 @@ def _alone(fetch: Callable[..., Any]) -> Callable[..., Any]:
 def _in_any_window(kept: Callable[..., Any]) -> Callable[..., Any]:
     def planted(query: StreamingQuery, batch: int) -> Any:
         return None if query._newest is None and query._restored is None else kept(query, batch)
+
+    return planted
+
+
+Targets = Callable[..., tuple[np.ndarray, np.ndarray]]
+
+
+def _in_turn(targets: Targets) -> Targets:
+    def planted(placement: StatelessPlacement, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        numbers, masks = targets(placement, side, rows)
+        if side == placement.divided:
+            numbers = (np.arange(rows.num_rows) % len(masks)).astype(np.int32)
+            masks = numbers == np.arange(len(masks))[:, None]
+        return numbers, masks
+
+    return planted
+
+
+def _to_one(targets: Targets) -> Targets:
+    def planted(placement: StatelessPlacement, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        numbers, masks = targets(placement, side, rows)
+        return numbers, masks & (np.cumsum(masks, axis=0) == 1)
 
     return planted

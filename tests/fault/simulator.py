@@ -41,7 +41,7 @@ from host import JoinSpec
 from host.daemon import DaemonClient, Limits
 from host.daemon.connection import Connection
 from host.daemon.service import Service
-from host.daemon.streaming_query import StreamingQuery
+from host.daemon.streaming_query import StreamingQuery, query_place
 from host.devices import open_device
 from host.errors import (
     ConnectionLostError,
@@ -53,7 +53,7 @@ from host.errors import (
     UnknownQueryError,
 )
 from pyspark_bridge.join_task import JoinTask
-from tests.fault.cases import DATA_SETS, JOINS, SPLITS, case, content, split_tasks
+from tests.fault.cases import DATA_SETS, JOINS, PLACED, SPLITS, case, content, split_tasks
 from tests.fault.planted import Planted
 from tests.fault.world import Disk, Killed, Process, Socket, Thread, World, WrongError
 
@@ -165,17 +165,20 @@ class Schedule:
         self.partitions = 1
         if self.stages == 2 and self.name != "count full":
             self.partitions = rng.choice([1, 2, 2, 3])
+        placed = None
+        if self.partitions > 1 and self.name in ("count band", "time band"):
+            ways = [way for way in PLACED if self.name == "time band" or way.by == "ranges" or way.width is None]
+            placed = dataclasses.replace(rng.choice(ways), count=self.partitions)
         self.state = rng.choice(["disk", "disk", "s3://objects", None])
         self.claims = self.stages == 2 and self.state is not None and rng.random() < 0.3  # daemons on executors
-        self.case = case(self.name, self.partitions, rng.randrange(DATA_SETS))
+        self.case = case(self.name, self.partitions, rng.randrange(DATA_SETS), placed)
         self._faults = rng.choice([0, 3, 6, 12, 20])
         self.world = World(rng, self._faults)
         self.disk = Disk(self.world, lossy=not self._planted.synced, fenced=self._planted.fenced)
         self.story = self.world.story
-        where = ", daemons on executors" if self.claims else ""
-        self.story.append(
-            f"seed {seed}: {self.name}, {self.stages} stages, {self.partitions} partitions, state {self.state}{where}"
-        )
+        by = f" by {placed.by}" if placed is not None else ""
+        where = f"state {self.state}{', daemons on executors' if self.claims else ''}"
+        self.story.append(f"seed {seed}: {self.name}, {self.stages} stages, {self.partitions} partitions{by}, {where}")
         self._limits = Limits(idle_timeout=rng.choice([5.0, 90.0, 900.0]))
         if not self._planted.timed_out:
             object.__setattr__(self._limits, "idle_timeout", None)
@@ -481,8 +484,8 @@ class Schedule:
                     self._kill(other, "its machine went down")
             self.disk.crash()
         if world.faults == 1 and self._happens("damage"):
-            suffix = f"%2F{world.rng.randrange(self.partitions)}-of-{self.partitions}" if self.partitions > 1 else ""
-            if (what := self.disk.damage(f"{self.state}/{QUERY}%2Fjoin{suffix}")) is not None:
+            name = world.rng.choice(self.case.task._names(f"{QUERY}/join"))
+            if (what := self.disk.damage(query_place(str(self.state), name))) is not None:
                 self.story.append(f"{world.now:.3f} {what}")
                 self._damaged = True
                 self._stop_all()

@@ -15,17 +15,22 @@ PARTS, OF_A_PART = 8, 250
 #: A schedule that finds a planted fault. What a seed makes changes with the simulator: then the next one that does.
 FINDS = {
     "synced": 1,
-    "checked": 657,
-    "fenced": 43,
-    "written_first": 3,
-    "final": 2,
-    "settled": 2678,
-    "by_content": 1,
+    "checked": 323,
+    "fenced": 1,
+    "written_first": 22,
+    "awaited": 1,
+    "final": 15,
+    "settled": 1249,
+    "by_content": 28,
+    "first_wins": 6,
     "all_there": 4,
-    "empty_count": 41,
-    "joined_by_all": 329,
-    "window_known": 10,
-    "cancelled": 75,
+    "in_time": 3,
+    "empty_count": 8,
+    "joined_by_all": 220,
+    "window_known": 31,
+    "cancelled": 112,
+    "placed": 6,
+    "copied": 6,
 }
 
 

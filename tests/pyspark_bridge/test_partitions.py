@@ -5,11 +5,15 @@ import signal
 
 import pytest
 
-from host import AllOf, Band, Compare, Rows, Within
-from host.daemon import start_private
+from host import AllOf, AsOf, Band, Compare, Rows, Within
+from host.daemon import DaemonClient, start_private
+from host.engines import Partitions
 from host.errors import UnsupportedError, WindowError
 from pyspark_bridge import window_join
-from tests.pyspark_bridge.data import bids_and_asks
+from tests.oracles.nested_loop import NestedLoop
+from tests.pyspark_bridge.data import bids_and_asks, seconds
+from tests.pyspark_bridge.test_as_of import later
+from tests.pyspark_bridge.test_two_stages import failing
 
 OPTIONS = {
     "on": AllOf(Compare("limit", "=", "price"), Band("id", "id", -90, 90)),
@@ -66,10 +70,157 @@ def test_tables_and_types(runner, daemon, spark):
     assert sorted(map(str, found[0])) == sorted(map(str, found[1]))
 
 
+BAND = (Band("limit", "price", -2, 2), ("band", -2, 2))
+BELOW = (Compare("limit", "<", "price"), ("compare", "<"))
+TIMES = {"within": Within("ts", "ts", "-4 seconds", "3 seconds")}
+COUNTS = {"left": Rows(70), "right": Rows(60), "sequence": "seq"}
+
+
+def oracle(predicate, options, how, bids, asks):
+    """(micro-batch, left id, right id) of each row that is due."""
+    timed = "within" in options
+    loop = NestedLoop(
+        predicate, "limit", "price", how=how, sequence=options.get("sequence"), lag=1,
+        rows=None if timed else (70, 60),
+        within=("ts", "ts", seconds(-4), seconds(3)) if timed else None,
+        delays=(seconds(3), seconds(5)) if timed else (None, None),
+    )  # fmt: skip
+    found, names = [], [[], []]
+    for batch, sides in enumerate(zip(bids, asks, strict=True)):
+        for known, table in zip(names, sides, strict=True):
+            known += table["id"].to_pylist()
+        pairs = loop.results(loop.process(*sides))
+        found += [
+            (batch, *(None if at is None else of[at] for of, at in zip(names, pair, strict=True))) for pair in pairs
+        ]
+    return sorted(found, key=str)
+
+
+def ids(runner, query="query"):
+    found = [(batch, row.asDict()) for batch, row in runner.results[query]]
+    return sorted(((batch, row["id"], row.get("id_right")) for batch, row in found), key=str)
+
+
+@pytest.mark.parametrize(
+    ("condition", "options", "how", "partitions"),
+    [
+        (BAND, TIMES, "left", Partitions(4, width=5)),
+        pytest.param(BELOW, COUNTS, "right", 4, marks=pytest.mark.full),
+        pytest.param(BAND, COUNTS, "inner", 4, marks=pytest.mark.full),
+        pytest.param(
+            BELOW, TIMES, "left_anti", Partitions(4, by="subwindows", width="2 seconds"), marks=pytest.mark.full
+        ),
+        pytest.param(BAND, COUNTS, "left_semi", Partitions(3, by="subwindows"), marks=pytest.mark.full),
+    ],
+    ids=["ranges time left", "rows count right", "ranges count", "subwindows time anti", "rows count semi"],
+)
+def test_without_equality(runner, two_daemons, seed, tmp_path, condition, options, how, partitions):
+    """Each row is due once, in its micro-batch: with tasks that fail at first, a sink that fails, a micro-batch that is
+    replayed, and a daemon that is killed."""
+    on, predicate = condition
+    bids, asks = bids_and_asks(seed, batches=4, late=9)
+    bids[2], asks[3] = bids[2].slice(0, 0), asks[3].slice(0, 0)
+    addresses = [each.address for each in two_daemons]
+
+    def join(count):
+        left, right = runner.stream("bids", bids[:count]), runner.stream("asks", asks[:count])
+        right = right.mapInArrow(failing(f"{tmp_path}/failed", 10), right.schema)
+        if "within" in options:
+            left, right = left.withWatermark("ts", "3 seconds"), right.withWatermark("ts", "5 seconds")
+        more = {"how": how, "name": "parts", "daemon": addresses, "partitions": partitions}
+        return window_join(left, right, on=on, **options, **more)
+
+    query = runner.start(join(3), "query", fail={1})
+    with pytest.raises(Exception, match="the sink fails after micro-batch 1"):
+        query.awaitTermination(120)
+    os.kill(two_daemons[1].process.pid, signal.SIGKILL)
+    with start_private("cpu", state=str(tmp_path / "state1")) as third:
+        addresses[1] = third.address
+        runner.run(join(4))
+        with DaemonClient(third.address) as client:
+            names = [name for name in client.status()["queries"] if name.startswith(f"{runner.queries[-1].id}/")]
+    due = oracle(predicate, options, how, bids, asks)
+    assert ids(runner) == due
+    assert len(due) > 10
+    assert len(names) == (1 if isinstance(partitions, Partitions) and partitions.count == 3 else 2)
+    assert list(tmp_path.glob("failed-*"))
+
+
+@pytest.mark.full
+def test_other_cells_are_other_windows(runner, two_daemons, seed):
+    """Rows would not meet those that went by other cells: the query is told, and goes on with the cells it had."""
+    bids, asks = bids_and_asks(seed, batches=3)
+
+    def join(count, width):
+        sides = runner.stream("bids", bids[:count]), runner.stream("asks", asks[:count])
+        options = {"name": "cells", "daemon": two_daemons[0].address, "partitions": Partitions(2, width=width)}
+        return window_join(*sides, on=BAND[0], **COUNTS, **options)
+
+    runner.run(join(2, 8))
+    with pytest.raises(Exception, match=r"StateLostError.*ranges-9/"):
+        runner.start(join(3, 9), "query").awaitTermination(120)
+    runner.run(join(3, 8))
+    assert ids(runner) == oracle(BAND[1], COUNTS, "inner", bids, asks)
+
+
+@pytest.mark.full
+def test_one_stream_in_both_roles(runner, daemon, seed):
+    bids, _ = bids_and_asks(seed, batches=3, spread=20)
+    stream = runner.stream("bids", bids)
+    options = {"on": Band("limit", "limit", 0, 1), "within": Within("ts", "ts", "-2 seconds", "2 seconds")}
+    for count in (1, 3):
+        runner.run(window_join(stream, stream, **options, daemon=daemon.address, partitions=count), str(count))
+    assert rows(runner, "1") == rows(runner, "3")
+    assert len(rows(runner, "1")) > 50
+    with pytest.raises(UnsupportedError, match="a self join with count windows"):
+        window_join(stream, stream, on=BELOW_ITSELF, **COUNTS, daemon=daemon.address, partitions=2)
+
+
+BELOW_ITSELF = Compare("limit", "<", "limit")
+
+
+@pytest.mark.full
+def test_as_of_join(runner, seed):
+    """Left rows are spread; right rows are in each partition."""
+    bids, asks = bids_and_asks(seed, batches=3, spread=10)
+    bids, asks = ([*tables, later(tables[0], 1000)] for tables in (bids, asks))
+    with start_private("cpu") as daemon:
+        for count in (1, 3):
+            sides = streams(runner, bids, asks)
+            on = AsOf("ts", "ts", by=[("limit", "price")], tolerance="10 seconds")
+            options = {"how": "left", "daemon": daemon.address, "partitions": count}
+            runner.run(window_join(*sides, on=on, **options), str(count))
+    assert rows(runner, "1") == rows(runner, "3")
+    assert len(rows(runner, "1")) > 50
+
+
+@pytest.mark.parametrize(
+    "partitions",
+    [
+        4,
+        pytest.param(Partitions(3, by="subwindows"), marks=pytest.mark.full),
+        pytest.param(Partitions(3, by="subwindows", width=9), marks=pytest.mark.full),
+    ],
+)
+def test_tables_without_equality(daemon, spark, partitions):
+    left = spark.sql("SELECT id % 50 k, id % 31 t, id n, CAST(id AS STRING) s FROM range(300)")
+    right = spark.sql("SELECT id % 41 k, id % 30 t, id n, current_timestamp() at FROM range(200)")
+    options = {"on": Band("k", "k", -1, 1), "within": Within("t", "t", -2, 2), "daemon": daemon.address, "how": "left"}
+    chosen = {"select": ["n", "s", "n_right"]}
+    found = [window_join(left, right, **options, **chosen, partitions=each).collect() for each in (1, partitions)]
+    assert len(found[0]) > 300
+    assert sorted(map(str, found[0])) == sorted(map(str, found[1]))
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"on": Band("k", "k", 0, 1)}, UnsupportedError, "compares none"),
+        ({"on": Band("k", "k", 0, 1), "how": "full"}, UnsupportedError, "how='full' with partitions=2 by ranges"),
+        ({"on": Compare("k", "<", "k"), "how": "full"}, UnsupportedError, "how='full' with partitions=2 by subwindows"),
+        ({"partitions": Partitions(2, by="ranges"), "on": Compare("k", "<", "k")}, UnsupportedError, "use by='subwind"),
+        ({"partitions": Partitions(2, "equality"), "on": Compare("k", "<", "k")}, UnsupportedError, "compares none"),
+        ({"partitions": Partitions(2, width=5)}, UnsupportedError, "width=5 is of partitions by ranges"),
+        ({"partitions": Partitions(2, subwindow_rows=5)}, UnsupportedError, "is for one process"),
         ({"on": Compare("k", "=", "d")}, UnsupportedError, r"'k' \(bigint\).*'d' \(decimal\(4,1\)\)"),
         ({"within": None, "left": Rows(3), "right": Rows(3)}, UnsupportedError, "is for time windows"),
         ({"stages": 2}, UnsupportedError, "stages=2 is for streams"),

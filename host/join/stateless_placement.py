@@ -1,0 +1,219 @@
+"""Which partitions a row goes to, where whoever sends it knows no other row: the same whenever it is sent, and by whom.
+
+One side is *divided*: each of its rows lies in one partition. A row of the other side is *copied* to each partition
+that may hold rows it meets. So each pair is found once, and a divided row meets all that it can match in its own
+partition: whether it is unmatched, and what it matches first or nearest, is known there.
+
+Divided rows go by *cells* of a width on an axis, the keys of a band or the times of a window, which partitions take in
+turn; a copied row goes to the cells that it reaches. Or they go by their content, and copied rows everywhere. In each
+round of turns the partitions have another order, so that values at regular distances do not all meet one of them.
+
+Source: DeWitt, Naughton and Schneider, An evaluation of non-equijoin algorithms (VLDB 1991), for bands with one side
+copied where ranges overlap; Okcan and Riedewald, Processing theta-joins using MapReduce (SIGMOD 2011), for rows spread
+at random. Cells in turn, which need no sample, are ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from host.content import row_hashes
+from host.engines import Partitions
+from host.errors import UnsupportedError, WindowError
+from host.float_order import decode_float
+from host.join.boundary_generator import exact_bound
+from host.join.condition import Condition
+from host.join.engine import OTHER
+from host.key_type import Family, KeyType
+from host.predicates import AllOf, Band, Predicate, one_sided
+from host.spec import JoinSpec
+
+WIDTH = 4
+"""Of a cell, in bands: a copied row goes to one cell and a quarter, on the mean."""
+_FAR = 2.0**62
+
+
+class StatelessPlacement:
+    """Partitions of rows.
+
+    Parameters
+    ----------
+    spec : JoinSpec
+    left, right : pyarrow.Schema
+    partitions : Partitions
+        By ranges or subwindows.
+
+    Attributes
+    ----------
+    by : str
+        "ranges" or "subwindows".
+    divided : str
+        The side whose rows lie in one partition each.
+    name : str
+        The same for all placements that put all rows in the same partitions.
+
+    Raises
+    ------
+    UnsupportedError
+        The join cannot be cut so.
+    WindowError, PredicateError
+        The width does not fit the keys or times.
+    """
+
+    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions):
+        self._count, self.by = partitions.count, partitions.by
+        if spec.how == "full":
+            raise UnsupportedError(
+                f"how='full' with partitions={partitions.count} by {partitions.by} is not supported: copies of a row "
+                "lie in several partitions, and none knows whether it has matched in another. Use partitions by "
+                "equality, or one"
+            )
+        self.divided = "right" if spec.how == "right" else "left"
+        self._cells: _Cells | None = None
+        if partitions.by == "ranges":
+            band = _band(spec, left, right)
+            if band is None:
+                raise UnsupportedError(
+                    "partitions by ranges need a part of the condition that is a band with two ends, and this one has "
+                    "none: use by='subwindows'"
+                )
+            self._cells = _Cells(band, left, right, self.divided, partitions)
+        elif partitions.width is not None:
+            if spec.within is None:
+                raise WindowError(
+                    f"width={partitions.width!r} of partitions by subwindows is for time windows: leave it out"
+                )
+            times = Band(spec.within.left_time, spec.within.right_time, spec.within.low, spec.within.high)
+            self._cells = _Cells(times, left, right, self.divided, partitions)
+        self.name = partitions.by if self._cells is None else f"{partitions.by}-{self._cells.width}"
+
+    def targets(self, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Where rows of a side go.
+
+        Returns
+        -------
+        numbers : ndarray of int32, shape (n,)
+            Of divided rows the partition, of copied ones -1.
+        masks : ndarray of bool, shape (partitions, n)
+            Which rows each partition is sent.
+        """
+        if side == self.divided:
+            numbers = (row_hashes(rows) % np.uint64(self._count)).astype(np.int32)
+            if self._cells is not None:
+                own, valid = self._cells.of(rows)
+                numbers = own if valid is None else np.where(valid, own, numbers)
+            return numbers, numbers == np.arange(self._count, dtype=np.int32)[:, None]
+        numbers = np.full(rows.num_rows, -1, np.int32)
+        if self._cells is None:
+            return numbers, np.ones((self._count, rows.num_rows), np.bool_)
+        return numbers, self._cells.reached(rows)
+
+
+class _Cells:
+    """Cells on the axis of a condition's keys.
+
+    Parameters
+    ----------
+    part : Predicate
+        Its keys are those of the divided side.
+    left, right : pyarrow.Schema
+    divided : str
+    partitions : Partitions
+
+    Attributes
+    ----------
+    width : int or float
+        Of a cell: in encoded keys, or as a float of float keys.
+    """
+
+    def __init__(self, part: Predicate, left: pa.Schema, right: pa.Schema, divided: str, partitions: Partitions):
+        self._count, width = partitions.count, partitions.width
+        self._condition = Condition(part, left, right)
+        self._divided = divided
+        generator = self._condition.generator
+        self._kind: KeyType = generator.key_types[divided]
+        columns = f"{part.left!r} and {part.right!r}"
+        if width is None:
+            pieces = [(piece.low, piece.high) for piece in part.pieces()]
+            ends = [[exact_bound(end, self._kind.family, columns) for end in piece] for piece in pieces]
+            exact = WIDTH * max((high - low for low, high in ends), default=Fraction(0))
+        else:
+            exact = exact_bound(width, self._kind.family, columns)
+            if exact <= 0:
+                raise WindowError(f"width of Partitions must be above 0, not {width!r}")
+        self.width: int | float
+        if self._kind.family is Family.FLOAT:
+            self.width = float(min(exact, Fraction(2) ** 1000))
+            if self.width == 0:
+                raise WindowError(f"the band of the keys {columns} has no width: give one, Partitions(..., width=...)")
+        else:
+            self.width = min(max(math.ceil(exact / self._kind.unit), 1), 1 << 62)
+
+    def of(self, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray | None]:
+        """The partitions of divided rows, int32, shape (n,); and which rows have a cell, None: all."""
+        keys, valid = self._encoded(self._divided, rows)
+        return self._partition(self._cell(keys)), valid
+
+    def reached(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Which copied rows may meet divided ones in the cells of each partition; bool, shape (partitions, n)."""
+        side = OTHER[self._divided]
+        keys, valid = self._encoded(side, rows)
+        order = np.argsort(keys, kind="stable")
+        if valid is not None:
+            order = order[valid[order]]
+        masks = np.zeros((self._count, len(keys)), np.bool_)
+        for bound in self._condition.generator.bounds(side, keys[order]):
+            which = order if bound.probes is None else order[bound.probes]
+            first, last = self._cell(bound.lower), self._cell(bound.upper)
+            more = last.view(np.uint64) - first.view(np.uint64)  # may be more than half of 2**64
+            many = more >= self._count
+            masks[:, which[many]] = True
+            for at in range(self._count):
+                on = np.flatnonzero((more >= at) & ~many)
+                masks[self._partition(first[on] + at), which[on]] = True
+        return masks
+
+    def _partition(self, cells: np.ndarray) -> np.ndarray:
+        """Whose turn each cell is; int32, shape (n,). Of as many neighbours as there are partitions, from a multiple of
+        their number on, each has one."""
+        rounds = cells // self._count
+        turns = cells % self._count + rounds % self._count + rounds // self._count % self._count
+        return (turns % self._count).astype(np.int32)
+
+    def _cell(self, keys: np.ndarray) -> np.ndarray:
+        """Monotone: what lies between two keys lies between their cells."""
+        if self._kind.family is not Family.FLOAT:
+            return keys.astype(np.int64, copy=False) // self.width
+        with np.errstate(over="ignore"):
+            cells = np.floor(decode_float(keys).astype(np.float64) / self.width)
+        return np.nan_to_num(np.clip(cells, -_FAR, _FAR)).astype(np.int64)
+
+    def _encoded(self, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray | None]:
+        table = pa.Table.from_batches([rows])
+        keys, valid, _ = self._condition.encode(side, table, np.arange(len(table)))
+        return keys, valid
+
+
+def open_placement(spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions) -> StatelessPlacement:
+    """The placement of a join whose partitions are not by equality; "auto": by ranges of a band with two ends, if there
+    is one, else by subwindows. Raises as `StatelessPlacement`."""
+    if partitions.by == "auto":
+        by = "subwindows" if _band(spec, left, right) is None else "ranges"
+        partitions = dataclasses.replace(partitions, by=by)
+    return StatelessPlacement(spec, left, right, partitions)
+
+
+def _band(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> Predicate | None:
+    """The first part of a condition whose keys have an order and whose intervals have two ends; None: there is none."""
+    parts = spec.on.parts if isinstance(spec.on, AllOf) else (spec.on,)
+    for part in parts:
+        if isinstance(part, Predicate) and not one_sided(part):
+            condition = Condition(part, left, right)
+            if condition.ordered and condition.bounded:
+                return part
+    return None

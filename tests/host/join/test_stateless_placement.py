@@ -1,0 +1,183 @@
+"""Partitions of rows that are sent without knowledge of others: each pair in one partition, that of its divided row."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from host import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from host.engines import Partitions
+from host.errors import PredicateError, UnsupportedError, WindowError
+from host.join.stateless_placement import StatelessPlacement, open_placement
+
+ROWS = 90
+BAND = Band("k", "k", -3, 5)
+TIMED = Within("t", "t", "-4 seconds", "9 seconds")
+
+
+def table_of(kind: str, seed: int, side: int) -> pa.Table:
+    """Keys of a type, some NULL, near enough that many meet, with the ends of the type among them."""
+    rng = np.random.default_rng(2 * seed + side)
+    small, some = rng.integers(-60, 60, ROWS), rng.random(ROWS)
+    keys: Any = {
+        "int64": np.append(small[:-2], [np.iinfo(np.int64).min, np.iinfo(np.int64).max]),
+        "int8": small.astype(np.int8),
+        "double": np.append(small[:-4] + some[:-4], [np.inf, -np.inf, np.nan, -0.0]),
+        "float": (small + some).astype(np.float32),
+        "uint64": small.astype(np.int64).view(np.uint64),
+    }.get(kind, small)
+    if kind == "decimal":
+        values = pa.array([Decimal(int(value)) / 4 for value in small], pa.decimal128(9, 2))
+    elif kind == "timestamp":
+        values = pa.array(small * 1000, pa.timestamp("ms" if side else "us"))
+    else:
+        values = pa.array(keys)
+    nulls = pa.array(rng.random(ROWS) < 0.1)
+    columns = {
+        "k": pa.compute.if_else(nulls, pa.scalar(None, values.type), values),
+        "t": pa.array(rng.integers(0, 90, ROWS) * 1_000_000, pa.timestamp("us"), mask=rng.random(ROWS) < 0.1),
+        "n": np.arange(ROWS),
+    }
+    return pa.table(columns)
+
+
+def parts_of(placement: StatelessPlacement, tables: list[pa.Table], count: int) -> list[list[pa.Table]]:
+    """The rows of both sides that each partition is sent."""
+    parts: list[list[pa.Table]] = [[] for _ in range(count)]
+    for side, table in zip(("left", "right"), tables, strict=True):
+        numbers, masks = placement.targets(side, table.combine_chunks().to_batches()[0])
+        if side == placement.divided:
+            assert masks.sum(axis=0).tolist() == [1] * len(table)
+            assert masks[numbers, np.arange(len(table))].all()
+        else:
+            assert (numbers == -1).all()
+        for part, mask in zip(parts, masks, strict=True):
+            part.append(table.filter(pa.array(mask)))
+    return parts
+
+
+def joined(spec: JoinSpec, tables: list[pa.Table]) -> list[str]:
+    with WindowJoin.from_spec(spec, left_schema=tables[0].schema, right_schema=tables[1].schema) as join:
+        found = [join.process(*tables), join.finish()]
+    return sorted(str(row) for part in found for row in part.to_pylist())
+
+
+def check(spec: JoinSpec, tables: list[pa.Table], partitions: Partitions) -> list[list[pa.Table]]:
+    """The partitions together give what one window gives."""
+    placement = open_placement(spec, tables[0].schema, tables[1].schema, partitions)
+    parts = parts_of(placement, tables, partitions.count)
+    due = joined(spec, tables)
+    assert sorted(itertools.chain.from_iterable(joined(spec, part) for part in parts)) == due
+    assert len(due) > 5
+    return parts
+
+
+@pytest.mark.parametrize("kind", ["int64", "int8", "double", "float", "uint64", "decimal", "timestamp"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "left_semi", "left_anti"])
+def test_ranges_of_any_type(kind: str, how: str, seed: int) -> None:
+    ends = ("-3 seconds", "5 seconds") if kind == "timestamp" else (-3, 5)
+    tables = [table_of(kind, seed, side) for side in range(2)]
+    spec = JoinSpec(on=AllOf(Compare("n", "!=", "n"), Band("k", "k", *ends)), within=TIMED, how=how)
+    placement = open_placement(spec, tables[0].schema, tables[1].schema, Partitions(4))
+    assert placement.by == "ranges"
+    check(spec, tables, Partitions(4))
+    width: Any = {"timestamp": "1500 ms", "double": 0.5, "float": 1e-3}.get(kind, 1)
+    check(spec, tables, Partitions(3, by="ranges", width=width))
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        AnyOf(Band("k", "k", -9, -7), Band("k", "k", 30, 31)),
+        Band("k", "k", 10, 14, sum=True),
+        Compare("k", "=", "k"),
+        AllOf(Compare("k", "<", "k"), Band("n", "n", 0, 7)),
+    ],
+    ids=str,
+)
+def test_ranges_of_any_band(on: Any, seed: int) -> None:
+    tables = [table_of("int64", seed, side) for side in range(2)]
+    check(JoinSpec(on=on, within=TIMED, how="left"), tables, Partitions(5, by="ranges"))
+
+
+@pytest.mark.parametrize("width", [None, "1 second", dt.timedelta(seconds=20), "1000 days"])
+@pytest.mark.parametrize("on", [Compare("k", "<", "k"), Band("k", "k", -20, None), Compare("k", "!=", "k")], ids=str)
+@pytest.mark.parametrize("how", ["inner", "right", "left_anti"])
+def test_subwindows(on: Any, how: str, width: Any, seed: int) -> None:
+    tables = [table_of("int64", seed, side) for side in range(2)]
+    for within in (TIMED, Within("t", "t", "-2 seconds", None)):
+        check(JoinSpec(on=on, within=within, how=how), tables, Partitions(4, by="subwindows", width=width))
+
+
+def test_as_of(seed: int) -> None:
+    tables = [table_of("int64", seed, side) for side in range(2)]
+    spec = JoinSpec(on=AsOf("t", "t", tolerance="5 seconds"), how="left")
+    check(spec, tables, Partitions(3))
+
+
+def test_copies_are_as_the_bands_overlap() -> None:
+    """A copied row goes to a cell and to what its band reaches of others; cells go to partitions in turn."""
+    rng = np.random.default_rng(5)
+    rows = pa.RecordBatch.from_pydict({"k": rng.integers(0, 100_000, 50_000), "n": np.arange(50_000)})
+    spec = JoinSpec(on=BAND, left=Rows(5), right=Rows(5))
+    for width, copies in ((None, 1.25), (80, 1.1), (8, 2.0)):
+        placement = open_placement(spec, rows.schema, rows.schema, Partitions(4, width=width))
+        (_, divided), (_, copied) = placement.targets("left", rows), placement.targets("right", rows)
+        assert copied.sum() / len(rows.columns[0]) == pytest.approx(copies, rel=0.02)
+        for masks in (divided, copied):
+            loads = masks.sum(axis=1)
+            assert loads.max() < 1.1 * loads.mean()
+    spread = open_placement(spec, rows.schema, rows.schema, Partitions(4, by="subwindows"))
+    skewed = rows.set_column(0, "k", pa.array(np.where(np.arange(50_000) % 2, 7, rows["k"].to_numpy())))
+    apart = rows.set_column(0, "k", pa.array(rows["k"].to_numpy() // 128 * 128))
+    ranges = open_placement(spec, rows.schema, rows.schema, Partitions(4))
+    for placement, uneven in ((spread, rows), (spread, skewed), (ranges, apart)):
+        loads = placement.targets("left", uneven)[1].sum(axis=1)
+        assert loads.max() < 1.1 * loads.mean()
+    assert spread.targets("right", rows)[1].all()
+
+
+def test_rows_go_where_they_went() -> None:
+    """In any order and any batches, and under a name that says what they go by."""
+    table = table_of("double", 1, 0).combine_chunks()
+    spec = JoinSpec(on=Band("k", "k", -0.5, 0.5), within=TIMED)
+    names = set()
+    options: list[dict[str, Any]] = [{}, {"width": 0.5}, {"by": "subwindows"}, {"by": "subwindows", "width": "1 s"}]
+    for option in options:
+        placement = open_placement(spec, table.schema, table.schema, Partitions(4, **option))
+        names.add(placement.name)
+        order = np.random.default_rng(2).permutation(len(table))
+        for side in ("left", "right"):
+            whole = placement.targets(side, table.to_batches()[0])[1]
+            moved = placement.targets(side, table.take(pa.array(order)).combine_chunks().to_batches()[0])[1]
+            assert (moved == whole[:, order]).all()
+    assert names == {"ranges-4.0", "ranges-0.5", "subwindows", "subwindows-1000000"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "partitions", "error", "message"),
+    [
+        ({"on": BAND, "how": "full"}, {}, UnsupportedError, "how='full' with partitions=4 by ranges"),
+        ({"on": Compare("k", "<", "k")}, {"by": "ranges"}, UnsupportedError, "a band with two ends, and this one has"),
+        ({"on": BAND}, {"by": "ranges", "width": 0}, WindowError, "above 0, not 0"),
+        ({"on": BAND}, {"by": "ranges", "width": "1 second"}, PredicateError, "'k' and 'k' are numbers"),
+        ({"on": BAND}, {"by": "subwindows", "width": 5}, PredicateError, "'t' and 't' are times: give 5 with its unit"),
+        ({"on": BAND, "within": None}, {"by": "subwindows", "width": 5}, WindowError, "is for time windows"),
+        ({"on": Band("f", "f", 0, 0)}, {"by": "ranges"}, WindowError, "the band of the keys 'f' and 'f' has no width"),
+    ],
+)
+def test_refusals(spec: dict[str, Any], partitions: dict[str, Any], error: type[Exception], message: str) -> None:
+    schema = pa.schema([("k", pa.int64()), ("f", pa.float64()), ("t", pa.timestamp("us"))])
+    with pytest.raises(error, match=message):
+        open_placement(JoinSpec(**{"within": TIMED, **spec}), schema, schema, Partitions(4, **partitions))
+    for width in (float("nan"), True, [5]):
+        with pytest.raises(WindowError, match="must be a finite number or a duration"):
+            Partitions(4, width=width)
+    with pytest.raises(UnsupportedError, match="width=5 is of partitions in Spark"):
+        WindowJoin(on=BAND, left=Rows(5), right=Rows(5), partitions=Partitions(4, width=5))
