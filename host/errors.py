@@ -66,6 +66,10 @@ class CapacityError(MullionError, MemoryError):
         self.available = available
 
 
+class ResultTooLargeError(CapacityError):
+    """A result does not fit in memory. The join can then no longer be used; one with state can be opened again."""
+
+
 class SumOverflowError(MullionError, OverflowError):
     """A sum or mean of `form="aggregate"` that its type does not hold."""
 

@@ -252,6 +252,9 @@ class WindowJoin:
             If the rows do not fit.
         UnsupportedError
             After `finish`.
+        ResultTooLargeError
+            If the result does not fit in memory. The join can then no longer be used; one with state can be opened
+            again.
         IncompleteError
             If a part of the device stopped answering. `partial` is the result without the pairs that it would have
             found, and without unmatched rows. The join can then no longer be used.
@@ -263,7 +266,8 @@ class WindowJoin:
 
         Notes
         -----
-        A call that raises any but `IncompleteError`, `DeviceError` and `StateError` has changed nothing.
+        A call that raises any but `ResultTooLargeError`, `IncompleteError`, `DeviceError` and `StateError` has changed
+        nothing.
         """
         with self._turn():
             self._check_open(right)
@@ -301,8 +305,8 @@ class WindowJoin:
         UnsupportedError
             If the result of an earlier call is still being read: take all of it, or `close()` its iterator.
         MullionError
-            What `process` raises; all but `IncompleteError`, `DeviceError` and `StateError` at once, before the first
-            table. An `IncompleteError` has as `partial` what is left of the result.
+            What `process` raises; all but `ResultTooLargeError`, `IncompleteError`, `DeviceError` and `StateError` at
+            once, before the first table. An `IncompleteError` has as `partial` what is left of the result.
 
         Notes
         -----
@@ -466,6 +470,11 @@ class WindowJoin:
                     self._schemas = schemas  # a refused first call teaches nothing
                 raise
         yield from self._joined(self._engine, call, number, block_bytes)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it takes more calls: it was not closed, and no call has failed half-way."""
+        return self._broken is None
 
     @property
     def last_batch(self) -> int:
@@ -1007,7 +1016,7 @@ class WindowJoin:
         incomplete: IncompleteError | None = None
         rest: list[pa.Table] = []
         if paired and not isinstance(self._materializer, AsOfMaterializer):
-            blocks = self._materializer.blocks(call, block_bytes)
+            blocks = self._materializer.blocks(call, block_bytes, self._device.host_memory)
             try:
                 for part in parts:
                     yield from traced.each("materialize", self._timed(blocks.add(part)))

@@ -18,8 +18,10 @@ from host.daemon.metrics import serve_metrics
 from host.daemon.service import Service
 from host.daemon.unix_server import UnixServer
 from host.errors import AuthError, DaemonError
+from host.native import _core
 
 PARENT_POLL_SECONDS = 1.0
+IDLE_SECONDS = 60.0  # for which memory that results and windows have left is kept for the next ones
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ class Daemon:
             pid=os.getpid(),
             metrics_port=self.metrics_port or None,
         )
-        self._ended.wait()
+        while not self._ended.wait(IDLE_SECONDS):
+            _core.give_back(IDLE_SECONDS)
         self._log.info("stopping", reason=self._reason)
         finished = self.stop()
         self._log.info("stopped", all_requests_finished=finished)

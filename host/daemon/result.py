@@ -90,7 +90,7 @@ def keep(tables: Tables, schema: pa.Schema, *, memory: Memory, most_heap: int, m
     Parameters
     ----------
     tables : generator of pyarrow.Table
-        Its rows, in blocks; read to the end, or closed.
+        Its rows, in blocks; read to the end.
     memory : Memory
         What the part in memory is taken from. Where it has no room, the rest goes to the file.
     most_heap, most : int
@@ -101,7 +101,7 @@ def keep(tables: Tables, schema: pa.Schema, *, memory: Memory, most_heap: int, m
     Raises
     ------
     NotKeptError
-        The result is larger than `most`, or the temporary file cannot be written. The tables have been closed.
+        The result is larger than `most`, or the temporary file cannot be written. The tables have been read to the end.
     """
     result = KeptResult(schema)
     ticket: int | None = None
@@ -150,7 +150,8 @@ def keep(tables: Tables, schema: pa.Schema, *, memory: Memory, most_heap: int, m
             )
         ) from error
     finally:
-        tables.close()
+        for _ in tables:  # the rest of one that is not kept is made all the same, in turns with others
+            pass
     return result
 
 

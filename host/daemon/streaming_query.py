@@ -94,6 +94,7 @@ class StreamingQuery(Query):
     _shared = False  # that run has a second instance
     _fed_by: str | None = None  # the run whose rows came into the window last
     _mixed = False  # and they may be of two joins: the window is to be forgotten
+    _failed = False  # a batch of that run failed half-way, and there is no state
 
     def prepare(self) -> bool:
         with self._turn:
@@ -207,6 +208,13 @@ class StreamingQuery(Query):
             result = self._result(batch, left, right, **more)
         except StateError:
             self._close_join()  # it is opened from the state again
+            raise
+        except MullionError:
+            if self._join is not None and not self._join.usable:
+                if self._folder is not None:
+                    self._close_join()
+                else:
+                    self._failed = True
             raise
         except NotKeptError as failed:
             if self._folder is not None and not isinstance(failed.why, LimitError):
@@ -324,6 +332,8 @@ class StreamingQuery(Query):
         """Take note of a sender; `QueryError` where its run has another instance. `_state` is held."""
         if self._sender is None or self._sender.run != sender.run:
             self._sender, self._shared = sender, False
+            if self._failed:
+                self._newest, self._mixed, self._failed = None, True, False
         elif self._sender.instance != sender.instance and not self._shared:
             self._shared = True
             if self._fed_by == sender.run:

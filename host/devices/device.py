@@ -246,6 +246,11 @@ class Memory:
         """Bytes that are set aside."""
         return sum(list(self._reserved.values()))
 
+    @property
+    def room(self) -> int:
+        """Bytes that results in the making may take: what is not set aside, but a 64th of all at least."""
+        return max(self.limit - self.used, self.limit // 64)
+
     def reserve(self, needed: int, what: str, ticket: int | None = None) -> int:
         """Sets memory aside; with a ticket, changes what it holds.
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from host.engines import EngineKind, Steps
-from host.errors import CapacityError
+from host.errors import CapacityError, ResultTooLargeError
 from host.join.boundary_generator import BoundaryGenerator
 
 SIDES = ("left", "right")
 OTHER = {"left": "right", "right": "left"}
+PAIR_BYTES = 16  # of two arrival numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +75,17 @@ def beyond_capacity(side: str, rows: int, capacity: int) -> CapacityError:
         "raise the capacity, shorten the window or give a watermark",
         rows,
         capacity,
+    )
+
+
+def beyond_memory(what: str, pairs: int, room: int) -> ResultTooLargeError:
+    """The error of a result, or of a part of it, that would take more memory than there is room."""
+    return ResultTooLargeError(
+        f"{what} of this call finds {pairs:,} pairs or more, which take more than the {room:,} bytes that are free for "
+        "results: narrow the condition, give fewer rows in a call, or take the result in blocks, by process_blocks() "
+        "with engine='steps'",
+        PAIR_BYTES * pairs,
+        room,
     )
 
 

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from host.aggregates import AggregatePlan
 from host.arrow_array import empty_array
-from host.join.engine import OTHER, SIDES, Aggregates, Border, Counts, Found, OrderedPairs, Pairs, Ranges
+from host.errors import ResultTooLargeError
+from host.join.engine import (
+    OTHER,
+    PAIR_BYTES,
+    SIDES,
+    Aggregates,
+    Border,
+    Counts,
+    Found,
+    OrderedPairs,
+    Pairs,
+    Ranges,
+    beyond_memory,
+)
 from host.join.match_bits import MatchBits
 from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call
 from host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
+
+if TYPE_CHECKING:
+    from host.devices.device import Memory
 
 _NONE = np.zeros(0, np.int64)
 
@@ -84,11 +101,11 @@ class Materializer:
             return self._aggregates(aggregates, call)
         return self._ranges([part for part in found if isinstance(part, Ranges)], call)
 
-    def blocks(self, call: Call, block_bytes: int | None) -> PairBlocks:
+    def blocks(self, call: Call, block_bytes: int | None, memory: Memory) -> PairBlocks:
         """What makes the result of a call out of its pairs; see `PairBlocks`. The logs hold the rows of the call."""
         for side, bits in self.bits.items():
             bits.add(call.batches[side], call.opposite[side])
-        return PairBlocks(self, call, block_bytes)
+        return PairBlocks(self, call, block_bytes, memory)
 
     def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed: `matched` are the rows that it has matched."""
@@ -316,6 +333,8 @@ class PairBlocks:
     call : Call
     block_bytes : int or None
         Bytes of a table, or those of one row where that is larger; None: all is one table.
+    memory : Memory
+        What is free of it limits the pairs that are held at a time, and a table that is all.
 
     Attributes
     ----------
@@ -323,22 +342,26 @@ class PairBlocks:
         Pairs so far.
     """
 
-    def __init__(self, materializer: Materializer, call: Call, block_bytes: int | None):
+    def __init__(self, materializer: Materializer, call: Call, block_bytes: int | None, memory: Memory):
         self.matches = 0
+        self._memory = memory
         self._materializer, self._call, self._bytes = materializer, call, block_bytes
         self._itself = call.itself  # that have not come yet
         self._group: list[Pairs | OrderedPairs] = []  # found since the last border
         self._ready: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
-        self._held = 0
+        self._held = self._grouped = 0
 
     def add(self, part: Found) -> Iterator[pa.Table]:
-        """Takes what an engine has found; the tables that are full now."""
+        """Takes what an engine has found; the tables that are full now. Raises ResultTooLargeError."""
         if isinstance(part, Border):
             if self._materializer.ordered:
                 self._choose(part.left)
         else:
             assert isinstance(part, Pairs | OrderedPairs)
             self._group.append(part)
+            self._grouped += len(part.left if isinstance(part, OrderedPairs) else part.probing)
+            if self._bytes is None or self._materializer.ordered:  # else they go on at once
+                self._check_pairs(self._held + self._grouped)
             if not self._materializer.ordered:
                 self._choose(0)
         if self._bytes is not None and self._held >= most_pairs(self._bytes):
@@ -369,7 +392,7 @@ class PairBlocks:
         if not self._group:
             return
         parts, matches = self._materializer.chosen(self._group, self._call)
-        self._group = []
+        self._group, self._grouped = [], 0
         self.matches += matches
         self._held += sum(map(len, parts[self._materializer.sides[0]]))
         for side, more in parts.items():
@@ -377,8 +400,10 @@ class PairBlocks:
 
     def _tables(self, *, whole: bool) -> Iterator[pa.Table]:
         """What is ready, in tables; with `whole` the last one too, which is not full."""
-        parts, self._ready, self._held = self._ready, {side: [] for side in SIDES}, 0
+        parts, count = self._ready, self._held
+        self._ready, self._held = {side: [] for side in SIDES}, 0
         if self._bytes is None:
+            self._check_rows(parts, count)
             yield self._materializer.table(parts)
             return
         sides, most = self._materializer.sides, most_pairs(self._bytes)
@@ -400,6 +425,32 @@ class PairBlocks:
             self._ready = {side: [rows[side][start:].copy()] if side in rows else [] for side in SIDES}
             self._held = count - start
 
+    def _check_pairs(self, count: int) -> None:
+        """Raises ResultTooLargeError where there is no room for so many, and they are more than those of a block."""
+        room = self._memory.room
+        if PAIR_BYTES * count > max(room, 2 * (self._bytes or 0)):
+            raise beyond_memory("the result", count, room)
+
+    def _check_rows(self, parts: dict[str, list[np.ndarray]], count: int) -> None:
+        """Raises ResultTooLargeError where a table of all rows does not fit."""
+        room = self._memory.room
+        if PAIR_BYTES * count < room // _FEW:
+            return
+        rows = {side: np.concatenate([_NONE, *parts[side]]) for side in self._materializer.sides}
+        size = self._materializer.row_bytes(rows)
+        needed = size * count if isinstance(size, int) else int(size.sum())
+        if needed > room:
+            raise ResultTooLargeError(
+                f"the result of this call has {count:,} rows, which take {needed:,} bytes of the {room:,} that are "
+                "free for results: narrow the condition, give fewer rows in a call, select fewer columns, or take the "
+                "result in blocks, by process_blocks()",
+                needed,
+                room,
+            )
+
+
+_FEW = 64  # a result whose pairs take less than such a part of the memory is not asked for the bytes of its rows
+
 
 def slices(table: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
     """A table cut to about so many bytes each, by their mean; at least one."""
@@ -410,7 +461,7 @@ def slices(table: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
 
 def most_pairs(block_bytes: int) -> int:
     """Pairs of row numbers that take as much as a block."""
-    return max(block_bytes // 16, 1)
+    return max(block_bytes // PAIR_BYTES, 1)
 
 
 def shifted(times: np.ndarray, by: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from host.index.specs import BiSort, BPlusTree, Chain, ImTree, Index, Slices, So
 from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import (
     OTHER,
+    PAIR_BYTES,
     SIDES,
     Batch,
     Border,
@@ -34,6 +35,7 @@ from host.join.engine import (
     Pairs,
     Ranges,
     beyond_capacity,
+    beyond_memory,
 )
 from host.join.index_engine import cut_pairs, cut_steps
 from host.key_type import LONG
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 LEAST_STEP_ROWS = 1 << 14  # of both sides, that are joined and stored at a time
 MOST_STEP_ROWS = 1 << 20
+MOST_STEP_PAIRS = 1 << 24  # if nothing less is asked for
 _ROW_OVERHEAD = 1.2  # bytes of a stored row over those of its key and number: the index, and what blocks are rounded to
 _TREE_OVERHEAD = 1.6  # the same of trees: nodes that are not full, the order of arrival, and what a merge writes
 _TEMPORAL_OVERHEAD = {"csb_tree": 4.0, "burst_trie": 8.0, "judy": 4.0}  # as `_ROW_OVERHEAD`, logs of keys included
@@ -297,26 +300,18 @@ class NativeEngine(Engine):
         counting: bool = False,
     ) -> Iterator[Found]:
         engine, left = self._engine, 0
-        for step in self._steps(batches, self._first_met(opposite, arrived)):
-            probing = {side: step[side].probing() for side in SIDES}
-            inputs = [self._input(side, probing[side]) for side in SIDES]
-            apart: dict[str, Any] = {}
-            if any(step[side].apart for side in SIDES):
-                apart = {f"stored_{side}": self._input(side, step[side].stored(), probes=False) for side in SIDES}
+        arrival_order = isinstance(self.spec.engine, Shared)
+        whole = arrival_order or self.spec.order == "none"
+        steps = self._steps(batches, self._first_met(opposite, arrived))
+        for step, found in self._joined(steps, counting=counting, whole=whole):
             if self.spec.ranges:
-                ranges = engine.step(*inputs, ranges=self._complement, threads=self._device.threads, **apart)
                 yield from (
-                    Ranges(side, part.reshape(-1, 4), self._complement)
-                    for side, part in zip(SIDES, ranges, strict=True)
+                    Ranges(side, part.reshape(-1, 4), self._complement) for side, part in zip(SIDES, found, strict=True)
                 )
                 continue
-            arrival_order = isinstance(self.spec.engine, Shared)
-            whole = arrival_order or self.spec.order == "none"
-            found = engine.step(*inputs, counting=counting, whole=whole, threads=self._device.threads, **apart)
-            if not counting:
-                self._found += len(found[0]) if whole else sum(len(rows) for rows, _ in found)
             if counting:
-                yield from (Counts(side, probing[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
+                probing = (step[side].probing().rows for side in SIDES)
+                yield from (Counts(*each) for each in zip(SIDES, probing, found, strict=True))
             elif arrival_order and self.spec.order != "none" and self.spec.self_join and not self._shared:
                 yield OrderedPairs(*_by_stream(*found))
             elif whole:
@@ -328,6 +323,54 @@ class NativeEngine(Engine):
                 yield Border(left)
         for side in self._stored:
             engine.arrived(SIDES.index(side), arrived[side])
+
+    _refuses = True  # whether the core can refuse a step, which then has changed nothing
+
+    def _joined(
+        self, steps: Iterator[dict[str, Batch]], *, counting: bool, whole: bool
+    ) -> Iterator[tuple[dict[str, Batch], tuple[Any, ...]]]:
+        """Parts of a call, with what the core gives for each: steps, or parts of one that finds too many pairs."""
+        most: int | None = None
+        for step in steps:
+            if not counting and not self.spec.ranges:
+                most = self._most_step_pairs()
+            found = self._step(step, most, counting=counting, whole=whole)
+            if found[0] is not None:
+                yield step, found
+                continue
+            counts = {}
+            for side, own in zip(SIDES, found[1:], strict=True):
+                counts[side], probes = own, step[side].probes
+                if probes is not None:
+                    counts[side] = np.zeros(len(probes), np.int64)
+                    counts[side][probes] = own
+            assert most is not None
+            for part in cut_pairs(step, counts, most):
+                yield part, self._step(part, None, counting=counting, whole=whole)
+
+    def _most_step_pairs(self) -> int:
+        """Pairs that a step may find; where the core refuses none, those that there is memory for."""
+        refuses = self._refuses and not isinstance(self.spec.engine, Shared)
+        if refuses and self.most_pairs is not None:
+            return self.most_pairs
+        room = max(self._device.host_memory.room // PAIR_BYTES, 1)
+        return min(room, MOST_STEP_PAIRS) if refuses else room
+
+    def _step(self, step: dict[str, Batch], most: int | None, *, counting: bool, whole: bool) -> tuple[Any, ...]:
+        inputs = [self._input(side, step[side].probing()) for side in SIDES]
+        options: dict[str, Any] = {} if most is None else {"most": most}
+        if any(step[side].apart for side in SIDES):
+            options |= {f"stored_{side}": self._input(side, step[side].stored(), probes=False) for side in SIDES}
+        if self.spec.ranges:
+            return self._engine.step(*inputs, ranges=self._complement, threads=self._device.threads, **options)
+        try:
+            found = self._engine.step(*inputs, counting=counting, whole=whole, threads=self._device.threads, **options)
+        except _core.TooManyPairs as error:
+            assert most is not None
+            raise beyond_memory("a step", most + 1, PAIR_BYTES * most) from error
+        if not counting and found[0] is not None:
+            self._found += len(found[0]) if whole else sum(len(rows) for rows, _ in found)
+        return found
 
     def run_events(self) -> dict[str, Any]:
         return {

@@ -24,6 +24,7 @@ from host.join.engine import (
     SIDES,
     Aggregates,
     Batch,
+    Border,
     Engine,
     Found,
     Ranges,
@@ -152,8 +153,12 @@ class PartitionedEngine(Engine):
         counting: bool = False,
     ) -> Iterator[Found]:
         def join(engine: Engine, own: dict[str, Batch], known: dict[str, int]) -> list[Found]:
+            engine.most_pairs = None
             return list(engine.process(own, opposite, known, counting=counting))
 
+        if self.most_pairs is not None and not counting and self.spec.order == "none" and self._folds is None:
+            yield from self._in_turns(batches, opposite, arrived)
+            return
         results = self._each(join, self._taken(batches), self._known(arrived))
         for at, (work, found) in enumerate(zip(self._work, results, strict=True)):
             work["found_bytes"] += sum(map(_nbytes, found))
@@ -167,6 +172,28 @@ class PartitionedEngine(Engine):
             return
         for found in results:
             yield from found
+
+    def _in_turns(
+        self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]
+    ) -> Iterator[Found]:
+        """The pairs of a call as the partitions find them, a part of each at a time."""
+        assert self.most_pairs is not None
+        running: list[Iterator[Found] | None] = []
+        for engine, own, known in zip(self._engines, self._taken(batches), self._known(arrived), strict=True):
+            engine.most_pairs = max(self.most_pairs // len(self._engines), 1)
+            running.append(engine.process(own, opposite, known))
+
+        def more(_: Engine, parts: Iterator[Found] | None) -> Found | None:
+            return None if parts is None else next((part for part in parts if not isinstance(part, Border)), None)
+
+        while any(parts is not None for parts in running):
+            for at, (work, found) in enumerate(zip(self._work, self._each(more, running), strict=True)):
+                if found is None:
+                    running[at] = None
+                    continue
+                work["found_bytes"] += _nbytes(found)
+                yield found
+        self._expire_counted(arrived)
 
     def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
         def load(engine: Engine, own: dict[str, Batch], known: dict[str, int]) -> None:

@@ -44,6 +44,7 @@ class SplitJoinThreads(NativeEngine):
     """
 
     _stores_once = False
+    _refuses = False
 
     def __init__(
         self,
@@ -86,10 +87,8 @@ class SplitJoinThreads(NativeEngine):
         counting: bool = False,
     ) -> Iterator[Found]:
         engine, left_rows = self._engine, 0
-        for step in self._steps(batches, self._first_met(opposite, arrived)):
-            found = engine.step(*(self._input(side, step[side]) for side in SIDES), counting=counting, whole=True)
-            if not counting:
-                self._found += len(found[0])
+        steps = self._steps(batches, self._first_met(opposite, arrived))
+        for step, found in self._joined(steps, counting=counting, whole=True):
             if counting:
                 yield from (Counts(side, step[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
             elif self._sorted_later:

@@ -24,7 +24,7 @@ class SpoEngine(NativeEngine):
     Calls are cut in steps along the order of arrival, as long as the pairs found so far suggest.
     """
 
-    _pairs_per_row = 0.0
+    _refuses = False
 
     def _core_index(self, index: Index) -> tuple[str, dict[str, float]]:
         assert isinstance(index, SpoJoin)

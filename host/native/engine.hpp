@@ -50,11 +50,14 @@ struct Input {
   const uint32_t* order = nullptr;  // the places in the order of keys, ties by place; null: not known
 };
 
+constexpr uint64_t kAnyPairs = std::numeric_limits<uint64_t>::max();
+
 // Pairs of a step: those found by left rows, then those found by right rows.
 struct Result {
   Block left, right;  // int64 arrival numbers
   size_t pairs[2] = {0, 0};
-  std::vector<int64_t> counts[2];  // by place, when counting
+  std::vector<int64_t> counts[2];  // by place, when counting, and of a step that was refused
+  bool refused = false;
   std::vector<int64_t> ranges[2];  // found by rows of each side, four numbers each: probing row, run, start and end in it
 };
 
@@ -73,9 +76,11 @@ class EngineBase {
  public:
   virtual ~EngineBase() = default;
   // `input` probes, `storing` is stored and met by the other side's rows of `input`: the same array where all rows do
-  // both. In a self join with one index the rows of `storing` are those of one side.
+  // both. In a self join with one index the rows of `storing` are those of one side. Where there are more than `most`
+  // pairs, the step is refused, with their numbers by row: it has changed nothing. An engine that stores rows before all have
+  // probed throws TooManyPairs instead, and is of no use then.
   virtual Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads,
-                      Poll poll) = 0;
+                      Poll poll, uint64_t most) = 0;
   virtual std::vector<int64_t> take_events(int) { return {}; }  // of runs, four numbers each: see RunEvent
   virtual void expire_times(int side, int64_t limit) = 0;
   virtual void purge(int side, int64_t limit) = 0;
@@ -105,7 +110,7 @@ class Engine final : public EngineBase {
       : kernels_(kernels), settings_(settings), index_{std::move(left), std::move(right)} {}
 
   Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads,
-              Poll poll) override {
+              Poll poll, uint64_t most) override {
     const bool counting = form == Form::kCounts, ranging = form == Form::kRanges || form == Form::kAllRanges;
     if (ranging && !kRuns) throw std::invalid_argument("ranges are of sorted runs");
     if (settings_.self_join && input[0].count != input[1].count) {
@@ -130,7 +135,6 @@ class Engine final : public EngineBase {
         times_[side].put(in.rows, in.first_row, in.times, in.count);
       }
     }
-    for (int side = 0; side < 2; ++side) counts_[side].assign(counting ? input[side].count : 0, 0);
     const size_t sides = settings_.self_join ? 1 : 2;
     apart_ = &storing != &input;
     run_tasks(apart_ ? 2 * sides : sides, threads, poll, [&](size_t task) {
@@ -144,15 +148,34 @@ class Engine final : public EngineBase {
     const size_t all = chunks[0] + chunks[1];
     while (matches_.size() < all) matches_.emplace_back();
     const auto side_of = [&](size_t task) { return task < chunks[0] ? 0 : 1; };
-    run_tasks(all, threads, poll, [&](size_t task) {
-      const int side = side_of(task);
-      matches_[task].clear();
-      probe(side, input[side], task - (side == 0 ? 0 : chunks[0]), form, matches_[task]);
-    });
+    Budget budget(most);
+    const auto probe_all = [&](Form wanted) {
+      for (int side = 0; side < 2; ++side) counts_[side].assign(wanted == Form::kCounts ? input[side].count : 0, 0);
+      run_tasks(all, threads, poll, [&](size_t task) {
+        const int side = side_of(task);
+        matches_[task].clear();
+        if (wanted == Form::kPairs) matches_[task].budget = &budget;
+        probe(side, input[side], task - (side == 0 ? 0 : chunks[0]), wanted, matches_[task]);
+        matches_[task].settle();
+      });
+    };
+    try {
+      probe_all(form);
+    } catch (const TooManyPairs&) {
+      result.refused = true;
+      probe_all(Form::kCounts);
+    }
     for (int side = 0; side < 2; ++side) probed_runs += chunks[side] ? index_of(1 - side).runs() : 0;
     lap(seconds[1]);
 
     for (int side = 0; side < 2; ++side) result.counts[side] = std::move(counts_[side]);
+    if (result.refused) {
+      for (int side = 0; side < 2; ++side) {
+        batch_[side] = Batch();
+        stored_[side] = Batch();
+      }
+      return result;
+    }
     offsets_.assign(all + 1, 0);
     for (size_t task = 0; task < all; ++task) {
       offsets_[task + 1] = offsets_[task] + matches_[task].pairs;
@@ -166,6 +189,7 @@ class Engine final : public EngineBase {
       result.right = Block(offsets_[all] * sizeof(int64_t), Use::kResult);
       run_tasks(all, threads, poll, [&](size_t task) { copy(side_of(task), input[side_of(task)], task, result); });
     }
+    for (size_t task = 0; task < all; ++task) matches_[task].clear();  // what many pairs took
     lap(seconds[2]);
 
     run_tasks(sides, threads, nullptr, [&](size_t side) {

@@ -55,7 +55,8 @@ class Pool {
     return data;
   }
 
-  void give(void* block, size_t bytes) {
+  // True about once a minute: what has been free for long goes back then.
+  bool give(void* block, size_t bytes) {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
     auto* data = static_cast<char*>(block);
@@ -78,15 +79,18 @@ class Pool {
     // Between two results of a join that goes on, the pages stay: new ones would cost more than the result.
     if (used_ == 0 && (this == &of(Use::kWindow) || of(Use::kWindow).used_ == 0)) {
       release(Clock::time_point::max());
-    } else if (kept_ > limit_ || free.since >= next_) {
-      next_ = free.since + kPatience;
-      release(free.since - kPatience);
+      return false;
     }
+    const bool due = free.since >= next_;
+    if (due) next_ = free.since + kPatience;
+    if (due || kept_ > limit_) release(free.since - kPatience);
+    return due;
   }
 
-  void give_back() {
+  // Gives back the pages of blocks that are free since before `until`.
+  void give_back(Clock::time_point until) {
     const std::lock_guard lock(mutex_);
-    release(Clock::time_point::max());
+    release(until);
   }
 
   bool unused() const { return used_ == 0; }
@@ -184,13 +188,23 @@ MemoryUse memory_use() {
   return {windows.used + results.used, windows.kept + results.kept};
 }
 
+void give_back_idle(double seconds) {
+  const auto until = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  Pool::of(Use::kWindow).give_back(until);
+  Pool::of(Use::kResult).give_back(until);
+}
+
 Block::Block(size_t bytes, Use use) : bytes_(bytes == 0 ? 1 : bytes), use_(use) { data_ = Pool::of(use).take(bytes_); }
 
 Block::~Block() {
   if (data_ == nullptr) return;
   Pool& pool = Pool::of(use_);
-  pool.give(data_, bytes_);
-  if (use_ == Use::kWindow && pool.unused()) Pool::of(Use::kResult).give_back();
+  const bool due = pool.give(data_, bytes_);
+  if (use_ == Use::kWindow && pool.unused()) {
+    Pool::of(Use::kResult).give_back(Clock::time_point::max());
+  } else if (due) {
+    Pool::of(use_ == Use::kWindow ? Use::kResult : Use::kWindow).give_back(Clock::now() - kPatience);
+  }
 }
 
 }  // namespace mullion

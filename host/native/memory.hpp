@@ -13,6 +13,9 @@ struct MemoryUse {
 };
 MemoryUse memory_use();
 
+// Gives back pages of blocks that have been free for so long. Blocks that are dropped do so too, for a minute, once in one.
+void give_back_idle(double seconds);
+
 // What a block is for. Results are large and come and go: blocks for windows are not cut from theirs.
 enum class Use { kWindow, kResult };
 

@@ -143,9 +143,11 @@ class PyEngine {
   // For each side (probing, stored); with `whole` left and right rows of all pairs in one piece, those that left rows
   // found first; with `ranges` (true: empty ones too) four numbers for each range of each side; without `probing` none:
   // rows are stored alone; with `counting` the numbers of pairs of each row of each side. With `storing` those rows of
-  // each side are stored, and met, and `left` and `right` but probe.
+  // each side are stored, and met, and `left` and `right` but probe. Of a step with more than `most` pairs, None and the numbers
+  // of pairs of each row of each side; nothing has changed then.
   nb::tuple step(const PyInput& left, const PyInput& right, bool counting, bool whole, bool probing, int threads,
-                 const std::optional<bool>& ranges, const PyInput* stored_left, const PyInput* stored_right) {
+                 const std::optional<bool>& ranges, const PyInput* stored_left, const PyInput* stored_right,
+                 uint64_t most) {
     const Form form = ranges ? (*ranges ? Form::kAllRanges : Form::kRanges) : counting ? Form::kCounts : Form::kPairs;
     const Turn turn(busy_);
     const bool apart = stored_left != nullptr;
@@ -163,20 +165,20 @@ class PyEngine {
     {
       const nb::gil_scoped_release release;
       try {
-        result = engine->step(inputs, apart ? stored : inputs, form, probing, threads, poll);
+        result = engine->step(inputs, apart ? stored : inputs, form, probing, threads, poll, most);
       } catch (const Interrupted&) {
         interrupted = true;
       }
     }
     if (interrupted) throw nb::python_error();
-    if (counting || ranges) {
+    if (counting || ranges || result.refused) {
       nb::object sides[2];
       for (int side = 0; side < 2; ++side) {
         auto* held = new std::vector<int64_t>(std::move((ranges ? result.ranges : result.counts)[side]));
         const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
         sides[side] = nb::cast(numbers(held->data(), held->size(), owner));
       }
-      return nb::make_tuple(sides[0], sides[1]);
+      return result.refused ? nb::make_tuple(nb::none(), sides[0], sides[1]) : nb::make_tuple(sides[0], sides[1]);
     }
     auto* left_rows = static_cast<int64_t*>(result.left.data());
     auto* right_rows = static_cast<int64_t*>(result.right.data());
@@ -303,6 +305,7 @@ NB_MODULE(_core, m) {
   takes(std::type_identity<Array<int64_t>>());
   takes(std::type_identity<WideKeys>());
 
+  nb::exception<TooManyPairs>(m, "TooManyPairs", PyExc_MemoryError);
   nb::class_<PyEngine>(m, "Engine", "Both windows of one join. One call at a time.")
       .def(nb::new_(&open_engine), nb::kw_only(), "key_bits"_a, "index"_a, "window"_a = std::pair<int64_t, int64_t>(0, 0),
            "within"_a = nb::none(), "bands"_a = std::vector<std::pair<Long, Long>>(), "self_join"_a = false,
@@ -310,7 +313,7 @@ NB_MODULE(_core, m) {
            "splitjoin"_a = nb::none())
       .def("step", &PyEngine::step, "left"_a, "right"_a, nb::kw_only(), "counting"_a = false, "whole"_a = false,
            "probing"_a = true, "threads"_a = 1 << 20, "ranges"_a = nb::none(), "stored_left"_a = nb::none(),
-           "stored_right"_a = nb::none())
+           "stored_right"_a = nb::none(), "most"_a = kAnyPairs)
       .def("expire_times", [](PyEngine& self, int side, int64_t limit) { const PyEngine::Turn turn(self.busy_); self.of(side).expire_times(side, limit); }, "side"_a, "limit"_a)
       .def("purge", [](PyEngine& self, int side, int64_t limit) { const PyEngine::Turn turn(self.busy_); self.of(side).purge(side, limit); }, "side"_a, "limit"_a)
       .def("arrived", [](PyEngine& self, int side, int64_t rows) { const PyEngine::Turn turn(self.busy_); self.of(side).arrived(side, rows); }, "side"_a, "rows"_a)
@@ -366,4 +369,9 @@ NB_MODULE(_core, m) {
         "The instruction set that is used, the best of this processor by default.");
   m.def("memory", [] { const MemoryUse use = memory_use(); return std::make_pair(use.used, use.kept); },
         "Bytes of large blocks in use, and of free ones that are kept.");
+  m.def("give_back", [](double idle) {
+    if (!(idle >= 0 && idle <= 1e9)) throw nb::value_error("idle is a number of seconds from 0 on");
+    const nb::gil_scoped_release release;
+    give_back_idle(idle);
+  }, "idle"_a, "Gives back the pages of large blocks that have been free for so many seconds.");
 }

@@ -82,7 +82,7 @@ class OrderedWindow {
       const size_t start = end;
       uint64_t count = 0;
       tree_.map(Run<Key>::key(probes.lower[i]), Run<Key>::key(probes.upper[i]), [&](Key, Row stored) {
-        if (++checked % kCheckpoint == 0) checkpoint();
+        if (++checked % kCheckpoint == 0) matches.checkpoint();
         const int64_t row = base + static_cast<Row>(stored - low);
         if (row < from || row >= to) return true;
         if (by_time) {

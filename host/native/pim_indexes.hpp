@@ -41,7 +41,7 @@ class RowIndex {
       const size_t start = matches.kept.size();
       size_t count = 0;
       index.range(Run<Key>::key(probes.lower[i]), Run<Key>::key(probes.upper[i]), [&](Row row) {
-        if (++checked % kCheckpoint == 0) checkpoint();
+        if (++checked % kCheckpoint == 0) matches.checkpoint();
         const int64_t number = keep.number(row);
         if (number >= opposite || number < opposite - scope.span) return;
         if (scope.times != nullptr) {

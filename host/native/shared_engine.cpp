@@ -68,7 +68,8 @@ class SharedEngine final : public EngineBase {
 
   // All pairs count as found by left rows: they stand in the order of arrival of the rows that found them, and those
   // of one row in the order of the stored rows.
-  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads, Poll poll) override {
+  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads, Poll poll,
+              uint64_t most) override {
     if (&storing != &input) throw std::invalid_argument("rows of this engine probe and are stored");
     if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
     const bool counting = form == Form::kCounts;
@@ -93,6 +94,7 @@ class SharedEngine final : public EngineBase {
     stop_.store(false);
     error_ = nullptr;
     pairs_ = 0;
+    most_pairs_ = most;
     ++steps_;
     most_threads_ = threads;
     locked_ = concurrency_ < 0 ? threads > 1 : concurrency_ != 0;
@@ -630,6 +632,7 @@ class SharedEngine final : public EngineBase {
   void hand_on(const Slot& slot) {
     const size_t count = slot.found.size();
     if (count == 0) return;
+    if (pairs_ + count > most_pairs_) throw TooManyPairs();
     if (pairs_ + count > room_) {
       room_ = std::max<size_t>(2 * room_, pairs_ + count + 4096);
       for (Block* block : {&left_, &right_}) {
@@ -744,6 +747,7 @@ class SharedEngine final : public EngineBase {
   SpinLock propagation_;
   Block left_, right_;
   size_t pairs_ = 0, room_ = 0;
+  uint64_t most_pairs_ = kAnyPairs;
   double merge_seconds_ = 0;
 
   // Since it was opened

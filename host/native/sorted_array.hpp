@@ -34,7 +34,7 @@ class SortedArray {
       const size_t start = matches.kept.size();
       auto at = std::lower_bound(entries_.begin(), entries_.end(), Entry{Run<Key>::key(probes.lower[i]), 0}, by_key);
       for (; at != entries_.end() && at->key <= Run<Key>::key(probes.upper[i]); ++at) {
-        if (++checked % kCheckpoint == 0) checkpoint();
+        if (++checked % kCheckpoint == 0) matches.checkpoint();
         if (at->row >= opposite || at->row < opposite - scope.span) continue;
         if (scope.times != nullptr) {
           const Wide apart = static_cast<Wide>(scope.stored_times->of(at->row)) - scope.times[place];

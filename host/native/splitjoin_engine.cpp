@@ -287,7 +287,7 @@ class Indexed final : public SubWindows {
     both[other].bounded = both[side].bounded = shared_.inputs[side].bounded;
     both[side] = part(side, rows[0].place, count);
     both[side].stored = false;
-    const Result result = engine_->step(both, both, Form::kPairs, true, 1, nullptr);
+    const Result result = engine_->step(both, both, Form::kPairs, true, 1, nullptr, kAnyPairs);
     const auto* probing = static_cast<const int64_t*>((side == 0 ? result.left : result.right).data());
     const auto* stored = static_cast<const int64_t*>((side == 0 ? result.right : result.left).data());
     const size_t before = found.size();
@@ -320,7 +320,7 @@ class Indexed final : public SubWindows {
                   .opposite = opposite_.data(), .same_opposite = 0,
                   .times = shared_.inputs[side].times ? times_.data() : nullptr, .bounds = {},
                   .bounded = both[0].bounded};
-    engine_->step(both, both, Form::kPairs, false, 1, nullptr);
+    engine_->step(both, both, Form::kPairs, false, 1, nullptr, kAnyPairs);
     forget(side);
   }
 
@@ -648,7 +648,8 @@ class SplitJoin final : public EngineBase {
     }
   }
 
-  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int, Poll poll) override {
+  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int, Poll poll,
+              uint64_t most) override {
     if (&storing != &input) throw std::invalid_argument("rows of this engine probe and are stored");
     if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
     const bool counting = form == Form::kCounts;
@@ -662,6 +663,7 @@ class SplitJoin final : public EngineBase {
     }
     try {
       tree_->shared.probing = probing;
+      most_pairs_ = most;
       return give_and_gather(input, counting, poll);
     } catch (...) {
       tree_->stop();  // before the arrays go that the threads read
@@ -929,6 +931,7 @@ class SplitJoin final : public EngineBase {
       ++result.counts[side][item.place];
       return;
     }
+    if (left_.size() >= most_pairs_) throw TooManyPairs();
     const Input& in = input_[side];
     const int64_t number = in.rows ? in.rows[item.place] : in.first_row + static_cast<int64_t>(item.place);
     left_.push_back(side == 0 ? number : item.stored);
@@ -960,7 +963,7 @@ class SplitJoin final : public EngineBase {
   void settle() const {
     if (!marked_ || tree_->threads.empty()) return;
     const Input none[2]{};
-    const_cast<SplitJoin*>(this)->step(none, none, Form::kPairs, true, 1, nullptr);
+    const_cast<SplitJoin*>(this)->step(none, none, Form::kPairs, true, 1, nullptr, kAnyPairs);
   }
 
   const size_t key_bytes_;
@@ -969,6 +972,7 @@ class SplitJoin final : public EngineBase {
   Schedule schedule_{0, 0};
   const Input* input_ = nullptr;
   bool counting_ = false;
+  uint64_t most_pairs_ = kAnyPairs;
   std::vector<int64_t> left_, right_;
   std::deque<uint8_t> groups_;  // outputs that still owe a punctuation to each group that was given
   std::vector<int64_t> starts_[2];

@@ -190,9 +190,15 @@ struct Output {
   std::vector<Part> parts;
   Buffer<int64_t> rows;
   size_t pairs = 0;
+  Budget* budget = nullptr;  // that they are taken from
+  size_t taken = 0;
   std::vector<double> widths;  // by condition: the share of runs that ranges take, summed over probes
   double probes = 0;
   uint64_t by_bits = 0, by_ranks = 0;
+
+  void settle() {
+    if (budget != nullptr) budget->take(pairs - std::exchange(taken, pairs));
+  }
 };
 
 // The memory of one thread, kept between tasks. Bits are all 0 between probes of a run.
@@ -226,7 +232,7 @@ class SpoEngine final : public EngineBase {
   }
 
   Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads,
-              Poll poll) override {
+              Poll poll, uint64_t most_pairs) override {
     if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
     const bool counting = form == Form::kCounts;
     check(input, storing);
@@ -253,7 +259,8 @@ class SpoEngine final : public EngineBase {
     Result result;
     for (int side = 0; side < 2; ++side) counts_[side].assign(counting ? input[side].count : 0, 0);
     std::vector<Output> outputs;
-    probe(chunks, input, counting, most, poll, outputs);
+    Budget budget(most_pairs);
+    probe(chunks, input, counting, most, poll, outputs, budget);
     const double spent = lap(seconds[1]);
     if (probing && probes > 0) seconds_per_probe_ = spent / static_cast<double>(probes);
 
@@ -530,7 +537,7 @@ class SpoEngine final : public EngineBase {
   // Builds the runs of full parts and probes the others side by side; then what was queued for those under construction
   // (section 3.4). Runs are shared out between threads where there are fewer chunks than those (algorithm 4).
   void probe(const std::vector<Chunk>& chunks, const Input (&input)[2], bool counting, int threads, Poll poll,
-             std::vector<Output>& outputs) {
+             std::vector<Output>& outputs, Budget& budget) {
     struct Target {
       std::shared_ptr<const ImmutableRun> run;  // one of the two
       const MutablePart* part;
@@ -586,6 +593,7 @@ class SpoEngine final : public EngineBase {
     const auto carry_out = [&](const Task& task, Output& output) {
       output.side = task.chunk->side;
       output.widths.assign(conditions_, 0);
+      if (!counting) output.budget = &budget;
       for (size_t i = task.from; i < task.to; ++i) {
         checkpoint();
         const Target& target = (*task.targets)[i];
@@ -597,6 +605,7 @@ class SpoEngine final : public EngineBase {
           probe_run(*target.run, *task.chunk, input[output.side], counting, output);
         }
       }
+      output.settle();
     };
     const std::vector<Task> first = share(ready), queued = share(built);
     outputs.resize(first.size() + queued.size());
@@ -699,6 +708,7 @@ class SpoEngine final : public EngineBase {
       const size_t pairs = output.rows.size() - start;
       if (pairs == 0) return;
       output.pairs += pairs;
+      if (output.pairs - output.taken >= kCheckpoint) output.settle();
       output.parts.push_back({static_cast<uint32_t>(first + probe), static_cast<uint32_t>(pairs)});
     }
   };
@@ -903,6 +913,10 @@ class SpoEngine final : public EngineBase {
       }
     };
     std::vector<std::pair<uint32_t, uint32_t>> now(fills, {0, 0});
+    const auto clear_all = [&](const void*) {
+      for (const auto& [from, to] : now) clear(from, to);
+    };
+    const std::unique_ptr<const void, decltype(clear_all)> at_the_end(&now, clear_all);  // where a probe throws, too
     size_t worked = 0;
     for (const uint32_t probe : by_fill) {
       bool any = false;
@@ -961,7 +975,6 @@ class SpoEngine final : public EngineBase {
       }
       counting ? sink.count(probe, count) : sink.keep(probe, start);
     }
-    for (const auto& [from, to] : now) clear(from, to);
   }
 
   // Intersects what each condition finds for one probe, `visit(k, see)`, by a bit array for each or by hashing; calls

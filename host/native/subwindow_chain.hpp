@@ -455,7 +455,7 @@ class SubwindowChain {
         if (last) break;
       }
       if (checked >= kCheckpoint) {
-        checkpoint();
+        matches.checkpoint();
         checked = 0;
       }
       keep(probes.places[i], start, sight, scope, matches);
@@ -483,7 +483,7 @@ class SubwindowChain {
     for (size_t i = before; i < before + some; ++i) {
       const Found range = matches.found[i];
       if ((checked += range.length) >= kCheckpoint) {
-        checkpoint();
+        matches.checkpoint();
         checked = 0;
       }
       size_t count = range.length;
@@ -513,7 +513,12 @@ class SubwindowChain {
                  Matches& matches) const {
     if (rows.count == 0) return;
     const size_t before = matches.found.size();
+    size_t checked = 0;
     for (size_t i = 0; i < probes.count; ++i) {
+      if ((checked += rows.count) >= kCheckpoint) {
+        matches.checkpoint();
+        checked = 0;
+      }
       const size_t start = matches.kept.size();
       scan(rows, probes.lower[i], probes.upper[i], matches);
       keep(probes.places[i], start, sight, scope, matches);

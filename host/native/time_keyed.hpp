@@ -28,6 +28,7 @@ class TimeKeyed final : public AnyIndex<int32_t> {
   void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
     const size_t before = matches.found.size();
     const auto number = numbers();
+    size_t checked = 0;
     for (size_t i = 0; i < probes.count; ++i) {
       const uint32_t place = probes.places[i];
       const int64_t opposite = scope.opposite ? scope.opposite[place] : scope.same_opposite;
@@ -36,6 +37,7 @@ class TimeKeyed final : public AnyIndex<int32_t> {
       const size_t start = matches.kept.size();
       uint64_t count = 0;
       map(Run<Key>::key(probes.lower[i]), Run<Key>::key(probes.upper[i]), from, to, [&](Key, Row stored) {
+        if (++checked % kCheckpoint == 0) matches.checkpoint();
         const int64_t row = number(stored);
         if (row >= opposite || row < opposite - scope.span) return true;
         ++count;

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <concepts>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -184,6 +187,24 @@ class Buffer {
   size_t size_ = 0, capacity_ = 0;
 };
 
+// Thrown where a step finds more pairs than it may.
+struct TooManyPairs : std::exception {
+  const char* what() const noexcept override { return "a step finds more pairs than it may"; }
+};
+
+// How many pairs the tasks of a step may find together.
+class Budget {
+ public:
+  explicit Budget(uint64_t most) : most_(most) {}
+  void take(uint64_t pairs) {
+    if (found_.fetch_add(pairs, std::memory_order_relaxed) + pairs > most_) throw TooManyPairs();
+  }
+
+ private:
+  const uint64_t most_;
+  std::atomic<uint64_t> found_{0};
+};
+
 // What a chunk of sorted probes has found: ranges of runs, and ranges of rows that were copied as they passed a check.
 struct Matches {
   struct Part {
@@ -196,6 +217,17 @@ struct Matches {
   std::vector<Part> parts;
   Buffer<Row> kept;
   uint64_t pairs = 0;
+  Budget* budget = nullptr;  // that they are taken from
+  uint64_t taken = 0;
+
+  // For a long probe, every few milliseconds: throws where its step is to end, or has found more than it may.
+  void checkpoint() {
+    mullion::checkpoint();
+    settle();
+  }
+  void settle() {
+    if (budget != nullptr) budget->take(pairs - std::exchange(taken, pairs));
+  }
 
   void clear() {
     constexpr size_t most = size_t{1} << 16;
@@ -204,7 +236,8 @@ struct Matches {
     found.clear();
     parts.clear();
     kept.clear();
-    pairs = 0;
+    pairs = taken = 0;
+    budget = nullptr;
   }
 };
 
@@ -340,7 +373,7 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const ProbesOf<W
     }
     const Found range = matches.found[i];
     if ((checked += range.length) >= kCheckpoint) {
-      checkpoint();
+      matches.checkpoint();
       checked = 0;
     }
     const size_t start = end;

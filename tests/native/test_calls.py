@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -122,6 +123,50 @@ def test_memory_of_a_result_is_kept_for_the_next_one_while_there_is_a_window() -
         assert _core.memory()[1] >= size
     del engine
     assert _core.memory() == (0, 0)
+
+
+@alone
+def test_memory_of_results_is_given_back_when_nothing_comes() -> None:
+    engine = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
+    engine.step(*dense(2000))
+    used, kept = _core.memory()
+    assert kept > 1 << 25
+    _core.give_back(3600)
+    assert _core.memory() == (used, kept)
+    _core.give_back(0)
+    assert _core.memory()[0] == used
+    assert _core.memory()[1] < 1 << 22
+    assert sum(len(probing) for probing, _ in engine.step(*dense(2000, 2000))) == 11_000_000
+    for idle in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="idle"):
+            _core.give_back(idle)
+
+
+@alone
+def test_a_step_that_is_refused_takes_little_memory() -> None:
+    """Of 64 million pairs, all of which have to be checked."""
+    for index in ("sorted_runs", "sorted_array", "bplus_tree", "rap_table", "bisort", "csb_tree", "pim_tree"):
+        engine = open_engine(key_bits=32, window=(10**5, 10**5), bands=[(0, 0)], index=index)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        nothing, *counts = engine.step(*dense(8000), most=1_000_000)
+        assert nothing is None
+        assert [int(each.sum()) for each in counts] == [8000 * 7999 // 2, 8000 * 8001 // 2]
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+        assert engine.rows(0) == engine.rows(1) == 0
+
+
+@pytest.mark.parametrize("options", [{"engine": "shared"}, {"index": "spo_join"}, {"splitjoin": {"cores": 2}}], ids=str)
+def test_engines_that_store_row_by_row_stop_at_too_many_pairs(options: dict) -> None:
+    given = {"key_bits": 64 if "index" in options else 32, "window": (3000, 3000), "bands": [(0, 0)], **options}
+    if options.get("engine") == "shared":
+        given["index"] = "bplus_tree"
+    keys, rows = np.zeros(1000, np.int64 if "index" in options else np.int32), np.arange(1000)
+    inputs = Batch(keys, rows, rows).input(), Batch(keys, rows, rows + 1).input()
+    expected = 1000 * 1000
+    found = open_engine(**given).step(*inputs, whole=True, most=expected)
+    assert len(found[0]) == expected
+    with pytest.raises(_core.TooManyPairs):
+        open_engine(**given).step(*inputs, whole=True, most=expected - 1)
 
 
 @pytest.mark.parametrize("key_bits", [32, 64, 128])

@@ -68,9 +68,9 @@ def start(directory: Path) -> Iterator[Callable[..., Daemon]]:
     daemons: list[Daemon] = []
 
     def start(**options: object) -> Daemon:
-        flight = options.pop("flight", None)
+        flight, device = options.pop("flight", None), options.pop("device", "numpy")
         limits = Limits(**{"grace": 5.0, **options})  # type: ignore[arg-type]
-        daemon = Daemon("numpy", directory / f"{len(daemons)}.sock", flight=flight, limits=limits)  # type: ignore[arg-type]
+        daemon = Daemon(device, directory / f"{len(daemons)}.sock", flight=flight, limits=limits)  # type: ignore[arg-type]
         daemons.append(daemon)
         return daemon
 

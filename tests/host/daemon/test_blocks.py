@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -12,13 +14,13 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 
-from host import Compare, JoinSpec, Rows
+from host import Band, Compare, JoinSpec, Rows
 from host.daemon import DaemonClient
 from host.daemon.daemon import Daemon
 from host.daemon.limits import Limits
 from host.daemon.result import NotKeptError, Turns, keep
 from host.devices.device import Memory
-from host.errors import CapacityError, DaemonError, LimitError
+from host.errors import CapacityError, DaemonError, DeviceError, LimitError, ResultTooLargeError, StateLostError
 from tests.host.daemon.conftest import LEFT, RIGHT, expected, open_query, process
 
 DENSE = JoinSpec(on=Compare("limit", "<", "price"), left=Rows(1000), right=Rows(1000))
@@ -200,6 +202,104 @@ def test_batch_requests_wait_for_memory_that_others_hold(start: Callable[..., Da
         client.open_query("b", DENSE, LEFT, RIGHT, streaming=False)
         found = list(pool.map(lambda _: len(pairs(client.process("b", 0, dense()))), range(4)))
     assert found == [ROWS * ROWS] * 4
+
+
+def equal(rows: int, first: int | None = None) -> list[tuple[str, pa.RecordBatch]]:
+    """Rows of one value, or of different ones from `first` on, which match nothing."""
+    keys = [0] * rows if first is None else range(first, first + rows)
+    left = pa.record_batch([pa.array(keys, pa.int64()), pa.array(["l"] * rows)], schema=LEFT)
+    right = pa.record_batch([pa.array([-key for key in keys], pa.int64()), pa.array(["r"] * rows)], schema=RIGHT)
+    return [("left", left), ("right", right)]
+
+
+def test_a_dense_query_that_fails_holds_up_no_other(start: Callable[..., Daemon]) -> None:
+    """4,000 rows match 4,000 others, of which 8 MiB are kept; what is left is found in turns with the other query."""
+    daemon = start(device="cpu", block_bytes=1 << 20, max_kept=1 << 20, max_result=8 << 20)
+    spec = JoinSpec(on=Band("limit", "price", 0, 0), left=Rows(10_000), right=Rows(10_000))
+    with DaemonClient(daemon.addresses[0]) as client, ThreadPoolExecutor(1) as pool:
+        client.open_query("dense", spec, LEFT, RIGHT)
+        open_query(client)
+        list(client.process("dense", 0, equal(4000, 1)))
+        slow = pool.submit(lambda: list(client.process("dense", 1, equal(4000))))
+        answered = 0
+        while not slow.done():
+            number = answered % 2
+            if number == 0 and answered:
+                client.close_query("q")
+                open_query(client)
+            assert process(client, number) == expected(list(range(number + 1)))
+            answered += 1
+        with pytest.raises(LimitError, match="above the limit of 8,388,608"):
+            slow.result()
+        assert answered > 2
+        assert len(pairs_of(client.process("dense", 2, equal(1)))) == 2 * 4000 + 1
+
+
+def pairs_of(batches: Iterator[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches, DENSE.output_schema(LEFT, RIGHT))
+
+
+def test_a_step_that_finds_no_memory_fails_its_query_alone(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    daemon = start(device="cpu", block_bytes=1 << 14)
+    spec = JoinSpec(on=Band("limit", "price", 0, 0), left=Rows(2000), right=Rows(2000), engine="shared")
+    memory = daemon.service.device.host_memory
+    with DaemonClient(daemon.addresses[0]) as client:
+        open_query(client)
+        for name, state in (("without", None), ("with", str(tmp_path))):
+            client.open_query(name, spec, LEFT, RIGHT, state=state)
+            for number in range(5):
+                assert not pairs_of(client.process(name, number, equal(500, 1 + 500 * number)))
+        assert process(client, 0) == expected([0])
+        limit, most = memory.limit, memory.used + (1 << 19)
+        daemon.service.device.limit_host_memory(most)
+        for name in ("without", "with"):
+            with pytest.raises(ResultTooLargeError, match="pairs or more, which take more than the"):
+                list(client.process(name, 5, equal(800)))
+        daemon.service.device.limit_host_memory(limit)
+        assert process(client, 1) == expected([0, 1])
+        # A task that comes again finds the window as it was where there is state. Else it is told why there is none,
+        # and the query can begin again.
+        assert len(pairs_of(client.process("with", 5, equal(800)))) == 800 * 800
+        with pytest.raises(DeviceError, match="ResultTooLargeError"):
+            list(client.process("without", 5, equal(800)))
+        with pytest.raises(StateLostError):
+            list(client.process("without", 5, equal(800), run="another"))
+        assert len(pairs_of(client.process("without", 0, equal(800), run="another"))) == 800 * 800
+
+
+def test_memory_of_results_is_given_back_while_a_query_waits() -> None:
+    script = """
+import tempfile, threading, time
+from pathlib import Path
+from host import Band, JoinSpec, Rows
+from host.daemon import DaemonClient, daemon
+from host.native import _core
+from tests.host.daemon.conftest import LEFT, RIGHT
+from tests.host.daemon.test_blocks import equal
+daemon.IDLE_SECONDS = 2.0
+with tempfile.TemporaryDirectory() as folder:
+    served = daemon.Daemon("cpu", Path(folder) / "socket")
+    thread = threading.Thread(target=served.run)
+    thread.start()
+    with DaemonClient(served.addresses[0]) as client:
+        spec = JoinSpec(on=Band("limit", "price", 0, 0), left=Rows(9999), right=Rows(9999))
+        client.open_query("q", spec, LEFT, RIGHT)
+        list(client.process("q", 0, equal(1500)))
+        kept = _core.memory()[1]
+        until = time.monotonic() + 40
+        while _core.memory()[1] > 1 << 22 and time.monotonic() < until:
+            time.sleep(0.1)
+        left, found = _core.memory()[1], sum(b.num_rows for b in client.process("q", 1, equal(2)))
+    served.end("test")
+    thread.join()
+print(kept >> 20, left >> 20, found)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    kept, left, found = map(int, done.stdout.split()[-3:])
+    assert kept > 20
+    assert left < 4
+    assert found == 2 * 2 * 1500 + 4
 
 
 def test_keeping_gives_back_what_a_failed_result_took() -> None:
