@@ -202,6 +202,14 @@ class Materializer:
             return 8 * len(self._sides)
         return sum((self._logs[side].row_bytes(rows[side]) for side in self._sides if side in self._logs), start=1)
 
+    def nbytes(self, parts: dict[str, list[np.ndarray]]) -> int:
+        """Bytes of a table of rows or pairs of these row numbers."""
+        each = [(side, part) for side in self._sides for part in parts[side]]
+        if self._spec.form == "pairs":
+            return sum(part.nbytes for _, part in each)
+        sizes = [(self._logs[side].row_bytes(part), len(part)) for side, part in each if side in self._logs]
+        return sum(size * count if isinstance(size, int) else int(size.sum()) for size, count in sizes)
+
     def table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
         """Rows or pairs of these row numbers; -1 stands for NULLs."""
         if self._spec.form == "pairs":
@@ -436,9 +444,7 @@ class PairBlocks:
         room = self._memory.room
         if PAIR_BYTES * count < room // _FEW:
             return
-        rows = {side: np.concatenate([_NONE, *parts[side]]) for side in self._materializer.sides}
-        size = self._materializer.row_bytes(rows)
-        needed = size * count if isinstance(size, int) else int(size.sum())
+        needed = self._materializer.nbytes(parts)
         if needed > room:
             raise ResultTooLargeError(
                 f"the result of this call has {count:,} rows, which take {needed:,} bytes of the {room:,} that are "
