@@ -52,7 +52,7 @@ class Streams:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--rows", type=int, help="Rows of each generated stream.  [default: 1000000; in simulation 4000]")
+@click.option("--rows", type=int, help="Rows of each generated stream.  [default: 600000; in simulation 4000]")
 @click.option("--seed", default=1, show_default=True, help="Of the generated streams.")
 @click.option("--left", "left_file", type=click.Path(path_type=Path, exists=True), help="A file instead of orders.")
 @click.option("--right", "right_file", type=click.Path(path_type=Path, exists=True), help="A file instead of quotes.")
@@ -69,7 +69,7 @@ class Streams:
 @click.option("--sequence", metavar="COLUMN", help="Order of arrival over both files; by turns without it.")
 @click.option("--device", default="cpu", show_default=True, help="As `mullion devices` lists them.")
 @click.option(
-    "--batch-rows", type=int, help="Rows of a side in a micro-batch, on average.  [default: 150000; in simulation 1000]"
+    "--batch-rows", type=int, help="Rows of a side in a micro-batch, on average.  [default: 300000; in simulation 1000]"
 )
 @click.option(
     "--cluster",
@@ -104,8 +104,8 @@ def main(
     if within is not None and (left_rows is not None or right_rows is not None):
         raise click.UsageError("give --within, or --left-rows and --right-rows")
     simulated = device.partition(":")[0] == "sim"
-    rows = rows or (4_000 if simulated else 200_000 if cluster else 1_000_000)
-    batch_rows = batch_rows or (1_000 if simulated else 20_000 if cluster else 150_000)
+    rows = rows or (4_000 if simulated else 200_000 if cluster else 600_000)
+    batch_rows = batch_rows or (1_000 if simulated else 20_000 if cluster else 300_000)
     band = Band("limit", "price", -2, 3)
     # Equal sizes make the partitions; the band is wider, as fewer pairs are of one size.
     default = AllOf(Compare("quantity", "=", "size"), Band("limit", "price", -1000, 1500)) if cluster else band
