@@ -875,8 +875,11 @@ class WindowJoin:
         axis, condition = self.spec.time_axis(left, right), sequencer.condition
         assert isinstance(axis, AsOfAxis)
         assert isinstance(condition, AsOfCondition)
+        watermark = self.spec.watermark
+        both = watermark is None or None not in (watermark.left, watermark.right)
         engine = AsOfEngine(
             sequencer.engine_spec, on, axis, condition, logs, self._first_row, unmatched=self.spec.how == "left",
+            scan=on.direction == "backward" and both,
             threads=getattr(self._device, "threads", 1), partitions=self._partitions.count,
         )  # fmt: skip
         self._sequencer, self._engine = sequencer, engine
@@ -890,13 +893,17 @@ class WindowJoin:
     def _needed(self, side: str, table: pa.Table | None) -> pa.Table:
         """The columns of a batch that the join needs, as they are kept."""
         schema = self._schemas[side]
-        table = empty_table(schema) if table is None else table.select(schema.names)
+        if table is None:
+            table = empty_table(schema)
+        elif table.column_names != schema.names:
+            table = table.select(schema.names)
         if not table.schema.equals(schema):
             try:
                 table = table.cast(schema)
             except (ValueError, pa.ArrowException) as error:  # NULLs where earlier batches said there are none
                 raise SchemaError(f"the {side} batch does not fit the columns of earlier ones: {error}") from error
-        table = table.select(self._kept[side])
+        if table.column_names != self._kept[side]:
+            table = table.select(self._kept[side])
         return table if self._as_is[side] else stored(table)
 
     # One call

@@ -70,7 +70,7 @@ class AsOfCondition(Condition):
             return keys.astype(np.int64, copy=False), valid, ()
         if self.codes is not None:
             return (*self.codes.encode(side, columns, rows), ())
-        return np.zeros(len(table), np.int64), None, ()
+        return np.broadcast_to(np.int64(0), len(table)), None, ()
 
     def forget(self, oldest: dict[str, int]) -> None:
         pass  # rows of any age may be held: `keep` is told which words are
@@ -88,7 +88,7 @@ class AsOfCondition(Condition):
     def explain(self, *, indexed: bool = False, driver: int = 0) -> list[str]:
         names = " and ".join(f"left.{a} = right.{b}" for a, b in self._on.by)
         how = "" if self.codes is None else ", by a code for each distinct value"
-        return [f"driver:    {names or 'time alone'}{how}, then rows in order of time, searched from the last place"]
+        return [f"driver:    {names or 'time alone'}{how}, then rows in order of time"]
 
 
 class AsOfAxis:

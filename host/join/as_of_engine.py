@@ -27,6 +27,11 @@ _NONE = np.zeros(0, np.int64)
 _LEAST = 1 << 10  # slots, and codes, that are not looked through for those in use
 _CALLS = 4  # so many times the slots of a call neither
 
+Rows = tuple[
+    np.ndarray | None, np.ndarray, np.ndarray | int
+]  # words if there are any; times; slots or the first of them
+_NO_ROWS: dict[bool, Rows] = {True: (_NONE, _NONE, 0), False: (None, _NONE, 0)}
+
 
 class SlotLog(RowLog):
     """Rows by slot: consecutive numbers that `keep` gives to those that stay."""
@@ -40,14 +45,20 @@ class SlotLog(RowLog):
         self.end += len(table)
 
     def trim(self, oldest: int) -> None:
-        """Does nothing: rows of any age may be needed, and go by `keep`."""
+        """Does nothing: rows of any age may be needed, and go by `forget` and `keep`."""
+
+    def forget(self, oldest: int) -> None:
+        """Forgets whole blocks before a slot."""
+        super().trim(oldest)
 
     def keep(self, slots: np.ndarray) -> None:
         """Forgets all rows but those of these slots, int64, ascending; the n-th of them gets slot n."""
-        self._blocks = [
-            (0, pa.concat_tables([block for _, block in self._blocks]).take(pa.array(slots)).combine_chunks())
-        ] if len(slots) else []  # fmt: skip
-        self._nbytes = [block.nbytes for _, block in self._blocks]
+        kept = None
+        if len(slots):
+            kept = pa.concat_tables([block for _, block in self._blocks]).take(pa.array(slots - self._blocks[0][0]))
+        self._blocks, self._nbytes, self._views = [], [], []
+        if kept is not None:
+            self._put(0, kept.combine_chunks())
         self.end = len(slots)
 
 
@@ -66,6 +77,8 @@ class AsOfEngine(Engine):
         Arrival number of the first row of each stream.
     unmatched : bool
         Left rows without a right row are wanted too.
+    scan : bool
+        Looking back, where one watermark, or none, ends rows of both sides: they meet in one pass in order of time.
     threads : int
         The most that a call uses.
     partitions : int
@@ -82,21 +95,25 @@ class AsOfEngine(Engine):
         first_row: int,
         *,
         unmatched: bool,
+        scan: bool,
         threads: int,
         partitions: int = 1,
     ):
         self.spec = spec
         self.seconds = {"insert": 0.0, "probe": 0.0, "expire": 0.0}
         limit: dict[str, Any] = {"float_tolerance" if axis.floats else "tolerance": axis.tolerance}
-        self._states = [
-            _core.AsOf(on.direction, exact=on.exact, floats=axis.floats, **limit) for _ in range(partitions)
-        ]
+        limit |= {"exact": on.exact, "floats": axis.floats, "grouped": bool(on.by), "scan": scan}
+        self._states = [_core.AsOf(on.direction, **limit) for _ in range(partitions)]
+        self._grouped = bool(on.by)
+        self._new: dict[str, list[Rows]] = {side: [_NO_ROWS[self._grouped]] * partitions for side in SIDES}
         self._pool = ThreadPoolExecutor(partitions, "mullion-partition") if partitions > 1 else None
         self._given = [dict.fromkeys(SIDES, 0) for _ in self._states]  # rows of each part
         self._came = dict.fromkeys(SIDES, 0)  # rows of the newest call
         self._condition, self._logs = condition, logs
         self._unmatched, self._threads = unmatched, threads
         # Slots of each side: first those of the rows that were kept, with their numbers, then all that arrived since.
+        # None before `_first` is held.
+        self._first = dict.fromkeys(SIDES, 0)
         self._kept = dict.fromkeys(SIDES, _NONE)
         self._since = dict.fromkeys(SIDES, first_row)
         self._arrived = dict.fromkeys(SIDES, first_row)
@@ -135,9 +152,11 @@ class AsOfEngine(Engine):
 
     def oldest_row(self, side: str) -> int | None:
         """A row before which none is held."""
-        if len(self._kept[side]):
-            return int(self._kept[side][0])
-        return self._since[side] if self._since[side] < self._arrived[side] else None
+        first = self._first[side]
+        if first < len(self._kept[side]):
+            return int(self._kept[side][first])
+        row = self._since[side] + first - len(self._kept[side])
+        return row if row < self._arrived[side] else None
 
     def make_room(self, new_rows: dict[str, int]) -> None:
         """Rows lie in the process's memory, which grows."""
@@ -150,23 +169,25 @@ class AsOfEngine(Engine):
         *,
         counting: bool = False,
     ) -> Iterator[Found]:
-        """Stores the rows; what they meet is known when the watermark has moved: `ready`."""
-        started = time.perf_counter()
-        for side in ("right", "left"):
+        """Takes the rows; what they meet is known when the watermark has moved: `ready`."""
+        for side in SIDES:
             batch = batches[side]
             assert batch.times is not None
-            slots = self.slots(side, batch.rows)
-            columns = batch.keys, np.ascontiguousarray(batch.times), slots
-            parts = [columns]
+            times, count = np.ascontiguousarray(batch.times), len(batch)
+            words = batch.keys if self._grouped else None
             if len(self._states) > 1:
+                slots = self.slots(side, batch.rows)
                 targets = mixed(batch.keys.view(np.uint64)) % np.uint64(len(self._states))
-                parts = [tuple(c[targets == at] for c in columns) for at in range(len(self._states))]
-            self._each(lambda state, part, right=side == "right": state.add(right, *part, self._threads), parts)
-            for own, part in zip(self._given, parts, strict=True):
-                own[side] += len(part[0])
+                chosen = [targets == at for at in range(len(self._states))]
+                self._new[side] = [(batch.keys[of], times[of], slots[of]) for of in chosen]
+            elif count and int(batch.rows[-1]) - int(batch.rows[0]) == count - 1:  # they follow one another
+                self._new[side] = [(words, times, int(self.slots(side, batch.rows[:1])[0]))]
+            else:
+                self._new[side] = [(words, times, self.slots(side, batch.rows))]
+            for given, part in zip(self._given, self._new[side], strict=True):
+                given[side] += len(part[1])
             self._came[side] = arrived[side] - self._arrived[side]
             self._arrived[side] = arrived[side]
-        self.seconds["insert"] += time.perf_counter() - started
         return iter(())
 
     def slots(self, side: str, rows: np.ndarray) -> np.ndarray:
@@ -181,20 +202,27 @@ class AsOfEngine(Engine):
         rows[old] = np.append(kept, -1)[slots[old]]  # -1 is the last of them
         return rows
 
-    def ready(self, watermark: int | None, *, everything: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Slots of the left rows that are answered, ascending, int64, and of their right rows, -1 for none.
+    def ready(self, limits: dict[str, int | None], *, everything: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Joins the rows that `process` took. Slots of the left rows that are answered, ascending, int64, and of their
+        right rows, -1 for none.
 
         Parameters
         ----------
-        watermark : int or None
-            All right rows to come are past it.
+        limits : dict of str to int or None
+            For rows of a side: the time that all rows of the other side to come are past. Right rows that no left row
+            will meet are forgotten.
         everything : bool
-            No right row will come.
+            No row will come.
         """
         started = time.perf_counter()
         found = self._each(
-            lambda state: state.ready(watermark, all=everything, matched=not self._unmatched, threads=self._threads)
-        )
+            lambda state, left, right: state.step(
+                left, right, watermark=limits["left"], useless=limits["right"], all=everything,
+                matched=not self._unmatched, threads=self._threads,
+            ),
+            self._new["left"], self._new["right"],
+        )  # fmt: skip
+        self._new = {side: [_NO_ROWS[self._grouped]] * len(self._states) for side in SIDES}
         left, right = found[0]
         if len(found) > 1:
             left, right = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -204,24 +232,37 @@ class AsOfEngine(Engine):
         return left, right
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
+        """Gives back what rows that `ready` has forgotten took."""
         started = time.perf_counter()
-        self._each(lambda state: state.expire(last_useless["right"]))
         for side in SIDES:
-            slots, stored = len(self._kept[side]) + self._arrived[side] - self._since[side], self.stored_rows(side)
-            if (slots and not stored) or slots > _LEAST + 2 * stored + _CALLS * self._came[side]:
-                self._keep(side, slots if stored else 0)
+            stored = self.stored_rows(side)
+            most = _LEAST + 2 * stored + _CALLS * self._came[side] if stored else 0
+            if self._slots(side) > most:
+                end = self._first[side] + self._slots(side)
+                oldest = [state.oldest(side == "right") for state in self._states]
+                self._first[side] = min(end, *oldest)
+                if side in self._logs:
+                    self._logs[side].forget(self._first[side])
+                if self._slots(side) > most:
+                    self._keep(side, end)
         if self._condition.words > _LEAST + 2 * sum(state.groups for state in self._states):
             self._condition.keep(np.concatenate(self._each(lambda state: state.words())))
         self.seconds["expire"] += time.perf_counter() - started
 
-    def _keep(self, side: str, slots: int) -> None:
-        """Forgets the slots whose rows are not held; `slots` is 0 where none is."""
-        held = np.sort(np.concatenate(self._each(lambda state: state.slots(side == "right", slots))))
+    def _slots(self, side: str) -> int:
+        """How many slots there are."""
+        return len(self._kept[side]) + self._arrived[side] - self._since[side] - self._first[side]
+
+    def _keep(self, side: str, end: int) -> None:
+        """Forgets the slots before `end`, which is past all, whose rows are not held."""
+        first, right = self._first[side], side == "right"
+        held = np.sort(np.concatenate(self._each(lambda state: state.slots(right, first, end))))
         self._kept[side] = self.rows(side, held.copy())
         self._since[side] = self._arrived[side]
-        numbers = np.full(slots, -1, np.int64)
-        numbers[held] = np.arange(len(held))
-        self._each(lambda state: state.renumber(side == "right", numbers))
+        self._first[side] = 0
+        numbers = np.full(end - first, -1, np.int64)
+        numbers[held - first] = np.arange(len(held))
+        self._each(lambda state: state.renumber(right, first, numbers))
         if side in self._logs:
             self._logs[side].keep(held)
 
@@ -262,17 +303,17 @@ class AsOfMaterializer:
         limits: dict[str, int | None],
     ) -> tuple[pa.Table, int]:
         """The result of a call, and how many pairs it has: pairs, then unmatched rows, each in the order of arrival."""
-        left, right = self._engine.ready(limits["left"])
+        left, right = self._engine.ready(limits)
         never = self._engine.slots("left", call.never["left"]) if self._unmatched else _NONE
         return self._table(left, right, never)
 
     def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed."""
-        self._engine.ready(limits["left"])
+        self._engine.ready(limits)
 
     def rest(self) -> pa.Table:
         """At the end of both streams: the left rows that wait."""
-        table, self.rest_matches = self._table(*self._engine.ready(None, everything=True), _NONE)
+        table, self.rest_matches = self._table(*self._engine.ready(dict.fromkeys(SIDES), everything=True), _NONE)
         return table
 
     def _table(self, left: np.ndarray, right: np.ndarray, never: np.ndarray) -> tuple[pa.Table, int]:
@@ -291,7 +332,7 @@ class AsOfMaterializer:
             if self._rows:
                 names = [name for of, name, _ in self._columns if of == side]
                 if names:
-                    columns = self._logs[side].take(slots, names)
+                    columns = self._logs[side].take(slots, names, ascending=side == "left" and matches == len(left))
                     taken |= {(side, name): column for name, column in zip(names, columns, strict=True)}
             else:
                 rows = self._engine.rows(side, slots)

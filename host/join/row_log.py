@@ -55,6 +55,9 @@ class RowLog:
         self._fixed = sum(filter(None, map(_fixed_bytes, (field.type for field in self._stored))))
         self._varies = [field.name for field in self._stored if _fixed_bytes(field.type) is None]
         self._nbytes: list[int] = []  # of each block
+        self._views: list[
+            dict[str, np.ndarray | None]
+        ] = []  # of each block, those columns that were asked for as bytes
         self._most = most_block_rows
         self.threads = threads
         self._widths = {field.name: width for field in self._stored if (width := _plain_bytes(field.type))}
@@ -88,12 +91,12 @@ class RowLog:
             known = np.zeros(0, np.int64) if self._numbers is None else self._numbers
             first = self._before + len(known)
             self._numbers = np.concatenate([known, numbers])
-        table = table.select(self._stored.names)
+        if table.column_names != self._stored.names:
+            table = table.select(self._stored.names)
         if self._varies:
             sizes = sum(_sizes(table.column(name)) for name in self._varies)
             table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
-        self._blocks.append((first, table))
-        self._nbytes.append(table.nbytes)
+        self._put(first, table)
         while len(self._blocks) > self._few:
             (start, elder), (_, newer) = self._blocks[-2:]
             if len(elder) >= self._most or len(elder) > MERGE_FACTOR * len(newer):
@@ -101,60 +104,81 @@ class RowLog:
             merged = pa.concat_tables([elder, newer]).combine_chunks()
             self._blocks[-2:] = [(start, merged)]
             self._nbytes[-2:] = [sum(self._nbytes[-2:])]
+            self._views[-2:] = [{}]
 
-    def take(self, rows: np.ndarray, names: list[str]) -> list[pa.ChunkedArray]:
+    def _put(self, first: int, table: pa.Table) -> None:
+        """Adds a block."""
+        self._blocks.append((first, table))
+        self._nbytes.append(table.nbytes)
+        self._views.append({})
+
+    def take(self, rows: np.ndarray, names: list[str], *, ascending: bool = False) -> list[pa.ChunkedArray]:
         """Columns, by their names, of the rows of these numbers, int64, shape (n,), in this order; NULLs for a number
-        below 0."""
+        below 0. Slices of blocks where the rows follow one another, and are a quarter of those blocks, which stay as
+        long as they. `ascending`: it is known that every number is less than the next one."""
         fields = [self._schema.field(name) for name in names]
         if not len(rows):
             return empty_table(pa.schema(fields)).columns
         if not self._blocks:  # all are missing
             return [pa.chunked_array([pa.nulls(len(rows), field.type)]) for field in fields]
-        found = self._plain(rows, names)
+        found = self._stretch(rows, names, ascending) or self._plain(rows, names)
         others = [name for name in names if name not in found]
         if others:
             found |= dict(zip(others, self._taken(rows, others).columns, strict=True))
         return [_returned(found[field.name], field.type) for field in fields]
 
     def _plain(self, rows: np.ndarray, names: list[str]) -> dict[str, pa.ChunkedArray]:
-        """As `take`, those columns of a fixed width that have no NULL: a slice where all rows lie in one stretch."""
+        """As `take`, those columns of a fixed width that have no NULL."""
         views: dict[str, list[np.ndarray]] = {}
         for name in names:
             if name in self._widths:
-                found = [_bytes_of(block.column(name), self._widths[name]) for _, block in self._blocks]
+                found = [self._view(at, name) for at in range(len(self._blocks))]
                 if all(view is not None for view in found):
                     views[name] = found  # type: ignore[assignment]
         if not views:
             return {}
-        missing = rows < 0
-        places = self._places(rows) - self._blocks[0][0]
-        bitmap = None
-        if missing.any():
-            places[missing] = -1
+        places, start, bitmap = self._places(rows), self._blocks[0][0], None
+        if int(rows.min()) < 0:
+            missing = rows < 0
+            if places is not rows:
+                places[missing] = -1
             bitmap = pa.py_buffer(np.packbits(~missing, bitorder="little"))
-        elif (block := self._stretch(places)) is not None:
-            return {name: block.column(name) for name in views}
-        ends = np.cumsum([len(block) for _, block in self._blocks]).tolist()
+        ends = (start + np.cumsum([len(block) for _, block in self._blocks])).tolist()
         widths = [self._widths[name] for name in views]
-        values = _core.gather(list(views.values()), widths, ends, places, self.threads)
+        values = _core.gather(list(views.values()), widths, ends, places, self.threads, start)
         kinds = (self._stored.field(name).type for name in views)
         return {
             name: pa.chunked_array([pa.Array.from_buffers(kind, len(rows), [bitmap, pa.py_buffer(of)])])
             for name, kind, of in zip(views, kinds, values, strict=True)
         }
 
-    def _stretch(self, places: np.ndarray) -> pa.Table | None:
-        """A slice of a block, where rows follow one another in it and are most of it: it is held as long as they."""
-        first, count = int(places[0]), len(places)
-        if int(places[-1]) - first != count - 1:
+    def _view(self, at: int, name: str) -> np.ndarray | None:
+        """The column of a block as bytes, as of `_bytes_of`."""
+        views = self._views[at]
+        if name not in views:
+            views[name] = _bytes_of(self._blocks[at][1].column(name), self._widths[name])
+        return views[name]
+
+    def _stretch(self, rows: np.ndarray, names: list[str], ascending: bool) -> dict[str, pa.ChunkedArray] | None:
+        """Slices of blocks, where `take` may give them."""
+        count = len(rows)
+        if int(rows[0]) < 0 or int(rows[-1]) - int(rows[0]) != count - 1:
             return None
-        begin = 0
-        for _, block in self._blocks:
-            if begin <= first < begin + len(block):
-                inside = first + count <= begin + len(block) <= begin + 2 * count
-                return block.slice(first - begin, count) if inside and np.all(np.diff(places) == 1) else None
-            begin += len(block)
-        return None
+        if not ascending and not np.all(rows[1:] - rows[:-1] == 1):
+            return None
+        first, last = (int(place) for place in self._places(rows[[0, -1]]))
+        if last - first != count - 1:  # rows of other partitions lie between them
+            return None
+        parts, touched = [], 0
+        for begin, block in self._blocks:
+            start, stop = max(first, begin), min(last + 1, begin + len(block))
+            if start < stop:
+                parts.append(block.slice(start - begin, stop - start))
+                touched += len(block)
+        if touched > 4 * count or sum(map(len, parts)) != count:
+            return None
+        whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+        return {name: whole.column(name) for name in names}
 
     def row_bytes(self, rows: np.ndarray) -> np.ndarray | int:
         """Bytes of the columns of each of these rows, as `take` gives them, int64, shape (n,); of columns of some
@@ -174,7 +198,7 @@ class RowLog:
         end = int(self._places(np.array([oldest]))[0])
         while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) <= end:
             gone = len(self._blocks.pop(0)[1])
-            del self._nbytes[0]
+            del self._nbytes[0], self._views[0]
             if self._numbers is not None:
                 self._numbers = self._numbers[gone:]
                 self._before += gone

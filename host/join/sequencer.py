@@ -14,6 +14,7 @@ from host.errors import OrderError
 from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import OTHER, SIDES, Batch, EngineSpec
 from host.join.residual import ResidualPart
+from host.predicates import AsOf
 from host.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -203,17 +204,18 @@ class Sequencer:
                 "right": first["left"] + np.repeat(np.cumsum(left), right),
             }
         elif self._spec.sequence is None:
-            opposite = {
-                "left": np.full(len(ordered["left"]), first["right"], np.int64),
-                "right": np.full(len(ordered["right"]), first["left"] + len(ordered["left"]), np.int64),
-            }
+            places = {"left": first["right"], "right": first["left"] + len(ordered["left"])}
+            if isinstance(self._spec.on, AsOf):  # which asks for their number alone
+                opposite = {side: np.broadcast_to(np.int64(places[side]), len(ordered[side])) for side in SIDES}
+            else:
+                opposite = {side: np.full(len(ordered[side]), places[side], np.int64) for side in SIDES}
         else:
             left, right = _comparable(values["left"], values["right"])
             opposite = {
                 "left": first["right"] + np.searchsorted(right, left, "left").astype(np.int64, copy=False),
                 "right": first["left"] + np.searchsorted(left, right, "right").astype(np.int64, copy=False),
             }
-        rows = {side: first[side] + np.arange(len(ordered[side]), dtype=np.int64) for side in SIDES}
+        rows = {side: np.arange(first[side], first[side] + len(ordered[side]), dtype=np.int64) for side in SIDES}
         return self._encoded(ordered, rows, opposite, last_sequence, whole)
 
     def _placed(self, tables: dict[str, pa.Table], whole: WholeCall, last_sequence: int | None) -> Call:

@@ -5,10 +5,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
+
+#include "as_of_scan.hpp"
 
 namespace nb = nanobind;
 
@@ -20,56 +23,6 @@ constexpr size_t kTask = 1 << 12;      // rows of a task
 constexpr size_t kNear = 8;            // rows behind the hint that are looked at first
 constexpr size_t kChunk = 1 << 16;     // chunks of so many rows are not merged
 constexpr size_t kFewGroups = 1 << 12; // swept at every call
-
-// Integer times: distances are unsigned differences, which are exact.
-struct Integers {
-  // Whether a row at `row`, on either side of a left row's `time`, is within the tolerance.
-  static bool within(int64_t time, int64_t row, const AsOfRule& rule) { return !rule.limited || distance(time, row) <= rule.tolerance; }
-  static bool before_is_nearer(int64_t before, int64_t time, int64_t after) { return distance(before, time) <= distance(time, after); }
-  static uint64_t distance(int64_t a, int64_t b) {
-    return a < b ? static_cast<uint64_t>(b) - static_cast<uint64_t>(a) : static_cast<uint64_t>(a) - static_cast<uint64_t>(b);
-  }
-};
-
-// Float times: sums are compared with what was lost in them, so the comparison is that of the exact sums.
-struct Floats {
-  static double value(int64_t code) {
-    return std::bit_cast<double>(code ^ ((code >> 63) & std::numeric_limits<int64_t>::max()));
-  }
-  // The sign of a + b - c - d; all finite, and small enough that no sum overflows.
-  static int sign(double a, double b, double c, double d) {
-    const auto [s, e] = sum(a, b);
-    const auto [t, f] = sum(c, d);
-    if (s != t) {
-      // s and t are the sums rounded to nearest, which keeps their order.
-      return s < t ? -1 : 1;
-    }
-    return e < f ? -1 : e > f ? 1 : 0;
-  }
-  static std::pair<double, double> sum(double a, double b) {
-    const double s = a + b, t = s - a;
-    return {s, (a - (s - t)) + (b - t)};
-  }
-  static bool large(double x) { return std::abs(x) > 0x1p1000; }
-  static int scaled(double a, double b, double c, double d) {
-    // Beyond 2**1000 what a quarter loses of the smallest numbers decides nothing but between numbers as small.
-    if (large(a) || large(b) || large(c) || large(d)) return sign(a / 4, b / 4, c / 4, d / 4);
-    return sign(a, b, c, d);
-  }
-  static bool within(int64_t left, int64_t row, const AsOfRule& rule) {
-    if (!rule.limited || left == row) return true;
-    const double low = value(std::min(left, row)), high = value(std::max(left, row));
-    if (std::isinf(low) || std::isinf(high)) return false;
-    return scaled(low, rule.float_tolerance, high, 0) >= 0;
-  }
-  static bool before_is_nearer(int64_t before, int64_t time, int64_t after) {
-    const double b = value(before), t = value(time), a = value(after);
-    if (std::isinf(b)) return b == t || std::isinf(a) || std::isinf(t);
-    if (std::isinf(t)) return a != t;
-    if (std::isinf(a)) return true;
-    return scaled(t, t, a, b) <= 0;  // t - b <= a - t
-  }
-};
 
 // The first index at or after which `past` holds, near `hint`; rows before it do not satisfy it.
 template <class Past>
@@ -181,33 +134,40 @@ void AsOfGroup::drop(size_t count) {
 
 // Groups
 
-size_t AsOfState::place_of(int64_t word) const {
+size_t AsOfGroups::place_of(int64_t word) const {
   size_t at = home(word);
   while (table_[at].group != kNone && table_[at].word != word) at = (at + 1) & (table_.size() - 1);
   return at;
 }
 
-uint32_t AsOfState::group_of(int64_t word) {
-  const size_t at = place_of(word);
-  if (table_[at].group != kNone) return table_[at].group;
+uint32_t AsOfGroups::add(int64_t word) {
+  const uint32_t known = group_of(word);
+  if (known != kNone) return known;
   uint32_t group;
   if (!free_.empty()) {
     group = free_.back();
     free_.pop_back();
-    groups_[group] = AsOfGroup();
+    words_[group] = word;
+    live_[group] = true;
   } else {
-    if (groups_.size() == kNone) throw std::length_error("more than 2**32 - 1 values of the by columns");
-    group = static_cast<uint32_t>(groups_.size());
-    groups_.emplace_back();
+    if (words_.size() == kNone) throw std::length_error("more than 2**32 - 1 values of the by columns");
+    group = static_cast<uint32_t>(words_.size());
+    words_.push_back(word);
+    live_.push_back(true);
   }
-  groups_[group].word = word;
-  groups_[group].live = true;
-  table_[at] = {word, group};
-  if (++used_ * 2 > table_.size()) grow();
+  ++used_;
+  if (static_cast<uint64_t>(word) < kNear) {
+    const size_t at = static_cast<size_t>(word);
+    if (at >= near_.size()) near_.resize(std::max(at + 1, std::min<size_t>(2 * near_.size(), kNear)), kNone);
+    near_[at] = group;
+  } else {
+    table_[place_of(word)] = {word, group};
+    if (++hashed_ * 2 > table_.size()) grow();
+  }
   return group;
 }
 
-void AsOfState::grow() {
+void AsOfGroups::grow() {
   std::vector<Entry> old(2 * table_.size(), {0, kNone});
   old.swap(table_);
   for (const Entry& entry : old) {
@@ -218,10 +178,17 @@ void AsOfState::grow() {
   }
 }
 
-void AsOfState::forget(uint32_t group) {
+void AsOfGroups::forget(uint32_t group) {
+  const int64_t word = words_[group];
+  live_[group] = false;
+  free_.push_back(group);
+  --used_;
+  if (static_cast<uint64_t>(word) < kNear) {
+    near_[static_cast<size_t>(word)] = kNone;
+    return;
+  }
   const size_t mask = table_.size() - 1;
-  size_t at = home(groups_[group].word);
-  while (table_[at].group != group) at = (at + 1) & mask;
+  size_t at = place_of(word);
   // Groups behind it move up, as far as that does not take them before their home.
   for (size_t next = (at + 1) & mask; table_[next].group != kNone; next = (next + 1) & mask) {
     const size_t wanted = home(table_[next].word);
@@ -231,67 +198,79 @@ void AsOfState::forget(uint32_t group) {
     }
   }
   table_[at].group = kNone;
-  groups_[group] = AsOfGroup();
-  free_.push_back(group);
-  --used_;
+  --hashed_;
 }
 
-const std::vector<uint32_t>& AsOfState::groups_of(std::span<const int64_t> words, int most_threads) {
+void AsOfGroups::find(std::span<const int64_t> words, std::vector<uint32_t>& groups, int most_threads) const {
   const size_t count = words.size();
-  found_groups_.resize(count);
-  std::atomic<bool> news = false;
+  groups.resize(count);
   run_tasks((count + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
     const size_t first = task * kTask, last = std::min(count, first + kTask);
-    bool unknown = false;
     for (size_t i = first; i < last; ++i) {
-      if (i + kAhead < last) __builtin_prefetch(&table_[home(words[i + kAhead])]);
-      found_groups_[i] = i > first && words[i] == words[i - 1] ? found_groups_[i - 1] : table_[place_of(words[i])].group;
-      unknown |= found_groups_[i] == kNone;
+      if (hashed_ != 0 && i + kAhead < last) __builtin_prefetch(&table_[home(words[i + kAhead])]);
+      groups[i] = group_of(words[i]);
     }
-    if (unknown) news.store(true, std::memory_order_relaxed);
   });
-  if (news) {
-    for (size_t i = 0; i < count; ++i) {
-      if (found_groups_[i] == kNone) found_groups_[i] = group_of(words[i]);
-    }
+}
+
+void AsOfGroups::add(std::span<const int64_t> words, std::vector<uint32_t>& groups, int most_threads) {
+  find(words, groups, most_threads);
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (groups[i] == kNone) groups[i] = add(words[i]);
   }
-  return found_groups_;
+}
+
+std::vector<int64_t> AsOfGroups::words() const {
+  std::vector<int64_t> found;
+  for (size_t group = 0; group < words_.size(); ++group) {
+    if (live_[group]) found.push_back(words_[group]);
+  }
+  return found;
 }
 
 // Rows
 
-void AsOfState::add_right(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots, int most_threads) {
-  const std::vector<uint32_t>& groups = groups_of(words, most_threads);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    if (i + kAhead < groups.size()) __builtin_prefetch(&groups_[groups[i + kAhead]]);
-    AsOfGroup& group = groups_[groups[i]];
-    const bool ordered = group.ordered();
-    right_rows_ += group.add({times[i], slots[i]}, rule_.direction);
-    if (ordered && !group.ordered()) unordered_.push_back(groups[i]);
+void AsOfSearch::number(const AsOfRows& rows, int most_threads) {
+  if (rows.grouped) {
+    numbers_.add(rows.words, numbered_, most_threads);
+  } else {
+    numbered_.assign(rows.times.size(), rows.times.empty() ? 0 : numbers_.add(0));
   }
-  since_sweep_ += groups.size();
+  if (groups_.size() < numbers_.end()) groups_.resize(numbers_.end());
 }
 
-void AsOfState::add_left(std::span<const int64_t> words, std::span<const int64_t> times, std::span<const int64_t> slots, int most_threads) {
-  if (words.empty()) return;
-  const std::vector<uint32_t>& groups = groups_of(words, most_threads);
+void AsOfSearch::add_right(const AsOfRows& rows, int most_threads) {
+  number(rows, most_threads);
+  for (size_t i = 0; i < numbered_.size(); ++i) {
+    if (i + kAhead < numbered_.size()) __builtin_prefetch(&groups_[numbered_[i + kAhead]]);
+    AsOfGroup& group = groups_[numbered_[i]];
+    const bool ordered = group.ordered();
+    right_rows_ += group.add({rows.times[i], rows.slot(i)}, rule_.direction);
+    if (ordered && !group.ordered()) unordered_.push_back(numbered_[i]);
+  }
+  since_sweep_ += numbered_.size();
+}
+
+void AsOfSearch::add_left(const AsOfRows& rows, int most_threads) {
+  if (rows.times.empty()) return;
+  number(rows, most_threads);
   Chunk chunk;
   chunk.fresh = true;
-  chunk.rows.reserve(groups.size());
-  for (size_t i = 0; i < groups.size(); ++i) chunk.add({times[i], slots[i], groups[i]});
+  chunk.rows.reserve(numbered_.size());
+  for (size_t i = 0; i < numbered_.size(); ++i) chunk.add({rows.times[i], rows.slot(i), numbered_[i]});
   chunks_.push_back(std::move(chunk));
-  since_sweep_ += groups.size();
+  since_sweep_ += numbered_.size();
 }
 
 // Most rows are answered in the call in which they come: groups count those alone that are not.
-void AsOfState::settle(Chunk& chunk) {
+void AsOfSearch::settle(Chunk& chunk) {
   if (!chunk.fresh) return;
   chunk.fresh = false;
   for (const Waiting& row : chunk.rows) ++groups_[row.group].waiting;
 }
 
 template <class Time>
-std::pair<ptrdiff_t, bool> AsOfState::find(AsOfGroup& group, int64_t time, std::optional<int64_t> watermark) const {
+std::pair<ptrdiff_t, bool> AsOfSearch::find(AsOfGroup& group, int64_t time, std::optional<int64_t> watermark) const {
   const std::span<const AsOfRow> rows = group.rows();
   const bool exact = rule_.exact;
   const size_t hint = group.hint().load(std::memory_order_relaxed);
@@ -337,7 +316,7 @@ std::pair<ptrdiff_t, bool> AsOfState::find(AsOfGroup& group, int64_t time, std::
 }
 
 template <class Time>
-void AsOfState::probe(const Chunk& chunk, size_t first, size_t last, std::optional<int64_t> watermark, int64_t* found, char* final) {
+void AsOfSearch::probe(const Chunk& chunk, size_t first, size_t last, std::optional<int64_t> watermark, int64_t* found, char* final) {
   for (size_t i = first; i < last; ++i) {
     if (i + 2 * kAhead < last) __builtin_prefetch(&groups_[chunk.rows[i + 2 * kAhead].group]);
     if (i + kAhead < last) {
@@ -353,7 +332,7 @@ void AsOfState::probe(const Chunk& chunk, size_t first, size_t last, std::option
   }
 }
 
-void AsOfState::ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, AsOfNumbers& left, AsOfNumbers& right) {
+void AsOfSearch::ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, AsOfNumbers& left, AsOfNumbers& right) {
   if (!all && !watermark) {  // nothing is final, and rows out of order may wait too
     for (Chunk& chunk : chunks_) settle(chunk);
     left.reserve(0);
@@ -427,10 +406,10 @@ void AsOfState::ready(std::optional<int64_t> watermark, bool all, bool matched, 
   }
 }
 
-void AsOfState::expire(std::optional<int64_t> watermark) {
+void AsOfSearch::expire(std::optional<int64_t> watermark) {
   for (Chunk& chunk : chunks_) settle(chunk);
   // A sweep costs a look at each group: at every call where they are few beside its rows, else once for so many rows.
-  if (used_ > kFewGroups && used_ > 8 * since_sweep_) return;
+  if (groups() > kFewGroups && groups() > 8 * since_sweep_) return;
   since_sweep_ = 0;
   for (uint32_t at = 0; at < groups_.size(); ++at) {
     AsOfGroup& group = groups_[at];
@@ -461,64 +440,39 @@ void AsOfState::expire(std::optional<int64_t> watermark) {
       group.drop(useless);
       right_rows_ -= useless;
     }
-    if (group.waiting == 0 && group.rows().empty() && group.ordered() && group.live) {
-      forget(at);
+    if (group.waiting == 0 && group.rows().empty() && group.ordered() && numbers_.live(at)) {
+      numbers_.forget(at);
+      group = AsOfGroup();
     }
   }
 }
 
-std::vector<int64_t> AsOfState::slots(bool right, size_t end) const {
-  std::vector<char> held(end);
-  const auto hold = [&](int64_t slot) {
-    if (slot < 0 || static_cast<size_t>(slot) >= end) throw std::out_of_range("a row has a number past the end");
-    held[static_cast<size_t>(slot)] = 1;
-  };
+void AsOfSearch::step(const AsOfRows& left, const AsOfRows& right, std::optional<int64_t> watermark, std::optional<int64_t> useless, bool all,
+                      bool matched, int most_threads, AsOfNumbers& lefts, AsOfNumbers& rights) {
+  add_right(right, most_threads);
+  add_left(left, most_threads);
+  ready(watermark, all, matched, most_threads, lefts, rights);
+  expire(useless);
+}
+
+void AsOfSearch::each_slot(bool right, const std::function<void(int64_t&)>& f) {
   if (right) {
-    for (const AsOfGroup& group : groups_) {
-      for (const AsOfRow& row : group.rows()) hold(row.slot);
-    }
-  } else {
-    for (const Chunk& chunk : chunks_) {
-      for (const Waiting& row : chunk.rows) hold(row.slot);
-    }
-  }
-  std::vector<int64_t> found;
-  for (size_t slot = 0; slot < end; ++slot) {
-    if (held[slot]) found.push_back(static_cast<int64_t>(slot));
-  }
-  return found;
-}
-
-std::vector<int64_t> AsOfState::words() const {
-  std::vector<int64_t> found;
-  for (const AsOfGroup& group : groups_) {
-    if (group.live) found.push_back(group.word);
-  }
-  return found;
-}
-
-void AsOfState::renumber(bool right, std::span<const int64_t> numbers) {
-  const auto number = [&](int64_t slot) {
-    if (slot < 0 || static_cast<size_t>(slot) >= numbers.size()) throw std::out_of_range("a row has no number");
-    return numbers[static_cast<size_t>(slot)];
-  };
-  if (right) {
-    for (AsOfGroup& group : groups_) group.renumber(number);
+    for (AsOfGroup& group : groups_) group.each_slot(f);
   } else {
     for (Chunk& chunk : chunks_) {
-      for (Waiting& row : chunk.rows) row.slot = number(row.slot);
+      for (Waiting& row : chunk.rows) f(row.slot);
     }
   }
 }
 
-size_t AsOfState::left_rows() const {
+size_t AsOfSearch::left_rows() const {
   size_t count = 0;
   for (const Chunk& chunk : chunks_) count += chunk.rows.size();
   return count;
 }
 
-size_t AsOfState::bytes() const {
-  size_t bytes = table_.size() * sizeof(Entry) + found_groups_.capacity() * sizeof(uint32_t);
+size_t AsOfSearch::bytes() const {
+  size_t bytes = numbers_.bytes() + numbered_.capacity() * sizeof(uint32_t);
   for (const AsOfGroup& group : groups_) bytes += group.bytes();
   for (const Chunk& chunk : chunks_) bytes += chunk.rows.capacity() * sizeof(Waiting);
   return bytes;
@@ -562,40 +516,99 @@ AsOfRule rule(const std::string& direction, bool exact, bool floats, std::option
   return rule;
 }
 
-void add(AsOfState& self, bool right, const Array& words, const Array& times, const Array& slots, int threads) {
-  if (words.size() != times.size() || words.size() != slots.size()) throw nb::value_error("words, times and slots must have one value a row");
-  const nb::gil_scoped_release release;
-  right ? self.add_right(span(words), span(times), span(slots), threads) : self.add_left(span(words), span(times), span(slots), threads);
+// An as-of join's state, whichever it is.
+struct AsOf {
+  std::unique_ptr<AsOfState> state;
+};
+
+// Words or none, times, and slots or the first of them.
+using Rows = std::tuple<std::optional<Array>, Array, std::variant<int64_t, Array>>;
+
+AsOfRows rows(const Rows& given) {
+  const auto& [words, times, slots] = given;
+  AsOfRows rows;
+  rows.times = span(times);
+  rows.grouped = words.has_value();
+  if (words) {
+    if (words->size() != times.size()) throw nb::value_error("every row has a word");
+    rows.words = span(*words);
+  }
+  if (const int64_t* first = std::get_if<int64_t>(&slots)) {
+    rows.first = *first;
+  } else {
+    const Array& listed = std::get<Array>(slots);
+    if (listed.size() != times.size()) throw nb::value_error("every row has a slot");
+    rows.slots = listed.data();
+  }
+  return rows;
+}
+
+std::pair<Numbers, Numbers> step(AsOf& self, const Rows& left, const Rows& right, std::optional<int64_t> watermark,
+                                 std::optional<int64_t> useless, bool all, bool matched, int threads) {
+  const AsOfRows new_left = rows(left), new_right = rows(right);
+  AsOfNumbers lefts, rights;
+  {
+    const nb::gil_scoped_release release;
+    self.state->step(new_left, new_right, watermark, useless, all, matched, threads, lefts, rights);
+  }
+  return {numbers(std::move(lefts)), numbers(std::move(rights))};
+}
+
+int64_t oldest(AsOf& self, bool right) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  self.state->each_slot(right, [&](int64_t& slot) { least = std::min(least, slot); });
+  return least;
+}
+
+Numbers slots(AsOf& self, bool right, int64_t first, int64_t end) {
+  if (end < first) throw nb::value_error("slots end after the first of them");
+  std::vector<char> held(static_cast<size_t>(end - first));
+  self.state->each_slot(right, [&](int64_t& slot) {
+    if (slot < first || slot >= end) throw std::out_of_range("a row has a slot beyond these");
+    held[static_cast<size_t>(slot - first)] = 1;
+  });
+  std::vector<int64_t> found;
+  for (size_t at = 0; at < held.size(); ++at) {
+    if (held[at]) found.push_back(first + static_cast<int64_t>(at));
+  }
+  return numbers(std::move(found));
+}
+
+void renumber(AsOf& self, bool right, int64_t first, const Array& to) {
+  const std::span<const int64_t> values = span(to);
+  self.state->each_slot(right, [&](int64_t& slot) {
+    if (slot < first || static_cast<size_t>(slot - first) >= values.size()) throw std::out_of_range("a row has no number");
+    slot = values[static_cast<size_t>(slot - first)];
+  });
 }
 
 }  // namespace
 
 void bind_as_of(nb::module_& m) {
   using namespace nb::literals;
-  nb::class_<AsOfState>(m, "AsOf", "The state of an as-of join. One call at a time.")
-      .def("__init__", [](AsOfState* self, const std::string& direction, bool exact, bool floats, std::optional<uint64_t> tolerance,
-                          std::optional<double> float_tolerance) {
-        new (self) AsOfState(rule(direction, exact, floats, tolerance, float_tolerance));
-      }, "direction"_a, nb::kw_only(), "exact"_a, "floats"_a, "tolerance"_a = nb::none(), "float_tolerance"_a = nb::none())
-      .def("add", &add, "right"_a, "words"_a, "times"_a, "slots"_a, "threads"_a = 1 << 20)
-      .def("ready", [](AsOfState& self, std::optional<int64_t> watermark, bool all, bool matched, int threads) {
-        AsOfNumbers left, right;
-        {
-          const nb::gil_scoped_release release;
-          self.ready(watermark, all, matched, threads, left, right);
+  nb::class_<AsOf>(m, "AsOf", "The state of an as-of join. One call at a time.")
+      .def("__init__", [](AsOf* self, const std::string& direction, bool exact, bool floats, std::optional<uint64_t> tolerance,
+                          std::optional<double> float_tolerance, bool grouped, bool scan) {
+        const AsOfRule given = rule(direction, exact, floats, tolerance, float_tolerance);
+        if (scan && given.direction != Direction::kBackward) throw nb::value_error("a scan looks back");
+        std::unique_ptr<AsOfState> state;
+        if (scan) {
+          state = std::make_unique<AsOfScan>(given, grouped);
+        } else {
+          state = std::make_unique<AsOfSearch>(given);
         }
-        return std::make_pair(numbers(std::move(left)), numbers(std::move(right)));
-      }, "watermark"_a.none(), nb::kw_only(), "all"_a = false, "matched"_a = false, "threads"_a = 1 << 20)
-      .def("expire", [](AsOfState& self, std::optional<int64_t> watermark) {
-        const nb::gil_scoped_release release;
-        self.expire(watermark);
-      }, "watermark"_a.none())
-      .def("slots", [](const AsOfState& self, bool right, size_t end) { return numbers(self.slots(right, end)); }, "right"_a, "end"_a)
-      .def("words", [](const AsOfState& self) { return numbers(self.words()); })
-      .def("renumber", [](AsOfState& self, bool right, const Array& to) { self.renumber(right, span(to)); }, "right"_a, "numbers"_a)
-      .def("rows", [](const AsOfState& self, bool right) { return right ? self.right_rows() : self.left_rows(); }, "right"_a)
-      .def_prop_ro("groups", &AsOfState::groups)
-      .def_prop_ro("bytes", &AsOfState::bytes);
+        new (self) AsOf{std::move(state)};
+      }, "direction"_a, nb::kw_only(), "exact"_a, "floats"_a, "tolerance"_a = nb::none(), "float_tolerance"_a = nb::none(), "grouped"_a = true,
+           "scan"_a = false)
+      .def("step", &step, "left"_a, "right"_a, nb::kw_only(), "watermark"_a.none(), "useless"_a.none(), "all"_a = false, "matched"_a = false,
+           "threads"_a = 1 << 20)
+      .def("oldest", &oldest, "right"_a)
+      .def("slots", &slots, "right"_a, "first"_a, "end"_a)
+      .def("renumber", &renumber, "right"_a, "first"_a, "numbers"_a)
+      .def("words", [](const AsOf& self) { return numbers(self.state->words()); })
+      .def("rows", [](const AsOf& self, bool right) { return right ? self.state->right_rows() : self.state->left_rows(); }, "right"_a)
+      .def_prop_ro("groups", [](const AsOf& self) { return self.state->groups(); })
+      .def_prop_ro("bytes", [](const AsOf& self) { return self.state->bytes(); });
 }
 
 }  // namespace mullion
