@@ -918,7 +918,7 @@ class WindowJoin:
         call = self._sequenced(tables, pushes, whole)
         assert self._engine is not None
         self._engine.room_for(call.batches)
-        self._reserve_rows(sum(call.tables[side].nbytes for side, _ in self._kept_logs()))
+        self._reserve_rows(sum(log.bytes_of(call.tables[side]) for side, log in self._kept_logs()))
         self._seconds["encode"] += time.perf_counter() - start
         return call
 

@@ -49,6 +49,7 @@ class AsOfCondition(Condition):
         self.one_column = False
         self.generator = BoundaryGenerator(Compare(on.left_time, "=", on.right_time), CODE_TYPE, CODE_TYPE)
         self.codes = None
+        self._zeros = np.zeros(0, np.int64)  # the words of rows, where there is nothing to be equal in
         self._plain: KeyType | None = None
         kinds = [(column_type(left, a), a, column_type(right, b), b) for a, b in on.by]
         if len(kinds) == 1 and not has_codes(kinds[0][0]) and not has_codes(kinds[0][2]):
@@ -70,7 +71,9 @@ class AsOfCondition(Condition):
             return keys.astype(np.int64, copy=False), valid, ()
         if self.codes is not None:
             return (*self.codes.encode(side, columns, rows), ())
-        return np.broadcast_to(np.int64(0), len(table)), None, ()
+        if len(table) > len(self._zeros):
+            self._zeros = np.zeros(len(table), np.int64)
+        return self._zeros[: len(table)], None, ()
 
     def forget(self, oldest: dict[str, int]) -> None:
         pass  # rows of any age may be held: `keep` is told which words are

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import collections
 
 import numpy as np
 
@@ -16,7 +16,8 @@ class MatchBits:
     """The rows of one side that have met no partner and may still meet one: they wait.
 
     A byte for each row from the oldest that waits to the newest that arrived; in time windows also the times of the
-    rows that wait, in sorted runs, so that a call costs what it brings and lets go, not what waits.
+    rows that waited at the end of their call, in sorted runs, so that a call costs what it brings and lets go, not what
+    waits. Rows past all times of the first run are put behind it, others are in the runs after it.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class MatchBits:
     def nbytes(self) -> int:
         """Bytes taken."""
         places = 0 if self._places is None else self._places.nbytes
-        return self._waits.nbytes + places + sum(run.times.nbytes + run.rows.nbytes for run in self._runs)
+        return self._waits.nbytes + places + sum(run.nbytes for run in self._runs)
 
     def add(self, batch: Batch, opposite: np.ndarray) -> None:
         """Takes note of a call's rows.
@@ -111,10 +112,13 @@ class MatchBits:
             self._keep_times(batch)
             parts = [np.zeros(0, np.int64)]
             if limit is not None and limit >= _INT64.min:
-                parts += [run.cut(min(limit, int(_INT64.max))) for run in self._runs]
-                self._runs = [run for run in self._runs if len(run.rows)]
-            rows = np.sort(np.concatenate(parts))
+                for run in self._runs:
+                    parts += run.cut(min(limit, int(_INT64.max)))
+                self._runs = [run for run in self._runs if len(run)]
+            rows = np.concatenate(parts)
             rows = rows[self._waiting(rows)]
+            if not _ascend(rows):
+                rows.sort(kind="stable")  # linear where they are made of ascending stretches
         return self._gone(rows)
 
     def rest(self) -> tuple[np.ndarray, np.ndarray]:
@@ -155,35 +159,85 @@ class MatchBits:
         waits = self._waiting(batch.rows)
         if not waits.any():
             return
-        newer = _TimeRun.of(batch.times[waits], batch.rows[waits])
-        while self._runs and len(self._runs[-1].rows) <= MERGE_FACTOR * len(newer.rows):
-            elder = self._runs.pop()
-            waits = self._waiting(elder.rows)
-            times, rows = elder.times[waits], elder.rows[waits]
-            newer = _TimeRun.of(np.concatenate([times, newer.times]), np.concatenate([rows, newer.rows]))
-        self._runs.append(newer)
+        times, rows = _in_order(batch.times[waits], batch.rows[waits])
+        if self._runs:
+            first = int(np.searchsorted(times, self._runs[0].newest))
+            self._runs[0].append(times[first:], rows[first:])
+            times, rows = times[:first], rows[:first]
+        if not len(rows):
+            return
+        while self._runs and len(self._runs[-1]) <= MERGE_FACTOR * len(rows):
+            old_times, old_rows = self._runs.pop().all()
+            waits = self._waiting(old_rows)
+            times, rows = _in_order(np.concatenate([old_times[waits], times]), np.concatenate([old_rows[waits], rows]))
+        self._runs.append(_TimeRun(times, rows))
 
 
-@dataclasses.dataclass
+def _ascend(values: np.ndarray) -> bool:
+    """Whether no value is less than the one before it."""
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def _in_order(times: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Times and rows in the order of the times."""
+    if _ascend(times):
+        return times, rows
+    order = np.argsort(times, kind="stable")  # linear where the times are made of ascending stretches
+    return times[order], rows[order]
+
+
 class _TimeRun:
-    """Rows in the order of their times; some may wait no longer."""
+    """Rows in the order of their times, in parts one after the other; some may wait no longer.
 
-    times: np.ndarray
-    rows: np.ndarray
+    Parameters
+    ----------
+    times, rows : ndarray of int64, shape (n,)
+        In order, n > 0.
+    """
 
-    @classmethod
-    def of(cls, times: np.ndarray, rows: np.ndarray) -> _TimeRun:
-        order = np.argsort(times, kind="stable")  # linear where the times are made of ascending stretches
-        return cls(times[order], rows[order])
+    def __init__(self, times: np.ndarray, rows: np.ndarray):
+        self._parts = collections.deque([(times, rows)])
+        self._length = len(rows)
 
-    def cut(self, limit: int) -> np.ndarray:
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def newest(self) -> int:
+        """The greatest time, where there are rows."""
+        return int(self._parts[-1][0][-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes taken."""
+        return sum(times.nbytes + rows.nbytes for times, rows in self._parts)
+
+    def append(self, times: np.ndarray, rows: np.ndarray) -> None:
+        """Puts rows behind all others, which are none of a greater time."""
+        if len(rows):
+            self._parts.append((times, rows))
+            self._length += len(rows)
+
+    def all(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times and rows."""
+        times, rows = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        return times, rows
+
+    def cut(self, limit: int) -> list[np.ndarray]:
         """Takes away the rows up to a time."""
-        end = int(np.searchsorted(self.times, limit, "right"))
-        gone = self.rows[:end]
-        self.times, self.rows = self.times[end:], self.rows[end:]
-        base = self.rows.base
-        if base is not None and len(base) > 2 * len(self.rows):
-            self.times, self.rows = self.times.copy(), self.rows.copy()
+        gone = []
+        while self._parts and int(self._parts[0][0][0]) <= limit:
+            times, rows = self._parts.popleft()
+            end = int(np.searchsorted(times, limit, "right"))
+            gone.append(rows[:end])
+            self._length -= end
+            if end < len(rows):
+                times, rows = times[end:], rows[end:]
+                base = rows.base
+                if base is not None and len(base) > 2 * len(rows):  # what is gone takes no memory
+                    times, rows = times.copy(), rows.copy()
+                self._parts.appendleft((times, rows))
+                break
         return gone
 
 

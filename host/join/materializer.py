@@ -480,5 +480,4 @@ def shifted(times: np.ndarray, by: int) -> np.ndarray:
 
 def _numbers(rows: np.ndarray) -> pa.Array:
     """Row numbers, NULL for -1."""
-    missing = rows < 0
-    return pa.array(rows, mask=missing if missing.any() else None)
+    return pa.array(rows, mask=rows < 0 if len(rows) and int(rows.min()) < 0 else None)

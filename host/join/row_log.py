@@ -109,8 +109,14 @@ class RowLog:
     def _put(self, first: int, table: pa.Table) -> None:
         """Adds a block."""
         self._blocks.append((first, table))
-        self._nbytes.append(table.nbytes)
+        self._nbytes.append(self.bytes_of(table))
         self._views.append({})
+
+    def bytes_of(self, table: pa.Table) -> int:
+        """Bytes that rows take in here, but for what tells which are NULL in columns of numbers."""
+        if len(self._widths) == len(self._stored):
+            return len(table) * self._fixed
+        return table.select([name for name in (*self._stored.names, _BYTES) if name in table.column_names]).nbytes
 
     def take(self, rows: np.ndarray, names: list[str], *, ascending: bool = False) -> list[pa.ChunkedArray]:
         """Columns, by their names, of the rows of these numbers, int64, shape (n,), in this order; NULLs for a number
@@ -129,21 +135,28 @@ class RowLog:
 
     def _plain(self, rows: np.ndarray, names: list[str]) -> dict[str, pa.ChunkedArray]:
         """As `take`, those columns of a fixed width that have no NULL."""
-        views: dict[str, list[np.ndarray]] = {}
-        for name in names:
-            if name in self._widths:
-                found = [self._view(at, name) for at in range(len(self._blocks))]
-                if all(view is not None for view in found):
-                    views[name] = found  # type: ignore[assignment]
-        if not views:
+        if self._widths.keys().isdisjoint(names):
             return {}
-        places, start, bitmap = self._places(rows), self._blocks[0][0], None
-        if int(rows.min()) < 0:
+        places, bitmap, blocks = self._places(rows), None, range(len(self._blocks))
+        least = int(rows.min())
+        if least < 0:
             missing = rows < 0
             if places is not rows:
                 places[missing] = -1
             bitmap = pa.py_buffer(np.packbits(~missing, bitorder="little"))
-        ends = (start + np.cumsum([len(block) for _, block in self._blocks])).tolist()
+        else:  # blocks before all of them are not looked at
+            least = least if places is rows else int(places.min())
+            blocks = range(sum(begin + len(block) <= least for begin, block in self._blocks), len(self._blocks))
+        views: dict[str, list[np.ndarray]] = {}
+        for name in names:
+            if name in self._widths:
+                found = [self._view(at, name) for at in blocks]
+                if all(view is not None for view in found):
+                    views[name] = found  # type: ignore[assignment]
+        if not views or not blocks:
+            return {}
+        start = self._blocks[blocks[0]][0]
+        ends = [begin + len(block) for begin, block in (self._blocks[at] for at in blocks)]
         widths = [self._widths[name] for name in views]
         values = _core.gather(list(views.values()), widths, ends, places, self.threads, start)
         kinds = (self._stored.field(name).type for name in views)

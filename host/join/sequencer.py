@@ -206,7 +206,7 @@ class Sequencer:
         elif self._spec.sequence is None:
             places = {"left": first["right"], "right": first["left"] + len(ordered["left"])}
             if isinstance(self._spec.on, AsOf):  # which asks for their number alone
-                opposite = {side: np.broadcast_to(np.int64(places[side]), len(ordered[side])) for side in SIDES}
+                opposite = {side: _repeated(places[side], len(ordered[side])) for side in SIDES}
             else:
                 opposite = {side: np.full(len(ordered[side]), places[side], np.int64) for side in SIDES}
         else:
@@ -400,6 +400,11 @@ class Sequencer:
         for residual, a, b in zip(self.condition.residuals, left.others, right.others, strict=True):
             found &= residual.matches(a[own], b[other])
         return rows[found]
+
+
+def _repeated(value: int, count: int) -> np.ndarray:
+    """The same number, int64, so many times, in the memory of one."""
+    return np.ndarray((count,), np.int64, np.array([value], np.int64), strides=(0,))
 
 
 def _comparable(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

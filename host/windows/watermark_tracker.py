@@ -86,7 +86,7 @@ class WatermarkTracker:
 
     def late(self, side: str, times: np.ndarray) -> np.ndarray | None:
         """Which of these times, shape (n,), are late; None if none can be."""
-        if side not in self._judged or self.in_force is None:
+        if side not in self._judged or self.in_force is None or not len(times) or int(times.min()) > self.in_force:
             return None
         return times <= self.in_force
 
