@@ -186,15 +186,15 @@ class PyAggregateTotals {
             into.whole[place] += static_cast<const uint8_t*>(data[track])[at];
             break;
           case Fold::kAdd:
-            AddFold::into(into, place, static_cast<const double*>(data[track])[at]);
+            fold_one<AddFold>(into, place, static_cast<const double*>(data[track])[at]);
             break;
           case Fold::kLeast:
-            LeastFold<int64_t>::into(into, place, static_cast<const int64_t*>(data[track])[at]);
+            fold_one<LeastFold<int64_t>>(into, place, static_cast<const int64_t*>(data[track])[at]);
             break;
           case Fold::kLeastWide: {
             Wide value;
             std::memcpy(&value, static_cast<const char*>(data[track]) + at * sizeof(Wide), sizeof(Wide));
-            LeastFold<Wide>::into(into, place, value);
+            fold_one<LeastFold<Wide>>(into, place, value);
           }
         }
       }

@@ -46,12 +46,15 @@ WaveletTree::WaveletTree(const Array<int64_t>& limited, const Tracks& tracks) {
   ranks_ = std::move(ranks);
 }
 
-size_t WaveletTree::fold(size_t start, size_t end, int64_t first, int64_t last, uint32_t place, const Tracks& tracks,
+std::pair<size_t, size_t> WaveletTree::ranks(int64_t first, int64_t last) const {
+  return {std::lower_bound(sorted_.begin(), sorted_.end(), first) - sorted_.begin(),
+          std::upper_bound(sorted_.begin(), sorted_.end(), last) - sorted_.begin()};
+}
+
+size_t WaveletTree::fold(size_t start, size_t end, std::pair<size_t, size_t> ranks, uint32_t place, const Tracks& tracks,
                          std::vector<Accumulator>& into) const {
-  const size_t from = std::lower_bound(sorted_.begin(), sorted_.end(), first) - sorted_.begin();
-  const size_t to = std::upper_bound(sorted_.begin(), sorted_.end(), last) - sorted_.begin();
-  Visit of{from, to, place, tracks, into};
-  if (from < to) visit(0, 0, start, end, of);
+  Visit of{ranks.first, ranks.second, place, tracks, into};
+  if (ranks.first < ranks.second) visit(0, 0, start, end, of);
   return of.found;
 }
 
@@ -231,22 +234,61 @@ void AggregateWindow::probe(const std::vector<AggregateProbes>& intervals, const
   for (const AggregateProbes& probes : intervals) {
     run_tasks((probes.count + kChunk - 1) / kChunk, threads, poll, [&](size_t chunk) {
       const size_t from = chunk * kChunk, to = std::min(probes.count, from + kChunk);
-      for (const auto& [run, staged] : met) fold_chunk(*run, staged, probes, from, to, scope, counts, into);
+      // Places come in any order: what they have is fetched once for all runs.
+      const uint32_t* const places = probes.places + from;
+      const size_t count = to - from;
+      std::vector<int64_t> first(count), last(count), end(scope.end ? count : 0), found(count);
+      for (size_t at = 0; at < count; ++at) {
+        first[at] = scope.first[places[at]];
+        last[at] = scope.last[places[at]];
+        if (scope.end) end[at] = scope.end[places[at]];
+      }
+      std::vector<Accumulator> own;
+      for (const Accumulator& all : into) own.emplace_back(all.fold, count).take(all, places);
+      const AggregateScope limits{first.data(), last.data(), scope.end ? end.data() : nullptr, scope.staged, count};
+      const AggregateProbes part{places, probes.lower + from, probes.upper + from, count};
+      for (const auto& [run, staged] : met) fold_chunk(*run, staged, part, limits, found, own);
+      for (size_t at = 0; at < count; ++at) counts[places[at]] += found[at];
+      for (size_t at = 0; at < own.size(); ++at) own[at].give(into[at], places);
     });
   }
 }
 
-void AggregateWindow::fold_chunk(const SortedRun& run, bool staged, const AggregateProbes& probes, size_t from,
-                                 size_t to, const AggregateScope& scope, std::vector<int64_t>& counts,
-                                 std::vector<Accumulator>& into) const {
-  uint32_t starts[kChunk], ends[kChunk], places[kChunk];
+void AggregateWindow::fold_chunk(const SortedRun& run, bool staged, const AggregateProbes& probes, const AggregateScope& scope,
+                                 std::vector<int64_t>& counts, std::vector<Accumulator>& into) const {
+  uint32_t starts[kChunk], ends[kChunk], places[kChunk];  // ranges of rows that count
   const int64_t* keys = run.keys.data();
   const size_t length = run.length();
   const bool by_row = staged && scope.end != nullptr;
   size_t whole = 0, start = 0, end = 0, checked = 0;
-  for (size_t at = from; at < to; ++at) {
+  const auto flush = [&] {
+    for (size_t track = 0; track < run.tracks.size(); ++track) run.tracks[track]->fold(starts, ends, places, whole, into[track]);
+    whole = 0;
+  };
+  const auto fold = [&](size_t from_row, size_t to_row, uint32_t place) {
+    if (whole == kChunk) flush();
+    starts[whole] = static_cast<uint32_t>(from_row);
+    ends[whole] = static_cast<uint32_t>(to_row);
+    places[whole++] = place;
+    counts[place] += static_cast<int64_t>(to_row - from_row);
+  };
+  // Of some rows those that `counts_row` says, each stretch of them at once.
+  const auto fold_some = [&](uint32_t place, auto&& counts_row) {
+    size_t begin = end;
+    for (size_t row = start; row < end; ++row) {
+      const bool own = counts_row(row);
+      if (own && begin == end) begin = row;
+      if (own || begin == end) continue;
+      fold(begin, row, place);
+      begin = end;
+    }
+    if (begin < end) fold(begin, end, place);
+  };
+  std::pair<size_t, size_t> ranks;
+  int64_t ranked_first = 0, ranked_last = -1;  // mostly all probes have the same limits
+  for (size_t at = 0; at < probes.count; ++at) {
     const int64_t lower = probes.lower[at], upper = probes.upper[at];
-    const uint32_t place = probes.places[at];
+    const uint32_t place = static_cast<uint32_t>(at);
     const int64_t first = scope.first[place], last = scope.last[place];
     if (lower > upper || run.last < first || run.first > last) continue;
     start = seek(keys, length, start, lower);
@@ -257,25 +299,21 @@ void AggregateWindow::fold_chunk(const SortedRun& run, bool staged, const Aggreg
         checkpoint();
         checked = 0;
       }
-      for (size_t row = start; row < end; ++row) {
-        if (run.rows[row] >= scope.end[place] || run.limited[row] < first || run.limited[row] > last) continue;
-        for (size_t track = 0; track < run.tracks.size(); ++track) {
-          run.tracks[track]->fold(row, row + 1, place, into[track]);
-        }
-        ++counts[place];
-      }
+      fold_some(place, [&](size_t row) { return run.rows[row] < scope.end[place] && run.limited[row] >= first && run.limited[row] <= last; });
     } else if (first <= run.first && run.last <= last) {
-      starts[whole] = static_cast<uint32_t>(start);
-      ends[whole] = static_cast<uint32_t>(end);
-      places[whole++] = place;
-      counts[place] += static_cast<int64_t>(end - start);
+      fold(start, end, place);
+    } else if (end - start <= kFewRows) {
+      fold_some(place, [&](size_t row) { return run.limited[row] >= first && run.limited[row] <= last; });
     } else {
-      counts[place] += static_cast<int64_t>(run.tree->fold(start, end, first, last, place, run.tracks, into));
+      if (first != ranked_first || last != ranked_last) {
+        ranks = run.tree->ranks(first, last);
+        ranked_first = first;
+        ranked_last = last;
+      }
+      counts[place] += static_cast<int64_t>(run.tree->fold(start, end, ranks, place, run.tracks, into));
     }
   }
-  for (size_t track = 0; track < run.tracks.size(); ++track) {
-    run.tracks[track]->fold(starts, ends, places, whole, into[track]);
-  }
+  flush();
 }
 
 void AggregateWindow::expire(int64_t before) {

@@ -41,10 +41,39 @@ struct Accumulator {
     }
   }
 
+  // The values of some places of another, and back.
+  void take(const Accumulator& all, const uint32_t* places) {
+    each(all, [&](auto& own, const auto& others) {
+      for (size_t at = 0; at < own.size(); ++at) own[at] = others[places[at]];
+    });
+  }
+  void give(Accumulator& all, const uint32_t* places) const {
+    each(all, [&](const auto& own, auto& others) {
+      for (size_t at = 0; at < own.size(); ++at) others[places[at]] = own[at];
+    });
+  }
+
   Fold fold;
   std::vector<Wide> wide;
   std::vector<int64_t> whole;
   std::vector<double> sum, error;
+
+ private:
+  template <class All, class F>
+  void each(All& all, F&& f) {
+    each_of(*this, all, f);
+  }
+  template <class All, class F>
+  void each(All& all, F&& f) const {
+    each_of(*this, all, f);
+  }
+  template <class Own, class All, class F>
+  static void each_of(Own& own, All& all, F&& f) {
+    f(own.wide, all.wide);
+    f(own.whole, all.whole);
+    f(own.sum, all.sum);
+    f(own.error, all.error);
+  }
 };
 
 template <class T>
@@ -106,10 +135,17 @@ class SummedTrack final : public Track {
   void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
             Accumulator& into) const override {
     for (size_t at = 0; at < count; ++at) {
-      if constexpr (std::is_same_v<Sum, Wide>) {
-        into.wide[places[at]] += before(end[at]) - before(start[at]);
+      const size_t first = start[at], last = end[at];
+      Sum sum = 0;
+      if (last - first <= 2 * kFoldBlock) {
+        for (size_t i = first; i < last; ++i) sum += values_[i];
       } else {
-        into.whole[places[at]] += before(end[at]) - before(start[at]);
+        sum = before(last) - before(first);
+      }
+      if constexpr (std::is_same_v<Sum, Wide>) {
+        into.wide[places[at]] += sum;
+      } else {
+        into.whole[places[at]] += sum;
       }
     }
   }
@@ -126,12 +162,13 @@ class SummedTrack final : public Track {
   Array<Sum> marks_;
 };
 
-// s + c is the sum; exact but for the roundings of c. Source: Neumaier, ZAMM 54 (1974).
+// s + c is the sum; exact but for the roundings of c. Source: Neumaier, ZAMM 54 (1974), with Knuth's sum of two numbers,
+// which does not ask which is the larger.
 struct Compensated {
   double s = 0, c = 0;
   void add(double x) {
-    const double t = s + x;
-    if (std::isfinite(t)) c += std::fabs(s) >= std::fabs(x) ? (s - t) + x : (x - t) + s;
+    const double t = s + x, more = t - s;
+    if (std::isfinite(t)) c += (s - (t - more)) + (x - more);
     s = t;
   }
   double value() const { return s + c; }
@@ -140,9 +177,8 @@ struct Compensated {
 struct AddFold {
   using Value = double;
   using Running = Compensated;
-  static void into(Accumulator& into, uint32_t place, double value) {
-    Compensated sum{into.sum[place], into.error[place]};
-    sum.add(value);
+  static Running get(const Accumulator& from, uint32_t place) { return {from.sum[place], from.error[place]}; }
+  static void put(const Running& sum, Accumulator& into, uint32_t place) {
     into.sum[place] = sum.s;
     into.error[place] = sum.c;
   }
@@ -156,14 +192,29 @@ struct LeastFold {
     void add(V value) { least = std::min(least, value); }
     V value() const { return least; }
   };
-  static void into(Accumulator& into, uint32_t place, V value) {
+  static Running get(const Accumulator& from, uint32_t place) {
     if constexpr (sizeof(V) == 8) {
-      into.whole[place] = std::min(into.whole[place], value);
+      return {from.whole[place]};
     } else {
-      into.wide[place] = std::min(into.wide[place], value);
+      return {from.wide[place]};
+    }
+  }
+  static void put(const Running& running, Accumulator& into, uint32_t place) {
+    if constexpr (sizeof(V) == 8) {
+      into.whole[place] = running.least;
+    } else {
+      into.wide[place] = running.least;
     }
   }
 };
+
+// Adds one value.
+template <class Kind>
+void fold_one(Accumulator& into, uint32_t place, typename Kind::Value value) {
+  typename Kind::Running running = Kind::get(into, place);
+  running.add(value);
+  Kind::put(running, into, place);
+}
 
 // Folds that cannot be taken back. A range is two rows of a table, and less than a block at each end: row k of the
 // table has, in groups of 2**(k + 1) blocks, the fold of all between a block, itself included, and the group's middle.
@@ -209,21 +260,22 @@ class FoldedTrack final : public Track {
   void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
             Accumulator& into) const override {
     for (size_t i = 0; i < count; ++i) {
-      const uint32_t place = places[i];
-      const size_t first = (size_t{start[i]} + kFoldBlock - 1) / kFoldBlock, last = end[i] / kFoldBlock;
+      const size_t from = start[i], to = end[i], first = (from + kFoldBlock - 1) / kFoldBlock, last = to / kFoldBlock;
+      typename Kind::Running running = Kind::get(into, places[i]);
       if (first >= last) {
-        for (size_t at = start[i]; at < end[i]; ++at) Kind::into(into, place, values_[at]);
-        continue;
-      }
-      for (size_t at = start[i]; at < first * kFoldBlock; ++at) Kind::into(into, place, values_[at]);
-      if (first + 1 == last) {
-        Kind::into(into, place, table_[0][first]);
+        for (size_t at = from; at < to; ++at) running.add(values_[at]);
       } else {
-        const auto& row = table_[std::bit_width(first ^ (last - 1)) - 1];
-        Kind::into(into, place, row[first]);
-        Kind::into(into, place, row[last - 1]);
+        for (size_t at = from; at < first * kFoldBlock; ++at) running.add(values_[at]);
+        if (first + 1 == last) {
+          running.add(table_[0][first]);
+        } else {
+          const auto& row = table_[std::bit_width(first ^ (last - 1)) - 1];
+          running.add(row[first]);
+          running.add(row[last - 1]);
+        }
+        for (size_t at = last * kFoldBlock; at < to; ++at) running.add(values_[at]);
       }
-      for (size_t at = last * kFoldBlock; at < end[i]; ++at) Kind::into(into, place, values_[at]);
+      Kind::put(running, into, places[i]);
     }
   }
   size_t bytes() const override {
@@ -245,9 +297,11 @@ class WaveletTree {
   // `limited`: arrival numbers or times, in the order of keys, as `tracks` have their values.
   WaveletTree(const Array<int64_t>& limited, const Tracks& tracks);
 
-  // Adds what rows in [start, end) of the order of keys hold whose limited values lie in [first, last].
+  // The ranks of limited values in [first, last], the end excluded.
+  std::pair<size_t, size_t> ranks(int64_t first, int64_t last) const;
+  // Adds what rows in [start, end) of the order of keys hold whose limited values have these ranks.
   // Returns how many there are.
-  size_t fold(size_t start, size_t end, int64_t first, int64_t last, uint32_t place, const Tracks& tracks,
+  size_t fold(size_t start, size_t end, std::pair<size_t, size_t> ranks, uint32_t place, const Tracks& tracks,
               std::vector<Accumulator>& into) const;
   size_t bytes() const;
 
@@ -329,6 +383,7 @@ class AggregateWindow {
     size_t length() const { return keys.size(); }
   };
   static constexpr size_t kChunk = 2048;
+  static constexpr size_t kFewRows = 64;  // of a run that a limit cuts, looked at one by one
   static constexpr size_t kLeastRows = 1024;
   static constexpr size_t kGrowth = 4;
   static constexpr size_t kTopRuns = 8;  // runs of the greatest size in a window
@@ -337,8 +392,9 @@ class AggregateWindow {
   bool due() const;
   void merge();
   void keep_from(SortedRun& run, int64_t before);
-  void fold_chunk(const SortedRun& run, bool staged, const AggregateProbes& probes, size_t from, size_t to,
-                  const AggregateScope& scope, std::vector<int64_t>& counts, std::vector<Accumulator>& into) const;
+  // `scope`, `counts` and `into` are of these probes alone.
+  void fold_chunk(const SortedRun& run, bool staged, const AggregateProbes& probes, const AggregateScope& scope, std::vector<int64_t>& counts,
+                  std::vector<Accumulator>& into) const;
 
   const std::vector<Fold> folds_;
   const int64_t window_, width_;
