@@ -63,6 +63,7 @@ def main(
     todo = _figures(chosen or papers())
     out.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {**describe_machine(), "quick": quick, "figures": []}
+    commit = result["commit"]  # of the figures that are measured now: others may be of an earlier one
     if resume:
         result = json.loads((out / "latest.json").read_text())
     done = {(figure["paper"], figure["number"]) for figure in result["figures"]}
@@ -73,8 +74,8 @@ def main(
             if (paper, number) not in done and (not only or number.startswith(only)):
                 start = time.monotonic()
                 figure = run(scale)
-                measured = {**dataclasses.asdict(figure), "seconds": round(time.monotonic() - start, 1)}
-                result["figures"].append(measured)
+                spent = round(time.monotonic() - start, 1)
+                result["figures"].append({**dataclasses.asdict(figure), "seconds": spent, "commit": commit})
                 print_figure(figure, console)
                 plot_figures([figure], out / f"{_slug(figure.paper)}-{figure.number}.png")
                 # After each figure, so that an interrupt loses none.
@@ -98,7 +99,11 @@ def write_page(result: Mapping[str, Any], folder: Path = DOCS) -> list[Path]:
         What was written.
     """
     names = [field.name for field in dataclasses.fields(Figure)]
-    figures = [Figure(**{name: figure[name] for name in names}) for figure in result["figures"]]
+    known = [(paper, number) for paper, number, _ in _figures(papers())]
+    measured = {(figure["paper"], figure["number"]): figure for figure in result["figures"]}
+    measured = {key: measured[key] for key in known if key in measured} | measured  # in the papers' order
+    figures = [Figure(**{name: figure[name] for name in names}) for figure in measured.values()]
+    commits = {key: figure["commit"] for key, figure in measured.items()}
     machine = result["machine"]
     lines = [
         "# The papers' figures",
@@ -107,17 +112,15 @@ def write_page(result: Mapping[str, Any], folder: Path = DOCS) -> list[Path]:
         "by `python -m bench.papers --write build/bench/papers/latest.json`. *Paper* is what the paper says that its",
         "figure shows; *here* is how it was measured, and why it differs where it does.",
         "",
-        f"Measured {result['date'][:10]} at commit {result['commit']}{', small sizes' if result['quick'] else ''}: "
-        f"{machine['cores']} cores, {machine['cpu']}.",
+        f"Measured {result['date'][:10]}{', small sizes' if result['quick'] else ''}: {machine['cores']} cores, "
+        f"{machine['cpu']}.",
         "",
     ]
-    left_out: dict[str, list[str]] = {}
-    for paper, number, _ in _figures(papers()):
-        if not any((figure.paper, figure.number) == (paper, number) for figure in figures):
-            left_out.setdefault(paper, []).append(number)
+    for commit in dict.fromkeys(commits.values()):
+        lines += [f"At commit {commit}: {_named(key for key, of in commits.items() if of == commit)}.", ""]
+    left_out = [key for key in known if key not in measured]
     if left_out:
-        names = "; ".join(f"{paper} {', '.join(numbers)}" for paper, numbers in left_out.items())
-        lines += [f"Not measured in that run: {names}.", ""]
+        lines += [f"Not measured: {_named(left_out)}.", ""]
     written = []
     for paper in dict.fromkeys(figure.paper for figure in figures):
         of_paper = [figure for figure in figures if figure.paper == paper]
@@ -141,6 +144,13 @@ def _figures(names: Iterable[str]) -> list[tuple[str, str, Callable[[Scale], Fig
     """Of each figure of some modules its paper, its number, and what makes it: a function `fig_10a`."""
     modules = [importlib.import_module(f"bench.papers.{name}") for name in names]
     return [(module.PAPER, run.__name__.rpartition("_")[2], run) for module in modules for run in module.FIGURES]
+
+
+def _named(figures: Iterable[tuple[str, str]]) -> str:
+    numbers: dict[str, list[str]] = {}
+    for paper, number in figures:
+        numbers.setdefault(paper, []).append(number)
+    return "; ".join(f"{paper} {', '.join(found)}" for paper, found in numbers.items())
 
 
 def _slug(paper: str) -> str:

@@ -184,16 +184,17 @@ def test_unavailable_is_not_swallowed_when_nobody_is_left(tmp_path: Path) -> Non
 
 def test_a_papers_figures_stand_in_one_page(tmp_path: Path) -> None:
     points = [{"series": series, "x": x, "y": 2.5, "spread": 1} for series in ("ours", "a|b") for x in (1024, 2048)]
-    figure = Figure("PIM-Tree", "8", "rows", "Twice.", "window", "M rows/s", points, note="Half: memory bound.")
+    figure = Figure("PIM-Tree", "8a", "rows", "Twice.", "window", "M rows/s", points, note="Half: memory bound.")
     bars = Figure("SPO-Join", "7", "bars", "More.", "query", "ms", [{"series": "ours", "x": "Q1", "y": 0.25}])
     result = {
         "date": "2026-01-02T03:04:05", "commit": "abc", "quick": False, "machine": {"cores": 2, "cpu": "some"},
-        "figures": [{**dataclasses.asdict(one), "seconds": 1.0} for one in (figure, bars)],
+        "figures": [{**dataclasses.asdict(one), "seconds": 1.0, "commit": "abc"} for one in (figure, bars)],
     }  # fmt: skip
     written = write_page(json.loads(json.dumps(result)), tmp_path)
     page = (tmp_path / "papers.md").read_text()
-    assert "### Figure 8: rows [M rows/s]\n\n*Paper*: Twice.\n\n*Here*: Half: memory bound." in page
+    assert "### Figure 8a: rows [M rows/s]\n\n*Paper*: Twice.\n\n*Here*: Half: memory bound." in page
     assert "| window | ours | a&#124;b |\n| :-- | --: | --: |\n| 1,024 | 2.5 | 2.5 |" in page
     assert "| Q1 | 0.25 |" in page
+    assert "At commit abc: PIM-Tree 8a; SPO-Join 7.\n" in page
     assert [path.name for path in written] == ["papers.md", "papers-pim-tree.png", "papers-spo-join.png"]
     assert all(path.stat().st_size > 1000 for path in written[1:])
