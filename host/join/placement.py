@@ -24,6 +24,7 @@ import numpy as np
 from host.join.boundary_generator import BoundaryGenerator
 from host.join.condition import Condition
 from host.join.engine import OTHER
+from host.key_type import LONG
 
 HEAVY = 0.2
 """A coordinate is heavy with more than so much of a partition's even share of the rows."""
@@ -109,9 +110,12 @@ class Keys(Coordinates):
         )  # fmt: skip
 
     def of(self, side: str, keys: np.ndarray) -> np.ndarray:
-        return keys.astype(np.int64, copy=False)
+        # Of wide keys the half with the code of what is compared for equality.
+        return keys["high"].copy() if keys.dtype == LONG else keys.astype(np.int64, copy=False)
 
     def reach(self, side: str, keys: np.ndarray, coordinates: np.ndarray) -> list[Interval]:
+        if keys.dtype == LONG:
+            return [(None, coordinates, coordinates)]
         return [
             (bound.probes, bound.lower.astype(np.int64, copy=False), bound.upper.astype(np.int64, copy=False))
             for bound in self._generator.bounds(side, keys)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
@@ -108,6 +108,10 @@ def test_as_in_one_window(condition: str, window: str, seed: int) -> None:
     order=st.sampled_from(["none", "inner"]),
     seed=st.integers(0, 2**32),
 )
+@example(  # its keys take 128 bits
+    condition="residual", window="count", how="left", form="rows", by="ranges", partitions=3, subwindow_rows=20,
+    order="none", seed=0,
+)  # fmt: skip
 def test_every_kind_of_join(
     seed: int, partitions: int, by: str, subwindow_rows: int | None, order: str, **options: Any
 ) -> None:
