@@ -27,7 +27,7 @@ from bench.plan import (
 )
 from bench.report import print_cell, print_condition, print_parts, print_tables, write_report
 from bench.rows_type import ROWS
-from bench.spark_plan import SparkPlan
+from bench.spark_plan import FloorPlan, SparkPlan
 from bench.state import StatePlan, run_state_benchmark
 from bench.workloads import KINDS
 
@@ -83,8 +83,9 @@ def main(
 ) -> None:
     """Measure the window join beside its peers, on the same batches, in the same run.
 
-    Without options: every workload, window and batch size, then batch joins by other engines (peers), then Spark, then
-    conjunctions, outer, as-of and aggregate joins (conditions); some 40 minutes on two cores. Pairs of all contenders
+    Without options: every workload, window and batch size, then batch joins by other engines (peers), then Spark, how
+    near the join comes to Spark's floor, what state costs, then conjunctions, outer, as-of and aggregate joins
+    (conditions); some 50 minutes on two cores. Pairs of all contenders
     are compared as they come, and a difference ends the command with an error.
     """
     if quick and full:
@@ -124,6 +125,14 @@ def main(
     if micro_batch is not None:
         spark_plan = dataclasses.replace(spark_plan, batch=micro_batch)
 
+    floor_plan = FloorPlan(seed=seed, window=spark_plan.window)
+    if quick:
+        floor_plan = dataclasses.replace(floor_plan, batches=(spark_plan.batch,))
+    floor_plan = dataclasses.replace(
+        floor_plan,
+        turns=turns or floor_plan.turns,
+        batches=floor_plan.batches if micro_batch is None else (micro_batch,),
+    )
     state_plan = StatePlan(window=windows[0] if windows else spark_plan.window, batch=spark_plan.batch, seed=seed)
     state_plan = dataclasses.replace(state_plan, recovery_window=8 * state_plan.window, turns=turns or state_plan.turns)
     conditions_plan = dataclasses.replace(quick_conditions_plan() if quick else ConditionsPlan(), seed=seed)
@@ -134,7 +143,8 @@ def main(
     console = Console()
     result = describe_machine()
     result["parameters"] = {"operator": dataclasses.asdict(plan), "peers": dataclasses.asdict(peers_plan)}
-    result["parameters"] |= {"spark": dataclasses.asdict(spark_plan), "state": dataclasses.asdict(state_plan)}
+    result["parameters"] |= {"spark": dataclasses.asdict(spark_plan), "floor": dataclasses.asdict(floor_plan)}
+    result["parameters"] |= {"state": dataclasses.asdict(state_plan)}
     result["parameters"]["conditions"] = dataclasses.asdict(conditions_plan)
     try:
         if "operator" in parts:
@@ -145,6 +155,11 @@ def main(
                 result["peers"] = run_batch_joins(peers_plan, on_stage=status.update)
         if "spark" in parts:
             result["spark"] = _spark(console, spark_plan)
+        if "floor" in parts:
+            from bench.spark_join import run_floor
+
+            with console.status("spark: starting three queries") as status:
+                result["floor"] = run_floor(floor_plan, on_stage=status.update)
         if "state" in parts:
             with console.status("state") as status:
                 result["state"] = run_state_benchmark(state_plan, on_stage=status.update)

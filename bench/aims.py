@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bench.plan import ONE_THREAD
 from bench.ratio import cell_name, memory, ratio, ratios, tail
+from bench.rows_type import size
 
 K, M = 1 << 10, 1 << 20
 CPU = "cpu"
@@ -18,6 +19,7 @@ def aims(result: dict) -> list[tuple[str, str, str]]:
     return [
         *_operator(result.get("operator") or []),
         *_spark(result.get("spark")),
+        *_floor(result.get("floor") or []),
         *_state(result.get("state")),
         *_conditions(result.get("conditions") or []),
     ]
@@ -75,6 +77,14 @@ def _spark(spark: dict | None) -> Iterator[tuple[str, str, str]]:
     if value := ratio(spark, "window_join", "bucket/explode"):
         yield "through Spark, against bucket/explode", "15x" if aimed else "", f"{value:.2f}x"
     yield "through Spark, share of its floor kept", "", f"{spark['floor_kept']:.0%}"
+
+
+def _floor(sizes: list[dict]) -> Iterator[tuple[str, str, str]]:
+    for found in sizes:
+        for name, kept in found["kept"].items():
+            window = "a count window" if "count" in name else "a time window"
+            what = f"through Spark, share of its floor kept, {window}, {size(found['batch'])} rows a micro-batch"
+            yield what, "95%", f"{kept['median']:.0%}"
 
 
 def _state(state: dict | None) -> Iterator[tuple[str, str, str]]:

@@ -26,6 +26,7 @@ _BLOCKS = {
     "Slow contenders": "slow",
     "Batch joins": "peers",
     "Through Spark": "spark",
+    "Floor": "floor",
     "State": "state",
     "Conditions": "conditions",
     "Aggregates": "aggregates",

@@ -33,7 +33,7 @@ def write_report(result: dict, folder: Path) -> list[Path]:
     ----------
     result : dict
         What `bench.__main__` gathers: `describe_machine`'s fields, ``parameters``, ``operator``, ``peers``,
-        ``spark`` and ``conditions``. The files have its ``aims``, too.
+        ``spark``, ``floor``, ``state`` and ``conditions``. The files have its ``aims``, too.
     folder : pathlib.Path
         Made if it is not there.
 
@@ -189,6 +189,18 @@ def spark_rows(spark: dict) -> tuple[list[str], list[list[str]]]:
     return ["through Spark", "rows/s", "window_join / this"], lines
 
 
+def floor_rows(sizes: list[dict]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of the table of Spark's floor, as text."""
+    lines = []
+    for found in sizes:
+        for name, entry in found["contenders"].items():
+            line = [size(found["batch"]), name, f"{entry['rate']:,.0f}"]
+            if kept := found["kept"].get(name):
+                line += [f"{kept['median']:.0%}", " to ".join(f"{end:.0%}" for end in kept["interval"])]
+            lines.append(line + [""] * (5 - len(line)))
+    return ["rows a micro-batch", "through Spark", "rows/s", "of the floor", "its interval"], lines
+
+
 def state_rows(state: dict) -> tuple[list[str], list[list[str]]]:
     """Headings and lines of the table of what state costs, as text."""
     lines = []
@@ -255,6 +267,9 @@ def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:
         rows, batch = size(spark["window"]), size(spark["batch"])
         title = f"Through Spark: {rows} rows a side in the window, {batch} rows a micro-batch"
         found[title] = spark_rows(spark)
+    if floor := result.get("floor"):
+        title = f"Floor: {size(floor[0]['window'])} rows a side in the window, medians of {floor[0]['turns']} turns"
+        found[title] = floor_rows(floor)
     if result.get("state"):
         state = result["state"]
         rows, batch, large = (size(number) for number in (state["window"], state["batch"], state["recovery"]["window"]))

@@ -19,11 +19,13 @@ window_join, state=
 nothing
     Spark's own floor: the same union of both streams through a `mapInArrow` that returns what it gets.
 
+`run_floor` has the band join in a time window and in a count window beside nothing, by the size of micro-batches.
+
 `run_keyed_join` has an equality with a band, which Spark's own stream-stream join takes too: it is measured on each
 of its state stores.
 
 Window, watermarks and late rows are the same for all. Every result goes through an observed count and hash of
-all columns into the noop sink; the joins' counts and hashes must be equal for every micro-batch.
+all columns into the noop sink; counts and hashes of joins in the same window must be equal for every micro-batch.
 
 A rate is the rows of both sides over `triggerExecution`, the time that Spark reports for the micro-batch,
 which excludes waiting for files.
@@ -49,7 +51,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.operator_benchmark import ResultsDiffer
-from bench.spark_plan import SparkPlan
+from bench.ratio import median_interval
+from bench.spark_plan import FloorPlan, SparkPlan
 from bench.workloads import Batch, Workload
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ _TUNED_WIDTHS = 8
 _REACH, _VALUES = 5, 1000  # of the band beside an equality
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 FLOOR = "nothing (Spark's floor)"
+COUNT_WINDOW = "window_join, count window"
 WITH_STATE = "window_join, state="
 
 
@@ -152,6 +156,45 @@ def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = la
         "floor_kept": statistics.median(a / b for a, b in zip(mine, floor, strict=True)),
         "contenders": summary,
     }
+
+
+def run_floor(plan: FloorPlan, *, on_stage: Callable[[str], None] = lambda stage: None) -> list[dict]:
+    """Measure `window_join` in a time window and in a count window beside Spark's floor, at each size of micro-batch.
+
+    Returns
+    -------
+    list of dict
+        Ready for JSON, one for each size: ``window``, ``batch``, ``turns``, ``contenders`` as of `run_spark_benchmark`,
+        and ``kept``: by join the median over the turns of its rate over that of the floor in the same turn
+        (``median``), and the interval which has that of all turns in 95 of 100 cases (``interval``).
+
+    Raises
+    ------
+    RuntimeError
+        As `run_spark_benchmark`.
+    """
+    found = []
+    for batch in plan.batches:
+        sized = SparkPlan(window=plan.window, batch=batch, steps=plan.turns, seed=plan.seed)
+        workload = _workload(sized)
+        makers = {"window_join": _window_join, COUNT_WINDOW: _count_window_join, FLOOR: _nothing}
+        queries = {name: _Query(functools.partial(make, plan=sized)) for name, make in makers.items()}
+        stops = [plan.window + step * (batch // 2) for step in range(1 + sized.warm_up + sized.steps)]
+
+        def rows(side: int, start: int, stop: int, workload: Workload = workload) -> dict[str, pa.Array]:
+            drawn = workload.rows(side, start, stop)
+            return {"key": pa.array(drawn.keys), "time": _timestamps(drawn)}
+
+        contenders = _measured(queries, "key int", rows, stops, sized.warm_up, on_stage)
+        summary = {contender.name: contender.summary(batch) for contender in contenders}
+        kept = {}
+        for name in ("window_join", COUNT_WINDOW):
+            shares = [a / b for a, b in zip(summary[name]["rates"], summary[FLOOR]["rates"], strict=True)]
+            kept[name] = {"median": statistics.median(shares), "interval": median_interval(shares)}
+        found.append(
+            {"window": plan.window, "batch": batch, "turns": plan.turns, "contenders": summary, "kept": kept}
+        )
+    return found
 
 
 #: Spark's own join, by the state store it runs on: settings of its session.
@@ -342,6 +385,14 @@ def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan, state: str 
     )
 
 
+def _count_window_join(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
+    from host import Band, Rows
+    from pyspark_bridge import window_join
+
+    band = Band("l_key", "r_key", *_workload(plan).band)
+    return window_join(left, right, on=band, left=Rows(plan.window), right=Rows(plan.window), device=plan.device)
+
+
 def _join_buckets(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -509,7 +560,8 @@ def _rows(progress: dict[str, Any]) -> int:
 
 
 def _compare(contenders: list[_Contender], number: int) -> None:
-    joins = [contender for contender in contenders if contender.name != FLOOR and len(contender.results) > number]
+    others = (FLOOR, COUNT_WINDOW)
+    joins = [contender for contender in contenders if contender.name not in others and len(contender.results) > number]
     for other in joins[1:]:
         if other.results[number] != joins[0].results[number]:
             raise ResultsDiffer(

@@ -37,3 +37,25 @@ class SparkPlan:
     state: bool = False
     device: str = "cpu"
     seed: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloorPlan:
+    """How near to Spark's floor the join comes, by the size of micro-batches.
+
+    Parameters
+    ----------
+    window : int
+        As of `SparkPlan`; rows a side of the count window, too.
+    batches : tuple of int
+        Rows of both sides in one micro-batch.
+    turns : int
+        Micro-batches timed of each size.
+    seed : int
+        Every value follows from it.
+    """
+
+    window: int = 1 << 20
+    batches: tuple[int, ...] = (1 << 18, 1 << 20, 1 << 21)
+    turns: int = 20
+    seed: int = 20

@@ -1,6 +1,13 @@
 """The aims are read off the cells they are about."""
 
+import math
+import statistics
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from bench.aims import aims
+from bench.ratio import median_interval
 
 K, M = 1 << 10, 1 << 20
 
@@ -64,3 +71,23 @@ def test_spark_at_another_size_has_no_aim() -> None:
     }
     assert aims({"spark": spark})[1] == ("through Spark, against bucket/explode", "15x", "20.00x")
     assert aims({"spark": {**spark, "window": 128 * K}})[1][1] == ""
+
+
+def test_the_floor_has_its_aim_at_each_size_and_window() -> None:
+    kept = {"window_join": {"median": 0.975, "interval": (0.9, 1.1)}, "window_join, count window": {"median": 1.2}}
+    found = aims({"floor": [{"batch": 256 * K, "kept": kept}]})
+    assert [(aim, measured) for _, aim, measured in found] == [("95%", "98%"), ("95%", "120%")]
+    assert "a count window, 256K rows a micro-batch" in found[1][0]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
+def test_the_interval_of_a_median_holds_it_and_is_the_narrowest_by_ranks(values: list[float]) -> None:
+    low, high = median_interval(values)
+    assert low <= statistics.median(values) <= high
+    ordered, count = sorted(values), len(values)
+    for outside in range(count // 2):
+        sure = 1 - 2 * sum(math.comb(count, heads) for heads in range(outside + 1)) / 2**count
+        if sure < 0.95:
+            break
+        assert ordered[outside] <= low
+        assert high <= ordered[-1 - outside]
