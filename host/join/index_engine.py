@@ -26,7 +26,7 @@ def cut_steps(batches: dict[str, Batch], most: int) -> Iterator[dict[str, Batch]
         yield batches
         return
     places = {side: b.rows + b.opposite for side, b in batches.items()}
-    cuts = np.sort(np.concatenate(list(places.values())))[most::most]
+    cuts = np.sort(np.concatenate(list(places.values())), kind="stable")[most::most]  # a merge: both sides ascend
     at = dict.fromkeys(SIDES, 0)
     for cut in [*cuts.tolist(), _INT64.max]:
         to = {side: int(np.searchsorted(places[side], cut, "left")) for side in SIDES}
