@@ -81,10 +81,16 @@ def _spark(spark: dict | None) -> Iterator[tuple[str, str, str]]:
 
 def _floor(sizes: list[dict]) -> Iterator[tuple[str, str, str]]:
     for found in sizes:
-        for name, kept in found["kept"].items():
-            window = "a count window" if "count" in name else "a time window"
-            what = f"through Spark, share of its floor kept, {window}, {size(found['batch'])} rows a micro-batch"
-            yield what, "95%", f"{kept['median']:.0%}"
+        for floor, shares in found["kept"].items():
+            once = "" if "Spark's" in floor else " that gives no row before it has all"
+            for name, kept in shares.items():
+                window = "a count window" if "count" in name else "a time window"
+                what = f"through Spark, share kept of its floor{once}, {window}"
+                yield (
+                    f"{what}, {size(found['batch'])} rows a micro-batch",
+                    "" if once else "95%",
+                    f"{kept['median']:.0%}",
+                )
 
 
 def _state(state: dict | None) -> Iterator[tuple[str, str, str]]:

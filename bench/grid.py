@@ -169,8 +169,11 @@ class Measured:
 
 
 def measure(cell: Cell, indexes: tuple[str, ...], turns: int, pieces: int = 4) -> Measured:
-    """Measures a cell. A turn goes through half a window, so that it has its share of all that is done now and then; but
-    makes no more than `_MOST` calls."""
+    """Measures a cell.
+
+    A turn goes through half a window, so that it has its share of all that is done now and then, but makes no more than
+    `_MOST` calls.
+    """
     runs = [Run(cell, AUTO)]
     for index in indexes:
         with contextlib.suppress(TooSlow):

@@ -195,10 +195,13 @@ def floor_rows(sizes: list[dict]) -> tuple[list[str], list[list[str]]]:
     for found in sizes:
         for name, entry in found["contenders"].items():
             line = [size(found["batch"]), name, f"{entry['rate']:,.0f}"]
-            if kept := found["kept"].get(name):
-                line += [f"{kept['median']:.0%}", " to ".join(f"{end:.0%}" for end in kept["interval"])]
-            lines.append(line + [""] * (5 - len(line)))
-    return ["rows a micro-batch", "through Spark", "rows/s", "of the floor", "its interval"], lines
+            for shares in found["kept"].values():
+                kept = shares.get(name)
+                ends = () if kept is None else (f"{end:.0%}" for end in kept["interval"])
+                line += ["" if kept is None else f"{kept['median']:.0%}", " to ".join(ends)]
+            lines.append(line)
+    columns = [column for floor in sizes[0]["kept"] for column in (f"of {floor}", "interval")]
+    return ["rows a micro-batch", "through Spark", "rows/s", *columns], lines
 
 
 def state_rows(state: dict) -> tuple[list[str], list[list[str]]]:

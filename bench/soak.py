@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pyarrow as pa
+from tqdm import tqdm
 
 from host import AllOf, Band, Compare, Watermark, WindowJoin, Within
 from host.daemon.service import resident_bytes
@@ -44,17 +45,21 @@ def soak(seconds: float, folder: str, partitions: int = 1, least_calls: int = 0)
     memory: list[int] = []
     files: list[int] = []
     call, started = 0, time.monotonic()
-    with WindowJoin(
-        on=AllOf(Compare("user", "=", "user"), Band("at", "at", -20_000, 20_000)),
-        within=Within("at", "at", -60_000, 60_000),
-        watermark=Watermark(left=10_000, right=10_000, lag=1),
-        how="full",
-        state=folder,
-        partitions=partitions,
-    ) as join:
-        while time.monotonic() - started < seconds or call < least_calls:
+    with (
+        WindowJoin(
+            on=AllOf(Compare("user", "=", "user"), Band("at", "at", -20_000, 20_000)),
+            within=Within("at", "at", -60_000, 60_000),
+            watermark=Watermark(left=10_000, right=10_000, lag=1),
+            how="full",
+            state=folder,
+            partitions=partitions,
+        ) as join,
+        tqdm(total=round(seconds), unit=" s", leave=False, mininterval=1) as bar,
+    ):
+        while (passed := time.monotonic() - started) < seconds or call < least_calls:
             join.process(rows(rng, call), rows(rng, call))
             call += 1
+            bar.update(min(int(passed), bar.total) - bar.n)
             if call > WARM_CALLS:
                 memory.append(resident_bytes() or 0)
                 files.append(len(os.listdir(folder)))

@@ -19,7 +19,8 @@ window_join, state=
 nothing
     Spark's own floor: the same union of both streams through a `mapInArrow` that returns what it gets.
 
-`run_floor` has the band join in a time window and in a count window beside nothing, by the size of micro-batches.
+`run_floor` has the band join in a time window and in a count window by the size of micro-batches, beside nothing, and
+beside nothing that gives no row before it has all, as a join does: Spark's floor reads and writes at the same time.
 
 `run_keyed_join` has an equality with a band, which Spark's own stream-stream join takes too: it is measured on each
 of its state stores.
@@ -64,6 +65,7 @@ _TUNED_WIDTHS = 8
 _REACH, _VALUES = 5, 1000  # of the band beside an equality
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 FLOOR = "nothing (Spark's floor)"
+AT_THE_END = "nothing, once all rows are there"
 COUNT_WINDOW = "window_join, count window"
 WITH_STATE = "window_join, state="
 
@@ -165,8 +167,9 @@ def run_floor(plan: FloorPlan, *, on_stage: Callable[[str], None] = lambda stage
     -------
     list of dict
         Ready for JSON, one for each size: ``window``, ``batch``, ``turns``, ``contenders`` as of `run_spark_benchmark`,
-        and ``kept``: by join the median over the turns of its rate over that of the floor in the same turn
-        (``median``), and the interval which has that of all turns in 95 of 100 cases (``interval``).
+        and ``kept``: by floor (`FLOOR`, `AT_THE_END`) and join the median over the turns of its rate over that of the
+        floor in the same turn (``median``), and the interval which has that of all turns in 95 of 100 cases
+        (``interval``).
 
     Raises
     ------
@@ -178,6 +181,7 @@ def run_floor(plan: FloorPlan, *, on_stage: Callable[[str], None] = lambda stage
         sized = SparkPlan(window=plan.window, batch=batch, steps=plan.turns, seed=plan.seed)
         workload = _workload(sized)
         makers = {"window_join": _window_join, COUNT_WINDOW: _count_window_join, FLOOR: _nothing}
+        makers[AT_THE_END] = functools.partial(_nothing, whole=True)
         queries = {name: _Query(functools.partial(make, plan=sized)) for name, make in makers.items()}
         stops = [plan.window + step * (batch // 2) for step in range(1 + sized.warm_up + sized.steps)]
 
@@ -187,13 +191,12 @@ def run_floor(plan: FloorPlan, *, on_stage: Callable[[str], None] = lambda stage
 
         contenders = _measured(queries, "key int", rows, stops, sized.warm_up, on_stage)
         summary = {contender.name: contender.summary(batch) for contender in contenders}
-        kept = {}
-        for name in ("window_join", COUNT_WINDOW):
-            shares = [a / b for a, b in zip(summary[name]["rates"], summary[FLOOR]["rates"], strict=True)]
-            kept[name] = {"median": statistics.median(shares), "interval": median_interval(shares)}
-        found.append(
-            {"window": plan.window, "batch": batch, "turns": plan.turns, "contenders": summary, "kept": kept}
-        )
+        kept: dict[str, dict[str, dict]] = {FLOOR: {}, AT_THE_END: {}}
+        for floor, shares_of in kept.items():
+            for name in ("window_join", COUNT_WINDOW):
+                shares = [a / b for a, b in zip(summary[name]["rates"], summary[floor]["rates"], strict=True)]
+                shares_of[name] = {"median": statistics.median(shares), "interval": median_interval(shares)}
+        found.append({"window": plan.window, "batch": batch, "turns": plan.turns, "contenders": summary, "kept": kept})
     return found
 
 
@@ -434,13 +437,13 @@ def _bucket_explode_tuned(left: DataFrame, right: DataFrame, plan: SparkPlan) ->
     )
 
 
-def _nothing(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
+def _nothing(left: DataFrame, right: DataFrame, plan: SparkPlan, whole: bool = False) -> DataFrame:
     from pyspark_bridge.tagged_union import tagged_union
 
     union = tagged_union(left, right)
 
     def unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return batches
+        return iter(list(batches)) if whole else batches
 
     return union.mapInArrow(unchanged, union.schema)
 
@@ -560,7 +563,7 @@ def _rows(progress: dict[str, Any]) -> int:
 
 
 def _compare(contenders: list[_Contender], number: int) -> None:
-    others = (FLOOR, COUNT_WINDOW)
+    others = (FLOOR, AT_THE_END, COUNT_WINDOW)
     joins = [contender for contender in contenders if contender.name not in others and len(contender.results) > number]
     for other in joins[1:]:
         if other.results[number] != joins[0].results[number]:

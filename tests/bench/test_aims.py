@@ -75,9 +75,15 @@ def test_spark_at_another_size_has_no_aim() -> None:
 
 def test_the_floor_has_its_aim_at_each_size_and_window() -> None:
     kept = {"window_join": {"median": 0.975, "interval": (0.9, 1.1)}, "window_join, count window": {"median": 1.2}}
-    found = aims({"floor": [{"batch": 256 * K, "kept": kept}]})
-    assert [(aim, measured) for _, aim, measured in found] == [("95%", "98%"), ("95%", "120%")]
-    assert "a count window, 256K rows a micro-batch" in found[1][0]
+    shares = {"nothing (Spark's floor)": kept, "nothing, once all rows are there": kept}
+    found = aims({"floor": [{"batch": 256 * K, "kept": shares}]})
+    assert [(aim, measured) for _, aim, measured in found] == [
+        ("95%", "98%"),
+        ("95%", "120%"),
+        ("", "98%"),
+        ("", "120%"),
+    ]
+    assert "its floor, a count window, 256K rows a micro-batch" in found[1][0]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
