@@ -96,7 +96,7 @@ class RowLog:
         if self._varies:
             sizes = sum(_sizes(table.column(name)) for name in self._varies)
             table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
-        self._put(first, table)
+        self._put(first, table.combine_chunks())  # rows of one chunk are copied out by the core
         while len(self._blocks) > self._few:
             (start, elder), (_, newer) = self._blocks[-2:]
             if len(elder) >= self._most or len(elder) > MERGE_FACTOR * len(newer):

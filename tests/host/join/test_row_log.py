@@ -86,3 +86,12 @@ def test_row_log_takes_columns_of_every_width_from_several_blocks(threads):
         assert found.combine_chunks().equals(whole.take(pa.array(rows, mask=rows < 0)).combine_chunks())
     with pytest.raises(IndexError):
         log.take(np.array([first]), ["int64"])
+
+
+def test_rows_that_came_in_chunks_are_copied_out_by_the_core(monkeypatch):
+    table = pa.table({"a": np.arange(1000), "b": np.arange(1000, dtype=np.int32)})
+    log = RowLog("left", table.schema)
+    log.append(0, pa.Table.from_batches(table.to_batches(max_chunksize=64)))
+    monkeypatch.setattr(log, "_taken", None)  # by Arrow, for columns of other kinds
+    rows = np.array([5, 999, 64, 63])
+    assert pa.table(dict(zip("ab", log.take(rows, ["a", "b"]), strict=True))) == table.take(rows)
