@@ -158,7 +158,7 @@ def main(
         if "floor" in parts:
             from bench.spark_join import run_floor
 
-            with console.status("spark: starting three queries") as status:
+            with console.status("spark: starting four queries") as status:
                 result["floor"] = run_floor(floor_plan, on_stage=status.update)
         if "state" in parts:
             with console.status("state") as status:
@@ -214,7 +214,7 @@ def _operator(console: Console, plan: Plan, cells: list[dict], steps: bool) -> N
 def _spark(console: Console, plan: SparkPlan) -> dict:
     from bench.spark_join import run_spark_benchmark
 
-    with console.status("spark: starting three queries"):
+    with console.status("spark: starting two queries"):
         return run_spark_benchmark(plan, on_stage=lambda stage: console.print(stage, highlight=False, soft_wrap=True))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from bench.plan import ONE_THREAD
 from bench.ratio import cell_name, memory, ratio, ratios, tail
 from bench.rows_type import size
+from bench.spark_plan import FLOOR
 
 K, M = 1 << 10, 1 << 20
 CPU = "cpu"
@@ -76,21 +77,17 @@ def _spark(spark: dict | None) -> Iterator[tuple[str, str, str]]:
     yield "through Spark: rows/s", "1,000,000" if aimed else "", f"{rate:,.0f}"
     if value := ratio(spark, "window_join", "bucket/explode"):
         yield "through Spark, against bucket/explode", "15x" if aimed else "", f"{value:.2f}x"
-    yield "through Spark, share of its floor kept", "", f"{spark['floor_kept']:.0%}"
 
 
 def _floor(sizes: list[dict]) -> Iterator[tuple[str, str, str]]:
-    for found in sizes:
-        for floor, shares in found["kept"].items():
-            once = "" if "Spark's" in floor else " that gives no row before it has all"
-            for name, kept in shares.items():
-                window = "a count window" if "count" in name else "a time window"
-                what = f"through Spark, share kept of its floor{once}, {window}"
-                yield (
-                    f"{what}, {size(found['batch'])} rows a micro-batch",
-                    "" if once else "95%",
-                    f"{kept['median']:.0%}",
-                )
+    kept = [
+        (share["median"], f"{name}, {size(found['batch'])}")
+        for found in sizes
+        for name, share in found["kept"][FLOOR].items()
+    ]
+    if kept:
+        share, where = min(kept)
+        yield f"through Spark, share of its floor kept, {len(kept)} cells: the least", "95%", f"{share:.0%} ({where})"
 
 
 def _state(state: dict | None) -> Iterator[tuple[str, str, str]]:

@@ -15,12 +15,11 @@ bucket/explode, tuned
     The same with buckets of eight band widths, so that only one right row in eight is there twice (1.125
     copies instead of 3, for eight times as many candidates). Only on request: it takes as long again.
 window_join, state=
-    The same with its windows kept on the local disk, in place of the two above. Only on request.
-nothing
-    Spark's own floor: the same union of both streams through a `mapInArrow` that returns what it gets.
+    The same with its windows kept on the local disk, in place of the workaround. Only on request.
 
-`run_floor` has the band join in a time window and in a count window by the size of micro-batches, beside nothing, and
-beside nothing that gives no row before it has all, as a join does: Spark's floor reads and writes at the same time.
+`run_floor` has the band join in a time window and in a count window by the size of micro-batches, beside *nothing*,
+Spark's own floor: the same union of both streams through a `mapInArrow` that returns what it gets. That reads and
+writes at the same time; beside it is one that gives no row before it has all, as a join does.
 
 `run_keyed_join` has an equality with a band, which Spark's own stream-stream join takes too: it is measured on each
 of its state stores.
@@ -53,7 +52,7 @@ import pyarrow.parquet as pq
 
 from bench.operator_benchmark import ResultsDiffer
 from bench.ratio import median_interval
-from bench.spark_plan import FloorPlan, SparkPlan
+from bench.spark_plan import FLOOR, FloorPlan, SparkPlan
 from bench.workloads import Batch, Workload
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ _EPOCH_MS = 1_000_000_000  # the first row's time: Spark's watermark starts at 0
 _TUNED_WIDTHS = 8
 _REACH, _VALUES = 5, 1000  # of the band beside an equality
 _STATE = "org.apache.spark.sql.execution.streaming.state"
-FLOOR = "nothing (Spark's floor)"
 AT_THE_END = "nothing, once all rows are there"
 COUNT_WINDOW = "window_join, count window"
 WITH_STATE = "window_join, state="
@@ -104,7 +102,7 @@ class _Contender:
 
 
 def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = lambda stage: None) -> dict:
-    """Measure the three queries side by side.
+    """Measure the queries side by side.
 
     Parameters
     ----------
@@ -129,7 +127,6 @@ def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = la
     makers: dict[str, Callable[[DataFrame, DataFrame, SparkPlan], DataFrame]] = {
         "window_join": _window_join,
         "bucket/explode": _bucket_explode,
-        FLOOR: _nothing,
     }
     if plan.tuned:
         makers["bucket/explode, tuned"] = _bucket_explode_tuned
@@ -142,11 +139,10 @@ def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = la
     with tempfile.TemporaryDirectory(prefix="mullion-bench-") as kept:
         if plan.state:
             with_state = functools.partial(_window_join, state=kept)
-            makers = {"window_join": _window_join, WITH_STATE: with_state, FLOOR: _nothing}
+            makers = {"window_join": _window_join, WITH_STATE: with_state}
         queries = {name: _Query(functools.partial(make, plan=plan)) for name, make in makers.items()}
         contenders = _measured(queries, "key int", rows, stops, plan.warm_up, on_stage)
     summary = {contender.name: contender.summary(plan.batch) for contender in contenders}
-    mine, floor = summary["window_join"]["rates"], summary[FLOOR]["rates"]
     timed = contenders[0].results[1 + plan.warm_up :]
     return {
         "window": plan.window,
@@ -155,7 +151,6 @@ def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = la
         "micro_batches_compared": len(stops),
         "steps": plan.steps,
         "pairs_per_row": statistics.mean(count for count, _ in timed) / plan.batch,
-        "floor_kept": statistics.median(a / b for a, b in zip(mine, floor, strict=True)),
         "contenders": summary,
     }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FLOOR = "nothing (Spark's floor)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SparkPlan:

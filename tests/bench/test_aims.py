@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bench.aims import aims
 from bench.ratio import median_interval
+from bench.spark_plan import FLOOR
 
 K, M = 1 << 10, 1 << 20
 
@@ -66,24 +67,20 @@ def test_spark_at_another_size_has_no_aim() -> None:
     spark = {
         "window": 1 * M,
         "batch": 256 * K,
-        "floor_kept": 0.5,
         "contenders": {"window_join": entry(9e5), "bucket/explode": entry(4.5e4)},
     }
     assert aims({"spark": spark})[1] == ("through Spark, against bucket/explode", "15x", "20.00x")
     assert aims({"spark": {**spark, "window": 128 * K}})[1][1] == ""
 
 
-def test_the_floor_has_its_aim_at_each_size_and_window() -> None:
+def test_the_share_of_the_floor_is_the_least() -> None:
     kept = {"window_join": {"median": 0.975, "interval": (0.9, 1.1)}, "window_join, count window": {"median": 1.2}}
-    shares = {"nothing (Spark's floor)": kept, "nothing, once all rows are there": kept}
-    found = aims({"floor": [{"batch": 256 * K, "kept": shares}]})
-    assert [(aim, measured) for _, aim, measured in found] == [
-        ("95%", "98%"),
-        ("95%", "120%"),
-        ("", "98%"),
-        ("", "120%"),
+    sizes = [
+        {"batch": 256 * K, "kept": {FLOOR: kept}},
+        {"batch": M, "kept": {FLOOR: {**kept, "more": {"median": 0.5}}}},
     ]
-    assert "its floor, a count window, 256K rows a micro-batch" in found[1][0]
+    ((figure, aim, measured),) = aims({"floor": sizes})
+    assert ("5 cells" in figure, aim, measured) == (True, "95%", "50% (more, 1M)")
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
