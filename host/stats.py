@@ -56,7 +56,7 @@ class Stats:
     probed_runs : int
         Runs probed, summed over probe commands; 0 with SplitJoin, which has none.
     index_name : str
-        The index in use, by name: what ``index="auto"`` stands for.
+        The index in use, by name: what ``index="auto"`` stands for; several where join cores chose different ones.
     index : dict of str to dict
         For each side what its index tells of its inside, as the index's own docstring says.
     engine : dict

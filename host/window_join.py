@@ -602,6 +602,8 @@ class WindowJoin:
                 stats.probed_runs = self._engine.probed_runs
                 stats.engine = self._engine.report()
                 stats.index = {side: self._engine.figures(side) for side in SIDES}
+                if "structures" in stats.index["left"]:  # each join core has its own
+                    stats.index_name = ", ".join(sorted(set(stats.index["left"]["structures"])))
                 stats.watermark = self._sequencer.watermark
                 stats.watermark_side = self._sequencer.watermark_side
                 for side, bits in self._materializer.bits.items():

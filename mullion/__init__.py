@@ -44,6 +44,7 @@ from host.errors import (
     WindowError,
 )
 from host.index import (
+    Auto,
     BChain,
     BiSort,
     BPlusTree,
@@ -79,6 +80,7 @@ __all__ = [
     "AnyOf",
     "AsOf",
     "AuthError",
+    "Auto",
     "BChain",
     "BPlusTree",
     "Band",

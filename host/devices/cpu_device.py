@@ -9,6 +9,7 @@ from host.devices.device import Device, DeviceInfo, usable_memory
 from host.engines import EngineKind, Shared, SplitJoin, Steps
 from host.errors import DeviceError, UnsupportedError
 from host.index.specs import (
+    Auto,
     BChain,
     BiSort,
     BPlusTree,
@@ -122,7 +123,7 @@ class CpuDevice(Device):
         if isinstance(engine, Shared):
             return tuple(kind.name for kind in (PimTree, ImTree, BPlusTree, BChain, IbChain))
         if isinstance(engine, SplitJoin):
-            return (NestedLoop.name, *(name for name in self.indexes if name != SpoJoin.name))
+            return (Auto.name, NestedLoop.name, *(name for name in self.indexes if name != SpoJoin.name))
         return self.indexes
 
     def index(self, chosen: str | Index, engine: EngineKind) -> Index:

@@ -20,7 +20,7 @@ import numpy as np
 from host.aggregates import AggregatePlan
 from host.engines import EngineKind, Steps, open_engine_kind
 from host.errors import CapacityError, UnsupportedError
-from host.index import Index, open_index
+from host.index import Auto, Index, open_index
 from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import Engine, EngineSpec
 
@@ -373,7 +373,7 @@ class Device(abc.ABC):
         return self.indexes
 
     def index(self, chosen: str | Index, engine: EngineKind) -> Index:
-        """The index that a join asks for; ``"auto"`` is the default of the engine.
+        """The index that a join asks for; ``"auto"``, or `Auto()`, is the default of the engine.
 
         Raises
         ------
@@ -381,7 +381,7 @@ class Device(abc.ABC):
             If the engine does not run on it here.
         """
         names = self.indexes_of(engine)
-        index = open_index(names[0] if chosen == "auto" else chosen)
+        index = open_index(names[0] if chosen in ("auto", Auto()) else chosen)
         if index.name not in names:
             of = "" if names == self.indexes else f" for the engine {engine.name!r}"
             raise UnsupportedError(

@@ -1,6 +1,7 @@
 """Indexes: what a side's window is kept in, and how a user names one."""
 
 from host.index.specs import (
+    Auto,
     BChain,
     BiSort,
     BPlusTree,
@@ -23,6 +24,7 @@ from host.index.specs import (
 )
 
 __all__ = [
+    "Auto",
     "BChain",
     "BPlusTree",
     "BiSort",

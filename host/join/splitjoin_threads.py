@@ -14,7 +14,7 @@ import numpy as np
 
 from host.engines import SplitJoin
 from host.errors import IncompleteError, UnsupportedError
-from host.index.specs import Index
+from host.index.specs import Auto, Index
 from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import SIDES, Batch, Border, Counts, EngineSpec, Found, OrderedPairs, Pairs
 from host.join.native_engine import NativeEngine
@@ -77,6 +77,10 @@ class SplitJoinThreads(NativeEngine):
             "order": _ORDERS.index(self.spec.order),
             "every": self.spec.every,
         }
+
+    def _bytes_per_row(self) -> int:
+        rows = self._dtype.itemsize + 8 if isinstance(self._index, Auto) else 0  # beside any index, as they arrive
+        return super()._bytes_per_row() + rows
 
     def process(
         self,

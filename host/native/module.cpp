@@ -274,8 +274,12 @@ std::unique_ptr<PyEngine> open_engine(int key_bits, const std::string& index, st
                                     static_cast<size_t>(option("queue_rows", 1024)), option("active", 0) != 0,
                                     static_cast<PairOrder>(option("order", 0)), option("every", 1),
                                     option("timed", 0) != 0, static_cast<uint64_t>(option("schedule", 0))};
-    const IndexKind* local = own == "nested_loop" ? nullptr : &index_kind(own, "steps");
-    return std::make_unique<PyEngine>(key_bits / 8, open_splitjoin(options, key_bits / 8, local, opening),
+    std::vector<const IndexKind*> locals;
+    for (const char* name : {"sorted_runs", "rap_table", "wib_tree", "bplus_tree"}) {
+      if (own == "auto") locals.push_back(&index_kind(name, "steps"));
+    }
+    if (own != "auto" && own != "nested_loop") locals.push_back(&index_kind(own, "steps"));
+    return std::make_unique<PyEngine>(key_bits / 8, open_splitjoin(options, key_bits / 8, locals, opening),
                                       within.has_value());
   }
   const IndexKind& kind = index_kind(own, engine);

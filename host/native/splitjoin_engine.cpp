@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
+#include <ctime>
 #include <deque>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -85,6 +88,8 @@ struct Shared {
   std::unique_ptr<std::atomic<int64_t>[]> done[2];
 };
 
+struct Choice;
+
 // One core's share of both windows.
 class SubWindows {
  public:
@@ -100,6 +105,7 @@ class SubWindows {
   virtual size_t bytes() const = 0;
   virtual int64_t oldest(int side, int64_t none) const = 0;
   virtual int64_t oldest_block(int side) const = 0;
+  virtual const Choice* choice() const { return nullptr; }  // where it has one
 };
 
 size_t power_of_two(size_t least) {
@@ -170,6 +176,16 @@ class NestedLoop final : public SubWindows {
     return side.begin == side.end ? none : numbers(side)[side.begin & (side.size - 1)];
   }
   int64_t oldest_block(int side) const override { return sides_[side].begin; }
+
+  // Calls `take(key, number, time)` for each place from the oldest on; numbers of rows that have left are negative.
+  template <class Take>
+  void each(int which, const Take& take) const {
+    const Side& side = sides_[which];
+    const auto mask = side.size - 1;
+    for (int64_t at = side.begin; at < side.end; ++at) {
+      take(keys(side)[at & mask], numbers(side)[at & mask], counted() ? 0 : times(side)[at & mask]);
+    }
+  }
 
  private:
   // A ring of rows, by how many the core had stored before.
@@ -314,14 +330,24 @@ class Indexed final : public SubWindows {
       times_[i] = rows[i].time;
       if (shared_.splitjoin.order == PairOrder::kInner) blocks_[side].push_back(rows[i].number);
     }
-    Input both[2]{};
-    both[0].bounded = both[1].bounded = shared_.inputs[side].bounded;
-    both[side] = {.keys = keys_.data(), .count = count, .rows = rows_.data(), .first_row = 0,
-                  .opposite = opposite_.data(), .same_opposite = 0,
-                  .times = shared_.inputs[side].times ? times_.data() : nullptr, .bounds = {},
-                  .bounded = both[0].bounded};
-    engine_->step(both, both, Form::kPairs, false, 1, nullptr, kAnyPairs);
-    forget(side);
+    put(side);
+  }
+
+  // Takes over what a nested loop holds, before anything else.
+  void load(const NestedLoop<Key>& from) {
+    for (int side = 0; side < 2; ++side) {
+      keys_.clear(), rows_.clear(), times_.clear();
+      int64_t last = -1;
+      from.each(side, [&](Key key, int64_t number, int64_t time) {
+        last = std::max(last, number);
+        if (shared_.splitjoin.order == PairOrder::kInner) blocks_[side].push_back(last);  // places are searched by number
+        if (number < 0) return;
+        keys_.push_back(key), rows_.push_back(number), times_.push_back(time);
+      });
+      first_block_[side] = from.oldest_block(side);
+      opposite_.assign(keys_.size(), 0);
+      if (!keys_.empty()) put(side);
+    }
   }
 
   void expire(const Down& first) override {
@@ -356,6 +382,18 @@ class Indexed final : public SubWindows {
     return in;
   }
 
+  // Stores what was gathered.
+  void put(int side) {
+    Input both[2]{};
+    both[0].bounded = both[1].bounded = shared_.inputs[side].bounded;
+    both[side] = {.keys = keys_.data(), .count = keys_.size(), .rows = rows_.data(), .first_row = 0,
+                  .opposite = opposite_.data(), .same_opposite = 0,
+                  .times = shared_.settings.window[0] == 0 ? times_.data() : nullptr, .bounds = {},
+                  .bounded = both[0].bounded};
+    engine_->step(both, both, Form::kPairs, false, 1, nullptr, kAnyPairs);
+    forget(side);
+  }
+
   int64_t block(int side, int64_t number) const {
     const auto& numbers = blocks_[side];
     return first_block_[side] + (std::lower_bound(numbers.begin(), numbers.end(), number) - numbers.begin());
@@ -377,6 +415,276 @@ class Indexed final : public SubWindows {
   std::vector<int64_t> rows_, opposite_, times_;
   std::deque<int64_t> blocks_[2];  // numbers of the stored rows, for inner order
   int64_t first_block_[2] = {0, 0};
+};
+
+// What a core with a choice of structures has chosen so far.
+struct Choice {
+  std::string structure = "nested_loop";
+  std::string why = "few rows";
+  int64_t changes = 0, trials = 0, borders = 0;
+};
+
+int64_t thread_ns() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+// A sub-window whose structure follows its rows: nested loops over all of them in the order of arrival, or an index over
+// those, which is then probed in their place. At a border, each time that a quarter of its rows are new, other structures
+// are loaded, those first that the papers advise for what was counted since the last border. The next rows probe and enter
+// all of them, and the one that took the least processor time stays.
+//
+// Source of the advice: SplitJoin, section 4 (nested loops); PanJoin, section V-A.4 (the other structures).
+template <class Key>
+class Chosen final : public SubWindows {
+ public:
+  struct Kind {
+    std::string name;
+    std::function<std::unique_ptr<Indexed<Key>>()> open;
+  };
+
+  // `kinds`: all but nested loops. `border_rows`: that are stored between two borders; 0: a quarter of the sub-windows.
+  // `restless`, for tests: whatever was tried takes the place of what is there.
+  Chosen(const Shared& shared, const KernelTable& kernels, std::vector<Kind> kinds, size_t border_rows, bool restless)
+      : shared_(shared), all_(shared, kernels), kinds_(std::move(kinds)), border_rows_(border_rows), restless_(restless) {}
+
+  void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
+    const size_t before = found.size();
+    if (trial_.empty()) {
+      held().probe(rows, count, found);
+    } else {
+      for (Contender& contender : trial_) {
+        if (contender.given_up) continue;
+        spare_.clear();
+        timed(contender, [&] { of(contender).probe(rows, count, &contender == &trial_[0] ? found : spare_); });
+        contender.rows += count;
+        contender.given_up = warm() && contender.ns > 4 * trial_[0].ns + 200'000;  // the first one is never
+      }
+      trial_rows_[rows[0].side] += count;
+    }
+    seen_.probes += static_cast<double>(count);
+    seen_.batches += 1;
+    seen_.pairs += static_cast<double>(found.size() - before);
+  }
+
+  void store(const Down* rows, size_t count) override {
+    Keys& keys = keys_[rows[0].side];
+    for (size_t i = 0; i < count; ++i) {
+      const auto key = static_cast<double>(rows[i].key);
+      seen_.rising += key > keys.mean_before;
+      seen_.equal += rows[i].key == std::exchange(keys.last, rows[i].key);
+      keys.sum += key;
+    }
+    keys.count += static_cast<double>(count);
+    seen_.stored += static_cast<double>(count);
+    all_.store(rows, count);  // whatever is chosen
+    if (index_ != nullptr && trial_.empty()) index_->store(rows, count);
+    for (Contender& contender : trial_) {
+      if (contender.kind == 0 || contender.given_up) continue;
+      timed(contender, [&] { index_of(contender)->store(rows, count); });
+    }
+    if (!shared_.probing) return;
+    const size_t most = std::min<size_t>(kTrialRows, border_rows());
+    if (!trial_.empty() && !warm()) {
+      if (--trial_colds_ > 0) return;
+      for (Contender& contender : trial_) contender.ns = contender.rows = 0;
+      trial_rows_[0] = trial_rows_[1] = 0;
+    } else if (!trial_.empty()) {
+      const auto [few, many] = std::minmax(trial_rows_[0], trial_rows_[1]);
+      if (few >= most / 4 || many >= 8 * most) decide();
+    } else if (seen_.stored >= static_cast<double>(border_rows()) && seen_.probes > 0) {
+      border();
+    }
+  }
+
+  void expire(const Down& first) override {
+    each([&](SubWindows& windows) { windows.expire(first); });
+  }
+  void expire_times(int side, int64_t limit, bool purge) override {
+    each([&](SubWindows& windows) { windows.expire_times(side, limit, purge); });
+  }
+  void arrived(int side, int64_t rows) override {
+    each([&](SubWindows& windows) { windows.arrived(side, rows); });
+  }
+  size_t rows(int side) const override { return all_.rows(side); }
+  size_t bytes() const override {
+    size_t bytes = all_.bytes() + (index_ ? index_->bytes() : 0);
+    for (const Contender& contender : trial_) bytes += contender.index ? contender.index->bytes() : 0;
+    return bytes;
+  }
+  int64_t oldest(int side, int64_t none) const override { return all_.oldest(side, none); }
+  int64_t oldest_block(int side) const override { return all_.oldest_block(side); }
+  const Choice* choice() const override { return &choice_; }
+
+ private:
+  static constexpr size_t kLeastBorderRows = 256;
+  static constexpr size_t kTrialRows = 256;       // that probe, of one side
+  static constexpr size_t kColdBatches = 32;      // that enter what was loaded before its time counts: it was one batch
+  static constexpr size_t kFewRows = 512;         // in both sub-windows, that no index is faster for
+  static constexpr size_t kContenders = 3;        // in a trial, what is there included
+  static constexpr int64_t kRestBorders = 16;     // after all were tried, until they are again
+  static constexpr double kGain = 0.8;            // of the time, for a change
+
+  // What was counted since a border.
+  struct Seen {
+    double rows = 0, probes = 0, batches = 0, pairs = 0, stored = 0, rising = 0, equal = 0;
+    double matches() const { return pairs / probes; }
+    double batch() const { return probes / batches; }
+    bool rises() const { return rising > 0.9 * stored; }  // above the mean before
+    bool heavy() const { return equal > 0.1 * stored; }
+    // Whether it is another stream, as far as structures go.
+    bool differs(const Seen& other) const {
+      const auto far = [](double one, double other) { return one > 3 * other || other > 3 * one; };
+      return far(matches() + 1, other.matches() + 1) || far(batch(), other.batch()) || far(rows, other.rows) ||
+             rises() != other.rises() || heavy() != other.heavy();
+    }
+  };
+
+  // Keys of a side that were stored since a border.
+  struct Keys {
+    int64_t last = 0;
+    double sum = 0, count = 0, mean_before = std::numeric_limits<double>::max();
+  };
+
+  // `kind`: 0 for nested loops, else a place of `kinds_` from 1 on.
+  struct Contender {
+    size_t kind;
+    std::unique_ptr<Indexed<Key>> index;  // null: what is there
+    int64_t ns = 0;
+    size_t rows = 0;  // that have probed it
+    bool given_up = false;
+  };
+
+  bool warm() const { return trial_colds_ == 0; }
+  SubWindows& held() { return index_ ? static_cast<SubWindows&>(*index_) : all_; }
+  Indexed<Key>* index_of(Contender& contender) { return contender.index ? contender.index.get() : index_.get(); }
+  SubWindows& of(Contender& contender) {
+    return contender.kind == 0 ? static_cast<SubWindows&>(all_) : *index_of(contender);
+  }
+  template <class Work>
+  void each(const Work& work) {
+    work(all_);
+    if (index_) work(*index_);
+    for (Contender& contender : trial_) {
+      if (contender.index) work(*contender.index);
+    }
+  }
+  template <class Work>
+  static void timed(Contender& contender, const Work& work) {
+    const int64_t began = thread_ns();
+    work();
+    contender.ns += thread_ns() - began;
+  }
+
+  size_t stored_rows() const { return all_.rows(0) + all_.rows(1); }
+  size_t border_rows() const {
+    return border_rows_ ? border_rows_ : std::max<size_t>(kLeastBorderRows, stored_rows() / 4);
+  }
+  const std::string& name(size_t kind) const { return kind == 0 ? nested_ : kinds_[kind - 1].name; }
+
+  // Structures in the order in which they are tried.
+  std::vector<size_t> advice(const Seen& seen) const {
+    std::vector<std::string> first;
+    if (seen.matches() > seen.rows / 32) {
+      first = {"nested_loop", "sorted_runs"};  // most of what is read is a match
+    } else if (seen.matches() >= 64) {
+      first = {"sorted_runs"};
+    } else if (!seen.rises() && !seen.heavy()) {
+      first = {"rap_table", "sorted_runs"};
+    } else {
+      first = {"wib_tree", "sorted_runs"};
+    }
+    std::vector<size_t> order;
+    for (size_t at = 0; at < first.size() + kinds_.size() + 1; ++at) {
+      for (size_t kind = 0; kind <= kinds_.size(); ++kind) {
+        const bool next = at < first.size() ? name(kind) == first[at] : kind == at - first.size();
+        if (next && std::find(order.begin(), order.end(), kind) == order.end()) order.push_back(kind);
+      }
+    }
+    return order;
+  }
+
+  void border() {
+    ++choice_.borders;
+    Seen seen = std::exchange(seen_, {});
+    seen.rows = static_cast<double>(stored_rows());
+    for (Keys& keys : keys_) {
+      if (keys.count > 0) keys.mean_before = keys.sum / keys.count;
+      keys.sum = keys.count = 0;
+    }
+    if (stored_rows() < std::min<size_t>(kFewRows, 2 * border_rows())) {
+      if (index_) change(0, nullptr);
+      choice_.why = "few rows";
+      tried_.clear();
+      return;
+    }
+    if (tried_.empty() || seen.differs(judged_)) {
+      tried_.assign(1, at_);
+      rested_ = 0;
+      judged_ = seen;
+    }
+    latest_ = seen;
+    for (const size_t kind : advice(seen)) {
+      if (std::find(tried_.begin(), tried_.end(), kind) != tried_.end()) continue;
+      if (trial_.empty()) trial_.push_back({at_, nullptr});
+      tried_.push_back(kind);
+      trial_.push_back({kind, kind == 0 ? nullptr : kinds_[kind - 1].open()});
+      if (kind != 0) trial_.back().index->load(all_);
+      if (trial_.size() == kContenders) break;
+    }
+    trial_rows_[0] = trial_rows_[1] = 0;
+    trial_colds_ = std::min<size_t>(kColdBatches, border_rows());
+    if (trial_.empty() && ++rested_ >= (restless_ ? 1 : kRestBorders)) tried_.clear();
+  }
+
+  void decide() {
+    ++choice_.trials;
+    size_t best = 0;
+    for (size_t at = 1; at < trial_.size(); ++at) {
+      if (!trial_[at].given_up && trial_[at].ns < trial_[best].ns) best = at;
+    }
+    if (static_cast<double>(trial_[best].ns) > kGain * static_cast<double>(trial_[0].ns)) best = 0;
+    if (restless_ && !trial_.back().given_up) best = trial_.size() - 1;
+    std::string took;
+    for (const Contender& contender : trial_) {
+      took += (took.empty() ? "" : ", ") + name(contender.kind) + (contender.given_up ? " over " : " ") +
+              std::to_string(contender.ns / static_cast<int64_t>(std::max<size_t>(contender.rows, 1))) + " ns";
+    }
+    char text[160];
+    std::snprintf(text, sizeof text, "%.0f rows, %.3g matches of a row, %.3g rows at a time, %s keys%s", latest_.rows,
+                  latest_.matches(), latest_.batch(), latest_.rises() ? "rising" : "unordered",
+                  latest_.heavy() ? ", many equal" : "");
+    choice_.why = took + " a row: " + text;
+    if (best != 0) change(trial_[best].kind, std::move(trial_[best].index));
+    trial_.clear();
+  }
+
+  void change(size_t kind, std::unique_ptr<Indexed<Key>> index) {
+    at_ = kind;
+    index_ = std::move(index);
+    choice_.structure = name(kind);
+    ++choice_.changes;
+  }
+
+  const Shared& shared_;
+  NestedLoop<Key> all_;
+  const std::vector<Kind> kinds_;
+  const size_t border_rows_;
+  const bool restless_;
+  const std::string nested_ = "nested_loop";
+  size_t at_ = 0;                         // the structure that is probed
+  std::unique_ptr<Indexed<Key>> index_;   // null: nested loops
+  std::vector<Contender> trial_;          // the first one is what is there; empty between trials
+  size_t trial_rows_[2] = {0, 0};         // that have probed, of each side, since its time counts
+  size_t trial_colds_ = 0;                // batches until then
+  std::vector<Pair> spare_;
+  Seen seen_, latest_;                    // since the last border; before it
+  Seen judged_;                           // what the structures of `tried_` were tried with
+  std::vector<size_t> tried_;
+  int64_t rested_ = 0;                    // borders since all were tried
+  Keys keys_[2];
+  Choice choice_;
 };
 
 // Merges the results of one probing side. An input that has come to its punctuation waits for the others; of their
@@ -621,14 +929,15 @@ struct Core final : Place {
 // Where rows come in and results go out: the root of both trees, on the thread of the caller.
 class SplitJoin final : public EngineBase {
  public:
-  SplitJoin(const SplitJoinSettings& splitjoin, size_t key_bytes, const IndexKind* kind, const Opening& opening)
+  SplitJoin(const SplitJoinSettings& splitjoin, size_t key_bytes, const std::vector<const IndexKind*>& kinds, const Opening& opening)
       : key_bytes_(key_bytes), pid_(getpid()), tree_(std::make_unique<Tree>()) {
     Tree& tree = *tree_;
     tree.shared.splitjoin = splitjoin;
     tree.shared.settings = opening.settings;
     schedule_ = Schedule(splitjoin.schedule, 0);
     for (size_t index = 0; index < splitjoin.cores; ++index) {
-      tree.cores.push_back(std::make_unique<Core>(tree.shared, index, windows(kind, opening)));
+      tree.cores.push_back(std::make_unique<Core>(tree.shared, index, key_bytes == 4 ? windows<int32_t>(kinds, opening)
+                                                                                    : windows<int64_t>(kinds, opening)));
     }
     connect(tree.root, tree.mergers, &tree.bell, 0, splitjoin.cores, 1);
     try {
@@ -711,6 +1020,16 @@ class SplitJoin final : public EngineBase {
       taken += core->rows, pairs += core->pairs;
     }
     Figures figures{{"rows_of_cores", rows}, {"depth", tree.depth}, {"punctuations", punctuations_}};
+    if (tree.cores[0]->windows->choice() != nullptr) {
+      std::vector<std::string> structures, why;
+      std::vector<int64_t> borders, trials, changes;
+      for (const auto& core : tree.cores) {
+        const Choice& choice = *core->windows->choice();
+        structures.push_back(choice.structure), why.push_back(choice.why);
+        borders.push_back(choice.borders), trials.push_back(choice.trials), changes.push_back(choice.changes);
+      }
+      figures.insert({{"structures", structures}, {"why", why}, {"borders", borders}, {"trials", trials}, {"changes", changes}});
+    }
     if (tree.shared.splitjoin.timed) {
       figures["distribution_us"] = waited / 1e3 / static_cast<double>(std::max<uint64_t>(taken, 1));
       figures["execution_us"] = worked / 1e3 / static_cast<double>(std::max<uint64_t>(taken, 1));
@@ -753,14 +1072,19 @@ class SplitJoin final : public EngineBase {
     }
   };
 
-  std::unique_ptr<SubWindows> windows(const IndexKind* kind, const Opening& opening) {
-    if (kind == nullptr) {
-      if (key_bytes_ == 4) return std::make_unique<NestedLoop<int32_t>>(tree_->shared, opening.kernels);
-      return std::make_unique<NestedLoop<int64_t>>(tree_->shared, opening.kernels);
-    }
-    Opening local{opening.kernels, Indexed<int64_t>::settings(opening.settings), opening.parameters, opening.of};
-    if (key_bytes_ == 4) return std::make_unique<Indexed<int32_t>>(tree_->shared, kind->open_32(local));
-    return std::make_unique<Indexed<int64_t>>(tree_->shared, kind->open_64(local));
+  template <class Key>
+  std::unique_ptr<SubWindows> windows(const std::vector<const IndexKind*>& kinds, const Opening& opening) {
+    const Shared& shared = tree_->shared;
+    if (kinds.empty()) return std::make_unique<NestedLoop<Key>>(shared, opening.kernels);
+    const auto open = [&shared, local = Opening{opening.kernels, Indexed<Key>::settings(opening.settings), opening.parameters,
+                                                opening.of}](const IndexKind* kind) {
+      return std::make_unique<Indexed<Key>>(shared, (sizeof(Key) == 4 ? kind->open_32 : kind->open_64)(local));
+    };
+    if (kinds.size() == 1) return open(kinds[0]);
+    std::vector<typename Chosen<Key>::Kind> choices;
+    for (const IndexKind* kind : kinds) choices.push_back({kind->name, [open, kind] { return open(kind); }});
+    return std::make_unique<Chosen<Key>>(shared, opening.kernels, std::move(choices), opening.number("border_rows", 0, 0),
+                                         opening.parameter("restless", 0) != 0);
   }
 
   // The subtree over cores [from, to): as wide as it may be before it becomes deeper.
@@ -986,12 +1310,12 @@ class SplitJoin final : public EngineBase {
 
 }  // namespace
 
-std::unique_ptr<EngineBase> open_splitjoin(const SplitJoinSettings& splitjoin, size_t key_bytes, const IndexKind* kind,
-                                           const Opening& opening) {
+std::unique_ptr<EngineBase> open_splitjoin(const SplitJoinSettings& splitjoin, size_t key_bytes,
+                                           const std::vector<const IndexKind*>& kinds, const Opening& opening) {
   if (splitjoin.cores < 1 || splitjoin.fan_out < 2 || splitjoin.queue_rows < 1 || splitjoin.every < 1) {
     throw std::invalid_argument("SplitJoin has at least one core, a fan-out of two and queues of one row");
   }
-  return std::make_unique<SplitJoin>(splitjoin, key_bytes, kind, opening);
+  return std::make_unique<SplitJoin>(splitjoin, key_bytes, kinds, opening);
 }
 
 }  // namespace mullion

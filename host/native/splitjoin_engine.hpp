@@ -27,9 +27,10 @@ struct SplitJoinSettings {
   uint64_t schedule;     // seed of random yields and pauses of the threads, for tests; 0: none
 };
 
-// An engine of join cores over sub-windows of this kind; null: nested loops.
-std::unique_ptr<EngineBase> open_splitjoin(const SplitJoinSettings& splitjoin, size_t key_bytes, const IndexKind* kind,
-                                           const Opening& opening);
+// An engine of join cores over sub-windows of this kind; none: nested loops; several: each core chooses between nested
+// loops and these.
+std::unique_ptr<EngineBase> open_splitjoin(const SplitJoinSettings& splitjoin, size_t key_bytes,
+                                           const std::vector<const IndexKind*>& kinds, const Opening& opening);
 
 // What a thread waits at. Others ring when they have put something into its queues, or made room behind it.
 class Bell {

@@ -416,7 +416,7 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const ProbesOf<W
 }
 
 // What an index tells of its inside, by name; for users, in `Stats.index`.
-using Figures = std::map<std::string, std::variant<int64_t, double, std::vector<int64_t>>>;
+using Figures = std::map<std::string, std::variant<int64_t, double, std::vector<int64_t>, std::vector<std::string>>>;
 
 inline constexpr size_t kPieceRows = 1 << 14;  // of a piece of the work that an index puts off, at most
 

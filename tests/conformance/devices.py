@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from host.index import Auto, Index
 from host.native import _core
 from tests.conformance.keys import KeyCase
 from tests.conformance.windows import WindowCase
@@ -33,7 +34,7 @@ class DeviceCase:
 
     name: str
     max_window: int | None = None
-    indexes: tuple[str, ...] = ("auto", "bisort")
+    indexes: tuple[str | Index, ...] = ("auto", "bisort")
     forms: tuple[str, ...] = ("rows", "pairs", "counts")
     time_windows: bool = True
     key_bits: int = 64
@@ -49,7 +50,7 @@ class DeviceCase:
         """Whether a test (as pytest names it, from its file's name on) is run on this device only with ``--full``."""
         return test.startswith(self.long) or (self.pinned is not None and not test.startswith(self.pinned))
 
-    def may_refuse(self, index: str, form: str, window: WindowCase, key: KeyCase) -> str | None:
+    def may_refuse(self, index: str | Index, form: str, window: WindowCase, key: KeyCase) -> str | None:
         """Why the device need not carry out a query, or None where it must."""
         if index not in self.indexes:
             return f"no index {index}"
@@ -93,8 +94,9 @@ DEVICES = [
     # The same device by join cores, each a thread: row by row, so what is there for its millions of rows is left out.
     DeviceCase(
         "cpu:engine=splitjoin",
-        indexes=("auto", "bisort"),
+        indexes=("auto", "bisort", "nested_loop", Auto(border_rows=4)),
         pinned=(
+            "test_contract.py::test_indexes_of_one_device[cpu:engine=splitjoin",
             "test_contract.py::test_sample[cpu:engine=splitjoin-rows-unequal",
             "test_contract.py::test_sample[cpu:engine=splitjoin-within-late-right",
             "test_integer_keys.py::test_unions_at_the_limits",

@@ -5,6 +5,7 @@ import pytest
 from host import Band, Rows, WindowJoin, Within
 from host.devices.numpy_device import NumpyDevice
 from host.devices.run_device import RunDevice
+from host.engines import SplitJoin
 from host.errors import CapacityError, DeviceError, KeyTypeError, SchemaError
 
 BAND = Band("a", "b", -1, 1)
@@ -121,6 +122,38 @@ def test_auto_follows_the_size_of_batches_and_says_so():
             runs.append(stats.index["left"]["runs"])
     assert ways == [0, 1, 0]
     assert runs[1] < min(runs[0], runs[2])
+
+
+def test_join_cores_follow_the_stream_and_say_why():
+    """Few matches ask for an index. Where much of a window matches, nested loops copy it as fast as they read it."""
+    window, batch, cores = 1 << 15, 1 << 10, 2
+    rng = np.random.default_rng(4)
+    band = Band("a", "b", 0, 0)
+    options = {"left": Rows(window), "right": Rows(window), "form": "counts"}
+    seen = {}
+    with (
+        WindowJoin(on=band, engine=SplitJoin(cores=cores), index="auto", **options) as join,
+        WindowJoin(on=band, **options) as other,
+    ):
+        for stretch, keys, calls in (
+            ("few", 1 << 30, 1),
+            ("spread", 1 << 30, 48),
+            ("equal", 16, 16),
+            ("again", 1 << 30, 64),
+        ):
+            for _ in range(calls):
+                rows = {name: pa.table({name: rng.integers(0, keys, batch).astype(np.int32)}) for name in "ab"}
+                assert join.process(rows["a"], rows["b"]) == other.process(rows["a"], rows["b"])
+            seen[stretch] = join.stats
+    chosen = {stretch: stats.index["left"]["structures"] for stretch, stats in seen.items()}
+    assert chosen["few"] == chosen["equal"] == ["nested_loop"] * cores
+    assert "nested_loop" not in [*chosen["spread"], *chosen["again"]]
+    for stats in seen.values():
+        assert stats.index_name == ", ".join(sorted(set(stats.index["left"]["structures"])))
+    figures = seen["again"].index["left"]
+    assert min(figures["changes"]) >= 3
+    assert min(figures["borders"]) >= min(figures["trials"]) >= 3
+    assert all(" ns a row: " in why and "matches of a row" in why for why in figures["why"])
 
 
 def test_sequences_of_different_units_are_one_order():

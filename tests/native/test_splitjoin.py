@@ -46,7 +46,11 @@ shapes = st.builds(
     every=st.sampled_from([1, 1, 2, 4, 64]),
     schedule=st.one_of(st.just(0), st.integers(1, 2**31)),
 )
-local_indexes = st.sampled_from(["nested_loop", "nested_loop", "nested_loop", "sorted_runs", "sorted_array"])
+local_indexes = st.sampled_from(
+    ["nested_loop", "nested_loop", "nested_loop", "sorted_runs", "sorted_array", "auto", "auto", "auto"]
+)
+#: As what the core's "auto" is opened: it changes its structure every few rows, whatever is faster.
+RESTLESS = {"border_rows": 3, "restless": 1}
 
 
 def opened(query: Query, shape: Shape, index: str) -> _core.Engine:
@@ -58,6 +62,7 @@ def opened(query: Query, shape: Shape, index: str) -> _core.Engine:
         self_join=query.self_join,
         index=index,
         splitjoin=shape.options(),
+        **(RESTLESS if index == "auto" else {}),
     )
 
 
@@ -94,8 +99,8 @@ def check_order(shape: Shape, batches: tuple[Batch, Batch], left: np.ndarray, ri
             assert (np.diff(group)[same] >= 0).all()
 
 
-def run(query: Query, steps: list[Call], shape: Shape, index: str) -> None:
-    """Steps of one engine against a nested loop; the order where it is promised."""
+def run(query: Query, steps: list[Call], shape: Shape, index: str) -> int:
+    """Steps of one engine against a nested loop; the order where it is promised. Returns changes of structure."""
     model = NestedLoop(query.window, query.within, query.bands or [], query.self_join)
     streams = Streams(query)
     engine = opened(query, shape, index)
@@ -135,17 +140,18 @@ def run(query: Query, steps: list[Call], shape: Shape, index: str) -> None:
                     else kept <= rows <= len(model.stored[0 if query.self_join else side].rows)
                 )
     assert not engine.failures()
+    return sum(engine.figures(0).get("changes", []))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=min(25, settings.default.max_examples))
 @given(query=queries(widths=(32, 64)), steps=st.lists(calls, min_size=1, max_size=4), shape=shapes, index=local_indexes)
 def test_steps_equal_a_nested_loop(query: Query, steps: list[Call], shape: Shape, index: str) -> None:
-    event(index)
     # A thread that waits costs more than what it waits for: few rows, as calls are cut anywhere anyway.
     steps = [dataclasses.replace(call, sizes=tuple(min(size, 80) for size in call.sizes)) for call in steps]
     if shape.order == INNER and shape.every > 1:  # groups are of stored rows: with none left out they can be told
         steps = [dataclasses.replace(call, gaps=False, leap=0) for call in steps]
-    run(dataclasses.replace(query, index={}), steps, shape, index)
+    changes = run(dataclasses.replace(query, index={}), steps, shape, index)
+    event(f"{index}, changed" if changes else index)
 
 
 # Schedules
@@ -155,7 +161,7 @@ def small(seed: int) -> tuple[Query, list[Call], Shape, str]:
     """A join of some dozen rows and a set-up, all drawn by a seed."""
     rng = np.random.default_rng(seed)
     timed = bool(rng.integers(2))
-    index = str(rng.choice(["nested_loop", "nested_loop", "sorted_runs"]))
+    index = str(rng.choice(["nested_loop", "nested_loop", "sorted_runs", "wib_tree", "bplus_tree", "auto", "auto"]))
     query = Query(
         key_bits=int(rng.choice([32, 64])),
         window=(0, 0) if timed else (int(rng.integers(1, 30)), int(rng.integers(1, 30))),
@@ -197,12 +203,14 @@ def small(seed: int) -> tuple[Query, list[Call], Shape, str]:
 
 def test_random_schedules(request: pytest.FixtureRequest, seed: int) -> None:
     """Threads lose their turns at random places, and take random numbers of rows at a time."""
+    changes = 0
     for number in range(1000 if request.config.getoption("--full") else 20):
         try:
-            run(*small(1000 * seed + number))
+            changes += run(*small(1000 * seed + number))
         except BaseException:
             print(f"schedule {1000 * seed + number}")
             raise
+    assert changes > 0
 
 
 # Cores

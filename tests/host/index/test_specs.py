@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from host.errors import WindowError
 from host.index import (
+    Auto,
     BChain,
     BiSort,
     BPlusTree,
@@ -97,6 +98,8 @@ INDEXES = [
     WibTree(leaf_rows=32),
     SpoJoin(),
     SpoJoin(9, 3, "hash", "css_hash"),
+    Auto(),
+    Auto(border_rows=7),
 ]
 
 
@@ -123,6 +126,7 @@ def test_an_index_is_made_of_its_parameters(index):
         (RapTable, {"sigma": "1.2"}),
         (RapTable, {"late_rows": None}),
         (WibTree, {"leaf_rows": 1}),
+        (Auto, {"border_rows": 0}),
         (WibTree, {"subwindow_rows": 0.5}),
         (SpoJoin, {"slide": 0}),
         (SpoJoin, {"sub_intervals": 1.5}),
