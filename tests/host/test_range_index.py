@@ -146,6 +146,61 @@ def test_a_trie_bursts_where_a_container_is_full() -> None:
     assert window.map(8, 8, "count") == 1001
 
 
+@given(
+    count=st.integers(1, 3000),
+    most=st.sampled_from([1, 2, 8, 64]),
+    span=st.sampled_from([1, 300, 1 << 20, 1 << 31]),
+    seed=st.integers(0, 99),
+)
+def test_a_trie_and_a_csb_tree_have_full_nodes_and_no_empty_ones(count, most, span, seed) -> None:
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(-span, span, count).astype(np.int32)
+    equal = np.unique(keys, return_counts=True)[1].max()
+    full = max(most, 4)  # no container is smaller
+    for index in (BurstTrie(container_rows=most), CsbTree()):
+        window = open_window_index(index, span=9, key_type="int32")
+        for part in np.array_split(keys, 5):
+            window.insert(part, np.zeros(len(part)))
+        figures = window.figures()
+        if isinstance(index, BurstTrie):
+            assert 1 <= figures["depth"] <= 5  # a byte of the key for each level but the last
+            assert figures["trie_nodes"] == figures["bursts"]
+            assert count / max(full, equal) <= figures["trie_containers"] <= count
+            assert (figures["bursts"] == 0) == (count <= full)
+        else:
+            assert count / 7 <= figures["leaves"] <= max(1, count)
+            assert figures["leaf_fill"] == pytest.approx(count / (7 * figures["leaves"]))
+            assert figures["leaves"] <= 15 ** (figures["depth"] - 1)
+
+
+@given(
+    stride=st.integers(1, 20),
+    steps=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 25)), min_size=1, max_size=20),
+)
+def test_slices_are_those_of_the_strides_that_have_rows(stride, steps) -> None:
+    """Whole slices go, and strides without rows have none."""
+    window = open_window_index(Slices(of=CsbTree(), stride=stride), span=50)
+    held: dict[int, list[int]] = {}  # times of a stride's rows
+    dropped = now = 0
+    start = None  # strides are counted from the first row's time on
+    for rows, passed in steps:
+        times = now + np.arange(rows) % 30
+        window.insert(np.arange(rows), times)
+        for time in times.tolist():
+            start = time if start is None else start
+            held.setdefault((time - start) // stride, []).append(time)
+        now += passed
+        window.expire(now - 50)
+        gone = [number for number, own in held.items() if max(own) <= now - 50]
+        dropped += len(gone)
+        for number in gone:
+            del held[number]
+        figures = window.figures()
+        assert figures["rows_of_slices"] == [len(held[number]) for number in sorted(held)]
+        assert (figures["slices"], figures["slices_dropped"]) == (len(held), dropped)
+        assert figures["gaps"] == (max(held) - min(held) + 1 - len(held) if held else 0)
+
+
 def test_the_figure_of_the_paper() -> None:
     """Figure 3: contents of the array in the first ten minutes, five minutes of window and one of stride."""
     window = open_window_index(Slices(of=CsbTree(), stride=60), span=300)

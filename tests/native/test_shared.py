@@ -19,6 +19,7 @@ INDEXES: dict[str, dict[str, Any]] = {
     "pim_tree": {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.05},
     "pim_tree-blocking": {"index": "pim_tree", "insertion_depth": 1, "merge_ratio": 0.05, "blocking": 1},
     "im_tree": {"index": "im_tree", "merge_ratio": 0.05},
+    "im_tree-blocking": {"index": "im_tree", "merge_ratio": 0.05, "blocking": 1},
     "bplus_tree": {"index": "bplus_tree"},
     "b_chain": {"index": "b_chain", "length": 3},
     "ib_chain": {"index": "ib_chain", "length": 2},
@@ -206,3 +207,59 @@ def test_trees_keep_their_shape(keys: list[int], rising: bool, window: int) -> N
         assert engine.rows(0) >= min(window, len(every))
         engine.arrived(0, len(every) + window)
         assert engine.rows(0) == 0
+
+
+@given(
+    batches=st.lists(st.integers(1, 700), min_size=1, max_size=6),
+    window=st.integers(2, 900),
+    ratio=st.sampled_from([0.05, 1 / 8, 1.0]),
+    depth=st.integers(1, 3),
+    length=st.integers(2, 6),
+    keys=st.sampled_from([1, 50, 1 << 30]),
+    rising=st.booleans(),
+    engine=st.sampled_from(["shared", "steps"]),
+)
+def test_trees_and_chains_are_what_their_names_say(
+    batches: list[int], window: int, ratio: float, depth: int, length: int, keys: int, rising: bool, engine: str
+) -> None:
+    """After every step; rows of one side alone, so that nothing but the structure is at work."""
+    rng, total = np.random.default_rng(sum(batches)), 0
+    parameters = {"merge_ratio": ratio, "insertion_depth": depth, "length": length, "engine": engine}
+    names = ("pim_tree", "im_tree", "bplus_tree", "b_chain", "ib_chain")
+    engines = {
+        name: open_engine(key_bits=32, window=(window, 1), bands=[(0, 0)], index=name, **parameters) for name in names
+    }
+    merged = max(64, int(ratio * window))
+    for size in batches:
+        count = min(size, window)  # of more, those that have left by the end of a step are not stored
+        values = rng.integers(0, keys, count).astype(np.int32)
+        rows = _core.Input(np.sort(values) if rising else values, first_row=total, same_opposite=0)
+        told = {}
+        for name, core in engines.items():
+            core.step(rows, _core.Input(values[:0]), whole=True, threads=1)
+            told[name] = core.figures(0)
+        total += count
+        live = min(window, total)
+        for name in ("pim_tree", "im_tree"):
+            figures = told[name]
+            assert figures["immutable_rows"] + figures["mutable_rows"] + figures["removed"] == total
+            assert figures["immutable_rows"] + figures["mutable_rows"] >= live
+            assert figures["mutable_rows"] == sum(figures["partition_rows"]) < merged + count
+            assert figures["partitions"] == len(figures["partition_rows"])
+            assert figures["partitions"] <= figures["fan_out"] ** figures["insertion_depth"]
+            assert figures["insertion_depth"] <= min(depth, max(figures["depth"] - 1, 0))
+            assert (figures["merges"] > 0) == (figures["immutable_rows"] + figures["removed"] > 0)
+        assert (told["im_tree"]["partitions"], told["im_tree"]["insertion_depth"]) == (1, 0)
+        figures = told["bplus_tree"]
+        assert (figures["rows"], figures["removed"]) == (live, total - live)
+        most = figures["leaf_items"] * figures["fan_out"] ** (figures["depth"] - 1)
+        assert live <= most
+        part = -(-window // (length - 1))
+        for name in ("b_chain", "ib_chain"):
+            figures = told[name]
+            first = (total - live) // part * part  # a slice goes whole
+            assert figures["sub_index_rows"] == [min(part, total - at) for at in range(first, total, part)]
+            assert figures["rows"] == sum(figures["sub_index_rows"])
+            assert len(figures["sub_index_rows"]) == figures["chain_length"] <= figures["most_chain_length"]
+            assert figures["dropped"] == first // part
+            assert figures["archived"] == ((total - 1) // part if name == "ib_chain" else 0)
