@@ -676,7 +676,7 @@ def cluster_beside_others(claim: str, scale: Scale, *, large: bool = False) -> F
     ]
     rng = np.random.default_rng(window)
     shape: dict[str, Any] = {"left": Rows(window), "right": Rows(window), "form": "counts"}
-    with WindowJoin(on=Band("k", "k", -1, 1), engine=SplitJoin(cores=16), **shape) as join:
+    with WindowJoin(on=Band("k", "k", -1, 1), engine=SplitJoin(cores=16), index="nested_loop", **shape) as join:
         join.process(*(pa.table({"k": rng.integers(0, 1 << 31, window, np.int32)}) for _ in range(2)))
         rows = max((1 << 24) // window, 16)
         started, done = time.perf_counter(), 0

@@ -61,7 +61,8 @@ def _rate(
         span = int(seconds_of_window * TICKS)
         left["t"] = np.linspace(0, span - 1, window).astype(np.int64)
         shape = {"within": Within("t", "u", 0, span)}
-    with WindowJoin(on=on, engine=engine, order=order, form="pairs", **shape) as join:
+    index = "nested_loop" if isinstance(engine, SplitJoin) else "auto"
+    with WindowJoin(on=on, engine=engine, index=index, order=order, form="pairs", **shape) as join:
 
         def rows(count: int) -> pa.Table:
             right = _table(count, "ab", rng, keys)
