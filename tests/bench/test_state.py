@@ -1,4 +1,4 @@
-"""What state costs, at small sizes and without Spark."""
+"""What state costs, at small sizes and without Spark; and how near joins come to Spark's floor."""
 
 import pytest
 from rich.console import Console
@@ -6,6 +6,7 @@ from rich.console import Console
 from bench import state
 from bench.operator_benchmark import ResultsDiffer
 from bench.report import print_tables
+from bench.spark_plan import FLOOR, FloorPlan
 
 PLAN = state.StatePlan(window=2048, batch=512, turns=3, warm_up=1, recovery_window=4096, spark=False)
 
@@ -27,3 +28,16 @@ def test_rates_and_recovery(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_difference_ends_it() -> None:
     with pytest.raises(ResultsDiffer, match="micro-batch 3"):
         state._turns(PLAN, lambda number, _: number, lambda number, _: min(number, 2))
+
+
+@pytest.mark.full
+def test_joins_beside_the_floor_of_spark():
+    pytest.importorskip("pyspark")
+    from bench.spark_join import run_floor
+
+    (found,) = run_floor(FloorPlan(window=4096, batches=(2048,), turns=2))
+    assert len(found["contenders"]) == 4
+    assert {len(entry["rates"]) for entry in found["contenders"].values()} == {2}
+    for share in found["kept"][FLOOR].values():
+        low, high = share["interval"]
+        assert 0 < low <= share["median"] <= high
