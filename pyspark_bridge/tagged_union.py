@@ -62,8 +62,8 @@ def tagged_union(
         )
         both = of_left.unionAll(of_right)
     if sends is not None:
-        # A coalesce to one has a partition even where its input has none. Spark does not prune a stream without rows, so
-        # that the left side is read for it: without its columns, which costs little where they are stored apart.
+        # A coalesce to one has a partition even where its input has none. Spark does not prune a stream without rows:
+        # the left side is read for it, but without its columns, which costs little where they are stored apart.
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in left.schema.fields]
         nothing = _of_left(left.where(F.lit(False)).select(*nulls), right).coalesce(1)
         return numbered(both.coalesce(sends)).unionAll(numbered(nothing))
