@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import ssl
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -196,9 +198,16 @@ class Daemon:
         begun = _begun(pid)
 
         def poll() -> None:
-            while begun is not None and _begun(pid) == begun:
-                if self._ended.wait(PARENT_POLL_SECONDS):
-                    return
+            with ExitStack() as handles:
+                watched = select.poll()
+                with suppress(OSError):  # it is gone, or a kernel before Linux 5.3 has no such handles
+                    handle = os.pidfd_open(pid)
+                    handles.callback(os.close, handle)
+                    watched.register(handle, select.POLLIN)
+                while begun is not None and _begun(pid) == begun:
+                    watched.poll(1000 * PARENT_POLL_SECONDS)
+                    if self._ended.is_set():
+                        return
             self.end(f"process {pid} ended")
 
         threading.Thread(target=poll, name="mullion-poll-process", daemon=True).start()

@@ -70,7 +70,7 @@ class Process:
         self.name = name
         self.host = host
         self.alive = True
-        self.tasks: set[Task] = set()
+        self.tasks: dict[Task, None] = {}
         self.sockets: dict[Socket, None] = {}
         self.clients: list[Socket] = []
 
@@ -117,7 +117,7 @@ class World:
         self.story: list[str] = []
         self.listeners: dict[str, tuple[Process, Callable[[Socket], None]]] = {}
         self._ready: list[Task] = []
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timers: list[tuple[float, int, Callable[[], None] | None, Task | None, int]] = []
         self._cuts: dict[frozenset[str], float] = {}
         self.count = 0
         self._hub = greenlet.getcurrent()
@@ -134,11 +134,11 @@ class World:
             except Killed:
                 pass
             finally:
-                process.tasks.discard(task)
+                process.tasks.pop(task, None)
 
         task = Task(run, self._hub)
         task.process = process
-        process.tasks.add(task)
+        process.tasks[task] = None
         self._ready.append(task)
         return task
 
@@ -150,27 +150,33 @@ class World:
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Lets tasks go on until a condition holds, or nothing can happen any more."""
         steps = 0
+        ready, timers, bits = self._ready, self._timers, self.rng.getrandbits
         while not until():
             steps += 1
             if steps > STEPS:
                 raise WrongError("it goes on without end")
-            if self._ready:
-                at = self.rng.randrange(len(self._ready)) if len(self._ready) > 1 else 0
-                task = self._ready[at]
-                self._ready[at] = self._ready[-1]
-                self._ready.pop()
+            if ready:
+                at = count = len(ready)
+                while at >= count:  # as `randrange`, which takes longer
+                    at = bits(count.bit_length()) if count > 1 else 0
+                task = ready[at]
+                ready[at] = ready[-1]
+                ready.pop()
                 if not task.dead:
                     task.switch()
-            elif self._timers:
-                self.now, _, event = heapq.heappop(self._timers)
-                event()
+            elif timers:
+                self.now, _, event, sleeper, ticket = heapq.heappop(timers)
+                if event is not None:
+                    event()
+                elif sleeper is not None and sleeper.waits == ticket:
+                    self.wake(sleeper)
             else:
                 return
 
     def at(self, moment: float, event: Callable[[], None]) -> None:
         """Calls a function at a time."""
         self.count += 1
-        heapq.heappush(self._timers, (max(moment, self.now), self.count, event))
+        heapq.heappush(self._timers, (max(moment, self.now), self.count, event, None, 0))
 
     def wait(self, until: float | None = None) -> None:
         """Has the running task wait to be woken, or until a time."""
@@ -178,9 +184,9 @@ class World:
         self._check(task)
         task.waits += 1
         task.asleep = True
-        ticket = task.waits
         if until is not None:
-            self.at(until, lambda: self.wake(task) if task.waits == ticket else None)
+            self.count += 1
+            heapq.heappush(self._timers, (max(until, self.now), self.count, None, task, task.waits))
         self._hub.switch()
         self._check(task)
 
@@ -269,7 +275,8 @@ class World:
                 self.story.append(f"{self.now:.3f} a message from {one.name} to {other.name} takes {delay:.0f} s")
             elif one.host != other.host:
                 self.cut(one.host, other.host, self.rng.expovariate(1 / 60))
-        return max(self.now + delay, self._cuts.get(frozenset((one.host, other.host)), 0.0))
+        due = self.now + delay
+        return max(due, self._cuts.get(frozenset((one.host, other.host)), 0.0)) if self._cuts else due
 
     # Where it goes
 
@@ -637,10 +644,11 @@ class Socket:
             self._waiting = None
         data = self._came[0]
         count = min(len(data), len(view))
-        view.cast("B")[:count] = data[:count]
         if count == len(data):
+            view.cast("B")[:count] = data
             self._came.popleft()
         else:
+            view.cast("B")[:count] = data[:count]
             self._came[0] = data[count:]
         return count
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import host.daemon.daemon as daemon_module
 from host.daemon import AwaitedDaemon, DaemonClient, PrivateDaemon, start_private
 from host.errors import ConnectionLostError, DaemonError, DeviceError
 from tests.host.daemon.conftest import batch, expected, open_query, process
@@ -183,6 +184,18 @@ def test_private_daemon_ends_with_its_starter(forked_seconds: str) -> None:
     starter.stdout.close()
     wait_until(lambda: not alive(int(pid)))
     assert not Path(address.removeprefix("unix:")).parent.exists()
+
+
+def test_daemon_ends_at_once_with_another_process(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with the executor whose task has started it: other tasks must not find it in the meantime."""
+    monkeypatch.setattr(daemon_module, "PARENT_POLL_SECONDS", 600.0)
+    with subprocess.Popen(["sleep", "60"]) as executor:
+        daemon = daemon_module.Daemon("numpy", directory / "s")
+        daemon.end_with_process(executor.pid)
+        assert not daemon._ended.wait(0.05)
+        executor.kill()
+        assert daemon._ended.wait(30)
+        assert daemon.run()
 
 
 def test_start_tells_the_daemons_own_error() -> None:
