@@ -279,7 +279,7 @@ def serve(
     "--how",
     default="inner",
     show_default=True,
-    help="inner, left, right, full, left_semi or left_anti.",
+    help="inner, left, right, full, left_semi, left_anti or right_anti.",
 )
 @click.option("--explain", is_flag=True, help="Tell how the join is carried out, and read no rows.")
 @click.option(

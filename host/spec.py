@@ -25,12 +25,14 @@ from host.windows import Rows, Watermark, Within
 
 FORMS = ("rows", "pairs", "counts", "ranges", "aggregate")
 MOMENTS = ("arrival", "close")
-HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
+HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti", "right_anti")
 _HOW_SPELLINGS = {
     "leftouter": "left", "rightouter": "right", "outer": "full", "fullouter": "full", "semi": "left_semi",
-    "leftsemi": "left_semi", "anti": "left_anti", "leftanti": "left_anti",
+    "leftsemi": "left_semi", "anti": "left_anti", "leftanti": "left_anti", "rightanti": "right_anti",
 }  # fmt: skip
-_UNMATCHED = {"left": ("left",), "right": ("right",), "full": ("left", "right"), "left_anti": ("left",)}
+_UNMATCHED = {
+    "left": ("left",), "right": ("right",), "full": ("left", "right"), "left_anti": ("left",), "right_anti": ("right",),
+}  # fmt: skip
 
 #: Options of a watermark that its JSON form has where they are given.
 _LEFT_OUT = ("idle_after", "left_column", "right_column")
@@ -85,7 +87,8 @@ class JoinSpec:
         device has it; ``"auto"``: the device's default.
     how : str
         ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"left_semi"`` or ``"left_anti"``, or as Spark spells them
-        (``"left_outer"``, ``"leftanti"``, ...). The last two have the columns of the left side alone.
+        (``"left_outer"``, ``"leftanti"``, ...). The last two have the columns of the left side alone. ``"right_anti"``:
+        what a full join has beyond a left one, right rows that match nothing, with NULL for the left side's columns.
     suffix : str
         Appended to the names of right columns that the left side has too.
     select : sequence of str, optional
@@ -241,6 +244,11 @@ class JoinSpec:
     def left_alone(self) -> bool:
         """Whether the result has the columns of the left side alone."""
         return self.how in ("left_semi", "left_anti")
+
+    @property
+    def anti(self) -> bool:
+        """Whether no pair comes out."""
+        return self.how in ("left_anti", "right_anti")
 
     def check_endless(self) -> None:
         """Raises UnsupportedError if unmatched rows of streams without an end could never come out."""

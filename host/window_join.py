@@ -1250,8 +1250,8 @@ class WindowJoin:
         if self.spec.closing:
             oldest = engine.oldest_row("left")
             return self._sequencer.arrived[side] if oldest is None else oldest
-        if self.spec.left_alone:
-            return min(waiting)  # a row that has matched does not come out any more
+        if self.spec.left_alone or self.spec.anti:  # a row that has matched does not come out any more
+            return min(waiting, default=self._sequencer.arrived[side])
         return min([self._stored(engine, side), *waiting])
 
 

@@ -29,7 +29,7 @@ from host.daemon.streaming_query import query_place
 from host.engines import Partitions
 from host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
 from host.join.engine import SIDES
-from host.join.stateless_placement import StatelessPlacement, open_placement
+from host.join.stateless_placement import Placement, open_placement
 from host.join.whole_call import CallPart, places_in
 from host.spec import JoinSpec
 from host.state import open_store
@@ -69,7 +69,7 @@ class JoinTask:
     state : str or None
         Where the daemon keeps the windows' state.
     partitions : int
-        Of the join, each with a window of its own.
+        As of `Partitions`; see `windows`.
     by : str
         What rows go to them by: "equality", "ranges" or "subwindows".
     width : object
@@ -142,14 +142,14 @@ class JoinTask:
         """
         query, batch, run = self._identity()
         number = 0
-        if self.partitions > 1:
+        if self.windows > 1:
             number = _partition()
-            batches = checked_partition(batches, number, self.partitions)
+            batches = checked_partition(batches, number, self.windows)
             query = self._names(query)[number]
         left, right = self._schemas()
         with self._told(), ExitStack() as clients:
             client = clients.enter_context(self._client(number, query))
-            self._open(client, query)
+            self._open(client, query, number)
             try:
                 rows = ((side, part) for side, part, _ in split_union(batches, left, right))
                 yield from client.process(query, batch, rows, run=run, instance=self.instance)
@@ -180,23 +180,23 @@ class JoinTask:
         query, batch, run = self._identity()
         names, task = self._names(query), _partition()
         left, right = self._schemas()
-        gathered = CallPart(_spec(self.spec), left, right, self.partitions)
+        windows, gathered = self.windows, CallPart(_spec(self.spec), left, right, self.windows)
 
         def ship(partition: int, rows: Iterator[tuple[str, pa.RecordBatch]]) -> None:
             def part() -> tuple[PartKey, dict[str, Any]]:
-                call = {**gathered.to_wire(), "partition": partition, "partitions": self.partitions}
+                call = {**gathered.to_wire(), "partition": partition, "partitions": windows}
                 return PartKey(task, gathered.rows, gathered.digest), call
 
             with self._client(partition, names[partition], claim=True) as client:
-                self._open(client, names[partition])
+                self._open(client, names[partition], partition)
                 client.stage(names[partition], batch, rows, part, run=run, instance=self.instance)
 
         with self._told(), ExitStack() as ends:
             if self.device is not None:
                 # From another partition on in each task: partitions without a daemon spread over the executors.
-                for at in range(self.partitions):
-                    self._claimed(names[(task + at) % self.partitions], start=True)
-            shipments = [Shipment(partial(ship, partition)) for partition in range(self.partitions)]
+                for at in range(windows):
+                    self._claimed(names[(task + at) % windows], start=True)
+            shipments = [Shipment(partial(ship, partition)) for partition in range(windows)]
             for shipment in shipments:
                 ends.callback(shipment.cancel)
             placement = self._placement
@@ -205,7 +205,7 @@ class JoinTask:
                 if placement is not None:
                     numbers, masks = placement.targets(side, rows)
                 elif numbers is not None:
-                    masks = numbers == np.arange(self.partitions)[:, None]
+                    masks = numbers == np.arange(windows)[:, None]
                 places = gathered.add(side, rows, numbers)
                 for partition, shipment in enumerate(shipments):
                     own = rows if masks is None or masks[partition].all() else rows.filter(pa.array(masks[partition]))
@@ -218,7 +218,7 @@ class JoinTask:
             for shipment in shipments:
                 shipment.wait()
         sent = [query, batch, task, gathered.rows, gathered.digest]
-        columns = [[value] * self.partitions for value in sent] + [list(range(self.partitions))]
+        columns = [[value] * windows for value in sent] + [list(range(windows))]
         yield pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(columns, SENT_SCHEMA, strict=True)],
             schema=SENT_SCHEMA,
@@ -246,7 +246,7 @@ class JoinTask:
                 for _ in client.fetch(names[partition], batch, keys, rows=False):
                     raise ProtocolError(f"query {names[partition]!r}: the daemon sent rows that were not asked for")
 
-        others = [partition for partition in range(self.partitions) if partition != own]
+        others = [partition for partition in range(self.windows) if partition != own]
         with self._told(), self._client(own, names[own]) as client, ThreadPoolExecutor(max(1, len(others))) as threads:
             begun = [threads.submit(carried(partial(have_joined, partition))) for partition in others]
             result = client.fetch(names[own], batch, keys)
@@ -260,10 +260,16 @@ class JoinTask:
         if self.partitions == 1:
             return [query]
         placed = "" if self._placement is None else f"/{self._placement.name}"
-        return [f"{query}{placed}/{partition}-of-{self.partitions}" for partition in range(self.partitions)]
+        return [f"{query}{placed}/{partition}-of-{self.windows}" for partition in range(self.windows)]
 
     @property
-    def _placement(self) -> StatelessPlacement | None:
+    def windows(self) -> int:
+        """How many windows the join has: one for each partition, two in full joins that are not cut by equality."""
+        placement = self._placement
+        return self.partitions if placement is None else placement.count
+
+    @property
+    def _placement(self) -> Placement | None:
         """Where rows go; None where Spark has numbered them."""
         if self.partitions == 1 or self.by == "equality":
             return None
@@ -298,8 +304,9 @@ class JoinTask:
     def _schemas(self) -> tuple[pa.Schema, pa.Schema]:
         return _schema(self.left_schema), _schema(self.right_schema)
 
-    def _open(self, client: DaemonClient, name: str) -> None:
-        client.open_query(name, _spec(self.spec), *self._schemas(), streaming=self.streaming, state=self.state)
+    def _open(self, client: DaemonClient, name: str, partition: int) -> None:
+        spec = _spec(self.spec) if self._placement is None else self._placement.spec(partition)
+        client.open_query(name, spec, *self._schemas(), streaming=self.streaming, state=self.state)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -415,7 +422,7 @@ def _schema(serialized: bytes) -> pa.Schema:
 
 
 @lru_cache(maxsize=64)
-def _placement(spec: str, left: bytes, right: bytes, partitions: int, by: str, width: Any) -> StatelessPlacement:
+def _placement(spec: str, left: bytes, right: bytes, partitions: int, by: str, width: Any) -> Placement:
     return open_placement(_spec(spec), _schema(left), _schema(right), Partitions(partitions, by, width=width))
 
 

@@ -132,14 +132,16 @@ def window_join(
         Into how many windows the rows go; the result is the same. By the values that are compared for equality, where a
         part of the condition does; else by ranges of the key of a band with two ends, or by subwindows: then each left
         row (of ``how="right"``, right row) lies in one partition, and a row of the other side in each that may hold
-        rows it meets. How a query's rows go to partitions must not change between its starts. Of DataFrames that are
-        not streams each partition is a task, and the window must be a time window.
+        rows it meets; ``how="full"`` then has two windows for each partition, one cut by left and one by right rows.
+        How a query's rows go to partitions must not change between its starts. Of DataFrames that are not streams each
+        partition is a task, and the window must be a time window.
     stages : int, optional
         1 or 2, for streams. In one stage all rows of a micro-batch pass one task. In two, the tasks that have read rows
         send them to the daemons of their partitions, and one task for each partition fetches the result. By default 2
         where there are several partitions, or tasks may run on several machines; on one machine 1 is faster.
     how : str
-        "inner", "left", "right", "full", "left_semi" or "left_anti", or another of Spark's spellings; see *Notes*.
+        "inner", "left", "right", "full", "left_semi", "left_anti" or "right_anti", or another of Spark's spellings; see
+        *Notes*.
     suffix : str
         Appended to the name of a right column that the left side has too.
     select : sequence of str, optional
@@ -310,12 +312,12 @@ def window_join(
             inputs = tagged_union(left_df, one_stream, sends=sends)
             if stages == 1:
                 placed = numbered_schema(inputs.schema)
-                inputs = by_partition(inputs.mapInArrow(task_function(task, root, "place"), placed), partitions.count)
+                inputs = by_partition(inputs.mapInArrow(task_function(task, root, "place"), placed), task.windows)
     if stages == 1:
         return inputs.mapInArrow(task_function(task, root), schema)
     sent = inputs.mapInArrow(task_function(task, root, "send"), from_arrow_schema(SENT_SCHEMA))
     # A shuffle to partitions by number: adaptive execution leaves it as it is, and no two numbers share one.
-    return sent.repartitionById(partitions.count, "target").mapInArrow(task_function(task, root, "fetch"), schema)
+    return sent.repartitionById(task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema)
 
 
 def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None) -> int:

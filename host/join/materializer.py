@@ -140,7 +140,7 @@ class Materializer:
             for side, bits in self.bits.items():
                 for part in parts[side]:
                     bits.match(part)
-        if self._spec.how == "left_anti":
+        if self._spec.anti:
             return {side: [] for side in SIDES}, matches
         parts = self._in_order(parts, pairs, matches, call)
         if self._spec.how == "left_semi":

@@ -50,12 +50,16 @@ class StatelessPlacement:
 
     Attributes
     ----------
+    count : int
+        Of partitions.
     by : str
         "ranges" or "subwindows".
     divided : str
         The side whose rows lie in one partition each.
     name : str
         The same for all placements that put all rows in the same partitions.
+    parts : tuple of StatelessPlacement
+        This one; see `FullPlacement`.
 
     Raises
     ------
@@ -66,14 +70,9 @@ class StatelessPlacement:
     """
 
     def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions):
-        self._count, self.by = partitions.count, partitions.by
-        if spec.how == "full":
-            raise UnsupportedError(
-                f"how='full' with partitions={partitions.count} by {partitions.by} is not supported: copies of a row "
-                "lie in several partitions, and none knows whether it has matched in another. Use partitions by "
-                "equality, or one"
-            )
-        self.divided = "right" if spec.how == "right" else "left"
+        self.count, self.by, self._spec = partitions.count, partitions.by, spec
+        self.parts = (self,)
+        self.divided = "right" if spec.how in ("right", "right_anti") else "left"
         self._cells: _Cells | None = None
         if partitions.by == "ranges":
             band = _band(spec, left, right)
@@ -92,6 +91,10 @@ class StatelessPlacement:
             self._cells = _Cells(times, left, right, self.divided, partitions)
         self.name = partitions.by if self._cells is None else f"{partitions.by}-{self._cells.width}"
 
+    def spec(self, partition: int) -> JoinSpec:
+        """The join that runs in a partition of this number."""
+        return self._spec
+
     def targets(self, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
         """Where rows of a side go.
 
@@ -103,15 +106,53 @@ class StatelessPlacement:
             Which rows each partition is sent.
         """
         if side == self.divided:
-            numbers = (row_hashes(rows) % np.uint64(self._count)).astype(np.int32)
+            numbers = (row_hashes(rows) % np.uint64(self.count)).astype(np.int32)
             if self._cells is not None:
                 own, valid = self._cells.of(rows)
                 numbers = own if valid is None else np.where(valid, own, numbers)
-            return numbers, numbers == np.arange(self._count, dtype=np.int32)[:, None]
+            return numbers, numbers == np.arange(self.count, dtype=np.int32)[:, None]
         numbers = np.full(rows.num_rows, -1, np.int32)
         if self._cells is None:
-            return numbers, np.ones((self._count, rows.num_rows), np.bool_)
+            return numbers, np.ones((self.count, rows.num_rows), np.bool_)
         return numbers, self._cells.reached(rows)
+
+
+class FullPlacement:
+    """Partitions of rows of a full join: those of a left join, in which left rows are divided, then as many of a right
+    anti join, in which right rows are. So each partition knows which of its divided rows have matched. Every row goes
+    to partitions of both.
+
+    Parameters
+    ----------
+    spec, left, right, partitions
+        As of `StatelessPlacement`.
+
+    Attributes
+    ----------
+    parts : tuple of StatelessPlacement
+        Of the two joins.
+    count, by, name
+        As of `StatelessPlacement`.
+
+    Raises
+    ------
+    MullionError
+        As `StatelessPlacement`.
+    """
+
+    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions):
+        joins = [dataclasses.replace(spec, how=how) for how in ("left", "right_anti")]
+        self.parts = tuple(StatelessPlacement(join, left, right, partitions) for join in joins)
+        self.count, self.by, self.name = 2 * partitions.count, partitions.by, self.parts[0].name
+
+    def spec(self, partition: int) -> JoinSpec:
+        """The join that runs in a partition of this number."""
+        return self.parts[2 * partition // self.count].spec(partition)
+
+    def targets(self, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """As `StatelessPlacement.targets`, of rows that all are copied."""
+        masks = np.concatenate([part.targets(side, rows)[1] for part in self.parts])
+        return np.full(rows.num_rows, -1, np.int32), masks
 
 
 class _Cells:
@@ -199,12 +240,17 @@ class _Cells:
         return keys, valid
 
 
-def open_placement(spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions) -> StatelessPlacement:
+Placement = StatelessPlacement | FullPlacement
+
+
+def open_placement(spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions) -> Placement:
     """The placement of a join whose partitions are not by equality; "auto": by ranges of a band with two ends, if there
     is one, else by subwindows. Raises as `StatelessPlacement`."""
     if partitions.by == "auto":
         by = "subwindows" if _band(spec, left, right) is None else "ranges"
         partitions = dataclasses.replace(partitions, by=by)
+    if spec.how == "full":
+        return FullPlacement(spec, left, right, partitions)
     return StatelessPlacement(spec, left, right, partitions)
 
 

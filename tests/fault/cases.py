@@ -146,18 +146,22 @@ def case(name: str, partitions: int, data: int, placed: Partitions | None = None
     empty = (None,) * 5
     schema = make_rows(rng, 0, "l").schema
     placement = None if placed is None else open_placement(spec, schema, schema, placed)
-    divided = 1 if spec.how == "right" else 0
-    homes: list[int] = []  # of the divided rows
+    homes: dict[int, list[int]] = {}  # of the divided rows of a side
     for number, given in tables.items():
         sides = [table.sort_by("q") for table in given] if spec.sequence else given  # the loop counts as they arrive
         for at, table in enumerate(sides):
             rows[at] += zip(*(column.to_pylist() for column in table.columns), strict=True)
-            for batch in table.combine_chunks().to_batches() if placement is not None and at == divided else ():
-                homes += placement.targets(SIDES[at], batch)[0].tolist()
-        due[number] = [[] for _ in range(partitions)]
+            for first, part in enumerate(placement.parts) if placement is not None else ():
+                for batch in table.combine_chunks().to_batches() if part.divided == SIDES[at] else ():
+                    own = part.targets(SIDES[at], batch)[0] + first * partitions
+                    homes.setdefault(at, []).extend(own.tolist())
+        due[number] = [[] for _ in range(partitions if placement is None else placement.count)]
         for pair in loop.results(loop.process(*sides)):
             found = [None if at is None else rows[side][at] for side, at in enumerate(pair)]
-            home = homes[pair[divided]] if placement is not None else (next(filter(None, found))[0] or 0) % partitions
+            if placement is None:
+                home = (next(filter(None, found))[0] or 0) % partitions
+            else:
+                home = next(of[row] for at, of in sorted(homes.items()) if (row := pair[at]) is not None)
             shown = found[:1] if spec.how in ("left_semi", "left_anti") else found
             flat = repr(tuple(value for row in shown for value in (row or empty)))
             due[number][home].append(flat)

@@ -163,15 +163,16 @@ class Schedule:
         self.name = rng.choice(sorted(JOINS))
         self.stages = 1 if self.name == "count as sent" else rng.choice([1, 2, 2])
         self.partitions = 1
-        if self.stages == 2 and self.name != "count full":
+        if self.stages == 2:
             self.partitions = rng.choice([1, 2, 2, 3])
         placed = None
-        if self.partitions > 1 and self.name in ("count band", "time band"):
+        if self.partitions > 1 and self.name in ("count band", "time band", "count full"):
             ways = [way for way in PLACED if self.name == "time band" or way.by == "ranges" or way.width is None]
             placed = dataclasses.replace(rng.choice(ways), count=self.partitions)
         self.state = rng.choice(["disk", "disk", "s3://objects", None])
         self.claims = self.stages == 2 and self.state is not None and rng.random() < 0.3  # daemons on executors
         self.case = case(self.name, self.partitions, rng.randrange(DATA_SETS), placed)
+        self.partitions = self.case.task.windows
         self._faults = rng.choice([0, 3, 6, 12, 20])
         self.world = World(rng, self._faults)
         self.disk = Disk(self.world, lossy=not self._planted.synced, fenced=self._planted.fenced)

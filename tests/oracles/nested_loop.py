@@ -232,7 +232,7 @@ class NestedLoop:
             left, right = self.streams["left"].rows[pair.left], self.streams["right"].rows[pair.right]
             if self.how == "left_semi":
                 found += [] if left.matched else [(pair.left, None)]
-            elif self.how != "left_anti":
+            elif self.how not in ("left_anti", "right_anti"):
                 found.append((pair.left, pair.right))
             left.matched = right.matched = True
         return found + self._unmatched(self._alone)
@@ -246,7 +246,8 @@ class NestedLoop:
         return sum(not (row.matched or row.late or self._alone(side, row)) for row in self.streams[side].rows)
 
     def _unmatched(self, due: Callable[[str, Row], bool]) -> list[tuple[int | None, int | None]]:
-        sides = {"left": ["left"], "left_anti": ["left"], "right": ["right"], "full": ["left", "right"]}
+        sides = {"left": ["left"], "left_anti": ["left"], "right": ["right"], "right_anti": ["right"]}
+        sides["full"] = ["left", "right"]
         rows = [
             (row.position, side, row)
             for side in sides.get(self.how, [])

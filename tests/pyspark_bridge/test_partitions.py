@@ -111,8 +111,18 @@ def ids(runner, query="query"):
             BELOW, TIMES, "left_anti", Partitions(4, by="subwindows", width="2 seconds"), marks=pytest.mark.full
         ),
         pytest.param(BAND, COUNTS, "left_semi", Partitions(3, by="subwindows"), marks=pytest.mark.full),
+        (BAND, COUNTS, "full", Partitions(2, width=5)),
+        pytest.param(BELOW, TIMES, "full", 3, marks=pytest.mark.full),
     ],
-    ids=["ranges time left", "rows count right", "ranges count", "subwindows time anti", "rows count semi"],
+    ids=[
+        "ranges time left",
+        "rows count right",
+        "ranges count",
+        "subwindows time anti",
+        "rows count semi",
+        "ranges count full",
+        "rows time full",
+    ],
 )
 def test_without_equality(runner, two_daemons, seed, tmp_path, condition, options, how, partitions):
     """Each row is due once, in its micro-batch: with tasks that fail at first, a sink that fails, a micro-batch that is
@@ -142,7 +152,8 @@ def test_without_equality(runner, two_daemons, seed, tmp_path, condition, option
     due = oracle(predicate, options, how, bids, asks)
     assert ids(runner) == due
     assert len(due) > 10
-    assert len(names) == (1 if isinstance(partitions, Partitions) and partitions.count == 3 else 2)
+    windows = (partitions.count if isinstance(partitions, Partitions) else partitions) * (2 if how == "full" else 1)
+    assert len(names) == windows // 2
     assert list(tmp_path.glob("failed-*"))
 
 
@@ -195,17 +206,17 @@ def test_as_of_join(runner, seed):
 
 
 @pytest.mark.parametrize(
-    "partitions",
+    ("partitions", "how"),
     [
-        4,
-        pytest.param(Partitions(3, by="subwindows"), marks=pytest.mark.full),
-        pytest.param(Partitions(3, by="subwindows", width=9), marks=pytest.mark.full),
+        (4, "full"),
+        pytest.param(Partitions(3, by="subwindows"), "left", marks=pytest.mark.full),
+        pytest.param(Partitions(3, by="subwindows", width=9), "full", marks=pytest.mark.full),
     ],
 )
-def test_tables_without_equality(daemon, spark, partitions):
+def test_tables_without_equality(daemon, spark, partitions, how):
     left = spark.sql("SELECT id % 50 k, id % 31 t, id n, CAST(id AS STRING) s FROM range(300)")
     right = spark.sql("SELECT id % 41 k, id % 30 t, id n, current_timestamp() at FROM range(200)")
-    options = {"on": Band("k", "k", -1, 1), "within": Within("t", "t", -2, 2), "daemon": daemon.address, "how": "left"}
+    options = {"on": Band("k", "k", -1, 1), "within": Within("t", "t", -2, 2), "daemon": daemon.address, "how": how}
     chosen = {"select": ["n", "s", "n_right"]}
     found = [window_join(left, right, **options, **chosen, partitions=each).collect() for each in (1, partitions)]
     assert len(found[0]) > 300
@@ -215,8 +226,6 @@ def test_tables_without_equality(daemon, spark, partitions):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"on": Band("k", "k", 0, 1), "how": "full"}, UnsupportedError, "how='full' with partitions=2 by ranges"),
-        ({"on": Compare("k", "<", "k"), "how": "full"}, UnsupportedError, "how='full' with partitions=2 by subwindows"),
         ({"partitions": Partitions(2, by="ranges"), "on": Compare("k", "<", "k")}, UnsupportedError, "use by='subwind"),
         ({"partitions": Partitions(2, "equality"), "on": Compare("k", "<", "k")}, UnsupportedError, "compares none"),
         ({"partitions": Partitions(2, width=5)}, UnsupportedError, "width=5 is of partitions by ranges"),

@@ -46,7 +46,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
     "sequence": {"left": Rows(30), "right": Rows(90), "sequence": "s"},
     "none": {},
 }
-HOWS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
+HOWS = ["inner", "left", "right", "full", "left_semi", "left_anti", "right_anti"]
 
 
 def table(rng: np.random.Generator, call: int, rows: int) -> pa.Table:

@@ -14,7 +14,7 @@ import pytest
 from host import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
 from host.engines import Partitions
 from host.errors import PredicateError, UnsupportedError, WindowError
-from host.join.stateless_placement import StatelessPlacement, open_placement
+from host.join.stateless_placement import Placement, open_placement
 
 ROWS = 90
 BAND = Band("k", "k", -3, 5)
@@ -47,17 +47,19 @@ def table_of(kind: str, seed: int, side: int) -> pa.Table:
     return pa.table(columns)
 
 
-def parts_of(placement: StatelessPlacement, tables: list[pa.Table], count: int) -> list[list[pa.Table]]:
+def parts_of(placement: Placement, tables: list[pa.Table]) -> list[list[pa.Table]]:
     """The rows of both sides that each partition is sent."""
-    parts: list[list[pa.Table]] = [[] for _ in range(count)]
+    parts: list[list[pa.Table]] = [[] for _ in range(placement.count)]
     for side, table in zip(("left", "right"), tables, strict=True):
-        numbers, masks = placement.targets(side, table.combine_chunks().to_batches()[0])
-        if side == placement.divided:
-            assert masks.sum(axis=0).tolist() == [1] * len(table)
-            assert masks[numbers, np.arange(len(table))].all()
-        else:
-            assert (numbers == -1).all()
-        for part, mask in zip(parts, masks, strict=True):
+        rows = table.combine_chunks().to_batches()[0]
+        for each in placement.parts:
+            numbers, masks = each.targets(side, rows)
+            if side == each.divided:
+                assert masks.sum(axis=0).tolist() == [1] * len(table)
+                assert masks[numbers, np.arange(len(table))].all()
+            else:
+                assert (numbers == -1).all()
+        for part, mask in zip(parts, placement.targets(side, rows)[1], strict=True):
             part.append(table.filter(pa.array(mask)))
     return parts
 
@@ -71,15 +73,17 @@ def joined(spec: JoinSpec, tables: list[pa.Table]) -> list[str]:
 def check(spec: JoinSpec, tables: list[pa.Table], partitions: Partitions) -> list[list[pa.Table]]:
     """The partitions together give what one window gives."""
     placement = open_placement(spec, tables[0].schema, tables[1].schema, partitions)
-    parts = parts_of(placement, tables, partitions.count)
+    parts = parts_of(placement, tables)
+    assert len(parts) == partitions.count * (2 if spec.how == "full" else 1)
     due = joined(spec, tables)
-    assert sorted(itertools.chain.from_iterable(joined(spec, part) for part in parts)) == due
+    found = [joined(placement.spec(number), part) for number, part in enumerate(parts)]
+    assert sorted(itertools.chain.from_iterable(found)) == due
     assert len(due) > 5
     return parts
 
 
 @pytest.mark.parametrize("kind", ["int64", "int8", "double", "float", "uint64", "decimal", "timestamp"])
-@pytest.mark.parametrize("how", ["inner", "left", "right", "left_semi", "left_anti"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_semi", "left_anti", "right_anti"])
 def test_ranges_of_any_type(kind: str, how: str, seed: int) -> None:
     ends = ("-3 seconds", "5 seconds") if kind == "timestamp" else (-3, 5)
     tables = [table_of(kind, seed, side) for side in range(2)]
@@ -103,12 +107,13 @@ def test_ranges_of_any_type(kind: str, how: str, seed: int) -> None:
 )
 def test_ranges_of_any_band(on: Any, seed: int) -> None:
     tables = [table_of("int64", seed, side) for side in range(2)]
-    check(JoinSpec(on=on, within=TIMED, how="left"), tables, Partitions(5, by="ranges"))
+    for how in ("left", "full"):
+        check(JoinSpec(on=on, within=TIMED, how=how), tables, Partitions(5, by="ranges"))
 
 
 @pytest.mark.parametrize("width", [None, "1 second", dt.timedelta(seconds=20), "1000 days"])
 @pytest.mark.parametrize("on", [Compare("k", "<", "k"), Band("k", "k", -20, None), Compare("k", "!=", "k")], ids=str)
-@pytest.mark.parametrize("how", ["inner", "right", "left_anti"])
+@pytest.mark.parametrize("how", ["inner", "right", "full", "left_anti"])
 def test_subwindows(on: Any, how: str, width: Any, seed: int) -> None:
     tables = [table_of("int64", seed, side) for side in range(2)]
     for within in (TIMED, Within("t", "t", "-2 seconds", None)):
@@ -163,7 +168,6 @@ def test_rows_go_where_they_went() -> None:
 @pytest.mark.parametrize(
     ("spec", "partitions", "error", "message"),
     [
-        ({"on": BAND, "how": "full"}, {}, UnsupportedError, "how='full' with partitions=4 by ranges"),
         ({"on": Compare("k", "<", "k")}, {"by": "ranges"}, UnsupportedError, "a band with two ends, and this one has"),
         ({"on": BAND}, {"by": "ranges", "width": 0}, WindowError, "above 0, not 0"),
         ({"on": BAND}, {"by": "ranges", "width": "1 second"}, PredicateError, "'k' and 'k' are numbers"),
