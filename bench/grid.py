@@ -196,7 +196,7 @@ def measure(cell: Cell, indexes: tuple[str, ...], turns: int, pieces: int = 4) -
 
 def cells(quick: bool) -> list[Cell]:
     """All cells, small windows first."""
-    windows = (1 << 12, 1 << 14) if quick else (1 << 14, 1 << 18, 1 << 22)
+    windows = (1 << 12, 1 << 14) if quick else (1 << 14, 1 << 18, 1 << 20)
     batches = (1 << 6, 1 << 10) if quick else (1 << 6, 1 << 10, 1 << 15)
     matches = (1, 64) if quick else (1, 64, 1024)
     return [
@@ -247,13 +247,18 @@ def draw(measured: list[Measured], path: Path) -> None:
 @click.option("--turns", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--index", "indexes", multiple=True, default=INDEXES, show_default=True, help="Contender beside auto.")
 @click.option("--only", metavar="TEXT", default="", help="Cells whose description has this text.")
+@click.option("--resume", is_flag=True, help="Keep the cells that an interrupted run has left in --json.")
 @click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), default=Path("build/bench/grid.json"))
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), default=Path("build/bench/grid.png"))
-def main(quick: bool, turns: int, indexes: tuple[str, ...], only: str, out: Path, plot: Path) -> None:
+def main(quick: bool, turns: int, indexes: tuple[str, ...], only: str, resume: bool, out: Path, plot: Path) -> None:
     """Measures which index is best in each cell of the grid, and how close 'auto' comes; a table, a plot and JSON."""
     console = Console(width=None if Console().is_terminal else 160)
     measured = []
-    chosen = [cell for cell in cells(quick) if only in _described(cell)]
+    if resume:
+        for kept in json.loads(out.read_text())["cells"]:
+            measured.append(Measured(Cell(**kept["cell"]), kept["ns"], kept["chosen"]))
+    done = {one.cell for one in measured}
+    chosen = [cell for cell in cells(quick) if only in _described(cell) and cell not in done]
     # An interrupt ends it: what was measured by then is written.
     with contextlib.suppress(KeyboardInterrupt), Progress(console=console, transient=True) as progress:
         for cell in progress.track(chosen, description="cells"):

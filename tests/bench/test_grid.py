@@ -1,9 +1,12 @@
 """The grid of indexes: cells are what they say, and are measured and drawn."""
 
+import json
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from bench.grid import AUTO, Cell, Run, TooSlow, cells, draw, measure
+from bench.grid import AUTO, Cell, Run, TooSlow, cells, draw, main, measure
 
 
 @pytest.mark.parametrize("order", ["random", "rising"])
@@ -35,3 +38,15 @@ def test_a_cell_is_measured_and_drawn(tmp_path):
     with pytest.raises(TooSlow):
         Run(cell, "bisort", most=0)
     assert {cell.batch for cell in cells(quick=False)} == {64, 1024, 32768}
+
+
+def test_a_run_goes_on_from_the_cells_of_an_interrupted_one(tmp_path):
+    files = ["--json", str(tmp_path / "grid.json"), "--plot", str(tmp_path / "grid.png")]
+    shared = ["--quick", "--turns", "1", "--index", "bisort", *files, "--resume"]
+    (tmp_path / "grid.json").write_text('{"cells": []}')
+    for order, cells_in_all in (("rising", 1), ("random", 2)):
+        only = f"window 4,096, batch 1,024, 1 matches, uniform, {order}"
+        done = CliRunner().invoke(main, [*shared, "--only", only])
+        assert done.exit_code == 0, done.output
+        assert f"{cells_in_all} cells" in done.output
+        assert len(json.loads((tmp_path / "grid.json").read_text())["cells"]) == cells_in_all
