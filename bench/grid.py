@@ -253,10 +253,10 @@ def draw(measured: list[Measured], path: Path) -> None:
 def main(quick: bool, turns: int, indexes: tuple[str, ...], only: str, resume: bool, out: Path, plot: Path) -> None:
     """Measures which index is best in each cell of the grid, and how close 'auto' comes; a table, a plot and JSON."""
     console = Console(width=None if Console().is_terminal else 160)
-    measured = []
+    measured: list[Measured] = []
     if resume:
-        for kept in json.loads(out.read_text())["cells"]:
-            measured.append(Measured(Cell(**kept["cell"]), kept["ns"], kept["chosen"]))
+        kept = json.loads(out.read_text())["cells"]
+        measured += [Measured(Cell(**one["cell"]), one["ns"], one["chosen"]) for one in kept]
     done = {one.cell for one in measured}
     chosen = [cell for cell in cells(quick) if only in _described(cell) and cell not in done]
     # An interrupt ends it: what was measured by then is written.
