@@ -1,8 +1,9 @@
 """Daemons, tasks, executors and drivers of a query on a Spark standalone cluster, killed while it runs.
 
 The cluster is on loopback: a master, two workers. The join has two partitions, two stages, state in a folder, a
-checkpoint and Spark's file sink. Each micro-batch has an order to kill one process in one phase of it, which the
-processes carry out themselves. What Spark reads of the sink at the end is compared with DuckDB.
+checkpoint and Spark's file sink. Each micro-batch has an order for each kind of process to kill one in one phase of it,
+no two in the same one, which the processes carry out themselves. What Spark reads of the sink at the end is compared
+with DuckDB.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 from tqdm import tqdm
 
 from host.daemon import DaemonClient
@@ -41,6 +43,9 @@ from tests.fault.world import WrongError
 PLACES = {"executors": "left", "shared": "inner"}  # and how its rows are joined
 STALL_SECONDS = 240.0
 DAEMON_SECONDS = 60.0
+#: Java's archive of the classes that this Spark loads, with which its processes start in two thirds of the time. A Java
+#: that it does not fit leaves it alone.
+CLASSES = Path(sys.prefix, f"spark-{pyspark.__version__}-classes.jsa")
 FIRST = 1_700_000_000  # seconds of event time: Spark takes rows of before 1970 for late ones
 STEP = 15  # seconds that a micro-batch adds
 LAST = 3  # micro-batches at the end, far later: they let all rows out that wait for a match
@@ -97,7 +102,7 @@ class Outcome:
 
 
 def kill_in_spark(kinds: Sequence[str], kills: int, seed: int, places: Sequence[str] = tuple(PLACES)) -> Outcome:
-    """Kill as many processes of each kind, in each phase of a micro-batch in turn.
+    """Kill as many processes of each kind, in each phase of a micro-batch in turn; one of each in a micro-batch.
 
     Parameters
     ----------
@@ -114,12 +119,15 @@ def kill_in_spark(kinds: Sequence[str], kills: int, seed: int, places: Sequence[
         The query comes to a halt, or cannot be started again; the message names the folder with all logs.
     """
     rng = random.Random(seed)
-    orders: dict[str, list[tuple[str, str]]] = {place: [] for place in places}
-    for kind in kinds:
-        first = rng.randrange(len(PHASES))
-        for at in range(kills):
-            place = places[at // len(PHASES) % len(places)]
-            orders[place].append((kind, PHASES[(first + at) % len(PHASES)]))
+    orders: dict[str, list[dict[str, str]]] = {place: [] for place in places}
+    apart = len(PHASES) // len(kinds)
+    for at in range(kills):
+        if at % len(PHASES) == 0:  # a round: who is killed before whom
+            firsts = {kind: number * apart for number, kind in enumerate(rng.sample(kinds, len(kinds)))}
+        place = places[at // len(PHASES) % len(places)]
+        orders[place].append({kind: PHASES[(first + at) % len(PHASES)] for kind, first in firsts.items()})
+    if not CLASSES.exists():
+        _Run("executors", [], seed, tqdm(disable=True)).archive_classes()
     outcome = Outcome()
     with tqdm(total=kills * len(kinds), unit=" kills", smoothing=0.05) as bar:
         for place, given in orders.items():
@@ -132,13 +140,14 @@ def kill_in_spark(kinds: Sequence[str], kills: int, seed: int, places: Sequence[
 class _Run:
     """One query, from its first micro-batch to its last."""
 
-    def __init__(self, place: str, orders: list[tuple[str, str]], seed: int, bar: tqdm):
+    def __init__(self, place: str, orders: list[dict[str, str]], seed: int, bar: tqdm):
         self._place, self._bar = place, bar
         self._folder = Path(tempfile.mkdtemp(prefix="mullion-kills-"))
         (self._folder / "orders").mkdir()
         self._orders = Orders(self._folder / "orders")
-        for batch, (kind, phase) in enumerate(orders, 1):  # the first micro-batch finds its daemons and tasks started
-            self._orders.give(batch, kind, phase)
+        for batch, given in enumerate(orders, 1):  # the first micro-batch finds its daemons and tasks started
+            for kind, phase in given.items():
+                self._orders.give(batch, kind, phase)
         self._batches = len(orders) + 1 + LAST
         self._rows(np.random.default_rng(seed))
         self._socket = self._folder / "daemon" / "sock"
@@ -164,7 +173,7 @@ class _Run:
                     break
                 elif driver.poll() is not None:
                     raise WrongError(f"the driver ended with status {driver.returncode}; see {self._log}")
-                now = committed(self._folder), len(self._orders.told("done"))
+                now = committed(self._folder), self._orders.carried_out
                 if now != seen:
                     self._bar.update(now[1] - seen[1])
                     self._bar.set_postfix(place=self._place, batch=f"{now[0]} of {self._batches}")
@@ -172,7 +181,7 @@ class _Run:
                 elif time.monotonic() > since + STALL_SECONDS:
                     raise WrongError(f"batch {now[0] + 1} does not end in {STALL_SECONDS:g} seconds; see {self._log}")
                 time.sleep(0.05)
-            self._bar.update(len(self._orders.told("done")) - seen[1])
+            self._bar.update(self._orders.carried_out - seen[1])
         outcome = self._compared()
         outcome.starts = (
             starts + len(re.findall("^after batch ", self._log.read_text(errors="replace"), re.MULTILINE)) - 1
@@ -184,13 +193,28 @@ class _Run:
             tqdm.write(f"see {self._folder}; orders left: {self._orders.told('order')}")
         return outcome
 
+    def archive_classes(self) -> None:
+        """Run the query in one process, which makes `CLASSES` where Java can."""
+        written = self._folder / "classes.jsa"
+        driver = self._start_driver("local[2]", f"-XX:ArchiveClassesAtExit={written}")
+        try:
+            driver.wait(4 * STALL_SECONDS)
+        finally:
+            _end(driver)
+        if driver.returncode != 0:
+            raise WrongError(f"the driver ended with status {driver.returncode}; see {self._log}")
+        if written.exists():
+            shutil.move(written, CLASSES)
+        shutil.rmtree(self._folder)
+
     @property
     def _log(self) -> Path:
         return self._folder / "driver.log"
 
-    def _start_driver(self, master: str) -> subprocess.Popen[bytes]:
+    def _start_driver(self, master: str, archive: str = "") -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.fault.kills_driver", str(self._folder), master]
         command += [f"unix:{self._socket}" if self._place == "shared" else "", PLACES[self._place]]
+        command.append(archive or (f"-XX:SharedArchiveFile={CLASSES}" if CLASSES.exists() else ""))
         environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
         with self._log.open("ab") as log:
             return subprocess.Popen(

@@ -21,17 +21,25 @@ from tests.fault.dying_task import dying_tasks
 MOST_FAILURES = 12  # of one micro-batch
 DAEMON_SECONDS = 60.0
 #: Of processes that live for seconds.
-JAVA_OPTIONS = "-Dlog4j2.level=ERROR -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xverify:none"
+JAVA_OPTIONS = (
+    "-Dlog4j2.level=ERROR -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"  # an archive of classes stays where it was
+)
 ON = AllOf(Compare("k", "=", "k"), Band("a", "a", -30, 30))
+SCHEMA = "k bigint, a int, t timestamp, s string"
 WITHIN = Within("t", "t", "-40 seconds", "30 seconds")
 
 
-def main(folder: Path, master: str, daemon: str | None, how: str) -> None:
-    """Run the query to its end, whatever fails; then write what Spark reads of its sink to ``result.parquet``."""
+def main(folder: Path, master: str, daemon: str | None, how: str, archive: str) -> None:
+    """Run the query to its end, whatever fails; then write what Spark reads of its sink to ``result.parquet``.
+
+    `archive` is Java's option for the archive of the classes that Spark loads.
+    """
     from pyspark.errors import StreamingQueryException
     from pyspark.sql import SparkSession
 
     (folder / "orders" / "driver").write_text(str(os.getpgid(0)))
+    java_options = f"{JAVA_OPTIONS} {archive}"
     spark = (
         SparkSession.builder.master(master)
         .appName("kills")
@@ -41,19 +49,21 @@ def main(folder: Path, master: str, daemon: str | None, how: str) -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.locality.wait", "0")
+        .config("spark.shuffle.io.retryWait", "500ms")  # of rows that an executor had which is gone
+        .config("spark.python.task.killTimeout", "200ms")
+        .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than such processes live
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-        .config("spark.executor.extraJavaOptions", JAVA_OPTIONS)
+        .config("spark.driver.extraJavaOptions", java_options)
+        .config("spark.executor.extraJavaOptions", java_options)
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
     sides = []
     for side in "lr":
-        path = str(folder / side)
-        schema = spark.read.parquet(f"{path}/000000.parquet").schema
-        stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
+        stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
         sides.append(stream.withWatermark("t", "200 seconds"))
     # The package's function of this name hides its module.
     module = importlib.import_module("pyspark_bridge.window_join")
@@ -77,6 +87,9 @@ def main(folder: Path, master: str, daemon: str | None, how: str) -> None:
     found: pa.Table = spark.read.schema(joined.schema).parquet(str(folder / "out")).toArrow()
     pq.write_table(found, folder / "result.parquet")
     spark.stop()
+    java = spark.sparkContext._gateway.proc
+    java.stdin.close()
+    java.wait()  # for the archive
 
 
 def _joined(sides: list[Any], daemon: str | None, options: dict[str, Any]) -> Any:
@@ -98,4 +111,4 @@ def committed(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3] or None, sys.argv[4])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3] or None, sys.argv[4], sys.argv[5])

@@ -1,6 +1,6 @@
 """Orders to kill a process in one phase of a micro-batch. Whoever comes to the phase carries them out.
 
-They are files in a folder: ``N.order`` for micro-batch N, which is renamed by the first that takes it.
+They are files in a folder: ``N-KIND.order`` for micro-batch N, which is renamed by the first that takes it.
 """
 
 from __future__ import annotations
@@ -51,26 +51,35 @@ class Orders:
         self.folder = Path(folder)
 
     def give(self, batch: int, kind: str, phase: str) -> None:
-        """Order a kill."""
-        (self.folder / f"{batch}.order").write_text(json.dumps([kind, phase]))
+        """Order a kill: one of each kind in a micro-batch."""
+        (self.folder / f"{batch}-{kind}.order").write_text(json.dumps([kind, phase]))
 
     def told(self, what: str) -> list[tuple[str, str]]:
         """Kinds and phases of the orders that are "done", "missed" (there was no such process) or still an "order"."""
         return [tuple(json.loads(path.read_text())) for path in sorted(self.folder.glob(f"*.{what}"))]
 
+    @property
+    def carried_out(self) -> int:
+        """How many processes were killed."""
+        return sum(name.endswith(".done") for name in os.listdir(self.folder))
+
     def reached(self, phase: str, batch: int, victims: Victims) -> None:
-        """Carry out the order for this phase of this batch, if there is one."""
-        order = self.folder / f"{batch}.order"
+        """Carry out the orders for this phase of this batch."""
+        for order in self.folder.glob(f"{batch}-*.order"):
+            self._carry_out(order, phase, victims)
+
+    @staticmethod
+    def _carry_out(order: Path, phase: str, victims: Victims) -> None:
         try:
             kind, due = json.loads(order.read_text())
-        except FileNotFoundError:
+        except FileNotFoundError:  # another one was first
             return
         if due != phase and (due != AT_RANDOM or phase != PHASES[0]):
             return
         done = order.with_suffix(".done")
         try:
             order.rename(done)
-        except FileNotFoundError:  # another one was first
+        except FileNotFoundError:
             return
         pids = victims[kind]()
         if due == AT_RANDOM:
