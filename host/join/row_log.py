@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,7 +41,8 @@ class RowLog:
         self._stored = stored_schema(schema)
         for field, stored in zip(schema, self._stored, strict=True):
             try:
-                _try_to_take(field.type, stored.type)
+                trial = pa.chunked_array([pa.nulls(1, field.type)] * 2)
+                _returned(_stored_values(trial, stored.type).take(pa.array([1, 0])), field.type)
             except pa.ArrowException as error:
                 raise SchemaError(
                     f"column {field.name!r} of the {side} side has type {field.type}, whose rows pyarrow "
@@ -303,13 +302,6 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
             return pa.list_(value, kind.list_size)
         return pa.list_(value) if types.is_list(kind) else pa.large_list(value)
     return kind
-
-
-@lru_cache(maxsize=256)  # every window that is opened asks for the types of its columns
-def _try_to_take(kind: pa.DataType, stored: pa.DataType) -> None:
-    """Raises ArrowException where pyarrow cannot take rows of a type in any way."""
-    trial = pa.chunked_array([pa.nulls(1, kind)] * 2)
-    _returned(_stored_values(trial, stored).take(pa.array([1, 0])), kind)
 
 
 def _stored_values(column: pa.ChunkedArray, stored: pa.DataType) -> pa.ChunkedArray:

@@ -338,6 +338,7 @@ def test_columns_that_may_be_missing():
         "left": [False, True],
         "right": [True, False],
         "full": [True, True],
+        "right_anti": [True, False],
         "left_semi": [False],
         "left_anti": [False],
     }

@@ -363,7 +363,7 @@ def test_join_forms(tmp_path: Path, form: str, names: list[str]) -> None:
     [
         (["--on", "a,b,1"], 'must be like "limit,price,-5,5"'),
         (["--on", "nope,b,0,1"], "'nope'"),
-        (["--on", "a,b,0,1", "--index", "tree"], "there is no index 'tree': use one of sorted_runs"),
+        (["--on", "a,b,0,1", "--index", "tree"], "there is no index 'tree': use one of auto, sorted_runs"),
         (["--on", "a,b,0,1", "--index", "nested_loop"], "device numpy has no index 'nested_loop': it has sorted_runs"),
         (["--on", "a,b,5,1"], "lies above"),
         (["--within", "a,b,1"], "--within must be like"),
