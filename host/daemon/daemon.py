@@ -200,7 +200,7 @@ class Daemon:
         def poll() -> None:
             with ExitStack() as handles:
                 watched = select.poll()
-                with suppress(OSError):  # it is gone, or a kernel before Linux 5.3 has no such handles
+                with suppress(OSError, AttributeError):  # it is gone, or kernel or Python know no such handles
                     handle = os.pidfd_open(pid)
                     handles.callback(os.close, handle)
                     watched.register(handle, select.POLLIN)
