@@ -333,20 +333,25 @@ class Indexed final : public SubWindows {
     put(side);
   }
 
-  // Takes over what a nested loop holds, before anything else.
-  void load(const NestedLoop<Key>& from) {
+  // Takes over what a nested loop holds, before anything else. A nested loop keeps rows that have left a count window
+  // until a row probes: those are left out, as numbers in a structure span a window and no more. `arrived`: rows of each
+  // side.
+  void load(const NestedLoop<Key>& from, const int64_t (&arrived)[2]) {
     for (int side = 0; side < 2; ++side) {
+      const int64_t window = settings(shared_.settings).window[side];
+      const int64_t least = window == 0 ? 0 : std::max<int64_t>(0, arrived[side] - window);
       keys_.clear(), rows_.clear(), times_.clear();
       int64_t last = -1;
       from.each(side, [&](Key key, int64_t number, int64_t time) {
         last = std::max(last, number);
         if (shared_.splitjoin.order == PairOrder::kInner) blocks_[side].push_back(last);  // places are searched by number
-        if (number < 0) return;
+        if (number < least) return;
         keys_.push_back(key), rows_.push_back(number), times_.push_back(time);
       });
       first_block_[side] = from.oldest_block(side);
       opposite_.assign(keys_.size(), 0);
       if (!keys_.empty()) put(side);
+      if (window != 0) engine_->arrived(side, arrived[side]);
     }
   }
 
@@ -479,6 +484,7 @@ class Chosen final : public SubWindows {
     keys.count += static_cast<double>(count);
     seen_.stored += static_cast<double>(count);
     all_.store(rows, count);  // whatever is chosen
+    note_arrived(rows[0].side, rows[count - 1].number + 1);
     if (index_ != nullptr && trial_.empty()) index_->store(rows, count);
     for (Contender& contender : trial_) {
       if (contender.kind == 0 || contender.given_up) continue;
@@ -499,12 +505,14 @@ class Chosen final : public SubWindows {
   }
 
   void expire(const Down& first) override {
+    note_arrived(1 - first.side, first.opposite);
     each([&](SubWindows& windows) { windows.expire(first); });
   }
   void expire_times(int side, int64_t limit, bool purge) override {
     each([&](SubWindows& windows) { windows.expire_times(side, limit, purge); });
   }
   void arrived(int side, int64_t rows) override {
+    note_arrived(side, rows);
     each([&](SubWindows& windows) { windows.arrived(side, rows); });
   }
   size_t rows(int side) const override { return all_.rows(side); }
@@ -556,6 +564,7 @@ class Chosen final : public SubWindows {
     bool given_up = false;
   };
 
+  void note_arrived(int side, int64_t rows) { arrived_[side] = std::max(arrived_[side], rows); }
   bool warm() const { return trial_colds_ == 0; }
   SubWindows& held() { return index_ ? static_cast<SubWindows&>(*index_) : all_; }
   Indexed<Key>* index_of(Contender& contender) { return contender.index ? contender.index.get() : index_.get(); }
@@ -630,7 +639,7 @@ class Chosen final : public SubWindows {
       if (trial_.empty()) trial_.push_back({at_, nullptr});
       tried_.push_back(kind);
       trial_.push_back({kind, kind == 0 ? nullptr : kinds_[kind - 1].open()});
-      if (kind != 0) trial_.back().index->load(all_);
+      if (kind != 0) trial_.back().index->load(all_, arrived_);
       if (trial_.size() == kContenders) break;
     }
     trial_rows_[0] = trial_rows_[1] = 0;
@@ -673,6 +682,7 @@ class Chosen final : public SubWindows {
   const size_t border_rows_;
   const bool restless_;
   const std::string nested_ = "nested_loop";
+  int64_t arrived_[2] = {0, 0};           // rows of each side, as far as is known here
   size_t at_ = 0;                         // the structure that is probed
   std::unique_ptr<Indexed<Key>> index_;   // null: nested loops
   std::vector<Contender> trial_;          // the first one is what is there; empty between trials

@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from host.native import _core
@@ -143,6 +143,24 @@ def run(query: Query, steps: list[Call], shape: Shape, index: str) -> int:
     return sum(engine.figures(0).get("changes", []))
 
 
+def count_window(*window: int) -> Query:
+    """Equality in a self join over count windows, from the first row on."""
+    return Query(32, window, None, [(0, 0)], 0, self_join=True, first_row=0, first_time=0, index={}, counting=False)
+
+
+def call(rows: int, leap: int = 0) -> Call:
+    return Call((rows, rows), 0, "any", True, False, True, 0, leap, "")
+
+
+#: More rows than a structure's 32-bit numbers, that are not stored.
+LEAP = (1 << 32) + 5
+
+
+# Structures are loaded with rows of which some have left the window before the leap.
+@example(
+    query=count_window(1, 7), steps=[call(1), call(0, LEAP), call(7)], shape=Shape(cores=1, queue_rows=4), index="auto"
+)
+@example(query=count_window(1, 50), steps=[call(40), call(0, LEAP), call(60)], shape=Shape(cores=3), index="auto")
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=min(25, settings.default.max_examples))
 @given(query=queries(widths=(32, 64)), steps=st.lists(calls, min_size=1, max_size=4), shape=shapes, index=local_indexes)
 def test_steps_equal_a_nested_loop(query: Query, steps: list[Call], shape: Shape, index: str) -> None:
