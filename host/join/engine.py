@@ -126,6 +126,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def place(self, at: int) -> int:
+        """Where a row lies in the total order of arrival."""
+        return int(self.rows[at]) + int(self.opposite[at])
+
     def take(self, chosen: np.ndarray | slice) -> Batch:
         """Some of the rows."""
         times = None if self.times is None else self.times[chosen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,16 +23,7 @@ _INT64 = np.iinfo(np.int64)
 
 def cut_steps(batches: dict[str, Batch], most: int) -> Iterator[dict[str, Batch]]:
     """Cuts a call along the total order of arrival, in steps of about `most` rows of both sides."""
-    if sum(len(b) for b in batches.values()) <= most:
-        yield batches
-        return
-    places = {side: b.rows + b.opposite for side, b in batches.items()}
-    cuts = np.sort(np.concatenate(list(places.values())), kind="stable")[most::most]  # a merge: both sides ascend
-    at = dict.fromkeys(SIDES, 0)
-    for cut in [*cuts.tolist(), _INT64.max]:
-        to = {side: int(np.searchsorted(places[side], cut, "left")) for side in SIDES}
-        yield {side: batches[side].take(slice(at[side], to[side])) for side in SIDES}
-        at = to
+    yield from _cut(batches, dict.fromkeys(batches, int), most)
 
 
 def cut_pairs(batches: dict[str, Batch], counts: dict[str, np.ndarray], most: int) -> Iterator[dict[str, Batch]]:
@@ -40,29 +32,69 @@ def cut_pairs(batches: dict[str, Batch], counts: dict[str, np.ndarray], most: in
     Parameters
     ----------
     counts : dict of str to ndarray
-        Pairs that each row finds, or is thought to find.
+        Pairs that each row finds.
     """
-    if sum(float(each.sum()) for each in counts.values()) <= most:
-        yield batches
-        return
-    places = {side: b.rows + b.opposite for side, b in batches.items()}
-    every = np.concatenate(list(places.values()))
-    order = np.argsort(every, kind="stable")
-    every, ends = every[order], np.cumsum(np.concatenate([counts[side] for side in places])[order])
-    at, done, start = dict.fromkeys(SIDES, 0), 0.0, 0
+    yield from _cut(batches, {side: running(of) for side, of in counts.items()}, most)
+
+
+def _cut(
+    batches: dict[str, Batch], totals: dict[str, Callable[[int], float]], most: float
+) -> Iterator[dict[str, Batch]]:
+    at, end = dict.fromkeys(batches, 0), {side: len(batch) for side, batch in batches.items()}
     while True:
-        stop = max(int(np.searchsorted(ends, done + most, "right")), start + 1)
-        if stop < len(every):  # both roles of a row of a self join have one place
-            stop = int(np.searchsorted(every, every[stop - 1], "right"))
-        last = stop >= len(every)
-        to = {
-            side: len(batches[side]) if last else int(np.searchsorted(places[side], every[stop], "left"))
-            for side in SIDES
-        }
-        yield {side: batches[side].take(slice(at[side], to[side])) for side in SIDES}
-        if last:
+        to = cut_at(batches, totals, at, most)
+        yield between(batches, at, to)
+        if to == end:
             return
-        at, done, start = to, ends[stop - 1], stop
+        at = to
+
+
+def between(batches: dict[str, Batch], at: dict[str, int], to: dict[str, int]) -> dict[str, Batch]:
+    """The rows of each side from one place to another."""
+    if all(to[side] - at[side] == len(batch) for side, batch in batches.items()):
+        return batches
+    return {side: batch.take(slice(at[side], to[side])) for side, batch in batches.items()}
+
+
+def running(counts: np.ndarray) -> Callable[[int], float]:
+    """The sum of so many counts, from the first on."""
+    sums = np.cumsum(counts)
+    return lambda count: float(sums[count - 1]) if count else 0.0
+
+
+def cut_at(
+    batches: dict[str, Batch], totals: dict[str, Callable[[int], float]], at: dict[str, int], most: float
+) -> dict[str, int]:
+    """How many rows of each side come before the next cut along the total order of arrival.
+
+    Parameters
+    ----------
+    totals : dict of str to callable
+        What so many rows of a side amount to, from its first on.
+    at : dict of str to int
+        Rows before the last cut.
+    most : float
+        What rows between both cuts amount to at most, or those of one place.
+    """
+
+    def amount(to: dict[str, int]) -> float:
+        return sum(totals[side](to[side]) - totals[side](at[side]) for side in at)
+
+    def before(place: int) -> dict[str, int]:
+        return {
+            side: bisect.bisect_left(range(len(batch)), place, at[side], key=batch.place)
+            for side, batch in batches.items()
+        }
+
+    end = {side: len(batch) for side, batch in batches.items()}
+    if amount(end) <= most:
+        return end
+    low = 1 + min(batch.place(at[side]) for side, batch in batches.items() if at[side] < end[side])
+    high = 1 + max(batch.place(end[side] - 1) for side, batch in batches.items() if end[side])
+    while high - low > 1:  # all before `low` is taken, all before `high` is too much
+        middle = (low + high) // 2
+        low, high = (middle, high) if amount(before(middle)) <= most else (low, middle)
+    return before(low)
 
 
 class IndexEngine(Engine):

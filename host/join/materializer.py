@@ -358,6 +358,11 @@ class PairBlocks:
         self._group: list[Pairs | OrderedPairs] = []  # found since the last border
         self._ready: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
         self._held = self._grouped = 0
+        self._full = 0  # rows that fill a table, as far as it is known
+        if block_bytes is not None:
+            size, self._full = materializer.row_bytes(dict.fromkeys(SIDES, _NONE)), most_pairs(block_bytes)
+            if isinstance(size, int):
+                self._full = min(self._full, max(block_bytes // size, 1))
 
     def add(self, part: Found) -> Iterator[pa.Table]:
         """Takes what an engine has found; the tables that are full now. Raises ResultTooLargeError."""
@@ -372,7 +377,7 @@ class PairBlocks:
                 self._check_pairs(self._held + self._grouped)
             if not self._materializer.ordered:
                 self._choose(0)
-        if self._bytes is not None and self._held >= most_pairs(self._bytes):
+        if self._bytes is not None and self._held >= self._full:
             yield from self._tables(whole=False)
 
     def end(self, limits: dict[str, int | None], *, complete: bool) -> Iterator[pa.Table]:

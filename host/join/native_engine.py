@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ from host.join.engine import (
     beyond_capacity,
     beyond_memory,
 )
-from host.join.index_engine import cut_pairs, cut_steps
+from host.join.index_engine import between, cut_at, cut_pairs, cut_steps, running
 from host.key_type import LONG
 from host.native import _core
 
@@ -54,6 +54,7 @@ _MOST_GROWTH = 16  # of a step over the one before
 _FIRST_TIME_ROWS = 1 << 14  # of a time window, that memory is set aside for at first
 _FAR = 1 << 100  # beyond this no bound differs from another
 _FAR_ROWS = 1 << 62  # beyond all windows
+_SLACK = 0.875  # parts that find more pairs than they may are joined again
 _STEPS = ("sort", "probe", "copy", "store")
 
 
@@ -400,29 +401,31 @@ class NativeEngine(Engine):
     _found = 0  # pairs so far
     _selectivity = 1.0  # the share of the rows in each other's windows that match, as steps so far suggest
 
-    def _paced(self, rest: dict[str, Batch], first_met: dict[str, int], most: int) -> Iterator[dict[str, Batch]]:
-        """Rows in parts that find about `most` pairs, or one row's, if they match as those before did.
+    def _paced(self, step: dict[str, Batch], first_met: dict[str, int], most: int) -> Iterator[dict[str, Batch]]:
+        """Rows in parts that find somewhat less than `most` pairs, or one row's, if they match as those before did.
 
         As long as nothing is known, all rows in a window count as matches.
         """
+        could = {side: self._could_match(side, step[side], first_met[OTHER[side]]) for side in SIDES}
+        at, end = dict.fromkeys(SIDES, 0), {side: len(step[side]) for side in SIDES}
         while True:
-            could = {side: (rest[side].opposite - first_met[OTHER[side]]).astype(np.float64) for side in SIDES}
-            if self.spec.counts is not None:
-                could = {side: np.minimum(could[side], self.spec.counts[OTHER[side]]) for side in SIDES}
-            selectivity, at = self._selectivity, dict.fromkeys(SIDES, 0)
-            for part in cut_pairs(rest, {side: selectivity * could[side] for side in SIDES}, most):
-                to = {side: at[side] + len(part[side]) for side in SIDES}
-                met, before = sum(float(could[side][at[side] : to[side]].sum()) for side in SIDES), self._found
-                yield part
-                at = to
-                if met >= 1:
-                    seen = (self._found - before + 1) / met
-                    self._selectivity = min(max(seen, self._selectivity / _MOST_GROWTH), 1.0)
-                if not 0.5 < self._selectivity / selectivity < 2:
-                    break
-            rest = {side: rest[side].take(slice(at[side], None)) for side in SIDES}
-            if not any(map(len, rest.values())):
+            to, before = cut_at(step, could, at, _SLACK * most / self._selectivity), self._found
+            yield between(step, at, to)
+            met = sum(could[side](to[side]) - could[side](at[side]) for side in SIDES)
+            if met >= 1:
+                seen = (self._found - before + 1) / met
+                self._selectivity = min(max(seen, self._selectivity / _MOST_GROWTH), 1.0)
+            if to == end:
                 return
+            at = to
+
+    def _could_match(self, side: str, batch: Batch, first_met: int) -> Callable[[int], float]:
+        """How many rows of the other side's window so many rows of a side meet."""
+        most = _FAR_ROWS if self.spec.counts is None else self.spec.counts[OTHER[side]]
+        if len(batch) and batch.opposite[0] == batch.opposite[-1]:  # as both ascend, all rows meet as many
+            each = float(min(int(batch.opposite[0]) - first_met, most))
+            return lambda count: each * count
+        return running(np.minimum(batch.opposite - first_met, most).astype(np.float64))
 
     def _words(self, keys: np.ndarray) -> np.ndarray:
         """Keys or bounds as the core takes them."""

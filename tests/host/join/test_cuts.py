@@ -1,0 +1,74 @@
+"""Calls cut along the total order of arrival."""
+
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from host import Band, Rows, WindowJoin
+from host.join.engine import SIDES, Batch
+from host.join.index_engine import cut_pairs, cut_steps
+from host.join.native_engine import NativeEngine
+
+
+def call(rng: np.random.Generator, counts: dict[str, int], *, alike: bool) -> dict[str, Batch]:
+    """Rows of both sides, interleaved at random, or left before right."""
+    order = np.repeat([0, 1], list(counts.values()))
+    if not alike:
+        rng.shuffle(order)
+    batches = {}
+    for number, side in enumerate(SIDES):
+        own = np.flatnonzero(order == number)
+        rows = np.arange(len(own), dtype=np.int64) + 1000
+        batches[side] = Batch(rows.astype(np.int32), rows, own - np.arange(len(own)) + 500, None)
+    return batches
+
+
+def in_order(batches: dict[str, Batch]) -> list[tuple[int, str, int]]:
+    found = [
+        (int(p), side, int(r)) for side, b in batches.items() for p, r in zip(b.rows + b.opposite, b.rows, strict=True)
+    ]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("counts", [(300, 200), (0, 120), (120, 0), (0, 0)])
+def test_parts_are_as_long_as_they_may_be(seed: int, alike: bool, counts: tuple[int, int]) -> None:
+    rng = np.random.default_rng(seed)
+    batches = call(rng, dict(zip(SIDES, counts, strict=True)), alike=alike)
+    pairs = {side: rng.integers(0, 9, len(batch)) for side, batch in batches.items()}
+    pairs["left"][:1] = 100  # more than a part may have
+    of = {(side, int(row)): int(n) for side in SIDES for row, n in zip(batches[side].rows, pairs[side], strict=True)}
+    for most, parts, weight in (
+        (70, list(cut_steps(batches, 70)), lambda row: 1),
+        (40, list(cut_pairs(batches, pairs, 40)), lambda row: of[row[1:]]),
+    ):
+        rows = [in_order(part) for part in parts]
+        assert [row for part in rows for row in part] == in_order(batches)
+        for part, following in zip(rows, [*rows[1:], []], strict=True):
+            amount = sum(map(weight, part))
+            assert amount <= most or len(part) == 1
+            assert not following or amount + weight(following[0]) > most
+
+
+def test_parts_of_a_call_are_seldom_joined_again(seed: int) -> None:
+    """Where keys are uniform, what matched before tells how many pairs a part finds."""
+    rng, again = np.random.default_rng(seed), []
+    step = NativeEngine._step
+
+    def counted(engine: NativeEngine, part: dict, most: int | None, **options: bool) -> tuple:
+        again.append(most is None)
+        return step(engine, part, most, **options)
+
+    with WindowJoin(on=Band("a", "b", -8, 8), left=Rows(20_000), right=Rows(20_000), device="cpu") as join:
+        for _ in range(3):
+            sides = [pa.table({name: rng.integers(0, 20_000, 20_000).astype(np.int32)}) for name in "ab"]
+            again.clear()
+            with mock.patch.object(NativeEngine, "_step", counted):
+                tables = list(join.process_blocks(*sides, block_bytes=1 << 19))
+    assert sum(map(len, tables)) > 500_000
+    assert len(again) > 10
+    assert not any(again)
+    full = [len(each) for each in tables if len(each)]
+    assert len(set(full[:-1])) == 1  # all but the last are full
