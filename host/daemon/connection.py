@@ -9,9 +9,9 @@ from typing import Any
 import structlog
 
 from host.daemon.frames import FrameSocket
-from host.daemon.operations import begin, commit, internal_error, operate
+from host.daemon.operations import begin, commit, operate
 from host.daemon.request import Request
-from host.daemon.result import Result
+from host.daemon.result import Result, internal_error
 from host.daemon.rows import cut, decode, encode_within
 from host.daemon.service import Service
 from host.errors import ConnectionLostError, LimitError, MullionError, ProtocolError, to_wire

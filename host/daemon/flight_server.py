@@ -23,9 +23,9 @@ from pyarrow import flight
 
 from host.daemon.address import Address
 from host.daemon.flight_rows import unwrap
-from host.daemon.operations import OPERATIONS, begin, commit, internal_error, operate
+from host.daemon.operations import OPERATIONS, begin, commit, operate
 from host.daemon.request import Request
-from host.daemon.result import Result
+from host.daemon.result import Result, internal_error
 from host.daemon.rows import cut
 from host.daemon.service import Service
 from host.errors import AuthError, DaemonError, MullionError, ProtocolError, to_wire

@@ -50,7 +50,7 @@ class Limits:
     max_queries: int = 64
     max_connections: int = 256
     result_rows: int = 131_072
-    block_bytes: int = 32 * MIB
+    block_bytes: int = 4 * MIB
     idle_timeout: float = 900.0
     grace: float = 30.0
 

@@ -8,10 +8,10 @@ from typing import Any
 from host.daemon.definition import Definition, schema_to_wire
 from host.daemon.frames import VERSION
 from host.daemon.request import Request
-from host.daemon.result import KeptResult, Result
+from host.daemon.result import KeptResult, Result, internal_error
 from host.daemon.service import Service
 from host.daemon.staging import PartKey, Sender
-from host.errors import DaemonError, ProtocolError
+from host.errors import ProtocolError
 
 OPERATIONS = {
     "ping": "Is the daemon there?",
@@ -67,11 +67,6 @@ def commit(request: Request, message: dict[str, Any]) -> Result:
     except OSError as error:
         # An OSError from here must not be taken for one of the client's connection.
         raise internal_error(error) from error
-
-
-def internal_error(error: Exception) -> DaemonError:
-    """What a client is told where the daemon itself failed."""
-    return DaemonError(f"the daemon failed ({type(error).__name__}: {error}); its log has the details")
 
 
 def _text(message: dict[str, Any], field: str, *, empty: bool = False) -> str:

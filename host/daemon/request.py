@@ -38,6 +38,8 @@ class Request:
         When, by `time.monotonic`.
     parts : bool
         It brings one part of the batch, or names all of them.
+    followed : bool
+        What applies it goes on where the client has left, and discards what was staged at its end.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Request:
         self.sender = sender
         self.kept = kept
         self.parts = parts
+        self.followed = False
         self.begun = time.monotonic()
         self._rows: dict[str, list[pa.RecordBatch]] = {side: [] for side in (*SIDES, "places")}
         self._reserved = 0
@@ -96,10 +99,7 @@ class Request:
         left_rows, right_rows : int
             How many rows the sender sent: a stage that lost some is refused rather than applied.
         """
-        result = self.query.apply(self, *self._complete(left_rows, right_rows))
-        if isinstance(result, KeptResult):
-            self.discard()
-        return result
+        return self.query.apply(self, *self._complete(left_rows, right_rows))
 
     def stage(self, left_rows: int, right_rows: int, key: PartKey, call: dict[str, Any]) -> None:
         """Keep the rows as one part of a batch, for a request that names all its parts.
@@ -138,4 +138,5 @@ class Request:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.discard()
+        if not self.followed:
+            self.discard()

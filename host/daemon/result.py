@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import queue
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
 from host.devices.device import Memory
 from host.errors import CapacityError, DaemonError, LimitError, MullionError
-from host.tracing import span
+from host.tracing import carried, span
 
 Tables = Generator[pa.Table, None, None]
 
@@ -84,7 +86,16 @@ class KeptResult:
         self._free()
 
 
-def keep(tables: Tables, schema: pa.Schema, *, memory: Memory, most_heap: int, most: int, query: str) -> KeptResult:
+def keep(
+    tables: Tables,
+    schema: pa.Schema,
+    *,
+    memory: Memory,
+    most_heap: int,
+    most: int,
+    query: str,
+    told: Callable[[KeptResult], None] | None = None,
+) -> KeptResult:
     """Keeps a result.
 
     Parameters
@@ -97,6 +108,8 @@ def keep(tables: Tables, schema: pa.Schema, *, memory: Memory, most_heap: int, m
         Bytes in memory at most, and in all.
     query : str
         Named in errors.
+    told : callable, optional
+        Given the result each time that a batch more of it can be read.
 
     Raises
     ------
@@ -133,14 +146,16 @@ def keep(tables: Tables, schema: pa.Schema, *, memory: Memory, most_heap: int, m
                 if spilling is None and result.nbytes <= most_heap:
                     result._heap.append(batch)
                     result.heap_bytes = result.nbytes
-                    continue
-                if writer is None:
-                    spilling = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115 - it lives with the result
-                    writer = pa.ipc.new_stream(spilling, schema)
-                writer.write_batch(batch)
+                else:
+                    if writer is None:
+                        spilling = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115 - it lives with the result
+                        writer, result._file = pa.ipc.new_stream(spilling, schema), spilling
+                    writer.write_batch(batch)
+                if told is not None:
+                    told(result)
         if writer is not None and spilling is not None:
             writer.close()
-            result._file, result.file_bytes = spilling, spilling.tell()
+            result.file_bytes = spilling.tell()
     except OSError as error:
         raise NotKeptError(
             DaemonError(
@@ -153,6 +168,50 @@ def keep(tables: Tables, schema: pa.Schema, *, memory: Memory, most_heap: int, m
         for _ in tables:  # the rest of one that is not kept is made all the same, in turns with others
             pass
     return result
+
+
+class FollowedResult:
+    """A result that is read, once, while a thread makes and keeps it. A slow reader, or one that leaves, stops nothing.
+
+    Parameters
+    ----------
+    make : callable
+        Called in the thread with what `keep` is to tell of it; returns what was kept.
+    """
+
+    def __init__(self, make: Callable[[Callable[[KeptResult], None]], KeptResult]):
+        self.num_rows = 0
+        self._kept: KeptResult | None = None
+        self._error: BaseException | None = None
+        self._told: queue.Queue[KeptResult | None] = queue.Queue()  # for each batch that is there; None is the end
+        code = carried(partial(self._make, make))
+        threading.Thread(target=code, name="mullion-join", daemon=True).start()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as they are kept. The end comes once the result is complete, else what `make` has raised."""
+        stored: Iterator[pa.RecordBatch] = iter(())
+        begun = False
+        while (growing := self._told.get()) is not None:
+            if not begun:
+                stored, begun = growing.batches(), True
+            batch = next(stored)
+            self.num_rows += batch.num_rows
+            yield batch
+        if isinstance(self._error, OSError):  # not to be taken for one of the client's connection
+            raise internal_error(self._error) from self._error
+        if self._error is not None:
+            raise self._error
+        assert self._kept is not None
+        self.num_rows = self._kept.num_rows
+        if not begun:  # it was there already
+            yield from self._kept.batches()
+
+    def _make(self, make: Callable[[Callable[[KeptResult], None]], KeptResult]) -> None:
+        try:
+            self._kept = make(self._told.put)
+        except BaseException as error:
+            self._error = error
+        self._told.put(None)
 
 
 class PassingResult:
@@ -170,6 +229,11 @@ class PassingResult:
                 yield from table.to_batches()
         finally:
             self._tables.close()
+
+
+def internal_error(error: Exception) -> DaemonError:
+    """What a client is told where the daemon itself failed."""
+    return DaemonError(f"the daemon failed ({type(error).__name__}: {error}); its log has the details")
 
 
 class _Reader(io.RawIOBase):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from host import WindowJoin
 from host.content import Content, check_same, other_rows
 from host.daemon.query import Query
 from host.daemon.request import Request
-from host.daemon.result import KeptResult, NotKeptError, Tables, keep
+from host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
 from host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
 from host.errors import (
     LimitError,
@@ -103,7 +103,7 @@ class StreamingQuery(Query):
 
     def begin(self, batch: int, sender: Sender) -> Request:
         if batch > 0 and self._newest is None and self._restored is None:
-            self._catch_up()  # it was opened from a state without a batch
+            self._catch_up()  # it was opened from a state without a batch, or the first batch is under way
         with self._state:
             self._check_open()
             self._admit(sender)
@@ -115,7 +115,23 @@ class StreamingQuery(Query):
                 self._counts["repeats"] += 1
             return request
 
-    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> KeptResult:
+    def apply(self, request: Request, left: pa.Table, right: pa.Table) -> Result:
+        def applied(told: Callable[[KeptResult], None] | None) -> KeptResult:
+            try:
+                return self._apply(request, left, right, told)
+            finally:
+                request.discard()
+
+        # A caller may go on after the first row. Without state none goes on with a window that lacks the batch, as the
+        # window goes with this process; with state it would, so the batch is durable first.
+        if self._folder is not None:
+            return applied(None)
+        request.followed = True
+        return FollowedResult(applied)
+
+    def _apply(
+        self, request: Request, left: pa.Table, right: pa.Table, told: Callable[[KeptResult], None] | None
+    ) -> KeptResult:
         with self._own_turn():
             self._check_open()
             self._open_join()
@@ -130,7 +146,7 @@ class StreamingQuery(Query):
             if kept is not None and newest is not None:
                 check_same(request.batch, newest.content, Content.of(left, right).digest)
                 return kept
-            return self._join_batch(request.batch, left, right, request.sender, request=request)
+            return self._join_batch(request.batch, left, right, request.sender, told, request=request)
 
     def stage(self, request: Request, key: PartKey, part: Part) -> bool:
         with self._state:
@@ -195,6 +211,7 @@ class StreamingQuery(Query):
         left: pa.Table,
         right: pa.Table,
         sender: Sender,
+        told: Callable[[KeptResult], None] | None = None,
         *,
         request: Request | None = None,
         keys: Sequence[PartKey] | None = None,
@@ -205,7 +222,7 @@ class StreamingQuery(Query):
             self._fed_by = sender.run
         result: KeptResult | MullionError
         try:
-            result = self._result(batch, left, right, **more)
+            result = self._result(batch, left, right, told, **more)
         except StateError:
             self._close_join()  # it is opened from the state again
             raise
@@ -232,7 +249,9 @@ class StreamingQuery(Query):
             self._applied(request, left, right, 0 if isinstance(result, MullionError) else result.num_rows)
         return _kept_of(applied)
 
-    def _result(self, batch: int, left: pa.Table, right: pa.Table, **more: Any) -> KeptResult:
+    def _result(
+        self, batch: int, left: pa.Table, right: pa.Table, told: Callable[[KeptResult], None] | None, **more: Any
+    ) -> KeptResult:
         """The result of a batch; `NotKeptError` where the batch is applied, but its result is not kept."""
         join = self._join
         assert join is not None
@@ -251,13 +270,14 @@ class StreamingQuery(Query):
             most_heap=self.limits.max_kept,
             most=self.limits.max_result,
             query=self.name,
+            told=told,
         )
 
     def _catch_up(self) -> None:
-        """Opens the join again where another process has gone on with its state."""
-        if self._folder is None:
-            return
+        """Waits for a batch under way, and opens the join again where another process has gone on with its state."""
         with self._turn:
+            if self._folder is None:
+                return
             self._check_open()
             if self._join is not None and self._join.outdated:
                 self._newest = None

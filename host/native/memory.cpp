@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kHuge = size_t{2} << 20;
 constexpr size_t kLine = 64;
 constexpr size_t kPage = 4096;
+constexpr size_t kLeast = size_t{64} << 10;  // of a block whose pages are worth a call to give them back
 constexpr size_t kRegion = size_t{32} << 20;  // the system is asked for so much at once, if it is an eighth of what is used
 constexpr std::chrono::seconds kPatience{60};
 
@@ -160,7 +161,7 @@ class Pool {
         remove(data);
         regions_.erase(region);
         munmap(data, free.size);
-      } else if (!free.clean && free.size >= kHuge) {
+      } else if (!free.clean && free.size >= kLeast) {
         remove(data);
         const uintptr_t from = round_up(reinterpret_cast<uintptr_t>(data), kPage);
         const uintptr_t to = (reinterpret_cast<uintptr_t>(data) + free.size) / kPage * kPage;

@@ -440,8 +440,8 @@ class Thread:
 class Queue:
     """As `queue.Queue`, of tasks."""
 
-    def __init__(self, maxsize: int):
-        self._most = maxsize
+    def __init__(self, maxsize: int = 0):
+        self._most = maxsize or STEPS
         self._items: deque[Any] = deque()
         self._waiting: list[Task] = []
 
