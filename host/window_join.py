@@ -42,6 +42,7 @@ from host.join.materializer import Materializer, most_pairs, slices
 from host.join.partitioned_engine import ClosingPartitions, open_partitions
 from host.join.range_mirror import RUNS
 from host.join.residual_engine import ResidualEngine
+from host.join.routes import Loads, RoutePlanner, Routes
 from host.join.row_log import RowLog, empty_table, stored, stored_schema
 from host.join.sequencer import Call, Sequencer
 from host.join.whole_call import WholeCall
@@ -177,6 +178,7 @@ class WindowJoin:
         self._rows_ticket: int | None = None  # of the memory for rows that are kept
         self._reading = False  # the result of a call that is under way
         self._last_batch = -1
+        self._routes: Routes | None = None  # by which the rows of the newest call came
         self._finished = False
         self._schemas: dict[str, pa.Schema] = {}
         self._kept: dict[str, list[str]] = {}  # the columns of each side that are needed
@@ -1098,6 +1100,8 @@ class WindowJoin:
 
     def _advance(self, call: Call) -> dict[str, int | None]:
         """Ends a call that was joined; the times that are useless from now on."""
+        if call.whole is not None and call.whole.loads is not None:
+            self._routes = self._sequencer.planner.routes(call.whole.loads.partitions)
         self._sequencer.advance(call)
         return self._sequencer.useless_times()
 
@@ -1195,6 +1199,28 @@ class WindowJoin:
             if side == "right":
                 known, found = ({"left": each["right"], "right": each["left"]} for each in (known, found))
             check_same(record.batch, known, found)
+
+    def routes(self, batch: int, partitions: int) -> Routes:
+        """By which routes the rows of a call come, where this join has the rows of one partition.
+
+        Parameters
+        ----------
+        batch : int
+            The caller's number: the newest call's, or a later one's.
+        partitions : int
+            How many there are.
+        """
+        with self._turn():
+            record = self._repeatable
+            if record is None:
+                if batch <= self._last_batch:
+                    return self._routes or Routes.first(partitions)
+                return self._sequencer.planner.routes(partitions)
+            planner = RoutePlanner(self._sequencer.engine_spec.counts)
+            planner.state = record.before.get("routes")
+            if batch > record.batch and record.whole is not None and "loads" in record.whole:
+                planner.advance(Loads.from_wire(record.whole["loads"]), record.end, {})
+            return planner.routes(partitions)
 
     def _load_newest(self) -> None:
         if self._repeatable is not None:

@@ -29,7 +29,7 @@ from host.daemon.streaming_query import query_place
 from host.engines import Partitions
 from host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
 from host.join.engine import SIDES
-from host.join.stateless_placement import Placement, open_placement
+from host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
 from host.join.whole_call import CallPart, places_in
 from host.spec import JoinSpec
 from host.state import open_store
@@ -180,7 +180,14 @@ class JoinTask:
         query, batch, run = self._identity()
         names, task = self._names(query), _partition()
         left, right = self._schemas()
-        windows, gathered = self.windows, CallPart(_spec(self.spec), left, right, self.windows)
+        windows, placement, routes, loads = self.windows, self._placement, None, None
+        following = placement if not isinstance(placement, FullPlacement) and placement and placement.follows else None
+        if following is not None:
+            with self._told(), self._client(0, names[0], claim=True) as client:
+                self._open(client, names[0], 0)
+                routes = client.routes(names[0], batch, windows)
+            loads = following.loads(routes.epoch)
+        gathered = CallPart(_spec(self.spec), left, right, windows, loads)
 
         def ship(partition: int, rows: Iterator[tuple[str, pa.RecordBatch]]) -> None:
             def part() -> tuple[PartKey, dict[str, Any]]:
@@ -199,14 +206,15 @@ class JoinTask:
             shipments = [Shipment(partial(ship, partition)) for partition in range(windows)]
             for shipment in shipments:
                 ends.callback(shipment.cancel)
-            placement = self._placement
             for side, rows, numbers in split_union(batches, left, right):
-                masks = None
+                masks, counts = None, None
+                if following is not None:
+                    counts = following.counted(side, rows, numbers)
                 if placement is not None:
-                    numbers, masks = placement.targets(side, rows)
+                    numbers, masks = placement.targets(side, rows, numbers, routes)
                 elif numbers is not None:
                     masks = numbers == np.arange(windows)[:, None]
-                places = gathered.add(side, rows, numbers)
+                places = gathered.add(side, rows, numbers, counts)
                 for partition, shipment in enumerate(shipments):
                     own = rows if masks is None or masks[partition].all() else rows.filter(pa.array(masks[partition]))
                     if own.num_rows:
@@ -270,9 +278,11 @@ class JoinTask:
 
     @property
     def _placement(self) -> Placement | None:
-        """Where rows go; None where Spark has numbered them."""
-        if self.partitions == 1 or self.by == "equality":
+        """Where rows go; None where Spark has numbered them by partition."""
+        if self.partitions == 1:
             return None
+        if self.by == "equality":
+            return _by_equality(self.spec, self.partitions) if self.streaming else None
         return _placement(self.spec, self.left_schema, self.right_schema, self.partitions, self.by, self.width)
 
     def _client(self, partition: int, name: str, *, claim: bool = False) -> DaemonClient:
@@ -424,6 +434,11 @@ def _schema(serialized: bytes) -> pa.Schema:
 @lru_cache(maxsize=64)
 def _placement(spec: str, left: bytes, right: bytes, partitions: int, by: str, width: Any) -> Placement:
     return open_placement(_spec(spec), _schema(left), _schema(right), Partitions(partitions, by, width=width))
+
+
+@lru_cache(maxsize=64)
+def _by_equality(spec: str, partitions: int) -> Placement | None:
+    return EqualityPlacement(_spec(spec), partitions) if can_follow(_spec(spec)) else None
 
 
 def _partition() -> int:

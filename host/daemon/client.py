@@ -14,6 +14,7 @@ from host.daemon.definition import Definition, schema_from_wire
 from host.daemon.staging import PartKey
 from host.daemon.unix_client import UnixClient
 from host.errors import DaemonError, ProtocolError
+from host.join.routes import Routes
 from host.spec import JoinSpec
 from host.tracing import request_span
 
@@ -151,6 +152,17 @@ class DaemonClient:
         definition = Definition(spec, left_schema, right_schema, streaming, state)
         answer = self._call({"op": "open", "query": query, **definition.to_wire()})
         return schema_from_wire(answer["schema"])
+
+    def routes(self, query: str, batch: int, partitions: int) -> Routes:
+        """Where the rows of a batch go that has so many partitions; from a daemon that holds one of them.
+
+        Raises
+        ------
+        UnknownQueryError
+            No such query of streams is open.
+        """
+        message = {"op": "routes", "query": query, "batch": batch, "partitions": partitions}
+        return Routes.from_wire(self._call(message)["routes"])
 
     def process(
         self,

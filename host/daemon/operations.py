@@ -18,6 +18,7 @@ OPERATIONS = {
     "status": "Device, limits, and the statistics of every query.",
     "check": "Could a query ever be opened? spec, left_schema, right_schema, streaming. Takes nothing.",
     "open": "Open a query: query, spec, left_schema, right_schema, streaming.",
+    "routes": "Where the rows of a batch go: query, batch, partitions.",
     "describe": "The definition of an open query: query.",
     "close": "Close a query: query.",
 }
@@ -35,6 +36,9 @@ def operate(service: Service, message: dict[str, Any]) -> dict[str, Any]:
     if operation == "open":
         schema = service.open_query(_text(message, "query"), Definition.from_wire(message))
         return {"schema": schema_to_wire(schema)}
+    if operation == "routes":
+        numbers = _number(message, "batch"), _number(message, "partitions")
+        return {"routes": service.routes(_text(message, "query"), *numbers)}
     if operation == "describe":
         return service.definition(_text(message, "query")).to_wire()
     if operation == "close":

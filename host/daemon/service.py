@@ -152,6 +152,14 @@ class Service:
             raise UnknownQueryError(f"no query {name!r} is open; open it first")
         return query.definition
 
+    def routes(self, name: str, batch: int, partitions: int) -> dict[str, Any]:
+        """Where the rows of a batch go that has so many partitions; raises UnknownQueryError."""
+        with self._lock:
+            query = self._queries.get(name)
+        if not isinstance(query, StreamingQuery):
+            raise UnknownQueryError(f"no query {name!r} of streams is open; open it first")
+        return query.routes(batch, partitions)
+
     def begin(self, name: str, batch: int, sender: Sender) -> Request:
         """Open a request of an open query; see `Request`.
 

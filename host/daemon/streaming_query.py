@@ -185,6 +185,15 @@ class StreamingQuery(Query):
             whole = parts[0].whole(parts, counted=self.definition.spec.counted)
             return self._join_batch(batch, left, right, parts[0].sender, keys=keys, whole=whole)
 
+    def routes(self, batch: int, partitions: int) -> dict[str, Any]:
+        """By which routes the rows of a batch come, JSON-able: `Routes.to_wire`."""
+        self._catch_up()
+        with self._own_turn():
+            self._check_open()
+            self._open_join()
+            assert self._join is not None
+            return self._join.routes(batch, partitions).to_wire()
+
     def _check_unread(self, batch: int) -> None:
         """Raises StateLostError where rows of a batch before this one were sent, and are in no window: Spark reads no
         result that it finds it can do without. `_turn` is held."""

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from host.columns import column_of
 from host.engines import order_parts
-from host.errors import OrderError
+from host.errors import OrderError, StateError
 from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import OTHER, SIDES, Batch, EngineSpec
 from host.join.residual import ResidualPart
+from host.join.routes import RoutePlanner
 from host.predicates import AsOf
 from host.spec import JoinSpec
 
@@ -89,6 +90,8 @@ class Sequencer:
     engine_spec : EngineSpec
     arrived : dict of str to int
         The arrival number that the next row of each stream will have.
+    planner : RoutePlanner
+        Of the routes by which rows come, where these are of one partition.
 
     Raises
     ------
@@ -125,6 +128,7 @@ class Sequencer:
                 ranges=spec.form == "ranges",
             )
         self.arrived = dict.fromkeys(SIDES, first_row)
+        self.planner = RoutePlanner(self.engine_spec.counts)
         self._last_sequence: int | None = None
 
     def residuals(self) -> list[ResidualPart]:
@@ -153,7 +157,12 @@ class Sequencer:
     def state(self) -> dict[str, Any]:
         """What it knows of the rows so far, JSON-able; set to go on from there."""
         tracker = None if self._tracker is None else self._tracker.state
-        return {"arrived": dict(self.arrived), "last_sequence": self._last_sequence, "watermark": tracker}
+        return {
+            "arrived": dict(self.arrived),
+            "last_sequence": self._last_sequence,
+            "watermark": tracker,
+            "routes": self.planner.state,
+        }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -161,6 +170,7 @@ class Sequencer:
         self._last_sequence = state["last_sequence"]
         if self._tracker is not None:
             self._tracker.state = state["watermark"]
+        self.planner.state = state.get("routes")  # None in states of before there were routes
 
     def sequence(
         self,
@@ -186,7 +196,15 @@ class Sequencer:
             If a key or time does not fit 64 bits.
         OrderError
             If a sequence value is NULL or lies before one already processed.
+        StateError
+            If the rows came by other routes than this partition knows to be in force.
         """
+        loads = None if whole is None else whole.loads
+        if loads is not None and loads.epoch != (epoch := self.planner.routes(loads.partitions).epoch):
+            raise StateError(
+                f"the rows came by routes of epoch {loads.epoch}, and those of epoch {epoch} are in force: a daemon "
+                "that no longer owns its partition told tasks where rows go. Start the query again from its checkpoint"
+            )
         if self._spec.self_join:
             tables = {"left": tables["left"]}
         ordered, values, last_sequence = self._ordered(tables, whole)
@@ -277,6 +295,8 @@ class Sequencer:
         self._last_sequence = call.last_sequence
         if self._tracker is not None:
             self._tracker.advance(call.newest)
+        if call.whole is not None and call.whole.loads is not None:
+            self.planner.advance(call.whole.loads, self.arrived, self.useless_times())
 
     def useless_times(self) -> dict[str, int | None]:
         """The greatest time of each side whose rows no later row can match; None: there is none."""
@@ -287,7 +307,15 @@ class Sequencer:
         if self._axis is None:
             return None
         columns = self._spec.columns(side)
-        times, timed = self._axis.encode(side, column_of(table, columns.get("watermark", columns["time"])))
+        return self._greatest(side, table, columns.get("watermark", columns["time"]))
+
+    def greatest_time(self, side: str, table: pa.Table) -> int | None:
+        """The greatest time of rows of a side, for the window; as `newest_time`."""
+        return None if self._axis is None else self._greatest(side, table, self._spec.columns(side)["time"])
+
+    def _greatest(self, side: str, table: pa.Table, column: str) -> int | None:
+        assert self._axis is not None
+        times, timed = self._axis.encode(side, column_of(table, column))
         times = times if timed is None else times[timed]
         return int(times.max()) if len(times) else None
 

@@ -6,7 +6,8 @@ partition: whether it is unmatched, and what it matches first or nearest, is kno
 
 Divided rows go by *cells* of a width on an axis, the keys of a band or the times of a window, which partitions take in
 turn; a copied row goes to the cells that it reaches. Or they go by their content, and copied rows everywhere. In each
-round of turns the partitions have another order, so that values at regular distances do not all meet one of them.
+round of turns the partitions have another order, so that values at regular distances do not all meet one of them. In
+streams cells are bins of `Routes`, which follow the data.
 
 Source: DeWitt, Naughton and Schneider, An evaluation of non-equijoin algorithms (VLDB 1991), for bands with one side
 copied where ranges overlap; Okcan and Riedewald, Processing theta-joins using MapReduce (SIGMOD 2011), for rows spread
@@ -29,8 +30,9 @@ from host.float_order import decode_float
 from host.join.boundary_generator import exact_bound
 from host.join.condition import Condition
 from host.join.engine import OTHER
+from host.join.routes import Loads, Routes, bins_of
 from host.key_type import Family, KeyType
-from host.predicates import AllOf, Band, Predicate, one_sided
+from host.predicates import AllOf, AsOf, Band, Predicate, one_sided
 from host.spec import JoinSpec
 
 WIDTH = 4
@@ -60,6 +62,8 @@ class StatelessPlacement:
         The same for all placements that put all rows in the same partitions.
     parts : tuple of StatelessPlacement
         This one; see `FullPlacement`.
+    follows : bool
+        Rows go by `Routes`, which follow the data.
 
     Raises
     ------
@@ -89,14 +93,37 @@ class StatelessPlacement:
                 )
             times = Band(spec.within.left_time, spec.within.right_time, spec.within.low, spec.within.high)
             self._cells = _Cells(times, left, right, self.divided, partitions)
-        self.name = partitions.by if self._cells is None else f"{partitions.by}-{self._cells.width}"
+        self.name = partitions.by if self._cells is None else f"{partitions.by}-{self._cells.width}-bins"
+        self.follows = self._cells is not None and can_follow(spec)
 
     def spec(self, partition: int) -> JoinSpec:
         """The join that runs in a partition of this number."""
         return self._spec
 
-    def targets(self, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+    def loads(self, epoch: int) -> Loads:
+        """Without rows yet; for `CallPart`."""
+        return Loads(epoch, self.count, {"divided": np.zeros(bins_of(self.count), np.int64)}, {}, swappable=False)
+
+    def counted(self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None) -> np.ndarray:
+        """How many of some rows lie in each bin, as divided and as copied ones; int64, shape (2, bins)."""
+        counts = np.zeros((2, bins_of(self.count)), np.int64)
+        if side == self.divided:
+            assert self._cells is not None
+            bins, valid = self._cells.of(rows)
+            counts[0] = np.bincount(bins if valid is None else bins[valid], minlength=counts.shape[1])
+        return counts
+
+    def targets(
+        self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None, routes: Routes | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Where rows of a side go.
+
+        Parameters
+        ----------
+        numbers : ndarray of int, shape (n,), optional
+            What Spark has numbered the rows by.
+        routes : Routes, optional
+            Those of the call; by default as before anything is known.
 
         Returns
         -------
@@ -105,16 +132,70 @@ class StatelessPlacement:
         masks : ndarray of bool, shape (partitions, n)
             Which rows each partition is sent.
         """
+        routes = routes or Routes.first(self.count)
         if side == self.divided:
-            numbers = (row_hashes(rows) % np.uint64(self.count)).astype(np.int32)
+            homes = _by_content(rows, self.count)
             if self._cells is not None:
-                own, valid = self._cells.of(rows)
-                numbers = own if valid is None else np.where(valid, own, numbers)
-            return numbers, numbers == np.arange(self.count, dtype=np.int32)[:, None]
-        numbers = np.full(rows.num_rows, -1, np.int32)
+                bins, valid = self._cells.of(rows)
+                own = routes.table[bins]
+                homes = np.where(own >= 0 if valid is None else valid & (own >= 0), own, homes).astype(np.int32)
+            return homes, homes == np.arange(self.count, dtype=np.int32)[:, None]
+        homes = np.full(rows.num_rows, -1, np.int32)
         if self._cells is None:
-            return numbers, np.ones((self.count, rows.num_rows), np.bool_)
-        return numbers, self._cells.reached(rows)
+            return homes, np.ones((self.count, rows.num_rows), np.bool_)
+        return homes, self._cells.reached(rows, routes)
+
+
+class EqualityPlacement:
+    """Partitions of rows by what is compared for equality, which Spark has hashed: rows that match have one number, of
+    `bins_of`. Routes tell the partition of each, and which are spread.
+
+    Parameters
+    ----------
+    spec : JoinSpec
+        One for which `can_follow`.
+    partitions : int
+
+    Attributes
+    ----------
+    parts, count, by, divided, name, follows
+        As of `StatelessPlacement`.
+    """
+
+    follows = True
+    by, name = "equality", "equality-bins"
+
+    def __init__(self, spec: JoinSpec, partitions: int):
+        self.count, self._spec = partitions, spec
+        self.parts = (self,)
+        self.divided = "right" if spec.how in ("right", "right_anti") else "left"
+
+    def spec(self, partition: int) -> JoinSpec:
+        """The join that runs in a partition of this number."""
+        return self._spec
+
+    def loads(self, epoch: int) -> Loads:
+        """As `StatelessPlacement.loads`."""
+        rows = {role: np.zeros(bins_of(self.count), np.int64) for role in ("divided", "copied")}
+        return Loads(epoch, self.count, rows, {}, swappable=self._spec.how == "inner")
+
+    def counted(self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None) -> np.ndarray:
+        """As `StatelessPlacement.counted`."""
+        assert numbers is not None
+        counts = np.zeros((2, bins_of(self.count)), np.int64)
+        counts[int(side != self.divided)] = np.bincount(numbers, minlength=counts.shape[1])
+        return counts
+
+    def targets(
+        self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None, routes: Routes | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `StatelessPlacement.targets`; -1 of rows that go to more than one."""
+        assert numbers is not None
+        routes = routes or Routes.first(self.count)
+        content = _by_content(rows, self.count)
+        masks = routes.masks(numbers, content, divided=side == self.divided, partitions=self.count)
+        homes = np.where(masks.sum(axis=0) == 1, masks.argmax(axis=0), -1)
+        return homes.astype(np.int32), masks
 
 
 class FullPlacement:
@@ -149,7 +230,9 @@ class FullPlacement:
         """The join that runs in a partition of this number."""
         return self.parts[2 * partition // self.count].spec(partition)
 
-    def targets(self, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+    def targets(
+        self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None, routes: Routes | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """As `StatelessPlacement.targets`, of rows that all are copied."""
         masks = np.concatenate([part.targets(side, rows)[1] for part in self.parts])
         return np.full(rows.num_rows, -1, np.int32), masks
@@ -196,11 +279,11 @@ class _Cells:
             self.width = min(max(math.ceil(exact / self._kind.unit), 1), 1 << 62)
 
     def of(self, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray | None]:
-        """The partitions of divided rows, int32, shape (n,); and which rows have a cell, None: all."""
+        """The bins of divided rows, shape (n,); and which rows have a cell, None: all."""
         keys, valid = self._encoded(self._divided, rows)
-        return self._partition(self._cell(keys)), valid
+        return self._bin(self._cell(keys)), valid
 
-    def reached(self, rows: pa.RecordBatch) -> np.ndarray:
+    def reached(self, rows: pa.RecordBatch, routes: Routes) -> np.ndarray:
         """Which copied rows may meet divided ones in the cells of each partition; bool, shape (partitions, n)."""
         side = OTHER[self._divided]
         keys, valid = self._encoded(side, rows)
@@ -216,15 +299,17 @@ class _Cells:
             masks[:, which[many]] = True
             for at in range(self._count):
                 on = np.flatnonzero((more >= at) & ~many)
-                masks[self._partition(first[on] + at), which[on]] = True
+                bins = self._bin(first[on] + at)
+                for table in (routes.table, routes.also):
+                    if table is not None:
+                        to = table[bins]
+                        one = to >= 0
+                        masks[to[one], which[on[one]]] = True
+                        masks[:, which[on[~one]]] = True
         return masks
 
-    def _partition(self, cells: np.ndarray) -> np.ndarray:
-        """Whose turn each cell is; int32, shape (n,). Of as many neighbours as there are partitions, from a multiple of
-        their number on, each has one."""
-        rounds = cells // self._count
-        turns = cells % self._count + rounds % self._count + rounds // self._count % self._count
-        return (turns % self._count).astype(np.int32)
+    def _bin(self, cells: np.ndarray) -> np.ndarray:
+        return cells % bins_of(self._count)
 
     def _cell(self, keys: np.ndarray) -> np.ndarray:
         """Monotone: what lies between two keys lies between their cells."""
@@ -240,7 +325,18 @@ class _Cells:
         return keys, valid
 
 
-Placement = StatelessPlacement | FullPlacement
+Placement = StatelessPlacement | FullPlacement | EqualityPlacement
+
+
+def can_follow(spec: JoinSpec) -> bool:
+    """Whether the routes of a join can follow the data: each pair has a divided row, and rows leave the window."""
+    bounded = spec.counted or (spec.within is not None and spec.watermark is not None)
+    return bounded and spec.how != "full" and not spec.self_join and not isinstance(spec.on, AsOf)
+
+
+def _by_content(rows: pa.RecordBatch, partitions: int) -> np.ndarray:
+    """The partitions of rows that are spread, int32, shape (n,)."""
+    return (row_hashes(rows) % np.uint64(partitions)).astype(np.int32)
 
 
 def open_placement(spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions) -> Placement:

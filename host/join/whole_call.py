@@ -18,6 +18,7 @@ import pyarrow as pa
 from host.content import mixed, row_hashes
 from host.errors import ProtocolError
 from host.join.engine import SIDES
+from host.join.routes import Loads
 from host.join.sequencer import Sequencer
 from host.spec import JoinSpec
 
@@ -43,12 +44,15 @@ class WholeCall:
         numbers are the partition's own.
     rows : dict of str to ndarray of int64
         For count windows: the place of each row of the partition among all rows of its side, from 0.
+    loads : Loads or None
+        How rows lie in bins, where partitions follow the data.
     """
 
     newest: dict[str, int]
     sequence: tuple[int, int] | None = None
     order: np.ndarray | None = None
     rows: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    loads: Loads | None = None
 
     def arrived(self, side: str) -> int:
         """Rows of a side in all partitions, for count windows."""
@@ -64,7 +68,9 @@ class WholeCall:
 
     def to_tables(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """JSON-able, and tables by name; for `from_tables`."""
-        values = {"newest": self.newest, "sequence": self.sequence}
+        values: dict[str, Any] = {"newest": self.newest, "sequence": self.sequence}
+        if self.loads is not None:
+            values["loads"] = self.loads.to_wire()
         if self.order is None:
             return values, {}
         tables = {f"places {side}": pa.table({"row": rows}) for side, rows in self.rows.items()}
@@ -75,11 +81,12 @@ class WholeCall:
     def from_tables(cls, values: dict[str, Any], tables: dict[str, pa.Table]) -> WholeCall:
         """What `to_tables` took apart."""
         sequence = None if values["sequence"] is None else (values["sequence"][0], values["sequence"][1])
+        loads = Loads.from_wire(values["loads"]) if "loads" in values else None
         if "rows" not in values:
-            return cls(values["newest"], sequence)
+            return cls(values["newest"], sequence, loads=loads)
         order = np.unpackbits(tables["order"]["bits"].to_numpy(), count=values["rows"]).astype(np.bool_)
         places = {side: tables[f"places {side}"]["row"].to_numpy() for side in SIDES if f"places {side}" in tables}
-        return cls(values["newest"], sequence, order, places)
+        return cls(values["newest"], sequence, order, places, loads)
 
 
 class CallPart:
@@ -92,6 +99,8 @@ class CallPart:
         Of the sides.
     partitions : int
         Into how many the rows go.
+    loads : Loads, optional
+        Without rows, where partitions follow the data.
 
     Attributes
     ----------
@@ -101,7 +110,8 @@ class CallPart:
         Sum of their hashes modulo 2**63: the same for the same rows in any order.
     """
 
-    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: int):
+    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: int, loads: Loads | None = None):
+        self._loads = loads
         self._sequencer = Sequencer(spec, left, right)
         self._roles = {"left": SIDES if spec.self_join else ("left",), "right": ("right",)}
         self._placed = spec.counted and partitions > 1
@@ -110,7 +120,9 @@ class CallPart:
         self.rows = 0
         self.digest = 0
 
-    def add(self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None) -> pa.RecordBatch | None:
+    def add(
+        self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None, loads: np.ndarray | None = None
+    ) -> pa.RecordBatch | None:
         """Takes rows of a side.
 
         Parameters
@@ -118,6 +130,8 @@ class CallPart:
         rows : pyarrow.RecordBatch
         numbers : ndarray of int64, optional
             Their partitions, where there are several; -1: of rows that go to more than one.
+        loads : ndarray of int64, shape (2, bins), optional
+            How many of the rows lie in each bin, as divided and as copied ones.
 
         Returns
         -------
@@ -132,6 +146,13 @@ class CallPart:
             newest = self._sequencer.newest_time(role, table)
             if newest is not None:
                 self._newest[role] = max(newest, self._newest.get(role, newest))
+        if self._loads is not None:
+            greatest = self._sequencer.greatest_time(side, table)
+            if greatest is not None:
+                self._loads.greatest[side] = max(greatest, self._loads.greatest.get(side, greatest))
+            assert loads is not None
+            for counts, more in zip(self._loads.rows.values(), loads, strict=False):
+                counts += more
         values = self._sequencer.sequence_values(side, table)
         if values is not None and len(values):
             ends = (int(values.min()), int(values.max()))
@@ -150,7 +171,8 @@ class CallPart:
 
     def to_wire(self) -> dict[str, Any]:
         """JSON-able, for `whole_call`."""
-        return {"newest": self._newest, "sequence": self._sequence}
+        values: dict[str, Any] = {"newest": self._newest, "sequence": self._sequence}
+        return values if self._loads is None else {**values, "loads": self._loads.to_wire()}
 
 
 def places_in(places: pa.RecordBatch, partition: int, own: np.ndarray) -> pa.RecordBatch:
@@ -192,11 +214,13 @@ def whole_call(
             for side, time in part["newest"].items():
                 newest[side] = max(int(time), newest.get(side, int(time)))
             ends += [int(value) for value in part["sequence"] or ()]
+        given = [Loads.from_wire(part["loads"]) for part in parts if "loads" in part]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(f"the parts of a call cannot be read: {error!r}") from error
     sequence = (min(ends), max(ends)) if ends else None
+    loads = Loads.total(given) if given else None
     if not placed:
-        return WholeCall(newest, sequence)
+        return WholeCall(newest, sequence, loads=loads)
     table = pa.Table.from_batches(places, schema=PLACES_SCHEMA)
     sides, values, hashes, numbers = (column.to_numpy() for column in table.columns)
     rows, sorted_values = {}, {}
@@ -210,7 +234,7 @@ def whole_call(
     before = np.searchsorted(sorted_values["left"], sorted_values["right"], "right")  # left rows of a value come first
     interleaved = np.zeros(len(table), np.bool_)
     interleaved[before + np.arange(len(before))] = True
-    return WholeCall(newest, sequence, interleaved, rows)
+    return WholeCall(newest, sequence, interleaved, rows, loads)
 
 
 def _order(values: np.ndarray, hashes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
