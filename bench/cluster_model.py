@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -44,7 +44,9 @@ from host.daemon.staging import Part, PartKey, Sender
 from host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME
 from host.engines import Partitions
 from host.join.engine import SIDES
-from host.join.stateless_placement import open_placement
+from host.join.routes import UNEVEN, Routes, bins_of, even_table
+from host.join.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
+from host.join.whole_call import CallPart
 from pyspark_bridge.join_task import JoinTask
 from pyspark_bridge.tagged_union import with_number
 
@@ -52,6 +54,7 @@ PLACEMENTS = ("equality", "ranges", "subwindows")
 UNIFORM, HEAVY, WIDE = "uniform", "half of one key", "wide rows"
 COUNTS, TESTED = (1, 2, 4, 8), 4
 WINDOW = MEASURED = 4  # micro-batches
+SETTLED = 4  # windows, after which routes that follow a heavy key change no more
 ROWS_OF_SPARK = 10_000  # of a batch that Spark hands to Python
 _SPAN = 1 << 20
 COUNTED = ("rows", "pairs", "in_bytes", "out_bytes", "state_bytes", "join_s")
@@ -90,12 +93,26 @@ class Case:
     def schema(self) -> pa.Schema:
         return dataclasses.replace(self, batch=1).rows("left", 0).schema
 
-    def targets(self, side: str, rows: pa.RecordBatch, count: int) -> np.ndarray:
-        """The rows that each partition is sent, bool, shape (partitions, n); by equality a hash stands for Spark's."""
-        if count == 1 or self.by == "equality":
-            numbers = row_hashes(rows.select(["k"])) % np.uint64(count)
-            return numbers == np.arange(count, dtype=np.uint64)[:, None]
-        return open_placement(self.spec, self.schema, self.schema, Partitions(count, self.by)).targets(side, rows)[1]
+    def placed(self, given: list[tuple[str, pa.RecordBatch]], count: int) -> list[np.ndarray]:
+        """Of rows of both sides those that each partition is sent, bool, shape (partitions, n): by the routes that
+        follow from them."""
+        if count == 1:
+            return [np.ones((1, rows.num_rows), np.bool_) for _, rows in given]
+        placement = _placement(self, count)
+        if not placement.follows:
+            return [placement.targets(side, rows)[1] for side, rows in given]
+        part = CallPart(self.spec, self.schema, self.schema, count, loads := placement.loads(0))
+        numbers = [self.numbers(rows, count) for _, rows in given]
+        for (side, rows), own in zip(given, numbers, strict=True):
+            part.add(side, rows, None, placement.counted(side, rows, own))
+        table = even_table(count)
+        routes = Routes(0, loads.better(table) if loads.unevenness(table) > UNEVEN else table)
+        each = zip(given, numbers, strict=True)
+        return [placement.targets(side, rows, own, routes)[1] for (side, rows), own in each]
+
+    def numbers(self, rows: pa.RecordBatch, count: int) -> np.ndarray:
+        """What Spark numbers rows by, by equality: a hash stands for Spark's."""
+        return (row_hashes(rows.select(["k"])) % np.uint64(bins_of(count))).astype(np.int32)
 
     def tagged(self, side: str, rows: pa.RecordBatch, count: int) -> Iterator[pa.RecordBatch]:
         """Rows as Spark hands them to the send stage."""
@@ -107,15 +124,25 @@ class Case:
             sides = pa.array(np.full(some.num_rows, SIDES.index(side), np.int8))
             batch = pa.RecordBatch.from_arrays([sides, *columns], names=names)
             if count > 1 and self.by == "equality":
-                numbers = pa.array(self.targets(side, some, count).argmax(axis=0), pa.int32())
+                numbers = pa.array(self.numbers(some, count))
                 batch = with_number(batch, 0).set_column(batch.num_columns, "partition", numbers)
             yield batch
+
+
+@cache
+def _placement(case: Case, count: int) -> EqualityPlacement | StatelessPlacement:
+    if case.by == "equality":
+        return EqualityPlacement(case.spec, count)
+    found = open_placement(case.spec, case.schema, case.schema, Partitions(count, case.by))
+    assert isinstance(found, StatelessPlacement)
+    return found
 
 
 class _Wire:
     """In the place of a daemon's client: keeps what a task would send to one partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, routes: Callable[[], Routes]) -> None:
+        self._routes = routes
         self.bodies: list[tuple[str, pa.Buffer]] = []
         self.call: dict[str, Any] = {}
 
@@ -127,6 +154,9 @@ class _Wire:
 
     def open_query(self, *_: object, **__: object) -> None:
         pass
+
+    def routes(self, *_: object) -> Routes:
+        return self._routes()
 
     def stage(self, name: str, batch: int, rows: Iterator, part: Callable[[], tuple[PartKey, dict]], **_: str) -> None:
         for side, each in rows:
@@ -163,9 +193,10 @@ def measure(case: Case, count: int) -> dict[str, Any]:
         for at in range(count):
             join = WindowJoin.from_spec(case.spec, device="cpu:threads=1", **schemas, state=f"{folder}/{at}")
             joins.append(ends.enter_context(join))
-        for number in range(WINDOW + MEASURED):
+        before = WINDOW * (SETTLED if case.data == HEAVY else 1)
+        for number in range(before + MEASURED):
             batches = [each for side in SIDES for each in case.tagged(side, case.rows(side, number), count)]
-            wires[:] = [_Wire() for _ in range(count)]
+            wires[:] = [_Wire(partial(joins[0].routes, number, count)) for _ in range(count)]
             begun = time.process_time()
             list(task.send(iter(batches)))
             sending.append(time.process_time() - begun)
@@ -176,17 +207,17 @@ def measure(case: Case, count: int) -> dict[str, Any]:
                 decoded = [(side, batch) for side, body in wire.bodies for batch in decode(body)]
                 left, right = (pa.Table.from_batches([b for of, b in decoded if of == side], schema) for side in SIDES)
                 part = Part(left, right, [], wire.call, Sender(), 0, 0.0)
-                table = join.process(left, right, whole=part.whole([part], counted=False))
+                table = join.process(left, right, batch=number, whole=part.whole([part], counted=False))
                 out = [encode(piece) for piece in cut(table.to_batches(), ROWS_OF_A_FRAME, BYTES_OF_A_FRAME)]
                 spent = time.process_time() - begun
-                if number >= WINDOW:
+                if number >= before:
                     sizes = [sum(body.size for body in bodies) for bodies in ((b for _, b in wire.bodies), out)]
                     written = sum(size for _, size in _files(f"{folder}/{at}") - known)
                     found[-1][:, at] = len(left) + len(right), len(table), *sizes, written, spent
                     results.append(table)
-    means = dict(zip(COUNTED, np.mean(found[WINDOW:], axis=0).tolist(), strict=True))
-    means["join_s"] = np.median(found[WINDOW:], axis=0)[-1].tolist()
-    more = {"send_s": float(np.median(sending[WINDOW:])), "read": 2 * case.batch, "result": pa.concat_tables(results)}
+    means = dict(zip(COUNTED, np.mean(found[before:], axis=0).tolist(), strict=True))
+    means["join_s"] = np.median(found[before:], axis=0)[-1].tolist()
+    more = {"send_s": float(np.median(sending[before:])), "read": 2 * case.batch, "result": pa.concat_tables(results)}
     return {"by": case.by, "data": case.data, "partitions": count, **means, **more}
 
 
@@ -257,8 +288,10 @@ def predict(case: Case, one: dict[str, Any], fits: tuple[Fit, Fit], cluster: Clu
     scale = total / (one["read"] * MEASURED)
     given = [(side, case.rows(side, WINDOW + at)) for side in SIDES for at in range(MEASURED)]
     matched = one["result"].select(case.schema.names).combine_chunks().to_batches()
-    rows = scale * sum(case.targets(side, each, count).sum(axis=1) for side, each in given)
-    pairs = scale * sum(case.targets("left", each, count).sum(axis=1) for each in matched)
+    # A pair is found where its left row is divided, or its right one; the matches of the heavy key are spread evenly.
+    masks = case.placed([*given, *(("left", each) for each in matched)], count)
+    rows = scale * sum(mask.sum(axis=1) for mask in masks[: len(given)])
+    pairs = scale * sum((mask / mask.sum(axis=0)).sum(axis=1) for mask in masks[len(given) :])
     into, out = rows * one["in_bytes"][0] / one["rows"][0], pairs * one["out_bytes"][0] / max(one["pairs"][0], 1)
     ranged = total * (case.by == "ranges" and count > 1)
     send = float(np.dot(fits[0].seconds, [total, ranged, count * total, into.sum()]))

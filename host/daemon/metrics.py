@@ -35,6 +35,8 @@ QUERY_GAUGES = {
     "kept_bytes": "Bytes of the newest result, kept for a repeat.",
     "kept_file_bytes": "Those of them in a temporary file.",
     "batch": "Number of the newest batch.",
+    "routes_epoch": "How often the routes of rows to partitions have changed.",
+    "routes_spread": "Bins whose rows are spread over all partitions.",
 }
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 
 from host import WindowJoin
@@ -88,6 +89,7 @@ class StreamingQuery(Query):
 
     _restored: int | None = None  # the newest batch of an earlier process, as long as none has come after it
 
+    _routes: dict[str, int] | None = None  # for the status, where partitions follow the data
     _join: WindowJoin | None = None
     _newest: Applied | None = None
     _sender: Sender | None = None  # of the newest run
@@ -183,7 +185,12 @@ class StreamingQuery(Query):
                 raise ProtocolError(f"query {self.name!r}, batch {batch}: a batch has at least one part")
             left, right = (pa.concat_tables([getattr(part, side) for part in parts]) for side in ("left", "right"))
             whole = parts[0].whole(parts, counted=self.definition.spec.counted)
-            return self._join_batch(batch, left, right, parts[0].sender, keys=keys, whole=whole)
+            result = self._join_batch(batch, left, right, parts[0].sender, keys=keys, whole=whole)
+            if whole is not None and whole.loads is not None:
+                assert self._join is not None
+                routes = self._join.routes(batch + 1, whole.loads.partitions)
+                self._routes = {"epoch": routes.epoch, "spread": int(np.count_nonzero(routes.table < 0))}
+            return result
 
     def routes(self, batch: int, partitions: int) -> dict[str, Any]:
         """By which routes the rows of a batch come, JSON-able: `Routes.to_wire`."""
@@ -315,6 +322,7 @@ class StreamingQuery(Query):
             "kept_rows": kept.num_rows if kept else 0,
             "kept_bytes": kept.nbytes if kept else 0,
             "kept_file_bytes": kept.file_bytes if kept else 0,
+            **{f"routes_{name}": value for name, value in (self._routes or {}).items()},
         }
 
     def _lag(self) -> float:

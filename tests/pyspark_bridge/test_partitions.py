@@ -3,6 +3,8 @@
 import os
 import signal
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from host import AllOf, AsOf, Band, Compare, Rows, Within
@@ -71,6 +73,7 @@ def test_tables_and_types(runner, daemon, spark):
 
 
 BAND = (Band("limit", "price", -2, 2), ("band", -2, 2))
+EQUAL = (Compare("limit", "=", "price"), ("compare", "="))
 BELOW = (Compare("limit", "<", "price"), ("compare", "<"))
 TIMES = {"within": Within("ts", "ts", "-4 seconds", "3 seconds")}
 COUNTS = {"left": Rows(70), "right": Rows(60), "sequence": "seq"}
@@ -155,6 +158,49 @@ def test_without_equality(runner, two_daemons, seed, tmp_path, condition, option
     windows = (partitions.count if isinstance(partitions, Partitions) else partitions) * (2 if how == "full" else 1)
     assert len(names) == windows // 2
     assert list(tmp_path.glob("failed-*"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "options", "how", "partitions"),
+    [
+        (EQUAL, COUNTS, "inner", Partitions(3)),
+        pytest.param(EQUAL, TIMES, "right", Partitions(3), marks=pytest.mark.full),
+        pytest.param(BAND, COUNTS, "left", Partitions(2, width=5), marks=pytest.mark.full),
+    ],
+    ids=["equality count", "equality time right", "ranges count left"],
+)
+def test_a_key_with_half_of_the_rows(runner, two_daemons, seed, tmp_path, condition, options, how, partitions):
+    """Its rows are spread once rows of before have left the window, also over a daemon that is killed on the way."""
+    on, predicate = condition
+    bids, asks = bids_and_asks(seed, batches=10, rows=300, spread=1000, late=4, step=9)
+    for tables, key in ((bids, "limit"), (asks, "price")):
+        for at, table in enumerate(tables):
+            heavy = pa.array(np.random.default_rng(at).random(len(table)) < 0.5)
+            keys = pa.compute.if_else(heavy, pa.scalar(77, pa.int64()), table[key])
+            tables[at] = table.set_column(table.schema.get_field_index(key), key, keys)
+    addresses = [each.address for each in two_daemons]
+
+    def join(count):
+        left, right = runner.stream("bids", bids[:count]), runner.stream("asks", asks[:count])
+        if "within" in options:
+            left, right = left.withWatermark("ts", "3 seconds"), right.withWatermark("ts", "5 seconds")
+        more = {"how": how, "name": "parts", "daemon": addresses, "partitions": partitions}
+        return window_join(left, right, on=on, **options, **more)
+
+    query = runner.start(join(5), "query", fail={4})
+    with pytest.raises(Exception, match="the sink fails after micro-batch 4"):
+        query.awaitTermination(120)
+    os.kill(two_daemons[0].process.pid, signal.SIGKILL)
+    with start_private("cpu", state=str(tmp_path / "state0")) as first:
+        addresses[0] = first.address
+        runner.run(join(10))
+        with DaemonClient(first.address) as client:
+            routes = [(each["routes_epoch"], each["routes_spread"]) for each in client.status()["queries"].values()]
+    due = oracle(predicate, options, how, bids, asks)
+    assert ids(runner) == due
+    assert len(due) > 1000
+    assert len(routes) == (partitions.count + 1) // 2
+    assert routes == [(routes[0][0], 1)] * len(routes)
 
 
 @pytest.mark.full
