@@ -134,11 +134,15 @@ class StatelessPlacement:
         """
         routes = routes or Routes.first(self.count)
         if side == self.divided:
-            homes = _by_content(rows, self.count)
-            if self._cells is not None:
+            if self._cells is None:
+                homes = _by_content(rows, self.count)
+            else:
                 bins, valid = self._cells.of(rows)
-                own = routes.table[bins]
-                homes = np.where(own >= 0 if valid is None else valid & (own >= 0), own, homes).astype(np.int32)
+                homes = routes.table[bins].astype(np.int32)
+                if valid is not None:
+                    homes[~valid] = -1
+                if (homes < 0).any():
+                    homes = np.where(homes < 0, _by_content(rows, self.count), homes)
             return homes, homes == np.arange(self.count, dtype=np.int32)[:, None]
         homes = np.full(rows.num_rows, -1, np.int32)
         if self._cells is None:
@@ -192,10 +196,12 @@ class EqualityPlacement:
         """As `StatelessPlacement.targets`; -1 of rows that go to more than one."""
         assert numbers is not None
         routes = routes or Routes.first(self.count)
+        homes = routes.table[numbers].astype(np.int32)
+        if routes.also is None and not (homes < 0).any():
+            return homes, homes == np.arange(self.count, dtype=np.int32)[:, None]
         content = _by_content(rows, self.count)
         masks = routes.masks(numbers, content, divided=side == self.divided, partitions=self.count)
-        homes = np.where(masks.sum(axis=0) == 1, masks.argmax(axis=0), -1)
-        return homes.astype(np.int32), masks
+        return np.where(masks.sum(axis=0) == 1, masks.argmax(axis=0), -1).astype(np.int32), masks
 
 
 class FullPlacement:

@@ -214,7 +214,7 @@ def test_other_cells_are_other_windows(runner, two_daemons, seed):
         return window_join(*sides, on=BAND[0], **COUNTS, **options)
 
     runner.run(join(2, 8))
-    with pytest.raises(Exception, match=r"StateLostError.*ranges-9/"):
+    with pytest.raises(Exception, match=r"StateLostError.*ranges-9-bins/"):
         runner.start(join(3, 9), "query").awaitTermination(120)
     runner.run(join(3, 8))
     assert ids(runner) == oracle(BAND[1], COUNTS, "inner", bids, asks)

@@ -162,7 +162,7 @@ def test_rows_go_where_they_went() -> None:
             whole = placement.targets(side, table.to_batches()[0])[1]
             moved = placement.targets(side, table.take(pa.array(order)).combine_chunks().to_batches()[0])[1]
             assert (moved == whole[:, order]).all()
-    assert names == {"ranges-4.0", "ranges-0.5", "subwindows", "subwindows-1000000"}
+    assert names == {"ranges-4.0-bins", "ranges-0.5-bins", "subwindows", "subwindows-1000000-bins"}
 
 
 @pytest.mark.parametrize(
