@@ -38,17 +38,15 @@ import matplotlib.pyplot as plt
 import pyspark_bridge.join_task
 from bench.machine import describe_machine
 from host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
-from host.content import row_hashes
 from host.daemon.rows import cut, decode, encode, encode_within
 from host.daemon.staging import Part, PartKey, Sender
 from host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME
 from host.engines import Partitions
 from host.join.engine import SIDES
-from host.join.routes import UNEVEN, Routes, bins_of, even_table
+from host.join.routes import UNEVEN, Routes, even_table, no_counts
 from host.join.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
 from host.join.whole_call import CallPart
 from pyspark_bridge.join_task import JoinTask
-from pyspark_bridge.tagged_union import with_number
 
 PLACEMENTS = ("equality", "ranges", "subwindows")
 UNIFORM, HEAVY, WIDE = "uniform", "half of one key", "wide rows"
@@ -102,19 +100,14 @@ class Case:
         if not placement.follows:
             return [placement.targets(side, rows)[1] for side, rows in given]
         part = CallPart(self.spec, self.schema, self.schema, count, loads := placement.loads(0))
-        numbers = [self.numbers(rows, count) for _, rows in given]
-        for (side, rows), own in zip(given, numbers, strict=True):
-            part.add(side, rows, None, placement.counted(side, rows, own))
+        for side, rows in given:
+            placement.targets(side, rows, None, counts := no_counts(count))
+            part.add(side, rows, None, counts)
         table = even_table(count)
         routes = Routes(0, loads.better(table) if loads.unevenness(table) > UNEVEN else table)
-        each = zip(given, numbers, strict=True)
-        return [placement.targets(side, rows, own, routes)[1] for (side, rows), own in each]
+        return [placement.targets(side, rows, routes)[1] for side, rows in given]
 
-    def numbers(self, rows: pa.RecordBatch, count: int) -> np.ndarray:
-        """What Spark numbers rows by, by equality: a hash stands for Spark's."""
-        return (row_hashes(rows.select(["k"])) % np.uint64(bins_of(count))).astype(np.int32)
-
-    def tagged(self, side: str, rows: pa.RecordBatch, count: int) -> Iterator[pa.RecordBatch]:
+    def tagged(self, side: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows as Spark hands them to the send stage."""
         for start in range(0, rows.num_rows, ROWS_OF_SPARK):
             some = rows.slice(start, ROWS_OF_SPARK)
@@ -122,17 +115,13 @@ class Case:
             columns = [*some.columns, *nulls] if side == "left" else [*nulls, *some.columns]
             names = ["side", *(f"{letter}{at}" for letter in "lr" for at in range(some.num_columns))]
             sides = pa.array(np.full(some.num_rows, SIDES.index(side), np.int8))
-            batch = pa.RecordBatch.from_arrays([sides, *columns], names=names)
-            if count > 1 and self.by == "equality":
-                numbers = pa.array(self.numbers(some, count))
-                batch = with_number(batch, 0).set_column(batch.num_columns, "partition", numbers)
-            yield batch
+            yield pa.RecordBatch.from_arrays([sides, *columns], names=names)
 
 
 @cache
 def _placement(case: Case, count: int) -> EqualityPlacement | StatelessPlacement:
     if case.by == "equality":
-        return EqualityPlacement(case.spec, count)
+        return EqualityPlacement(case.spec, case.schema, case.schema, count)
     found = open_placement(case.spec, case.schema, case.schema, Partitions(count, case.by))
     assert isinstance(found, StatelessPlacement)
     return found
@@ -195,7 +184,7 @@ def measure(case: Case, count: int) -> dict[str, Any]:
             joins.append(ends.enter_context(join))
         before = WINDOW * (SETTLED if case.data == HEAVY else 1)
         for number in range(before + MEASURED):
-            batches = [each for side in SIDES for each in case.tagged(side, case.rows(side, number), count)]
+            batches = [each for side in SIDES for each in case.tagged(side, case.rows(side, number))]
             wires[:] = [_Wire(partial(joins[0].routes, number, count)) for _ in range(count)]
             begun = time.process_time()
             list(task.send(iter(batches)))

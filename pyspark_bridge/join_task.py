@@ -29,6 +29,7 @@ from host.daemon.streaming_query import query_place
 from host.engines import Partitions
 from host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
 from host.join.engine import SIDES
+from host.join.routes import no_counts
 from host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
 from host.join.whole_call import CallPart, places_in
 from host.spec import JoinSpec
@@ -208,10 +209,9 @@ class JoinTask:
                 ends.callback(shipment.cancel)
             for side, rows, numbers in split_union(batches, left, right):
                 masks, counts = None, None
-                if following is not None:
-                    counts = following.counted(side, rows, numbers)
                 if placement is not None:
-                    numbers, masks = placement.targets(side, rows, numbers, routes)
+                    counts = no_counts(windows) if routes is not None else None
+                    numbers, masks = placement.targets(side, rows, routes, counts)
                 elif numbers is not None:
                     masks = numbers == np.arange(windows)[:, None]
                 places = gathered.add(side, rows, numbers, counts)
@@ -282,7 +282,8 @@ class JoinTask:
         if self.partitions == 1:
             return None
         if self.by == "equality":
-            return _by_equality(self.spec, self.partitions) if self.streaming else None
+            schemas = self.left_schema, self.right_schema
+            return _by_equality(self.spec, *schemas, self.partitions) if self.streaming else None
         return _placement(self.spec, self.left_schema, self.right_schema, self.partitions, self.by, self.width)
 
     def _client(self, partition: int, name: str, *, claim: bool = False) -> DaemonClient:
@@ -437,8 +438,9 @@ def _placement(spec: str, left: bytes, right: bytes, partitions: int, by: str, w
 
 
 @lru_cache(maxsize=64)
-def _by_equality(spec: str, partitions: int) -> Placement | None:
-    return EqualityPlacement(_spec(spec), partitions) if can_follow(_spec(spec)) else None
+def _by_equality(spec: str, left: bytes, right: bytes, partitions: int) -> Placement | None:
+    join = _spec(spec)
+    return EqualityPlacement(join, _schema(left), _schema(right), partitions) if can_follow(join) else None
 
 
 def _partition() -> int:

@@ -21,8 +21,7 @@ from host.daemon.service import Service
 from host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
 from host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
 from host.index import Index
-from host.join.routes import bins_of
-from host.join.stateless_placement import can_follow, open_placement
+from host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
 from host.tracing import check_tracing, settings, tracing_wanted
 from pyspark_bridge.join_identity import join_identity
 from pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
@@ -306,12 +305,13 @@ def window_join(
     root = str(Path(host.__file__).resolve().parent.parent)
     if stages == 2 or partitions.count > 1:
         sends = _parallel_sends(left_df.sparkSession, partitions.count)
-        if partitions.by == "equality":
+        following = partitions.count > 1 and stages == 2 and can_follow(spec)
+        if partitions.by == "equality" and not following:
             equal = _partition_columns(spec) if partitions.count > 1 else []
-            # Of a stream whose partitions follow the data Spark numbers bins.
-            numbers = bins_of(partitions.count) if equal and stages == 2 and can_follow(spec) else partitions.count
-            inputs = tagged_union(left_df, one_stream, numbers, equal, sends if stages == 2 else None)
+            inputs = tagged_union(left_df, one_stream, partitions.count, equal, sends if stages == 2 else None)
         else:
+            if partitions.by == "equality":  # raises where the types have none in common
+                EqualityPlacement(spec, left_schema, right_schema, partitions.count)
             inputs = tagged_union(left_df, one_stream, sends=sends)
             if stages == 1:
                 placed = numbered_schema(inputs.schema)

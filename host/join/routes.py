@@ -46,6 +46,11 @@ def bins_of(partitions: int) -> int:
     return -(-BINS // partitions) * partitions
 
 
+def no_counts(partitions: int) -> np.ndarray:
+    """Rows of each bin, divided and copied ones, before any; int64, shape (2, bins)."""
+    return np.zeros((2, bins_of(partitions)), np.int64)
+
+
 def even_table(partitions: int) -> np.ndarray:
     """The table before anything is known: bins in turn, in each round in another order; int16, shape (bins,)."""
     bins = np.arange(bins_of(partitions))

@@ -22,7 +22,9 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from host.columns import column_of, column_type
 from host.content import row_hashes
 from host.engines import Partitions
 from host.errors import UnsupportedError, WindowError
@@ -32,7 +34,7 @@ from host.join.condition import Condition
 from host.join.engine import OTHER
 from host.join.routes import Loads, Routes, bins_of
 from host.key_type import Family, KeyType
-from host.predicates import AllOf, AsOf, Band, Predicate, one_sided
+from host.predicates import AllOf, AsOf, Band, Compare, Predicate, one_sided
 from host.spec import JoinSpec
 
 WIDTH = 4
@@ -104,26 +106,17 @@ class StatelessPlacement:
         """Without rows yet; for `CallPart`."""
         return Loads(epoch, self.count, {"divided": np.zeros(bins_of(self.count), np.int64)}, {}, swappable=False)
 
-    def counted(self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None) -> np.ndarray:
-        """How many of some rows lie in each bin, as divided and as copied ones; int64, shape (2, bins)."""
-        counts = np.zeros((2, bins_of(self.count)), np.int64)
-        if side == self.divided:
-            assert self._cells is not None
-            bins, valid = self._cells.of(rows)
-            counts[0] = np.bincount(bins if valid is None else bins[valid], minlength=counts.shape[1])
-        return counts
-
     def targets(
-        self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None, routes: Routes | None = None
+        self, side: str, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where rows of a side go.
 
         Parameters
         ----------
-        numbers : ndarray of int, shape (n,), optional
-            What Spark has numbered the rows by.
         routes : Routes, optional
             Those of the call; by default as before anything is known.
+        counts : ndarray of int64, shape (2, bins), optional
+            What is added to: how many rows lie in each bin, as divided and as copied ones.
 
         Returns
         -------
@@ -138,6 +131,8 @@ class StatelessPlacement:
                 homes = _by_content(rows, self.count)
             else:
                 bins, valid = self._cells.of(rows)
+                if counts is not None:
+                    counts[0] += np.bincount(bins if valid is None else bins[valid], minlength=counts.shape[1])
                 homes = routes.table[bins].astype(np.int32)
                 if valid is not None:
                     homes[~valid] = -1
@@ -151,28 +146,39 @@ class StatelessPlacement:
 
 
 class EqualityPlacement:
-    """Partitions of rows by what is compared for equality, which Spark has hashed: rows that match have one number, of
-    `bins_of`. Routes tell the partition of each, and which are spread.
+    """Partitions of rows by a hash of what is compared for equality: rows that match are in one bin. Routes tell the
+    partition of each bin, and which are spread.
 
     Parameters
     ----------
     spec : JoinSpec
         One for which `can_follow`.
+    left, right : pyarrow.Schema
     partitions : int
 
     Attributes
     ----------
     parts, count, by, divided, name, follows
         As of `StatelessPlacement`.
+
+    Raises
+    ------
+    UnsupportedError
+        The types of two columns that are compared have no common one.
     """
 
     follows = True
     by, name = "equality", "equality-bins"
 
-    def __init__(self, spec: JoinSpec, partitions: int):
+    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: int):
         self.count, self._spec = partitions, spec
         self.parts = (self,)
         self.divided = "right" if spec.how in ("right", "right_anti") else "left"
+        self._columns: dict[str, list[tuple[str, pa.DataType]]] = {"left": [], "right": []}
+        for part in spec.equalities:
+            kind = _common_type(part, left, right)
+            self._columns["left"].append((part.left, kind))
+            self._columns["right"].append((part.right, kind))
 
     def spec(self, partition: int) -> JoinSpec:
         """The join that runs in a partition of this number."""
@@ -183,25 +189,31 @@ class EqualityPlacement:
         rows = {role: np.zeros(bins_of(self.count), np.int64) for role in ("divided", "copied")}
         return Loads(epoch, self.count, rows, {}, swappable=self._spec.how == "inner")
 
-    def counted(self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None) -> np.ndarray:
-        """As `StatelessPlacement.counted`."""
-        assert numbers is not None
-        counts = np.zeros((2, bins_of(self.count)), np.int64)
-        counts[int(side != self.divided)] = np.bincount(numbers, minlength=counts.shape[1])
-        return counts
-
     def targets(
-        self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None, routes: Routes | None = None
+        self, side: str, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `StatelessPlacement.targets`; -1 of rows that go to more than one."""
-        assert numbers is not None
         routes = routes or Routes.first(self.count)
-        homes = routes.table[numbers].astype(np.int32)
+        bins = self._bins(side, rows)
+        if counts is not None:
+            counts[int(side != self.divided)] += np.bincount(bins, minlength=counts.shape[1])
+        homes = routes.table[bins].astype(np.int32)
         if routes.also is None and not (homes < 0).any():
             return homes, homes == np.arange(self.count, dtype=np.int32)[:, None]
         content = _by_content(rows, self.count)
-        masks = routes.masks(numbers, content, divided=side == self.divided, partitions=self.count)
+        masks = routes.masks(bins, content, divided=side == self.divided, partitions=self.count)
         return np.where(masks.sum(axis=0) == 1, masks.argmax(axis=0), -1).astype(np.int32), masks
+
+    def _bins(self, side: str, rows: pa.RecordBatch) -> np.ndarray:
+        table, columns = pa.Table.from_batches([rows]), []
+        for path, kind in self._columns[side]:
+            column = column_of(table, path).combine_chunks().cast(kind)
+            if pa.types.is_floating(kind):  # both zeros are equal, and all NaN
+                values = pc.add(column, pa.scalar(0, kind))
+                column = pc.if_else(pc.is_nan(values), pa.scalar(math.nan, kind), values)
+            columns.append(column)
+        hashes = row_hashes(pa.RecordBatch.from_arrays(columns, names=[f"k{at}" for at in range(len(columns))]))
+        return (hashes % np.uint64(bins_of(self.count))).astype(np.int64)
 
 
 class FullPlacement:
@@ -237,7 +249,7 @@ class FullPlacement:
         return self.parts[2 * partition // self.count].spec(partition)
 
     def targets(
-        self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None, routes: Routes | None = None
+        self, side: str, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `StatelessPlacement.targets`, of rows that all are copied."""
         masks = np.concatenate([part.targets(side, rows)[1] for part in self.parts])
@@ -338,6 +350,21 @@ def can_follow(spec: JoinSpec) -> bool:
     """Whether the routes of a join can follow the data: each pair has a divided row, and rows leave the window."""
     bounded = spec.counted or (spec.within is not None and spec.watermark is not None)
     return bounded and spec.how != "full" and not spec.self_join and not isinstance(spec.on, AsOf)
+
+
+def _common_type(part: Compare, left: pa.Schema, right: pa.Schema) -> pa.DataType:
+    """A type in which values of both columns have one hash where they are equal."""
+    kinds = column_type(left, part.left), column_type(right, part.right)
+    if kinds[0] == kinds[1]:
+        return kinds[0]
+    if all(pa.types.is_integer(kind) for kind in kinds):
+        return pa.int64()
+    if all(pa.types.is_floating(kind) for kind in kinds):
+        return pa.float64()
+    raise UnsupportedError(
+        f"partitions go by equal values of the left column {part.left!r} ({kinds[0]}) and the right column "
+        f"{part.right!r} ({kinds[1]}): cast both to one type"
+    )
 
 
 def _by_content(rows: pa.RecordBatch, partitions: int) -> np.ndarray:

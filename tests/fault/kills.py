@@ -66,6 +66,7 @@ class Outcome:
     rows: int = 0
     lost: int = 0
     doubled: int = 0
+    epochs: int = 0  # changes of the routes of rows to partitions
     starts: int = 0  # of the query, from its checkpoint
     seconds: float = 0.0
 
@@ -73,7 +74,7 @@ class Outcome:
         """Add another run's."""
         self.done += other.done
         self.missed += other.missed
-        for name in ("rows", "lost", "doubled", "starts", "seconds"):
+        for name in ("rows", "lost", "doubled", "epochs", "starts", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def __str__(self) -> str:
@@ -85,7 +86,7 @@ class Outcome:
         return "\n".join(
             [
                 f"{self.done.total()} processes killed ({self.missed.total()} found none), {self.seconds:,.0f} s, "
-                f"{self.starts} starts from the checkpoint",
+                f"{self.starts} starts from the checkpoint, {self.epochs} changes of routes",
                 *lines,
                 f"{self.rows:,} rows in DuckDB, of which {self.lost:,} are lost, and {self.doubled:,} too many",
             ]
@@ -95,7 +96,7 @@ class Outcome:
         """For JSON."""
         kinds = sorted({kind for kind, _ in self.done})
         return {
-            **{name: getattr(self, name) for name in ("rows", "lost", "doubled", "starts", "seconds")},
+            **{name: getattr(self, name) for name in ("rows", "lost", "doubled", "epochs", "starts", "seconds")},
             "missed": self.missed.total(),
             "kills": {kind: {phase: self.done[kind, phase] for phase in PHASES} for kind in kinds},
         }
@@ -250,9 +251,11 @@ class _Run:
                 count = 16 if later else int(rng.integers(50, 200))
                 second = FIRST + batch * STEP + (7200 if later else 0)
                 times = (second + rng.integers(-40, 40, count)) * 1_000_000 + int(rng.integers(0, 999))
+                # Most rows have one key, so that partitions change where its rows go.
+                keys = np.where(rng.random(count) < 0.6, 3, rng.integers(0, 16, count))
                 table = pa.table(
                     {
-                        "k": pa.array(np.arange(16) if later else rng.integers(0, 16, count), pa.int64()),
+                        "k": pa.array(np.arange(16) if later else keys, pa.int64()),
                         "a": pa.array(rng.integers(0, 99, count), pa.int32()),
                         "t": pa.array(times, pa.timestamp("us", tz="UTC")),
                         "s": pa.array([f"{side} {batch}.{at}" for at in range(count)]),
@@ -279,7 +282,16 @@ class _Run:
                     "FROM found EXCEPT ALL FROM due",
                 )
             ]
-        return Outcome(Counter(self._orders.told("done")), Counter(self._orders.told("missed")), *counts)
+        done, missed = (Counter(self._orders.told(name)) for name in ("done", "missed"))
+        return Outcome(done, missed, *counts, epochs=self._epochs())
+
+    def _epochs(self) -> int:
+        """How often the routes of rows to partitions have changed, by the newest file of a state."""
+        place, commits = self._folder / "state", {}
+        for commit in place.rglob("*.commit"):
+            commits[commit.parent] = max(commit, commits.get(commit.parent, commit))
+        routes = [json.loads(each.read_bytes().splitlines()[0])["before"]["routes"] for each in commits.values()]
+        return max(each["routes"]["epoch"] for each in routes)
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:

@@ -64,7 +64,7 @@ def main(folder: Path, master: str, daemon: str | None, how: str, archive: str) 
     sides = []
     for side in "lr":
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
-        sides.append(stream.withWatermark("t", "200 seconds"))
+        sides.append(stream.withWatermark("t", "80 seconds"))
     # The package's function of this name hides its module.
     module = importlib.import_module("pyspark_bridge.window_join")
     with mock.patch.object(module, "task_function", dying_tasks(str(folder / "orders"))):

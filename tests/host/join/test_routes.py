@@ -16,7 +16,7 @@ from host import JoinSpec, WindowJoin
 from host.engines import Partitions
 from host.errors import ProtocolError, StateError
 from host.join.engine import SIDES
-from host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes, bins_of, even_table
+from host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes, bins_of, even_table, no_counts
 from host.join.stateless_placement import EqualityPlacement, StatelessPlacement
 from host.join.whole_call import CallPart, WholeCall, places_in, whole_call
 from host.sql import parse_condition
@@ -33,13 +33,8 @@ Placement = EqualityPlacement | StatelessPlacement
 
 def open_one(spec: JoinSpec, partitions: Partitions) -> Placement:
     if partitions.by == "equality":
-        return EqualityPlacement(spec, partitions.count)
+        return EqualityPlacement(spec, SCHEMA, SCHEMA, partitions.count)
     return StatelessPlacement(spec, SCHEMA, SCHEMA, partitions)
-
-
-def numbers(rows: pa.RecordBatch, partitions: int) -> np.ndarray:
-    """As Spark numbers rows by equality."""
-    return np.asarray(rows["k"].fill_null(0).to_numpy() * 7 % bins_of(partitions))
 
 
 def split(
@@ -56,9 +51,9 @@ def split(
         for at, (side, rows) in enumerate(zip(SIDES, tables, strict=True)):
             chosen = rng.permutation(np.flatnonzero(of_rows[at] == sender))
             for batch in rows.take(pa.array(chosen)).combine_chunks().to_batches():
-                hashed = numbers(batch, count)
-                homes, masks = placement.targets(side, batch, hashed, routes)
-                place = gathered.add(side, batch, homes, placement.counted(side, batch, hashed))
+                counts = no_counts(count)
+                homes, masks = placement.targets(side, batch, routes, counts)
+                place = gathered.add(side, batch, homes, counts)
                 for number in range(count):
                     own[number][at].append(pa.Table.from_batches([batch.filter(pa.array(masks[number]))]))
                     if place is not None:
@@ -217,7 +212,7 @@ def test_a_better_table_is_even_and_changes_little(partitions: int) -> None:
 
 def test_rows_by_other_routes_are_refused() -> None:
     spec = JoinSpec(on=ON, **WINDOWS["count"])
-    placement = EqualityPlacement(spec, 2)
+    placement = EqualityPlacement(spec, SCHEMA, SCHEMA, 2)
     join = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
     tables = [SCHEMA.empty_table()] * 2
 

@@ -14,7 +14,7 @@ import pytest
 from host import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
 from host.engines import Partitions
 from host.errors import PredicateError, UnsupportedError, WindowError
-from host.join.stateless_placement import Placement, open_placement
+from host.join.stateless_placement import EqualityPlacement, Placement, open_placement
 
 ROWS = 90
 BAND = Band("k", "k", -3, 5)
@@ -185,3 +185,31 @@ def test_refusals(spec: dict[str, Any], partitions: dict[str, Any], error: type[
             Partitions(4, width=width)
     with pytest.raises(UnsupportedError, match="width=5 is of partitions in Spark"):
         WindowJoin(on=BAND, left=Rows(5), right=Rows(5), partitions=Partitions(4, width=5))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (pa.array([1, -2, None, 2**31 - 1], pa.int32()), pa.array([1, -2, None, 2**31 - 1], pa.int64())),
+        (pa.array([0.0, -0.0, 1.5, float("nan")], pa.float32()), pa.array([-0.0, 0.0, 1.5, -float("nan")])),
+        (pa.array(["", "a", None, "é"]), pa.array(["", "a", None, "é"])),
+        (pa.array([Decimal("1.5"), Decimal(2)] * 2), pa.array([Decimal("1.5"), Decimal("2.0")] * 2)),
+        (pa.array([{"x": 5}, {"x": 6}, {"x": None}, None]), pa.array([{"x": 5}, {"x": 6}, {"x": None}, None])),
+    ],
+    ids=["integers", "floats", "texts", "decimals", "fields"],
+)
+def test_equal_values_go_together(left: pa.Array, right: pa.Array) -> None:
+    path = "k.x" if pa.types.is_struct(left.type) else "k"
+    spec = JoinSpec(on=Compare(path, "=", path), left=Rows(5), right=Rows(5))
+    rows = [pa.RecordBatch.from_arrays([each], names=["k"]) for each in (left, right)]
+    placement = EqualityPlacement(spec, rows[0].schema, rows[1].schema, 64)
+    (own, _), (other, _) = (placement.targets(side, each) for side, each in zip(("left", "right"), rows, strict=True))
+    assert (own == other).all()
+    assert own[0] != own[3]
+
+
+def test_types_without_a_common_one() -> None:
+    spec = JoinSpec(on=Compare("k", "=", "k"), left=Rows(5), right=Rows(5))
+    schemas = pa.schema([("k", pa.int64())]), pa.schema([("k", pa.float64())])
+    with pytest.raises(UnsupportedError, match=r"left column 'k' \(int64\) and the right column 'k' \(double\)"):
+        EqualityPlacement(spec, *schemas, 2)
