@@ -379,7 +379,8 @@ def _placed(
         )
     if count == 1:
         return spec, Partitions(1, "equality")
-    for name, value, plain in (("order", spec.order, "none"), ("form", spec.form, "rows")):
+    form = "rows" if spec.closing else spec.form  # what a left row matches is in its partition
+    for name, value, plain in (("order", spec.order, "none"), ("form", form, "rows")):
         if value != plain:
             raise UnsupportedError(
                 f"{name}={value!r} is of one window, not of partitions={count}: leave one of them out"

@@ -187,7 +187,7 @@ class EqualityPlacement:
     def loads(self, epoch: int) -> Loads:
         """As `StatelessPlacement.loads`."""
         rows = {role: np.zeros(bins_of(self.count), np.int64) for role in ("divided", "copied")}
-        return Loads(epoch, self.count, rows, {}, swappable=self._spec.how == "inner")
+        return Loads(epoch, self.count, rows, {}, swappable=self._spec.how == "inner" and self._spec.form == "rows")
 
     def targets(
         self, side: str, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
