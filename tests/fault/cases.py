@@ -13,12 +13,14 @@ import pyarrow as pa
 from host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Within
 from host.engines import Partitions
 from host.join.engine import SIDES
-from host.join.stateless_placement import open_placement
+from host.join.routes import bins_of
+from host.join.stateless_placement import EqualityPlacement, Placement, can_follow, open_placement
 from pyspark_bridge.join_task import JoinTask
 from tests.oracles.nested_loop import NestedLoop
 
 DATA_SETS = 20
-BATCHES = 4
+BATCHES, MANY_BATCHES = 4, 9
+STEP, LONG_STEP = 15, 60  # of the times from one batch to the next; the long one where there are many
 SPLITS = 5  # ways in which the rows of a batch lie in tasks
 MOST_TASKS = 3
 
@@ -34,6 +36,7 @@ _COUNT = {"left": Rows(8), "right": Rows(6)}
 JOINS: dict[str, dict[str, Any]] = {
     "count as sent": {"on": Band("a", "a", -9, 9), **_COUNT},
     "count full": {"on": Band("a", "a", -9, 9), **_COUNT, "how": "full", "sequence": "q"},
+    "count": {"on": _EQUAL, **_COUNT, "sequence": "q"},
     "count left": {"on": _EQUAL, **_COUNT, "how": "left", "sequence": "q"},
     "count semi": {"on": _EQUAL, **_COUNT, "how": "left_semi", "sequence": "q"},
     "time": _TIME,
@@ -46,14 +49,14 @@ JOINS: dict[str, dict[str, Any]] = {
 PLACED = (Partitions(2, "ranges", width=7), Partitions(2, "subwindows"), Partitions(2, "subwindows", width=13))
 
 
-def make_rows(rng: np.random.Generator, call: int, side: str) -> pa.Table:
+def make_rows(rng: np.random.Generator, call: int, side: str, step: int = STEP) -> pa.Table:
     """Rows of one side of a batch, each with a name of its own."""
     count = int(rng.integers(0, 8))
     return pa.table(
         {
             "k": pa.array(rng.integers(0, 3, count), pa.int64(), mask=rng.random(count) < 0.1),
             "a": pa.array(rng.integers(0, 60, count), pa.int32()),
-            "t": call * 15 + rng.integers(-40, 40, count),
+            "t": call * step + rng.integers(-40, 40, count),
             "q": call * 100 + 2 * rng.permutation(count) + (side == "r"),  # no two rows arrive at once
             "s": pa.array([f"{side} {call}.{at}" for at in range(count)], pa.string()),
         }
@@ -84,12 +87,15 @@ class Case:
     batches : dict of int to pyarrow.RecordBatch
         By number, as `tagged_union` has them.
     due : dict of int to list of list of str
-        Of each batch the result of each partition.
+        Of each batch the result of each partition; of all together, where partitions follow the data.
+    follows : bool
+        They do.
     """
 
     task: JoinTask
     batches: dict[int, pa.RecordBatch]
     due: dict[int, list[list[str]]]
+    follows: bool
     ordered: bool
     _taken: dict[tuple[int, ...], list[pa.RecordBatch]] = dataclasses.field(default_factory=dict)
 
@@ -121,13 +127,23 @@ def split_tasks(split: int) -> int:
     return 1 + split % MOST_TASKS
 
 
+def _placement(spec: JoinSpec, schema: pa.Schema, partitions: int, placed: Partitions | None) -> Placement | None:
+    """Where rows go; None where `k` says it."""
+    if placed is not None:
+        return open_placement(spec, schema, schema, placed)
+    return EqualityPlacement(spec, partitions) if partitions > 1 and can_follow(spec) else None
+
+
 @cache
-def case(name: str, partitions: int, data: int, placed: Partitions | None = None) -> Case:
-    """One of the inputs that schedules have; with what rows go to partitions by, if not by `k`."""
+def case(name: str, partitions: int, data: int, placed: Partitions | None = None, *, many: bool = False) -> Case:
+    """One of the inputs that schedules have; with what rows go to partitions by, if not by `k`. Of many batches, rows
+    of before the first ones leave the window again."""
     rng = np.random.default_rng(data)
-    numbers = np.cumsum(rng.integers(1, 3, int(rng.integers(2, BATCHES + 1)))) - 1  # with gaps
+    count = MANY_BATCHES if many else int(rng.integers(2, BATCHES + 1))
+    numbers = np.cumsum(rng.integers(1, 3, count)) - 1  # with gaps
     numbers -= numbers[0]
-    tables = {int(number): [make_rows(rng, int(number), side) for side in ("l", "r")] for number in numbers}
+    step = LONG_STEP if many else STEP
+    tables = {int(number): [make_rows(rng, int(number), side, step) for side in ("l", "r")] for number in numbers}
     options = JOINS[name]
     spec = JoinSpec(**options)
     banded = isinstance(spec.on, Band)
@@ -145,20 +161,23 @@ def case(name: str, partitions: int, data: int, placed: Partitions | None = None
     due = {}
     empty = (None,) * 5
     schema = make_rows(rng, 0, "l").schema
-    placement = None if placed is None else open_placement(spec, schema, schema, placed)
+    placement = _placement(spec, schema, partitions, placed)
+    follows = bool(getattr(placement, "follows", False))
     homes: dict[int, list[int]] = {}  # of the divided rows of a side
     for number, given in tables.items():
         sides = [table.sort_by("q") for table in given] if spec.sequence else given  # the loop counts as they arrive
         for at, table in enumerate(sides):
             rows[at] += zip(*(column.to_pylist() for column in table.columns), strict=True)
-            for first, part in enumerate(placement.parts) if placement is not None else ():
+            for first, part in enumerate(placement.parts) if placement is not None and not follows else ():
                 for batch in table.combine_chunks().to_batches() if part.divided == SIDES[at] else ():
                     own = part.targets(SIDES[at], batch)[0] + first * partitions
                     homes.setdefault(at, []).extend(own.tolist())
-        due[number] = [[] for _ in range(partitions if placement is None else placement.count)]
+        due[number] = [[] for _ in range(1 if follows else partitions if placement is None else placement.count)]
         for pair in loop.results(loop.process(*sides)):
             found = [None if at is None else rows[side][at] for side, at in enumerate(pair)]
-            if placement is None:
+            if follows:
+                home = 0
+            elif placement is None:
                 home = (next(filter(None, found))[0] or 0) % partitions
             else:
                 home = next(of[row] for at, of in sorted(homes.items()) if (row := pair[at]) is not None)
@@ -183,11 +202,12 @@ def case(name: str, partitions: int, data: int, placed: Partitions | None = None
         by="equality" if placed is None else placed.by,
         width=None if placed is None else placed.width,
     )
-    batches = {number: _tagged(sides, 1 if placed is not None else partitions) for number, sides in tables.items()}
-    return Case(task, batches, due, spec.counted and spec.sequence is None)
+    kinds = 1 if placed is not None else bins_of(partitions) if follows else partitions
+    batches = {number: _tagged(sides, kinds) for number, sides in tables.items()}
+    return Case(task, batches, due, follows, spec.counted and spec.sequence is None)
 
 
-def _tagged(sides: list[pa.Table], partitions: int) -> pa.RecordBatch:
+def _tagged(sides: list[pa.Table], numbers: int) -> pa.RecordBatch:
     """Rows of both sides as `tagged_union` puts them together."""
     parts = []
     for at, table in enumerate(sides):
@@ -195,8 +215,8 @@ def _tagged(sides: list[pa.Table], partitions: int) -> pa.RecordBatch:
         own, columns = [column.combine_chunks() for column in table.columns], [pa.array([at] * len(table), pa.int8())]
         columns += [*own, *nulls] if at == 0 else [*nulls, *own]
         names = ["side", *(f"{letter}{place}" for letter in "lr" for place in range(len(own)))]
-        if partitions > 1:
-            columns.append(pa.array(table["k"].fill_null(0).to_numpy() % partitions, pa.int32()))
+        if numbers > 1:
+            columns.append(pa.array(table["k"].fill_null(0).to_numpy() % numbers, pa.int32()))
             names.append("partition")
         parts.append(pa.table(columns, names=names))
     whole = pa.concat_tables(parts)

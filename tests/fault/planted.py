@@ -16,7 +16,10 @@ from host.daemon.request import Request
 from host.daemon.staging import Part, PartKey, Stage
 from host.daemon.streaming_query import StreamingQuery
 from host.errors import StateError
+from host.join.routes import Loads, RoutePlanner, Routes
+from host.join.sequencer import Sequencer
 from host.join.stateless_placement import StatelessPlacement
+from host.join.whole_call import WholeCall
 from host.state.log import StateLog
 from host.state.store import LocalStore
 from pyspark_bridge.join_task import Shipment
@@ -73,6 +76,15 @@ class Planted:
         Rows go to partitions by what is in them, and not by their place in a task.
     copied : bool
         A copied row goes to all partitions that it reaches.
+    in_force : bool
+        Rows by other routes than those in force are refused, and a daemon looks whether another one has gone on with
+        its state before it tells routes.
+    announced : bool
+        Divided rows go by a new table once copied ones have gone by it for a window.
+    settled_down : bool
+        Copied rows go by the old table for another window.
+    newest_counts : bool
+        The newest batch of a state that is opened again counts for the routes of the next.
     """
 
     synced: bool = True
@@ -97,6 +109,10 @@ class Planted:
     cancelled: bool = True
     placed: bool = True
     copied: bool = True
+    in_force: bool = True
+    announced: bool = True
+    settled_down: bool = True
+    newest_counts: bool = True
 
     def patches(self) -> Iterator[Any]:
         """What puts them in."""
@@ -142,6 +158,16 @@ class Planted:
             yield mock.patch.object(StatelessPlacement, "targets", _in_turn(StatelessPlacement.targets))
         if not self.copied:
             yield mock.patch.object(StatelessPlacement, "targets", _to_one(StatelessPlacement.targets))
+        if not self.in_force:
+            yield mock.patch.object(StreamingQuery, "routes", _as_known)
+            yield mock.patch.object(Sequencer, "sequence", _by_any_routes(Sequencer.sequence))
+            yield mock.patch.object(Loads, "total", _of_any_routes(Loads.total))
+        if not self.announced:
+            yield mock.patch.object(RoutePlanner, "advance", _without_wait(RoutePlanner.advance, settling=False))
+        if not self.settled_down:
+            yield mock.patch.object(RoutePlanner, "advance", _without_wait(RoutePlanner.advance, settling=True))
+        if not self.newest_counts:
+            yield mock.patch.object(WindowJoin, "routes", _of_before_newest(WindowJoin.routes))
 
 
 def _write_later(write: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -259,8 +285,10 @@ Targets = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
 def _in_turn(targets: Targets) -> Targets:
-    def planted(placement: StatelessPlacement, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        numbers, masks = targets(placement, side, rows)
+    def planted(
+        placement: StatelessPlacement, side: str, rows: pa.RecordBatch, *more: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        numbers, masks = targets(placement, side, rows, *more)
         if side == placement.divided:
             numbers = (np.arange(rows.num_rows) % len(masks)).astype(np.int32)
             masks = numbers == np.arange(len(masks))[:, None]
@@ -270,8 +298,51 @@ def _in_turn(targets: Targets) -> Targets:
 
 
 def _to_one(targets: Targets) -> Targets:
-    def planted(placement: StatelessPlacement, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        numbers, masks = targets(placement, side, rows)
+    def planted(
+        placement: StatelessPlacement, side: str, rows: pa.RecordBatch, *more: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        numbers, masks = targets(placement, side, rows, *more)
         return numbers, masks & (np.cumsum(masks, axis=0) == 1)
+
+    return planted
+
+
+def _as_known(query: StreamingQuery, batch: int, partitions: int) -> dict[str, Any]:
+    with query._own_turn():
+        query._check_open()
+        query._open_join()
+        assert query._join is not None
+        return query._join.routes(batch, partitions).to_wire()
+
+
+def _by_any_routes(sequence: Callable[..., Any]) -> Callable[..., Any]:
+    def planted(sequencer: Sequencer, tables: Any, pushes: Any = None, whole: WholeCall | None = None) -> Any:
+        if whole is not None and whole.loads is not None:
+            epoch = sequencer.planner.routes(whole.loads.partitions).epoch
+            whole = dataclasses.replace(whole, loads=dataclasses.replace(whole.loads, epoch=epoch))
+        return sequence(sequencer, tables, pushes, whole)
+
+    return planted
+
+
+def _of_any_routes(total: Callable[..., Loads]) -> Callable[..., Loads]:
+    return lambda parts: total([dataclasses.replace(part, epoch=parts[0].epoch) for part in parts])
+
+
+def _without_wait(advance: Callable[..., None], *, settling: bool) -> Callable[..., None]:
+    def planted(planner: RoutePlanner, *given: Any) -> None:
+        advance(planner, *given)
+        routes = planner._routes
+        if routes is not None and routes.also is not None and planner._settling == settling:
+            table, also = (routes.table, None) if settling else (routes.also, routes.table)
+            planner._routes, planner._settling = Routes(routes.epoch + 1, table, also), not settling
+
+    return planted
+
+
+def _of_before_newest(routes: Callable[..., Routes]) -> Callable[..., Routes]:
+    def planted(join: WindowJoin, batch: int, partitions: int) -> Routes:
+        record = join._repeatable
+        return routes(join, batch if record is None else record.batch, partitions)
 
     return planted

@@ -9,14 +9,18 @@ server is not in it: it calls the same `Service`. What it injects:
 - writes that fail, and requests to an object store that fail, are done without an answer, or are repeated;
 - messages that are late, connections that break in the middle of one, machines that are cut off from each other, and
   requests that come a second time, whole or in part, after later ones;
-- daemons that are taken for dead and are not: two believe that they own a partition;
+- daemons that are restarted between batches;
+- daemons that are taken for dead and are not: two believe that they own a partition, which goes to and fro;
 - a driver that retries tasks as attempt + 1, runs two attempts at once, kills some, asks for a batch twice, also at
   once, reads part of a result alone, and dies before or after it has committed a batch, and then replays it; rows in
   another order and in other tasks;
 - executors that are lost, with what their tasks of the first stage gave, and with their daemons;
 - files that are flipped, cut or lost.
 
-The rule: every whole result of a batch that anyone is given is the nested loop's; errors are of the kinds that a caller
+In a part of the schedules the routes of partitions that follow the data change as fast as they can.
+
+The rule: every whole result of a batch that anyone is given is the nested loop's, of partitions that follow the data
+all together, and each of them always has the same; errors are of the kinds that a caller
 is told of; tasks that send the same rows say the same; a sink that takes a batch once has every row once; once no more
 faults come the query comes to its end, and no daemon holds rows or a connection of anyone.
 """
@@ -26,6 +30,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
@@ -52,10 +57,12 @@ from host.errors import (
     StateLostError,
     UnknownQueryError,
 )
+from host.join.routes import RoutePlanner
 from pyspark_bridge.join_task import JoinTask
 from tests.fault.cases import DATA_SETS, JOINS, PLACED, SPLITS, case, content, split_tasks
 from tests.fault.planted import Planted
 from tests.fault.world import Disk, Killed, Process, Socket, Thread, World, WrongError
+from tests.random_routes import at_random
 
 QUERY = "query"
 FAILURES = 4  # of one task, before its query fails
@@ -124,6 +131,8 @@ _TROUBLES = {
     "kill": 0.05,
     "speculate": 0.1,
     "give up": 0.05,
+    "slow": 0.1,
+    "restart": 0.1,
     "lose": 0.05,
     "crash": 0.03,
     "damage": 0.1,
@@ -155,6 +164,8 @@ class Schedule:
     ----------
     story : list of str
         What happened, for whoever replays the seed.
+    changing : bool
+        Routes change as fast as they can.
     """
 
     def __init__(self, seed: int, planted: Planted | None = None):
@@ -171,7 +182,11 @@ class Schedule:
             placed = dataclasses.replace(rng.choice(ways), count=self.partitions)
         self.state = rng.choice(["disk", "disk", "s3://objects", None])
         self.claims = self.stages == 2 and self.state is not None and rng.random() < 0.3  # daemons on executors
-        self.case = case(self.name, self.partitions, rng.randrange(DATA_SETS), placed)
+        data = rng.randrange(DATA_SETS)
+        self.case = case(self.name, self.partitions, data, placed)
+        self.changing = self.case.follows and rng.random() < 0.7
+        if self.changing and rng.random() < 0.5:
+            self.case = case(self.name, self.partitions, data, placed, many=True)
         self.partitions = self.case.task.windows
         self._faults = rng.choice([0, 3, 6, 12, 20])
         self.world = World(rng, self._faults)
@@ -179,7 +194,9 @@ class Schedule:
         self.story = self.world.story
         by = f" by {placed.by}" if placed is not None else ""
         where = f"state {self.state}{', daemons on executors' if self.claims else ''}"
-        self.story.append(f"seed {seed}: {self.name}, {self.stages} stages, {self.partitions} partitions{by}, {where}")
+        change = ", routes change" if self.changing else ""
+        what = f"{self.name}, {self.stages} stages, {self.partitions} partitions{by}{change}"
+        self.story.append(f"seed {seed}: {what}, {where}")
         self._limits = Limits(idle_timeout=rng.choice([5.0, 90.0, 900.0]))
         if not self._planted.timed_out:
             object.__setattr__(self._limits, "idle_timeout", None)
@@ -193,6 +210,7 @@ class Schedule:
         self._driver = Process("driver", "spark")
         self._waiting: dict[Any, None] = {}  # tasks of the driver that wait for an attempt
         self._sink: dict[tuple[int, int], list[str]] = {}
+        self._had: dict[tuple[int, int], list[str]] = {}  # by batch and partition, where these follow the data
         self._looked: set[int] = set()  # batches of which the sink has asked for a row alone
         self._said: dict[tuple[int, int, int], pa.RecordBatch] = {}
         self._split = 0
@@ -235,6 +253,10 @@ class Schedule:
             stack.enter_context(mock.patch.object(pyspark_bridge.executor_daemon, "DaemonClient", client))
             started = mock.patch.object(pyspark_bridge.executor_daemon, "executor_daemon", self._executor_daemon)
             stack.enter_context(started)
+            reached = partial(self._reachable, pyspark_bridge.executor_daemon.reachable)
+            stack.enter_context(mock.patch.object(pyspark_bridge.executor_daemon, "reachable", reached))
+        if self.changing:
+            stack.enter_context(mock.patch.object(RoutePlanner, "_wanted", at_random))
         for patch in self._planted.patches():
             stack.enter_context(patch)
 
@@ -255,6 +277,13 @@ class Schedule:
         self.world.pause()
         return str(executor.daemon.address)
 
+    def _reachable(self, reachable: Callable[[str, str], bool], address: str, token: str) -> bool:
+        """As `reachable`: a daemon that is well may answer too late."""
+        if self._happens("slow"):
+            self.story.append(f"{self.world.now:.3f} the daemon at {address} is slow, and taken for dead")
+            return False
+        return reachable(address, token)
+
     def _check(self, holds: bool, message: str) -> None:
         if self._wrong or not holds:
             raise WrongError((self._wrong or [message])[0])
@@ -271,7 +300,9 @@ class Schedule:
             return
         for number, due in self.case.due.items():
             found = [self._sink.get((number, at)) for at in range(self.partitions)]
-            if found != due and not (number in self._looked and found == [None] * self.partitions):
+            if number in self._looked and found == [None] * self.partitions:
+                continue
+            if None in found or (not self.case.follows and found != due):
                 self._check(False, f"the sink has {found} of batch {number}, and {due} is due")
         if self._damaged or self.state is None:
             return
@@ -341,6 +372,8 @@ class Schedule:
                 self.story.append(f"{self.world.now:.3f} the driver dies after the sink has batch {numbers[at]}")
                 self._restart_query()
                 continue
+            if self.state is not None and self._happens("restart"):
+                self._restart_daemon()
             at += 1
         self._finished = True
 
@@ -356,6 +389,19 @@ class Schedule:
             self._wrong.append(f"the query cannot go on: {cause!r}")
             return True
         return False
+
+    def _restart_daemon(self) -> None:
+        """Between two batches."""
+        own = self._daemons or [executor.daemon for executor in self._executors]
+        daemons = [daemon for daemon in own if daemon is not None and daemon.alive]
+        if not daemons:
+            return
+        daemon = self.world.rng.choice(daemons)
+        self.story.append(f"{self.world.now:.3f} {daemon.name} is restarted")
+        self.world.kill(daemon)
+        if not self.claims:
+            at = self._daemons.index(daemon)
+            self._daemons[at] = self._daemon(at)
 
     def _restart_query(self) -> None:
         """Another run of the query: attempts of the one before may live on for a while."""
@@ -575,9 +621,25 @@ class Schedule:
                 self._wrong.append(f"{attempt.name} says {found[0].to_pylist()}, and {said.to_pylist()} before")
             return
         attempt.result = content(*(pa.Table.from_batches([batch]) for batch in found))
+        if self.case.follows:
+            self._compare_following(attempt)
+            return
         due = self.case.due[attempt.number][attempt.part]
         if attempt.result != due:
             self._wrong.append(f"{attempt.name} has {attempt.result} where {due} is due")
+
+    def _compare_following(self, attempt: Attempt) -> None:
+        """A partition that follows the data has what it had before; and all that are known have no pair too many, and
+        together none too few."""
+        had = self._had.setdefault((attempt.number, attempt.part), attempt.result)
+        if attempt.result != had:
+            self._wrong.append(f"{attempt.name} has {attempt.result}, and it was {had} before")
+        known = [self._had.get((attempt.number, at)) for at in range(self.partitions)]
+        found = Counter(row for part in known for row in part or ())
+        (whole,) = self.case.due[attempt.number]
+        missing, more = Counter(whole) - found, found - Counter(whole)
+        if more or (missing and None not in known):
+            self._wrong.append(f"with {attempt.name}, pairs are missing: {list(missing)}, and too many: {list(more)}")
 
     def _join_task(self, attempt: Attempt) -> JoinTask:
         addresses = tuple(daemon.address for daemon in self._daemons)

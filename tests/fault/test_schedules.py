@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import pytest
 import structlog
 
+from host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner
 from tests.fault.planted import Planted
 from tests.fault.simulator import Schedule
 from tests.fault.world import WrongError
@@ -14,23 +19,26 @@ from tests.fault.world import WrongError
 PARTS, OF_A_PART = 8, 250
 #: A schedule that finds a planted fault. What a seed makes changes with the simulator: then the next one that does.
 FINDS = {
-    "synced": 62,
-    "checked": 323,
-    "fenced": 27,
-    "written_first": 22,
-    "awaited": 1,
-    "final": 15,
+    "synced": 12,
+    "checked": 14,
+    "fenced": 22,
+    "written_first": 23,
+    "awaited": 2,
+    "final": 6,
     "settled": 1249,
-    "by_content": 28,
-    "first_wins": 6,
+    "by_content": 9,
+    "first_wins": 8,
     "all_there": 4,
-    "in_time": 3,
-    "empty_count": 8,
-    "joined_by_all": 220,
-    "window_known": 31,
-    "cancelled": 112,
-    "placed": 6,
-    "copied": 6,
+    "in_time": 116,
+    "empty_count": 13,
+    "joined_by_all": 112,
+    "window_known": 10,
+    "cancelled": 11,
+    "placed": 3,
+    "copied": 3,
+    "in_force": 949,
+    "announced": 13,
+    "settled_down": 13,
 }
 
 
@@ -54,6 +62,32 @@ def test_a_seed_makes_one_schedule() -> None:
             stories.append(schedule.story)
         assert stories[0] == stories[1]
         assert len(stories[0]) > 5
+
+
+def test_routes_are_announced_then_change_and_settle() -> None:
+    """In schedules of each kind of window, and change again; bins are also spread, by either side."""
+    reached: Counter[tuple[str, int]] = Counter()
+    spread: set[int] = set()
+
+    def counted(planner: RoutePlanner, loads: Loads, *more: Any) -> None:
+        before = planner.routes(loads.partitions)
+        advance(planner, loads, *more)
+        routes = planner.routes(loads.partitions)
+        if routes.epoch > before.epoch:
+            reached[schedule.name.split()[0], routes.epoch] += 1
+            spread.update(routes.table[routes.table < 0].tolist())
+
+    advance: Callable[..., None] = RoutePlanner.advance
+    with mock.patch.object(RoutePlanner, "advance", counted):
+        for seed in range(300):
+            schedule = Schedule(seed)
+            if schedule.changing:
+                schedule.run()
+    for window in ("count", "time"):
+        for phase in (1, 2, 3):
+            assert reached[window, phase], (window, phase)
+    assert reached["count", 4]
+    assert spread == {COPIED, DIVIDED}
 
 
 @pytest.mark.parametrize("fault", [field.name for field in dataclasses.fields(Planted)])

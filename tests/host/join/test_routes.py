@@ -21,6 +21,7 @@ from host.join.stateless_placement import EqualityPlacement, StatelessPlacement
 from host.join.whole_call import CallPart, WholeCall, places_in, whole_call
 from host.sql import parse_condition
 from tests.host.join.test_whole_call import ON, SCHEMA, WINDOWS, calls_of, content, ranks
+from tests.random_routes import at_random
 
 COUNT = 3
 PLACED = [
@@ -64,13 +65,6 @@ def split(
         rows = [pa.concat_tables([SCHEMA.empty_table(), *pieces]) for pieces in own[number]]
         given.append((rows, whole_call(parts, places[number], number, placed=spec.counted)))
     return given
-
-
-def at_random(planner: RoutePlanner, loads: Loads, table: np.ndarray) -> np.ndarray:
-    """Another table in each call, as the rows before it say, so that all partitions make the same one."""
-    rng = np.random.default_rng([planner.routes(COUNT).epoch, int(loads.rows["divided"].sum())])
-    wanted = rng.integers(COPIED if loads.swappable else DIVIDED, COUNT, len(table)).astype(np.int16)
-    return np.where((wanted < 0) & (table < 0) & (wanted != table), np.int16(0), wanted)
 
 
 @pytest.mark.parametrize("partitions", PLACED, ids=lambda placed: placed.by)
