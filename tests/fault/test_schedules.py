@@ -39,6 +39,7 @@ FINDS = {
     "in_force": 949,
     "announced": 13,
     "settled_down": 13,
+    "newest_counts": 949,
 }
 
 
@@ -54,7 +55,7 @@ def test_every_result_is_the_oracles(part: int, seed: int) -> None:
 
 
 def test_a_seed_makes_one_schedule() -> None:
-    for seed in (1, 2, 3):
+    for seed in (1, 22, 77):
         stories = []
         for _ in range(2):
             schedule = Schedule(seed)
