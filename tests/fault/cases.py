@@ -13,7 +13,6 @@ import pyarrow as pa
 from host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Within
 from host.engines import Partitions
 from host.join.engine import SIDES
-from host.join.routes import bins_of
 from host.join.stateless_placement import EqualityPlacement, Placement, can_follow, open_placement
 from pyspark_bridge.join_task import JoinTask
 from tests.oracles.nested_loop import NestedLoop
@@ -131,7 +130,7 @@ def _placement(spec: JoinSpec, schema: pa.Schema, partitions: int, placed: Parti
     """Where rows go; None where `k` says it."""
     if placed is not None:
         return open_placement(spec, schema, schema, placed)
-    return EqualityPlacement(spec, partitions) if partitions > 1 and can_follow(spec) else None
+    return EqualityPlacement(spec, schema, schema, partitions) if partitions > 1 and can_follow(spec) else None
 
 
 @cache
@@ -202,8 +201,8 @@ def case(name: str, partitions: int, data: int, placed: Partitions | None = None
         by="equality" if placed is None else placed.by,
         width=None if placed is None else placed.width,
     )
-    kinds = 1 if placed is not None else bins_of(partitions) if follows else partitions
-    batches = {number: _tagged(sides, kinds) for number, sides in tables.items()}
+    numbered = placed is None and not follows  # by Spark
+    batches = {number: _tagged(sides, partitions if numbered else 1) for number, sides in tables.items()}
     return Case(task, batches, due, follows, spec.counted and spec.sequence is None)
 
 
