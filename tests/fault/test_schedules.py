@@ -25,7 +25,7 @@ FINDS = {
     "written_first": 23,
     "awaited": 2,
     "final": 6,
-    "settled": 1249,
+    "settled": 10774,
     "by_content": 9,
     "first_wins": 8,
     "all_there": 4,
