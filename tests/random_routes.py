@@ -11,7 +11,7 @@ from host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner
 
 def at_random(planner: RoutePlanner, loads: Loads, table: np.ndarray) -> np.ndarray:
     """For `RoutePlanner._wanted`: another table in each call, as its rows say, so that all partitions make the same."""
-    counts = [zlib.crc32(of_role.tobytes()) for of_role in loads.rows.values()]
+    counts = [zlib.crc32(of_role.tobytes()) for _, of_role in sorted(loads.rows.items())]
     rng = np.random.default_rng([planner.routes(loads.partitions).epoch, *counts])
     wanted = rng.integers(COPIED if loads.swappable else DIVIDED, loads.partitions, len(table)).astype(np.int16)
     return np.where((wanted < 0) & (table < 0) & (wanted != table), np.int16(0), wanted)

@@ -173,13 +173,15 @@ class Service:
         with self._lock:
             query = self._queries.get(name)
         if query is None:
-            if batch > 0:
+            if batch > 0 and self._state is None:
                 raise StateLostError(
                     f"no query {name!r} is open here, and batch {batch} continues a window that this daemon "
                     "does not hold: it was restarted since, or is another one. Start the query with a new "
                     "checkpoint, and give state= (or mullion serve --state) for queries that must survive a restart"
                 )
-            raise UnknownQueryError(f"no query {name!r} is open; open it first")
+            raise UnknownQueryError(
+                f"no query {name!r} is open; open it first, also where this daemon is in the place of one that had it"
+            )
         try:
             return query.begin(batch, sender)
         except StateLostError:
