@@ -7,11 +7,12 @@ that may hold divided rows they meet.
 
 No row moves. Before a new table places divided rows, copied rows go by both tables for as long as the window holds a
 row from before; then divided rows change; and copied rows go by both again until the window holds no divided row that
-the old table has placed. So each divided row finds all it can match in its own partition at any time. The steps follow
-from what all partitions know of each call, hence are the same in all.
+the old table has placed. So each divided row finds all it can match in its own partition at any time. The next change
+waits until the window holds no copy of this one, as the sides of a bin may change places in it. The steps follow from
+what all partitions know of each call, hence are the same in all.
 
-Source: that splitters change for new rows only, so that none migrates, is the design of Nereus and NM-Join. The two
-waits are ours, for senders that know no other row.
+Source: that splitters change for new rows only, so that none migrates, is the design of Nereus and NM-Join. The waits
+are ours, for senders that know no other row.
 """
 
 from __future__ import annotations
@@ -296,7 +297,8 @@ class RoutePlanner:
                 else:
                     routes = Routes(routes.epoch + 1, routes.table)
                 self._settling, self._mark = not self._settling, now
-        elif self._windows is not None or None not in self._useless.values():  # else a change would not end
+        # Else a change would not end, or the window holds copies of rows that may be the divided ones of the next.
+        elif (self._windows is not None or None not in self._useless.values()) and self._passed(arrived):
             table = self._wanted(loads, routes.table)
             if table is not None:
                 routes, self._mark = Routes(routes.epoch + 1, routes.table, table), now
@@ -319,7 +321,7 @@ class RoutePlanner:
     def _passed(self, arrived: dict[str, int]) -> bool:
         """Whether no row from before the last change can match a row of a later call."""
         if self._windows is not None:
-            return all(arrived[side] - self._mark[side] >= self._windows[side] for side in SIDES)
+            return all(arrived[side] - mark >= self._windows[side] for side, mark in self._mark.items())
         limits = {side: self._useless[side] for side in self._mark}
         return all(limit is not None and self._mark[side] <= limit for side, limit in limits.items())
 

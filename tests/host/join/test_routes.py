@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from host import Band, Compare, JoinSpec, WindowJoin
@@ -70,6 +70,8 @@ def split(
 @pytest.mark.parametrize("partitions", PLACED, ids=lambda placed: placed.by)
 @pytest.mark.parametrize("window", WINDOWS)
 @settings(max_examples=6, deadline=None)
+# The sides of a bin change places while the window has copies of the change before.
+@example(how="inner", deaths=[], seed=179)
 @given(
     how=st.sampled_from(["inner", "left", "right", "left_anti", "left_semi", "right_anti", "aggregates"]),
     deaths=st.lists(st.tuples(st.integers(0, 11), st.integers(0, COUNT - 1), st.booleans()), max_size=4),
