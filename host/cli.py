@@ -30,6 +30,7 @@ from host.daemon.daemon import Daemon, FlightOptions, read_token
 from host.daemon.limits import Limits
 from host.daemon.log import configure_log
 from host.daemon.private import FAILED, READY
+from host.daemon.rescale import rescale as rescale_windows
 from host.errors import ConnectionLostError, MullionError, SchemaError, UnknownQueryError, UnsupportedError, to_wire
 from host.files import TableReader, TableWriter, in_turns, interleave
 from host.predicates.as_of import DIRECTIONS
@@ -573,6 +574,47 @@ def close(query: str, address: str | None, token_file: Path | None, tls_ca: Path
     with _client(address, token_file, tls_ca, timeout) as client:
         if not client.close_query(query):
             raise UnknownQueryError(f"the daemon has no query {query!r}: `mullion status` lists those it has")
+
+
+@main.command()
+@click.argument("state", metavar="STATE")
+@click.option("--partitions", type=click.IntRange(1), required=True, help="As the query will have: partitions=.")
+@click.option("--query", metavar="QUERY/JOIN", help="Which one, where STATE has several; one of the two will do.")
+@click.option(
+    "--by",
+    type=click.Choice(["equality", "ranges", "subwindows"]),
+    help="As of Partitions, where the query names it.  [default: as before]",
+)
+@click.option("--width", help="As of Partitions, where the query names it with --by.")
+@click.option("--delete-old", is_flag=True, help="Delete the state of the old partitions.")
+def rescale(
+    state: str, partitions: int, query: str | None, by: str | None, width: str | None, delete_old: bool
+) -> None:
+    """Let a stopped Spark query go on with another number of partitions.
+
+    STATE is the folder or address (s3://...) that window_join(..., state=) or `mullion serve --state` has. Writes the
+    windows of so many partitions there, from those of the old ones; started again from its checkpoint with this
+    partitions=, the query goes on exactly. From now on it cannot be started with the old number.
+    """
+
+    with Progress("rescale") as progress:
+        done = rescale_windows(
+            state, partitions, query, by=by, width=_width(width), delete_old=delete_old, progress=progress
+        )
+    click.echo(
+        f"{done.after.query}: {done.before.count} windows are {done.after.count} now, with {done.rows:,} rows of "
+        f"{done.calls:,} batches up to {done.batch}; start the query with partitions={partitions}"
+    )
+    for place in done.old:
+        click.echo(f"{'deleted' if delete_old else 'may be deleted'}: {place}")
+
+
+def _width(text: str | None) -> Any:
+    """A number or a duration."""
+    for kind in (int, float):
+        with contextlib.suppress(TypeError, ValueError):
+            return kind(text)  # type: ignore[arg-type]
+    return text
 
 
 class _StandardOutput(contextlib.AbstractContextManager["_StandardOutput"]):

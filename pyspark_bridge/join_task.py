@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from host.daemon import DaemonClient
 from host.daemon.claims import claim_window, newest_claim
 from host.daemon.staging import PartKey
-from host.daemon.streaming_query import query_place
+from host.daemon.windows import Windows, query_place
 from host.engines import Partitions
 from host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
 from host.join.engine import SIDES
@@ -263,12 +263,9 @@ class JoinTask:
             yield from result
 
     def _names(self, query: str) -> list[str]:
-        """What the daemons call the windows of the partitions: windows of rows that went by something else have other
-        names."""
-        if self.partitions == 1:
-            return [query]
-        placed = "" if self._placement is None else f"/{self._placement.name}"
-        return [f"{query}{placed}/{partition}-of-{self.windows}" for partition in range(self.windows)]
+        """What the daemons call the windows of the partitions."""
+        placement = self._placement
+        return Windows(query, None if placement is None else placement.name, self.windows).names
 
     @property
     def windows(self) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from host.daemon.query import Query
 from host.daemon.request import Request
 from host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
 from host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
+from host.daemon.windows import other_counts, query_place
 from host.errors import (
     LimitError,
     MullionError,
@@ -51,11 +51,6 @@ class Applied:
     def content(self) -> dict[str, str]:
         """Of its rows, as `Content.digest`."""
         return Content.of(self.left, self.right).digest
-
-
-def query_place(place: str, name: str) -> str:
-    """Where the state of a query lies, under the place that was given for several."""
-    return f"{place.rstrip('/')}/{quote(name, safe='')}"
 
 
 def _kept_of(applied: Applied) -> KeptResult:
@@ -404,7 +399,10 @@ class StreamingQuery(Query):
 
     def _no_state(self) -> str:
         if self._folder is not None:
-            return f"; its state, in {self._folder}, has no batch"
+            place = str(self.definition.state)
+            counts = " or ".join(map(str, other_counts(place, self.name)))
+            rescaled = f"; windows of {counts} partitions are there: see `mullion rescale {place}`" if counts else ""
+            return f"; its state, in {self._folder}, has no batch{rescaled}"
         return ", and give state= (or mullion serve --state) for queries that must survive a restart"
 
     def _replayed(self, batch: int, newest: int) -> ReplayError:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -51,6 +52,8 @@ class StatelessPlacement:
     left, right : pyarrow.Schema
     partitions : Partitions
         By ranges or subwindows.
+    name : str, optional
+        That of the placement, which has the width of its cells; else it is that of `partitions`.
 
     Attributes
     ----------
@@ -75,10 +78,14 @@ class StatelessPlacement:
         The width does not fit the keys or times.
     """
 
-    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions):
+    def __init__(
+        self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions, name: str | None = None
+    ):
         self.count, self.by, self._spec = partitions.count, partitions.by, spec
         self.parts = (self,)
         self.divided = "right" if spec.how in ("right", "right_anti") else "left"
+        self._kept = spec.kept_columns(self.divided, left, right)
+        width = None if name is None else _width_in(name)
         self._cells: _Cells | None = None
         if partitions.by == "ranges":
             band = _band(spec, left, right)
@@ -87,14 +94,14 @@ class StatelessPlacement:
                     "partitions by ranges need a part of the condition that is a band with two ends, and this one has "
                     "none: use by='subwindows'"
                 )
-            self._cells = _Cells(band, left, right, self.divided, partitions)
-        elif partitions.width is not None:
+            self._cells = _Cells(band, left, right, self.divided, partitions, width)
+        elif partitions.width is not None or width is not None:
             if spec.within is None:
                 raise WindowError(
                     f"width={partitions.width!r} of partitions by subwindows is for time windows: leave it out"
                 )
             times = Band(spec.within.left_time, spec.within.right_time, spec.within.low, spec.within.high)
-            self._cells = _Cells(times, left, right, self.divided, partitions)
+            self._cells = _Cells(times, left, right, self.divided, partitions, width)
         self.name = partitions.by if self._cells is None else f"{partitions.by}-{self._cells.width}-bins"
         self.follows = self._cells is not None and can_follow(spec)
 
@@ -128,7 +135,7 @@ class StatelessPlacement:
         routes = routes or Routes.first(self.count)
         if side == self.divided:
             if self._cells is None:
-                homes = _by_content(rows, self.count)
+                homes = _by_content(rows, self._kept, self.count)
             else:
                 bins, valid = self._cells.of(rows)
                 if counts is not None:
@@ -137,7 +144,7 @@ class StatelessPlacement:
                 if valid is not None:
                     homes[~valid] = -1
                 if (homes < 0).any():
-                    homes = np.where(homes < 0, _by_content(rows, self.count), homes)
+                    homes = np.where(homes < 0, _by_content(rows, self._kept, self.count), homes)
             return homes, homes == np.arange(self.count, dtype=np.int32)[:, None]
         homes = np.full(rows.num_rows, -1, np.int32)
         if self._cells is None:
@@ -174,6 +181,7 @@ class EqualityPlacement:
         self.count, self._spec = partitions, spec
         self.parts = (self,)
         self.divided = "right" if spec.how in ("right", "right_anti") else "left"
+        self._kept = {side: spec.kept_columns(side, left, right) for side in ("left", "right")}
         self._columns: dict[str, list[tuple[str, pa.DataType]]] = {"left": [], "right": []}
         for part in spec.equalities:
             kind = _common_type(part, left, right)
@@ -200,7 +208,7 @@ class EqualityPlacement:
         homes = routes.table[bins].astype(np.int32)
         if routes.also is None and not (homes < 0).any():
             return homes, homes == np.arange(self.count, dtype=np.int32)[:, None]
-        content = _by_content(rows, self.count)
+        content = _by_content(rows, self._kept[side], self.count)
         masks = routes.masks(bins, content, divided=side == self.divided, partitions=self.count)
         return np.where(masks.sum(axis=0) == 1, masks.argmax(axis=0), -1).astype(np.int32), masks
 
@@ -223,7 +231,7 @@ class FullPlacement:
 
     Parameters
     ----------
-    spec, left, right, partitions
+    spec, left, right, partitions, name
         As of `StatelessPlacement`.
 
     Attributes
@@ -239,9 +247,11 @@ class FullPlacement:
         As `StatelessPlacement`.
     """
 
-    def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions):
+    def __init__(
+        self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions, name: str | None = None
+    ):
         joins = [dataclasses.replace(spec, how=how) for how in ("left", "right_anti")]
-        self.parts = tuple(StatelessPlacement(join, left, right, partitions) for join in joins)
+        self.parts = tuple(StatelessPlacement(join, left, right, partitions, name) for join in joins)
         self.count, self.by, self.name = 2 * partitions.count, partitions.by, self.parts[0].name
 
     def spec(self, partition: int) -> JoinSpec:
@@ -266,6 +276,8 @@ class _Cells:
     left, right : pyarrow.Schema
     divided : str
     partitions : Partitions
+    encoded : int or float, optional
+        The width; else it follows from `partitions`.
 
     Attributes
     ----------
@@ -273,13 +285,25 @@ class _Cells:
         Of a cell: in encoded keys, or as a float of float keys.
     """
 
-    def __init__(self, part: Predicate, left: pa.Schema, right: pa.Schema, divided: str, partitions: Partitions):
+    def __init__(
+        self,
+        part: Predicate,
+        left: pa.Schema,
+        right: pa.Schema,
+        divided: str,
+        partitions: Partitions,
+        encoded: int | float | None,
+    ):
         self._count, width = partitions.count, partitions.width
         self._condition = Condition(part, left, right)
         self._divided = divided
         generator = self._condition.generator
         self._kind: KeyType = generator.key_types[divided]
         columns = f"{part.left!r} and {part.right!r}"
+        self.width: int | float
+        if encoded is not None:
+            self.width = encoded
+            return
         if width is None:
             pieces = [(piece.low, piece.high) for piece in part.pieces()]
             ends = [[exact_bound(end, self._kind.family, columns) for end in piece] for piece in pieces]
@@ -288,7 +312,6 @@ class _Cells:
             exact = exact_bound(width, self._kind.family, columns)
             if exact <= 0:
                 raise WindowError(f"width of Partitions must be above 0, not {width!r}")
-        self.width: int | float
         if self._kind.family is Family.FLOAT:
             self.width = float(min(exact, Fraction(2) ** 1000))
             if self.width == 0:
@@ -367,20 +390,28 @@ def _common_type(part: Compare, left: pa.Schema, right: pa.Schema) -> pa.DataTyp
     )
 
 
-def _by_content(rows: pa.RecordBatch, partitions: int) -> np.ndarray:
-    """The partitions of rows that are spread, int32, shape (n,)."""
-    return (row_hashes(rows) % np.uint64(partitions)).astype(np.int32)
+def _width_in(name: str) -> int | float | None:
+    """Of the cells of a placement of this name; None: it has none."""
+    found = re.fullmatch(r"[a-z]+-(.+)-bins", name)
+    return None if found is None else float(found[1]) if re.search("[.e]", found[1]) else int(found[1])
 
 
-def open_placement(spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions) -> Placement:
-    """The placement of a join whose partitions are not by equality; "auto": by ranges of a band with two ends, if there
-    is one, else by subwindows. Raises as `StatelessPlacement`."""
+def _by_content(rows: pa.RecordBatch, kept: list[str], partitions: int) -> np.ndarray:
+    """The partitions of rows that are spread, by the columns that windows keep; int32, shape (n,)."""
+    return (row_hashes(rows.select(kept)) % np.uint64(partitions)).astype(np.int32)
+
+
+def open_placement(
+    spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: Partitions, name: str | None = None
+) -> Placement:
+    """The placement of a join whose partitions are not by equality, that of a name where one is given; "auto": by
+    ranges of a band with two ends, if there is one, else by subwindows. Raises as `StatelessPlacement`."""
     if partitions.by == "auto":
         by = "subwindows" if _band(spec, left, right) is None else "ranges"
         partitions = dataclasses.replace(partitions, by=by)
     if spec.how == "full":
-        return FullPlacement(spec, left, right, partitions)
-    return StatelessPlacement(spec, left, right, partitions)
+        return FullPlacement(spec, left, right, partitions, name)
+    return StatelessPlacement(spec, left, right, partitions, name)
 
 
 def _band(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> Predicate | None:

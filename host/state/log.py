@@ -32,6 +32,8 @@ from host.state.store import Store
 from host.tracing import carried, span
 
 FORMAT = 1
+UNFINISHED = "unfinished"
+"""A file that lies beside a log as long as others write it."""
 _COMMIT = re.compile(r"(\d{12})\.commit")
 _ROWS = re.compile(r"(\d{12})-(\d+)-[0-9a-f]{16}\.rows")
 
@@ -117,6 +119,8 @@ class StateLog:
     def _found(self) -> list[Record]:
         names = self.store.names()
         self.files = len(names)
+        if UNFINISHED in names:
+            raise StateError(f"the state in {self.store.place} is not complete: run `mullion rescale` again")
         self.store.settle()
         numbers = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
         files = set(names)
@@ -157,6 +161,11 @@ class StateLog:
                 "Restore it from a copy, or start with empty state"
             )
         fields = json.loads(text)
+        if "rescaled" in fields:
+            raise StateError(
+                f"the state in {self.store.place} was rescaled: start the query with partitions={fields['rescaled']}, "
+                f"or, where it has not gone on with these, delete {self.store.path(name)} to go back"
+            )
         if fields.pop("format") != FORMAT:
             raise StateError(
                 f"the state's file {self.store.path(name)} has format {json.loads(text)['format']}, written by Mullion "
@@ -279,9 +288,7 @@ class StateLog:
             self._commit(Record(matched={side: _text(rows) for side, rows in matched.items()}, **fields))
 
     def _commit(self, record: Record) -> None:
-        fields = {"format": FORMAT, "mullion": version(), **vars(record)}
-        text = json.dumps(fields, sort_keys=True).encode()
-        pieces = [text, b"\n", _digest(text).encode()]
+        pieces = _commit_pieces(vars(record))
         try:
             self._create(_commit_name(record.number), pieces)
         except StateTakenError as error:
@@ -300,6 +307,21 @@ class StateLog:
         while len(self.records) > 1 and _before(self.records[0], oldest):
             record = self.records.pop(0)
             self._delete(_commit_name(record.number), record.file)
+
+    def end(self, partitions: int, windows: list[str]) -> None:
+        """Lets no process go on with it, nor open it: others do, for so many partitions, in windows of these names.
+
+        Raises
+        ------
+        StateTakenError
+            If another process has gone on with it.
+        """
+        number = self.records[-1].number + 1 if self.records else 0
+        try:
+            pieces = _commit_pieces({"rescaled": partitions, "windows": windows})
+            self.store.create(_commit_name(number), pieces)
+        except StateTakenError as error:
+            raise self._taken() from error
 
     def clear(self) -> None:
         """Deletes all of it, newest calls last."""
@@ -354,6 +376,25 @@ def _text(rows: np.ndarray) -> str:
 
 def _numbers(text: str) -> np.ndarray:
     return np.cumsum(np.frombuffer(zlib.decompress(base64.b64decode(text)), "<i8"))
+
+
+def ended(store: Store) -> tuple[str, list[str]] | None:
+    """The file by which `StateLog.end` has ended a log, and the names of the windows that go on; None: it goes on."""
+    commits = [name for name in store.names() if _COMMIT.fullmatch(name)]
+    if not commits:
+        return None
+    fields = json.loads(store.read(commits[-1]).rpartition(b"\n")[0] or b"{}")
+    return (commits[-1], fields["windows"]) if "rescaled" in fields else None
+
+
+def holds_calls(names: Sequence[str]) -> bool:
+    """Whether files of these names are of a log."""
+    return any(name == UNFINISHED or _COMMIT.fullmatch(name) or _ROWS.fullmatch(name) for name in names)
+
+
+def _commit_pieces(fields: dict[str, Any]) -> list[bytes]:
+    text = json.dumps({"format": FORMAT, "mullion": version(), **fields}, sort_keys=True).encode()
+    return [text, b"\n", _digest(text).encode()]
 
 
 def _commit_name(number: int) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import abc
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
@@ -42,6 +43,15 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def names(self, after: str = "") -> list[str]:
         """All names, sorted; those after one alone."""
+
+    @abc.abstractmethod
+    def below(self) -> list[str]:
+        """Names of the stores below this one that have a blob, sorted, as `query_place` was given them."""
+
+    def drop(self) -> None:
+        """Removes all blobs."""
+        for name in self.names():
+            self.delete(name)
 
     def settle(self) -> None:  # noqa: B027 - an object store has nothing to sync
         """Makes durable what is there: a name may be there whose writer could not sync it."""
@@ -122,6 +132,16 @@ class LocalStore(Store):
         with self._named("list"):
             return sorted(name for name in os.listdir(self.place) if name > after and not name.startswith("."))
 
+    def below(self) -> list[str]:
+        with self._named("list"):
+            paths = {name: self.path(name) for name in os.listdir(self.place)}
+            return sorted(unquote(name) for name, path in paths.items() if os.path.isdir(path) and os.listdir(path))
+
+    def drop(self) -> None:
+        super().drop()
+        with self._named("delete the folder of"):
+            shutil.rmtree(self.place)
+
     def settle(self) -> None:
         with self._named("sync the folder of"):
             _sync_folder(self.place)
@@ -174,6 +194,11 @@ class ObjectStore(Store):
         with self._named("list"):
             chunks = self._obstore.list(self._store, offset=after or None)
             return sorted(path for chunk in chunks for entry in chunk if "/" not in (path := entry["path"]))
+
+    def below(self) -> list[str]:
+        with self._named("list"):
+            paths = [entry["path"] for chunk in self._obstore.list(self._store) for entry in chunk]
+        return sorted({path.rpartition("/")[0] for path in paths if "/" in path})
 
     def delete(self, name: str) -> None:
         with self._named("delete", name), suppress(FileNotFoundError):

@@ -46,7 +46,8 @@ from host import JoinSpec
 from host.daemon import DaemonClient, Limits
 from host.daemon.connection import Connection
 from host.daemon.service import Service
-from host.daemon.streaming_query import StreamingQuery, query_place
+from host.daemon.streaming_query import StreamingQuery
+from host.daemon.windows import query_place
 from host.devices import open_device
 from host.errors import (
     ConnectionLostError,

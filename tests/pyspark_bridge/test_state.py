@@ -4,16 +4,20 @@ import os
 import signal
 
 import pytest
+from click.testing import CliRunner
 
 import pyspark_bridge.private_daemon as private_daemon_module
-from host import Band, Rows
+from host import Band, Compare, Rows
+from host.cli import main
 from host.daemon import AwaitedDaemon, start_private
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
+from tests.pyspark_bridge.test_partitions import rows
 from tests.pyspark_bridge.test_streaming import expected, pairs
 
-OPTIONS = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(50), "sequence": "seq"}
+BAND, EQUAL = Band("limit", "price", -2, 2), Compare("limit", "=", "price")
+OPTIONS = {"on": BAND, "left": Rows(50), "right": Rows(50), "sequence": "seq"}
 
 
 def wanted(bids, asks):
@@ -74,6 +78,34 @@ def test_a_daemon_that_keeps_state_is_killed_between_batches(runner, seed, tmp_p
         sides = runner.stream("bids", bids), runner.stream("asks", asks)
         runner.run(window_join(*sides, **OPTIONS, daemon=second.address))
     assert pairs(runner) == wanted(bids, asks)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+@pytest.mark.parametrize(("on", "how"), [(BAND, "left"), (EQUAL, "inner")], ids=["ranges", "equality"])
+def test_other_partitions_after_a_restart(runner, daemon, seed, tmp_path, on, how, stopped):
+    """A query is rescaled after a micro-batch that is final, or whose sink has failed."""
+    bids, asks = bids_and_asks(seed, batches=6)
+    windows = {**OPTIONS, "on": on, "how": how}
+
+    def join(batches, **options):
+        sides = runner.stream("bids", bids[:batches]), runner.stream("asks", asks[:batches])
+        return window_join(*sides, **windows, **options)
+
+    runner.run(join(6, daemon=daemon.address), "one")
+    state = str(tmp_path / "state")
+    query = runner.start(join(3, state=state, partitions=2), "query", fail=set() if stopped else {2})
+    if stopped:
+        query.awaitTermination(120)
+    else:
+        with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
+            query.awaitTermination(120)
+    with pytest.raises(Exception, match="windows of 2 partitions are there: see `mullion rescale"):
+        runner.run(join(4, state=state, partitions=3))
+    for batches, partitions in ((5, 3), (6, 1 if how == "inner" else 2)):
+        told = CliRunner().invoke(main, ["rescale", state, "--partitions", str(partitions), "--delete-old"])
+        assert told.exit_code == 0, told.output
+        runner.run(join(batches, state=state, partitions=partitions))
+    assert rows(runner, "query") == rows(runner, "one")
 
 
 def test_a_query_without_state_says_so(runner, seed, daemon, tmp_path, caplog):

@@ -65,6 +65,9 @@ class FaultyStore(Store):
     def names(self, after: str = "") -> list[str]:
         return sorted(name for name in self.blobs if name > after)
 
+    def below(self) -> list[str]:
+        return []
+
     def delete(self, name: str) -> None:
         self._count()
         self.blobs.pop(name, None)

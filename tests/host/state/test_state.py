@@ -8,7 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -400,7 +401,9 @@ def test_a_file_is_there_whole_or_not(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (local.read("a"), local.names(), os.listdir(tmp_path)) == (b"whole", ["a"], ["a"])
 
 
-def test_an_object_store(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+@contextmanager
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a bucket in an object store."""
     pytest.importorskip("obstore")
     server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0)
     server.start()
@@ -417,12 +420,19 @@ def test_an_object_store(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
         import urllib.request
 
         urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/windows", method="PUT"))
+        yield "s3://windows"
+    finally:
+        server.stop()
+
+
+def test_an_object_store(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    with bucket(monkeypatch) as place:
         stream = calls(seed, 5)
         due = results(JOINS["time left"], stream)
-        first = WindowJoin(**JOINS["time left"], state="s3://windows/query/1")
+        first = WindowJoin(**JOINS["time left"], state=f"{place}/query/1")
         for number in range(3):
             assert content(first.process(*stream[number])) == due[number]
-        second = WindowJoin(**JOINS["time left"], state="s3://windows/query/1")
+        second = WindowJoin(**JOINS["time left"], state=f"{place}/query/1")
         assert content(second.repeat()) == due[2]
         assert content(second.process(*stream[3])) == due[3]
         with pytest.raises(StateTakenError):
@@ -430,8 +440,6 @@ def test_an_object_store(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
         assert content(second.process(*stream[4])) == due[4]
         with pytest.raises(StateError, match="s3://nowhere/x"):
             WindowJoin(**JOINS["time left"], state="s3://nowhere/x")
-    finally:
-        server.stop()
 
 
 def test_engines_load_without_pairs(store: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> None:
