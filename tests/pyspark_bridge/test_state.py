@@ -91,7 +91,6 @@ def test_other_partitions_after_a_restart(runner, daemon, seed, tmp_path, on, ho
         sides = runner.stream("bids", bids[:batches]), runner.stream("asks", asks[:batches])
         return window_join(*sides, **windows, **options)
 
-    runner.run(join(6, daemon=daemon.address), "one")
     state = str(tmp_path / "state")
     query = runner.start(join(3, state=state, partitions=2), "query", fail=set() if stopped else {2})
     if stopped:
@@ -105,6 +104,7 @@ def test_other_partitions_after_a_restart(runner, daemon, seed, tmp_path, on, ho
         told = CliRunner().invoke(main, ["rescale", state, "--partitions", str(partitions), "--delete-old"])
         assert told.exit_code == 0, told.output
         runner.run(join(batches, state=state, partitions=partitions))
+    runner.run(join(6, daemon=daemon.address), "one")
     assert rows(runner, "query") == rows(runner, "one")
 
 

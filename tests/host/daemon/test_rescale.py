@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import host.daemon.rescale as rescale_module
-from host import JoinSpec, WindowJoin
+from host import AsOf, JoinSpec, Watermark, WindowJoin
 from host.cli import main
 from host.daemon import DaemonClient, start_private
 from host.daemon.rescale import rescale
@@ -338,3 +338,26 @@ def test_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
                 query = Query(spec, dataclasses.replace(PLACED["equality"], count=3), place, np.random.default_rng(1))
             assert query.process(batch, ordered) == due
         assert list(windows_below(place)) == [query.windows]
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_as_of(tmp_path: Path, how: str, seed: int) -> None:
+    on = AsOf("t", "t", by=("k",), tolerance=20)
+    spec = JoinSpec(on=on, watermark=Watermark(left=5, right=10, lag=1, initial=0), how=how)
+    one = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
+    query = Query(spec, PLACED["content"], tmp_path, np.random.default_rng(seed))
+    found = 0
+    for batch, tables in enumerate(calls_of(seed, 12)):
+        # Right rows of one key and time: any of them is right.
+        tables[1] = tables[1].set_column(3, "n", pa.array(np.zeros(len(tables[1]), np.int64)))
+        tables[1] = tables[1].set_column(2, "s", pa.array(np.zeros(len(tables[1]), np.int64)))
+        due = content(one.process(*tables, batch=batch))
+        if batch in (4, 8):
+            query.close()
+            assert rescale(str(tmp_path), batch // 4 + 2).batch == batch - 1
+            query = Query(
+                spec, dataclasses.replace(PLACED["content"], count=batch // 4 + 2), tmp_path, np.random.default_rng(1)
+            )
+        assert query.process(batch, tables) == due
+        found += len(due)
+    assert found > 50
