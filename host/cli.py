@@ -604,6 +604,7 @@ def rescale(
     click.echo(
         f"{done.after.query}: {done.before.count} windows are {done.after.count} now, with {done.rows:,} rows of "
         f"{done.calls:,} batches up to {done.batch}; start the query with partitions={partitions}"
+        + (", stages=2" if partitions == 1 else "")
     )
     for place in done.old:
         click.echo(f"{'deleted' if delete_old else 'may be deleted'}: {place}")

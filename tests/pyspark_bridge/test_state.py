@@ -103,7 +103,7 @@ def test_other_partitions_after_a_restart(runner, daemon, seed, tmp_path, on, ho
     for batches, partitions in ((5, 3), (6, 1 if how == "inner" else 2)):
         told = CliRunner().invoke(main, ["rescale", state, "--partitions", str(partitions), "--delete-old"])
         assert told.exit_code == 0, told.output
-        runner.run(join(batches, state=state, partitions=partitions))
+        runner.run(join(batches, state=state, partitions=partitions, stages=2))
     runner.run(join(6, daemon=daemon.address), "one")
     assert rows(runner, "query") == rows(runner, "one")
 
