@@ -23,13 +23,14 @@ from host.daemon.windows import Windows, query_place, windows_below
 from host.engines import Partitions
 from host.errors import StateError, StateLostError, StateTakenError, UnsupportedError, WindowError
 from host.join.engine import SIDES
-from host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes
+from host.join.routes import RoutePlanner, Routes
 from host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
 from host.join.whole_call import CallPart, WholeCall, places_in, whole_call
 from host.predicates import AllOf, Band, Compare
 from host.state import LocalStore
 from tests.host.join.test_whole_call import SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.host.state.test_state import bucket
+from tests.random_routes import at_random
 
 QUERY = "0-a/join"
 ON = AllOf(Compare("k", "=", "k"), Band("t", "t", -60, 60))
@@ -116,14 +117,6 @@ class Query:
     def close(self) -> None:
         for join in self.joins:
             join.close()
-
-
-def at_random(planner: RoutePlanner, loads: Loads, table: np.ndarray) -> np.ndarray:
-    """Another table in each call, as the rows before it say, so that all partitions make the same one."""
-    count = loads.partitions
-    rng = np.random.default_rng([planner.routes(count).epoch, int(loads.rows["divided"].sum())])
-    wanted = rng.integers(COPIED if loads.swappable else DIVIDED, count, len(table)).astype(np.int16)
-    return np.where((wanted < 0) & (table < 0) & (wanted != table), np.int16(0), wanted)
 
 
 @pytest.mark.parametrize("by", PLACED)
