@@ -36,10 +36,10 @@ FINDS = {
     "cancelled": 11,
     "placed": 3,
     "copied": 3,
-    "in_force": 949,
+    "in_force": 1900,
     "announced": 13,
     "settled_down": 13,
-    "newest_counts": 949,
+    "newest_counts": 1165,
 }
 
 

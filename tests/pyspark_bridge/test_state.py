@@ -80,8 +80,16 @@ def test_a_daemon_that_keeps_state_is_killed_between_batches(runner, seed, tmp_p
     assert pairs(runner) == wanted(bids, asks)
 
 
-@pytest.mark.parametrize("stopped", [True, False])
-@pytest.mark.parametrize(("on", "how"), [(BAND, "left"), (EQUAL, "inner")], ids=["ranges", "equality"])
+@pytest.mark.parametrize(
+    ("stopped", "on", "how"),
+    [
+        (False, BAND, "left"),
+        (True, EQUAL, "inner"),
+        pytest.param(True, BAND, "left", marks=pytest.mark.full),
+        pytest.param(False, EQUAL, "inner", marks=pytest.mark.full),
+    ],
+    ids=["failed ranges", "stopped equality", "stopped ranges", "failed equality"],
+)
 def test_other_partitions_after_a_restart(runner, daemon, seed, tmp_path, on, how, stopped):
     """A query is rescaled after a micro-batch that is final, or whose sink has failed."""
     bids, asks = bids_and_asks(seed, batches=6)
