@@ -246,6 +246,11 @@ class JoinSpec:
         return self.how in ("left_semi", "left_anti")
 
     @property
+    def tracked(self) -> tuple[str, ...]:
+        """The sides whose rows are remembered as matched or not."""
+        return ("left",) if self.left_alone else self.unmatched
+
+    @property
     def anti(self) -> bool:
         """Whether no pair comes out."""
         return self.how in ("left_anti", "right_anti")

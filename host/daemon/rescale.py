@@ -261,7 +261,6 @@ class _Calls:
             side: stored_schema(pa.schema([self.schemas[side].field(name) for name in self._kept[side]]))
             for side in SIDES
         }
-        self.tracked = {side for log in logs for record in log.records for side in record.matched}
         self.sequencer = Sequencer(self.spec, *self.schemas.values())
         self._placement = self._opened()
         ends = [(record.before["arrived"], record.end) for each in self._records for record in each.values()]
@@ -473,6 +472,7 @@ def _write(
             loads.greatest.update(greatest)  # of all rows: a change of routes is over once these are
         for window, writer in enumerate(writers):
             part = parts[window // each]
+            tracked = [side for side in calls.spec.tracked if part is None or part.divided == side]
             before = {**call.before, "routes": None}
             tables, places, end = {}, {}, dict(call.end)
             if not counted:
@@ -486,7 +486,7 @@ def _write(
                     numbers = before["arrived"][side] + places[side]
                 else:
                     end[side] = arrived[window][side] = before["arrived"][side] + len(chosen)
-                if side in calls.tracked and (part is None or part.divided == side):
+                if side in tracked:
                     for at in np.unique(call.origins[side][0]):
                         own = call.origins[side][0][chosen] == at
                         moved[at, side].put(call.origins[side][1][chosen][own], window, numbers[own])
@@ -499,11 +499,10 @@ def _write(
             if part is not None:
                 how = part.spec(window % each).how
                 definition = {**definition, "spec": {**definition["spec"], "how": how}}
-            matched: dict[str, list[np.ndarray]] = {}
+            matched = {side: [np.zeros(0, np.int64)] for side in tracked}
             for at, of_sides in call.matched:
-                for side, known in of_sides.items():
-                    if part is None or part.divided == side:
-                        matched.setdefault(side, []).append(moved[at, side].get(known, window))
+                for side in set(tracked) & set(of_sides):
+                    matched[side].append(moved[at, side].get(of_sides[side], window))
             begun = writer.begin(call.batch, tables, definition, before, end, done=False, whole=values)
             writer.commit(begun, {side: np.unique(np.concatenate(known)) for side, known in matched.items()})
         done.calls += 1

@@ -75,7 +75,7 @@ class Materializer:
         self._within = within
         self._sides = SIDES[:1] if spec.left_alone else SIDES  # whose columns the result has
         self.bits: dict[str, MatchBits] = {}
-        for side in ("left",) if spec.left_alone else spec.unmatched:
+        for side in spec.tracked:
             count = getattr(spec, side).count if spec.counted else None
             self.bits[side] = MatchBits(first_row[side], count, placed=spec.how == "full")
 

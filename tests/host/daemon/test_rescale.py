@@ -131,6 +131,7 @@ class Query:
     seed=st.integers(0, 2**32),
 )
 @example("inner", [(1, "cut short")], 0)  # one has let a call go, the other not
+@example("full", [(5, "repeated"), (1, "repeated")], 0)  # the windows of one side have let calls go, the others not
 def test_as_one_join(
     tmp_path_factory: pytest.TempPathFactory,
     by: str,
