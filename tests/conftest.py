@@ -9,8 +9,9 @@ from host import open_device
 from host.errors import DeviceError
 from tests.conformance.devices import DEVICES, DeviceCase
 
-# Time never decides a test: machines are shared.
-settings.register_profile("mullion", deadline=None)
+# Time never decides a test: machines are shared. Examples are the same in each run, but for those of --full.
+settings.register_profile("mullion", deadline=None, derandomize=True)
+settings.register_profile("full", deadline=None)
 settings.load_profile("mullion")
 
 SEED = int(os.environ.get("MULLION_TEST_SEED", "20240607"))
@@ -28,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--full"):
         config.option.timeout = 0
+        settings.load_profile("full")
     config.addinivalue_line("markers", "full: the full product of a suite that is sampled otherwise; needs --full")
 
 

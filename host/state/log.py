@@ -25,13 +25,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from host.errors import StateError, StateTakenError
 from host.join.engine import SIDES
 from host.state.store import Store
 from host.tracing import carried, span
 
-FORMAT = 1
+FORMAT = 2
+"""That is written; in format 1 the checksum of a file of rows is SHA-256."""
 UNFINISHED = "unfinished"
 """A file that lies beside a log as long as others write it."""
 _COMMIT = re.compile(r"(\d{12})\.commit")
@@ -166,10 +168,10 @@ class StateLog:
                 f"the state in {self.store.place} was rescaled: start the query with partitions={fields['rescaled']}, "
                 f"or, where it has not gone on with these, delete {self.store.path(name)} to go back"
             )
-        if fields.pop("format") != FORMAT:
+        if not 1 <= fields.pop("format") <= FORMAT:
             raise StateError(
                 f"the state's file {self.store.path(name)} has format {json.loads(text)['format']}, written by Mullion "
-                f"{fields.get('mullion')}; this is Mullion {version()}, which reads format {FORMAT}"
+                f"{fields.get('mullion')}; this is Mullion {version()}, which reads formats 1 to {FORMAT}"
             )
         del fields["mullion"]
         return Record(**fields)
@@ -185,7 +187,7 @@ class StateLog:
             If its file is missing or damaged.
         """
         data = self.store.read(record.file)
-        if len(data) != record.size or _digest(data) != record.digest:
+        if len(data) != record.size or not _intact(data, record.digest):
             raise StateError(
                 f"the state's file {self.store.path(record.file)} is damaged: it has {len(data):,} bytes of "
                 f"{record.size:,}, or another checksum. Restore it from a copy, or start with empty state"
@@ -263,7 +265,7 @@ class StateLog:
         name = f"{number:012d}-{batch}-{self._owner}{secrets.token_hex(4)}.rows"
         with suppress(StateTakenError):  # this name is of this call alone: a repeated request found it there
             self._create(name, pieces)
-        return {"number": number, "file": name, "digest": _digest(*pieces), "size": size, "parts": parts}
+        return {"number": number, "file": name, "digest": _checksum(*pieces), "size": size, "parts": parts}
 
     def commit(self, begun: Future[dict[str, Any]], matched: dict[str, np.ndarray] | None) -> None:
         """Waits until a call is durable.
@@ -401,11 +403,22 @@ def _commit_name(number: int) -> str:
     return f"{number:012d}.commit"
 
 
-def _digest(*pieces: bytes | pa.Buffer) -> str:
-    digest = hashlib.sha256()
+def _digest(text: bytes) -> str:
+    """Of the text of a commit."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def _checksum(*pieces: bytes | pa.Buffer) -> str:
+    """Of a file of rows: XXH3, which takes a twentieth of the time of SHA-256."""
+    checksum = xxhash.xxh3_128()
     for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()
+        checksum.update(piece)
+    return checksum.hexdigest()
+
+
+def _intact(data: bytes, checksum: str) -> bool:
+    """Whether a file of rows is as it was written, in whichever format."""
+    return checksum == (_digest(data) if len(checksum) == 64 else _checksum(data))
 
 
 @cache

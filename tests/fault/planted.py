@@ -118,6 +118,7 @@ class Planted:
         """What puts them in."""
         if not self.checked:
             yield mock.patch("host.state.log._digest", return_value="0")
+            yield mock.patch("host.state.log._intact", return_value=True)
         if not self.repeats:
             yield mock.patch.object(StreamingQuery, "_kept", return_value=None)
             yield mock.patch.object(WindowJoin, "last_batch", property(lambda _: -1))

@@ -25,7 +25,7 @@ spec = importlib.util.spec_from_file_location("host.native._core", sys.argv[1])
 sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 import hypothesis, pytest
-hypothesis.settings.register_profile("short", max_examples=5, deadline=None)
+hypothesis.settings.register_profile("short", max_examples=5, deadline=None, derandomize=True)
 sys.exit(pytest.main(sys.argv[2:]))
 """
 
