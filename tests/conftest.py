@@ -1,5 +1,6 @@
 """Seeds and devices for the whole test suite."""
 
+import gc
 import os
 
 import pytest
@@ -31,6 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = 0
         settings.load_profile("full")
     config.addinivalue_line("markers", "full: the full product of a suite that is sampled otherwise; needs --full")
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # tests are many objects, which each search for garbage would look at again
 
 
 def pytest_report_header() -> str:

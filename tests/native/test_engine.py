@@ -211,7 +211,7 @@ class Streams:
         return [min(max(limit, -(2**63)), 2**63 - 1) for limit in limits]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=min(40, settings.default.max_examples))
 @given(query=queries(), steps=st.lists(calls, min_size=1, max_size=12))
 def test_steps_equal_a_nested_loop(query: Query, steps: list[Call]) -> None:
     event("count" if query.within is None else "time")

@@ -8,7 +8,16 @@ from sim.block_runner import run_bench
 from sim.meters.merger_meter import MergerMeter
 
 
-@pytest.mark.parametrize(("width", "key_bits"), [(1, 32), (2, 32), (4, 64), (8, 32), (16, 32)])
+@pytest.mark.parametrize(
+    ("width", "key_bits"),
+    [
+        (1, 32),
+        pytest.param(2, 32, marks=pytest.mark.full),
+        (4, 64),
+        pytest.param(8, 32, marks=pytest.mark.full),
+        (16, 32),
+    ],
+)
 def test_against_the_model(width, key_bits, seed):
     run_bench(
         MergerMeter(key_bits=key_bits, width=width),

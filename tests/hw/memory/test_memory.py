@@ -94,7 +94,7 @@ def test_memory_port(alternate_bytes, seed):
     )
 
 
-@pytest.mark.parametrize("ports", ["one", "two", "spread"])
+@pytest.mark.parametrize("ports", ["one", pytest.param("two", marks=pytest.mark.full), "spread"])
 def test_copy_engine(ports, seed):
     shape = WIDE if ports == "one" else SMALL
     component, read_ports, write_ports = {

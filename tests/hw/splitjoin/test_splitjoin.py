@@ -44,8 +44,17 @@ def test_joins(seed):
     check(seed, 20)
 
 
-@pytest.mark.parametrize(("cores", "rows", "lanes"), [(1, 1, 1), (1, 2, 2), (3, 2, 1)])
-@pytest.mark.parametrize(("count", "length"), [(400, None), (100, 150)])
+@pytest.mark.parametrize(
+    ("cores", "rows", "lanes", "count", "length"),
+    [
+        (1, 1, 1, 400, None),
+        (1, 2, 2, 400, None),
+        (3, 2, 1, 100, 150),
+        pytest.param(1, 1, 1, 100, 150, marks=pytest.mark.full),
+        pytest.param(1, 2, 2, 100, 150, marks=pytest.mark.full),
+        pytest.param(3, 2, 1, 400, None, marks=pytest.mark.full),
+    ],
+)
 def test_joins_of_few_rows_right_after_others(cores, rows, lanes, count, length, seed):
     check(seed, count, length=length, cores=cores, rows=rows, lanes=lanes)
 
