@@ -104,6 +104,8 @@ class LocalStore(Store):
             try:
                 handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
                 try:
+                    if size := sum(len(piece) for piece in pieces):
+                        os.posix_fallocate(handle, 0, size)  # at once costs less than as it is written
                     for piece in pieces:
                         view = memoryview(piece)
                         while len(view):
