@@ -790,7 +790,7 @@ class Disk:
         return handle
 
     def posix_fallocate(self, handle: int, offset: int, length: int) -> None:
-        """As `os.posix_fallocate`; nobody reads a file before all of it is written."""
+        """As `os.posix_fallocate`: nothing to do, as a file is read only under its final name."""
 
     def write(self, handle: int, data: Any) -> int:
         """As `os.write`."""
