@@ -33,6 +33,14 @@ def check_time_type(arrow: pa.DataType, column: str) -> None:
 _BEYOND = 1 << 64  # farther apart than any two times of 64 bits
 
 
+_INT64 = np.iinfo(np.int64)
+
+
+def limit_of_times(limit: int) -> int | None:
+    """A limit that times of 64 bits are at or below, in 64 bits; None where none is."""
+    return None if limit < _INT64.min else min(limit, int(_INT64.max))
+
+
 def _saturated(length: int) -> int:
     """A length that bounds the same differences of times, and is not much longer than any of them."""
     return max(-_BEYOND, min(_BEYOND, length))
@@ -172,7 +180,7 @@ class TimeAxis:
         return WatermarkTracker(self._watermark, self._delays, tick, initial, self._judged, self._idle_after)
 
     def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
-        """The greatest time of each side whose rows no later row can match; None: there is none.
+        """The greatest time of each side whose rows no later row can match, in 64 bits; None: there is none.
 
         A later row of the other side is past the watermark in force, if its rows can be late at all.
         """
@@ -180,7 +188,7 @@ class TimeAxis:
         if tracker is not None and tracker.in_force is not None:
             # watermark < right_time <= left_time + high; watermark < left_time <= right_time - low
             if "right" in self._judged and not self._open["left"]:
-                limits["left"] = tracker.in_force - self.high
+                limits["left"] = limit_of_times(tracker.in_force - self.high)
             if "left" in self._judged and not self._open["right"]:
-                limits["right"] = tracker.in_force + self.low
+                limits["right"] = limit_of_times(tracker.in_force + self.low)
         return limits

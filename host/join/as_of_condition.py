@@ -17,7 +17,7 @@ from host.join.condition import Condition
 from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
 from host.key_type import NANOS_PER_DAY, Family, KeyType, key_types
 from host.predicates import AsOf, Compare
-from host.time_axis import check_time_type
+from host.time_axis import check_time_type, limit_of_times
 from host.windows import Watermark
 from host.windows.watermark_tracker import WatermarkTracker
 
@@ -241,5 +241,5 @@ class AsOfAxis:
         if tracker is not None and (reached := tracker.in_force) is not None:
             for side, other in (("left", "right"), ("right", "left")):
                 if other in self._delays:
-                    limits[side] = max(min(reached, int(_INT64.max)), int(_INT64.min))
+                    limits[side] = limit_of_times(reached)
         return limits

@@ -393,7 +393,8 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        """Drops rows with a time at or before a limit (None: none), or some of them: whole runs, or the oldest."""
+        """Drops rows with a time at or before a limit of 64 bits (None: none), or some of them: whole runs, or the
+        oldest."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 from host.join.engine import Batch
 
 MERGE_FACTOR = 4  # a run of times is merged into its elder while that is less than this many times larger
-_INT64 = np.iinfo(np.int64)
 
 
 class MatchBits:
@@ -111,9 +110,9 @@ class MatchBits:
         else:
             self._keep_times(batch)
             parts = [np.zeros(0, np.int64)]
-            if limit is not None and limit >= _INT64.min:
+            if limit is not None:
                 for run in self._runs:
-                    parts += run.cut(min(limit, int(_INT64.max)))
+                    parts += run.cut(limit)
                 self._runs = [run for run in self._runs if len(run)]
             rows = np.concatenate(parts)
             rows = rows[self._waiting(rows)]

@@ -468,9 +468,7 @@ class NativeEngine(Engine):
         if self._shared:  # what serves both roles goes when it is useless in both
             both = [limits[side] for side in SIDES]
             limits["left"] = None if None in both else min(both)  # type: ignore[type-var]
-        self._expired = {
-            side: None if limit is None else max(min(limit, _INT64_MAX), _INT64_MIN) for side, limit in limits.items()
-        }
+        self._expired = limits
         for side in self._stored:
             limit = self._expired[side]
             if limit is not None:
@@ -485,6 +483,3 @@ def _by_stream(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndar
     """Pairs of a self join by the later row, then by the earlier one; those that it finds as a left row first."""
     order = np.lexsort((right > left, np.minimum(left, right), np.maximum(left, right)))
     return left[order], right[order]
-
-
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1

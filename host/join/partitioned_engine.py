@@ -32,6 +32,7 @@ from host.join.engine import (
 )
 from host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, Sight, open_placements
 from host.join.range_mirror import RUNS_OF_EVENT
+from host.time_axis import limit_of_times
 
 _INT64 = np.iinfo(np.int64)
 
@@ -454,7 +455,7 @@ class ClosingPartitions(PartitionedEngine):
         if limit is not None and len(self._waiting):
             assert self.spec.within is not None
             assert self._waiting.times is not None
-            limit = min(limit, int(self._waiting.times.min()) + self.spec.within[0] - 1)
+            limit = limit_of_times(min(limit, int(self._waiting.times.min()) + self.spec.within[0] - 1))
         super().expire_times({**last_useless, "right": limit})
 
 

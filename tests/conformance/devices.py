@@ -89,6 +89,7 @@ DEVICES = [
             "test_time_windows.py::test_capacity_exactly_full",
             "test_time_windows.py::test_rows_leave_only",
             "test_time_windows.py::test_the_watermark_makes_room",
+            "test_time_windows.py::test_watermarks_at_the_ends",
         ),
     ),
     # The same device by join cores, each a thread: row by row, so what is there for its millions of rows is left out.
@@ -107,6 +108,7 @@ DEVICES = [
             "test_time_windows.py::test_capacity_exactly_full",
             "test_time_windows.py::test_rows_leave_only",
             "test_time_windows.py::test_the_watermark_makes_room",
+            "test_time_windows.py::test_watermarks_at_the_ends",
         ),
     ),
     DeviceCase("numpy"),

@@ -1,6 +1,7 @@
 """Time windows, watermarks, late rows and what they may hold."""
 
 import datetime as dt
+import itertools
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,72 @@ def test_time_windows_at_the_limits_of_64_bits(index, time_windows, device):
         (2**64 - 1, 2**65),
     ):
         timed(device, low, high, [(edge, None), (None, edge), (edge, edge)], index=index)
+
+
+TIMES = [
+    *(pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.date32(), pa.date64()),
+    *(pa.timestamp(unit, zone) for unit, zone in (("s", None), ("ms", None), ("us", "UTC"), ("ns", None))),
+]
+
+
+def times_at_the_ends(rng, kind, count, first):
+    """Times near the ends of a type, and near 0; the `first` of these alone; some are NULL."""
+    unsigned = pa.types.is_unsigned_integer(kind)
+    bits = kind.bit_width - (0 if unsigned else 1)
+    least, most = (0 if unsigned else -(1 << bits)), (1 << bits) - 1
+    step = 86_400_000 if pa.types.is_date64(kind) else 1  # whole days
+    least, most = -(-least // step), most // step
+    ends = [least, least + 1, least + 9, *([] if unsigned else [-1]), 0, 1, most - 9, most - 1, most][:first]
+    plain = [None if rng.random() < 0.1 else ends[at] * step for at in rng.integers(0, len(ends), count)]
+    whole = kind if pa.types.is_integer(kind) else pa.int32() if bits == 31 else pa.int64()
+    return pa.array(plain, whole).cast(kind)
+
+
+def joins_at_the_ends(rng):
+    """Joins in time windows near the ends of each type: options, calls, and the nested loop."""
+    hows = itertools.cycle(["inner", "full", "left_anti", "left_semi", "inner"])
+    for kind, how in zip(TIMES * 2, hows, strict=False):
+        unit = 1
+        if pa.types.is_date(kind):
+            unit = dt.timedelta(days=1)
+        elif pa.types.is_timestamp(kind):
+            unit = dt.timedelta(seconds=1) if kind.unit == "s" else dt.timedelta.resolution
+        low, high = (int(end) * unit for end in np.sort(rng.choice([-(2**29), -5, -1, 0, 1, 5, 2**29], 2)))
+        delays = tuple(int(delay) * unit for delay in rng.choice([0, 1, 10, 2**29], 2))
+        first = [1, 2, 3, 3, 9]  # of the ends, in each call: the watermark stays low for a while
+        calls = [[table([0] * 3, pa.int8(), t=times_at_the_ends(rng, kind, 3, n)) for _ in (0, 1)] for n in first]
+        loop = NestedLoop(("band", None, None), "k", "k", within=("t", "t", low, high), delays=delays, how=how)
+        marks = Watermark(left=delays[0], right=delays[1], lag=0)
+        yield {"within": Within("t", "t", low, high), "watermark": marks, "how": how}, calls, loop
+
+
+def left_and_right(result):
+    """As `pairs_of`, also where there are left rows alone."""
+    if "right_row" not in result.column_names:
+        result = result.append_column("right_row", pa.nulls(len(result), pa.int64()))
+    return pairs_of(result)
+
+
+def test_watermarks_at_the_ends_of_every_type(index, time_windows, device, seed):
+    """A bound below the least time lets no row go, and one above the greatest all of them."""
+    for options, calls, loop in joins_at_the_ends(np.random.default_rng(seed)):
+        with open_join(device, Band("k", "k"), None, index=index, **options) as join:
+            for tables in calls:
+                assert left_and_right(join.process(*tables)) == loop.results(loop.process(*tables)), options
+            assert left_and_right(join.finish()) == loop.finish()
+            assert join.stats.late_left == loop.streams["left"].late
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_the_ends_of_time_after_restarts(partitions, tmp_path, seed):
+    for at, (options, calls, loop) in enumerate(joins_at_the_ends(np.random.default_rng([seed, partitions]))):
+        options |= {"state": tmp_path / str(at), "partitions": partitions}
+        for tables in calls:
+            due = loop.results(loop.process(*tables))
+            with open_join("cpu", Band("k", "k"), None, **options) as join:
+                assert left_and_right(join.process(*tables)) == due, options
+            with open_join("cpu", Band("k", "k"), None, **options) as join:
+                assert sorted(left_and_right(join.repeat()), key=str) == sorted(due, key=str)
 
 
 def test_late_rows_at_and_above_the_watermark(index, time_windows, device):
