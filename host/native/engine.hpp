@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -267,6 +268,14 @@ class Engine final : public EngineBase {
     Row first = 0;        // what places in narrow words are offset by
     Run<Key> run;
     int64_t least_opposite, most_opposite;
+
+    const Word* probing() const { return words.data() ? static_cast<const Word*>(words.data()) : run.words(); }
+    // Tells where the i-th row by key stands in the batch.
+    auto place_of() const {
+      return [words = probing(), first = first, wide = static_cast<const uint32_t*>(places.data())](size_t i) {
+        return kNarrow ? static_cast<uint32_t>(words[i]) - first : wide[i];
+      };
+    }
   };
 
   Index& index_of(int side) { return *index_[settings_.self_join ? 0 : side]; }
@@ -359,9 +368,8 @@ class Engine final : public EngineBase {
     constexpr bool narrow = kNarrow;
     constexpr Wide most = kGreatest<Key>, least = -most - 1;
     const Batch& batch = batch_of(side);
-    const Word* words = batch.words.data() ? static_cast<const Word*>(batch.words.data()) : batch.run.words();
-    const auto* places = static_cast<const uint32_t*>(batch.places.data());
-    const auto place_of = [&](size_t i) { return narrow ? static_cast<uint32_t>(words[i]) - batch.first : places[i]; };
+    const Word* words = batch.probing();
+    const auto place_of = batch.place_of();
     const auto word = [](Key key, [[maybe_unused]] uint32_t low) {
       if constexpr (narrow) {
         return static_cast<Word>(static_cast<uint64_t>(key) << 32 | low);
@@ -411,7 +419,7 @@ class Engine final : public EngineBase {
     const int other = 1 - side;
     const size_t from = chunk * kChunk, to = std::min(from + kChunk, in.count);
     Word lower[kChunk], upper[kChunk];
-    uint32_t probes[kChunk];
+    uint32_t probes[kChunk], all[kChunk];
     const Batch& batch = batch_of(side);
     Scope scope{};
     scope.opposite = in.opposite;
@@ -432,12 +440,16 @@ class Engine final : public EngineBase {
     const size_t intervals = in.bounded ? in.bounds.size() : settings_.bands.size();
     for (size_t interval = 0; interval < intervals; ++interval) {
       const Probes some{lower, upper, probes, bounds(side, in, interval, from, to, lower, upper, probes)};
-      if (some.count == 0) continue;
+      if (form == Form::kAllRanges) {
+        const auto place_of = batch.place_of();
+        for (size_t i = from; i < to; ++i) all[i - from] = place_of(i);
+      } else if (some.count == 0) {
+        continue;
+      }
       if (form == Form::kRanges || form == Form::kAllRanges) {
         if constexpr (kRuns) {
-          const auto find = [&](int64_t number, const Run<Key>& run) {
-            ranges(number, run, some, scope, form == Form::kAllRanges, matches);
-          };
+          const std::span<const uint32_t> empty(all, form == Form::kAllRanges ? to - from : 0);
+          const auto find = [&](int64_t number, const Run<Key>& run) { ranges(number, run, some, scope, empty, matches); };
           index_of(other).each_run(find);
           find(index_of(other).next_run(), met_of(other));
         }
@@ -448,8 +460,10 @@ class Engine final : public EngineBase {
     }
   }
 
-  // The ranges of one run that probes find, whatever each of them may see; with `all` the empty ones too.
-  void ranges(int64_t number, const Run<Key>& run, const Probes& probes, const Scope& scope, bool all, Matches& matches) {
+  // The ranges of one run that probes find, whatever each of them may see; with the places of `all` rows the empty ones
+  // too, also of rows whose bounds no key lies within.
+  void ranges(int64_t number, const Run<Key>& run, const Probes& probes, const Scope& scope, std::span<const uint32_t> all,
+              Matches& matches) {
     const Extent& extent = run.extent;
     if (run.length() == 0 || extent.last_row < scope.least_opposite - scope.span) return;
     if (extent.first_row >= scope.most_opposite) return;
@@ -458,21 +472,21 @@ class Engine final : public EngineBase {
       return;
     }
     const size_t before = matches.found.size();
-    matches.found.resize(before + probes.count);
+    matches.found.resize(before + std::max(probes.count, all.size()));
     uint64_t candidates = 0;
     Found* const found = matches.found.data() + before;
     size_t some = kernels_.of<Key>().search(run.view(), probes.lower, probes.upper, probes.places, probes.count, found,
                                             &candidates);
-    if (all) {
+    if (!all.empty()) {
       std::vector<Found> met(found, found + some);
       const auto by_probe = [](const Found& a, const Found& b) { return a.probe < b.probe; };
       std::sort(met.begin(), met.end(), by_probe);
-      for (size_t at = 0; at < probes.count; ++at) {
-        found[at] = {probes.places[at], 0, 0};
+      for (size_t at = 0; at < all.size(); ++at) {
+        found[at] = {all[at], 0, 0};
         const auto of = std::lower_bound(met.begin(), met.end(), found[at], by_probe);
         if (of != met.end() && of->probe == found[at].probe) found[at] = *of;
       }
-      some = probes.count;
+      some = all.size();
     }
     matches.found.resize(before + some);
     if (some > 0) matches.parts.push_back({nullptr, nullptr, before, before + some, number});

@@ -14,6 +14,7 @@ from mullion import (
     Band,
     BiSort,
     Compare,
+    KeyTypeError,
     RangeMirror,
     Rows,
     SchemaError,
@@ -23,6 +24,10 @@ from mullion import (
     WindowJoin,
     Within,
 )
+from tests.conformance.keys import KEYS, WIDE_KEYS, KeyCase
+from tests.conformance.predicates import PREDICATES, for_host, in_units
+from tests.conformance.small_joins import open_join, pairs_of
+from tests.oracles.nested_loop import NestedLoop
 
 SCHEMA = pa.schema([("k", pa.int32()), ("t", pa.int64()), ("s", pa.int64())])
 CONDITIONS = {
@@ -70,6 +75,39 @@ def test_a_mirror_gives_the_pairs(condition, window, index, kind, sequence, seed
             found, expected = mirror.pairs(ranges, *tables), other.process(*tables)
             order = [("left_row", "ascending"), ("right_row", "ascending")]
             assert found.sort_by(order).equals(expected.sort_by(order))
+
+
+INTEGERS = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]
+PAIRS = [*KEYS, *WIDE_KEYS, *(KeyCase(f"{a}-{b}", a, b, 1) for a in INTEGERS for b in INTEGERS)]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    key=st.sampled_from(PAIRS), predicate=st.sampled_from(sorted(PREDICATES)), seed=st.integers(0, 999),
+    shapes=st.tuples(*[st.sampled_from(["extremes", "mixed", "random"])] * 2), partitions=st.sampled_from([1, 1, 1, 2]),
+    rows=st.sampled_from([(3, 3), (20, 5), (100, 100)]),
+)  # fmt: skip
+def test_a_mirror_of_every_pair_of_types_and_condition(key, predicate, seed, shapes, partitions, rows):
+    rng = np.random.default_rng(seed)
+    exact = in_units(PREDICATES[predicate], key)
+    loop = NestedLoop(exact, "k", "k", rows=rows)
+    more = {} if partitions == 1 else {"partitions": partitions}
+    with open_join("cpu", for_host(exact, "k", "k"), rows, form="ranges", order="none", **more) as join:
+        mirror = None
+        for count in (1, 4, 12):
+            left, right = (
+                pa.table({"k": key.keys(side, shape, count, rng)})
+                for side, shape in zip(("left", "right"), shapes, strict=True)
+            )
+            try:
+                ranges = join.process(left, right)
+            except KeyTypeError:
+                assert key in WIDE_KEYS
+                return
+            if mirror is None:
+                mirror = RangeMirror(join.spec, left.schema, right.schema)
+            due = sorted((pair.left, pair.right) for pair in loop.process(left, right))
+            assert sorted(pairs_of(mirror.pairs(ranges, left, right))) == due
 
 
 def test_ranges_are_few_where_matches_are_many():
