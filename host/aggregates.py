@@ -153,6 +153,8 @@ def result_type(aggregate: Aggregate, kind: pa.DataType | None) -> pa.DataType:
     if isinstance(aggregate, Count):
         return pa.int64()
     assert kind is not None
+    if types.is_null(kind):
+        return kind if isinstance(aggregate, (Min, Max)) else pa.float64()
     wide = types.is_decimal(kind) and kind.precision > _MOST_DIGITS
     number = types.is_integer(kind) or types.is_floating(kind) or (types.is_decimal(kind) and not wide)
     if isinstance(aggregate, (Min, Max)):
@@ -211,6 +213,8 @@ class AggregatePlan:
                 there = "; ".join(f"the {side} side has {', '.join(schema.names)}" for side, schema in schemas.items())
                 raise SchemaError(f"there is no column {column!r}, of {aggregate.output!r}: {there}")
             types = {side: result_type(aggregate, kind) for side, kind in kinds.items()} or {"": pa.int64()}
+            # NULL is of the other side's type too.
+            types = {side: kind for side, kind in types.items() if not self._null(side, column)} or types
             if len(set(types.values())) > 1:
                 raise KeyTypeError(
                     f"{aggregate.output!r} has type {types['left']} of left rows and {types['right']} of right rows: "
@@ -224,6 +228,9 @@ class AggregatePlan:
                     if fold not in self._kept[side]:
                         self._kept[side].append(fold)
 
+    def _null(self, side: str, column: str | None) -> bool:
+        return column is not None and pa.types.is_null(self._kinds[side, column])
+
     @property
     def folds(self) -> dict[str, list[str]]:
         return {side: [_CORE[fold] for fold, _ in kept] for side, kept in self._kept.items()}
@@ -234,7 +241,9 @@ class AggregatePlan:
         column = aggregate.column
         assert column is not None
         folds = ["some"]
-        if isinstance(aggregate, (Min, Max)):
+        if pa.types.is_null(kind):
+            pass
+        elif isinstance(aggregate, (Min, Max)):
             folds.append(aggregate.function + ("_wide" if _wide(kind) and not pa.types.is_uint64(kind) else ""))
         elif isinstance(aggregate, (Sum, Mean)):
             folds += ["add"] if pa.types.is_floating(kind) else ["upper", "lower"] if _wide(kind) else ["sum"]
@@ -248,14 +257,18 @@ class AggregatePlan:
         KeyTypeError
             If a decimal has more digits than its type says.
         """
-        columns: dict[str, tuple[np.ndarray, np.ndarray | None]] = {}
+        given = {column: column_of(table, column) for _, column in self._kept[side]}
+        valid = {column: pc.is_valid(values).to_numpy().astype(np.bool_) for column, values in given.items()}
+        raw: dict[str, np.ndarray] = {}
         out = []
         for fold, column in self._kept[side]:
-            if column not in columns:
-                array = pa.concat_arrays([pa.array([], self._kinds[side, column]), *column_of(table, column).chunks])
-                valid = pc.is_valid(array).to_numpy(zero_copy_only=False) if array.null_count else None
-                columns[column] = _raw_values(array), valid
-            out.append(_encoded(fold, self._kinds[side, column], *columns[column]))
+            if fold == "some":
+                out.append(valid[column].view(np.uint8))
+                continue
+            kind = self._kinds[side, column]
+            if column not in raw:
+                raw[column] = _raw_values(pa.concat_arrays([pa.array([], kind), *given[column].chunks]))
+            out.append(_encoded(fold, kind, raw[column], None if valid[column].all() else valid[column]))
         return tuple(out)
 
     def columns(self, side: str, counts: np.ndarray, results: list[np.ndarray]) -> list[pa.Array]:
@@ -282,7 +295,7 @@ class AggregatePlan:
             column = aggregate.column
             if column is None:
                 out.append(pa.array(counts))
-            elif (other, column) not in self._kinds:
+            elif (other, column) not in self._kinds or (self._null(other, column) and not isinstance(aggregate, Count)):
                 out.append(pa.nulls(len(counts), field.type))
             else:
                 kind = self._kinds[other, column]
@@ -315,8 +328,6 @@ def _words(raw: np.ndarray, kind: pa.DataType) -> tuple[np.ndarray, np.ndarray]:
 
 def _encoded(fold: str, kind: pa.DataType, raw: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
     """The values of one column as the core keeps them, those of NULL such that they change nothing."""
-    if fold == "some":
-        return np.ones(len(raw), np.uint8) if valid is None else valid.astype(np.uint8)
     if fold in ("min_wide", "max_wide"):
         low, high = _words(raw, kind)
         words = np.stack([low, high], axis=1)

@@ -371,7 +371,7 @@ class JoinSpec:
             )
         self.time_axis(left_schema, right_schema)
         if self.form == "aggregate":
-            return self._aggregate_schema(left_schema, right_schema, condition)
+            return self._aggregate_schema(left_schema, right_schema)
         if self.form == "pairs":
             return pa.schema([PAIRS_SCHEMA.field(0)]) if self.left_alone else PAIRS_SCHEMA
         if self.form in ("counts", "ranges"):
@@ -414,10 +414,11 @@ class JoinSpec:
             kept |= {column for of, column, _ in self.output_columns(left_schema, right_schema) if of == side}
         return [name for name in (left_schema if side == "left" else right_schema).names if name in kept]
 
-    def _aggregate_schema(self, left: pa.Schema, right: pa.Schema, condition: Condition) -> pa.Schema:
+    def _aggregate_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
         fields = self.plan(left, right).fields
         if not self.closing:
             return pa.schema([COUNTS_SCHEMA.field("side"), COUNTS_SCHEMA.field("row"), *fields])
+        condition = self.condition(left, right, key_bits=128)  # what gives aggregates has such keys
         if condition.residuals:
             raise UnsupportedError(
                 "at='close' takes a condition that one pair of columns decides, beside equalities and one range, "

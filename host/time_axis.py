@@ -41,6 +41,24 @@ def limit_of_times(limit: int) -> int | None:
     return None if limit < _INT64.min else min(limit, int(_INT64.max))
 
 
+def reached_times(times: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest time of 64 bits that lie from `low` to `high`, of any size, after each time; int64,
+    shape (n,). The least is above the greatest where there is none."""
+    first, last = _shifted(times, low), _shifted(times, high)
+    none = (times > _INT64.max - low) | (times < _INT64.min - high)
+    if none.any():
+        first[none], last[none] = 1, 0
+    return first, last
+
+
+def _shifted(times: np.ndarray, by: int) -> np.ndarray:
+    """Times plus a length, clipped to 64 bits."""
+    below, above = times < _INT64.min - by, times > _INT64.max - by
+    shifted = times + np.int64((by + (1 << 63)) % (1 << 64) - (1 << 63))  # modulo 2**64: exact where it fits
+    shifted[below], shifted[above] = _INT64.min, _INT64.max
+    return shifted
+
+
 def _saturated(length: int) -> int:
     """A length that bounds the same differences of times, and is not much longer than any of them."""
     return max(-_BEYOND, min(_BEYOND, length))

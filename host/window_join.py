@@ -809,7 +809,8 @@ class WindowJoin:
             roles = SIDES if self.spec.self_join else (side,)
             kept = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)})
             self._kept[side] = kept.names
-            self._as_is[side] = self.spec.form != "rows" or stored_schema(kept).equals(kept)
+            as_given = self.spec.form != "rows" and side not in logs
+            self._as_is[side] = as_given or stored_schema(kept).equals(kept)
         sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
         self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
         if isinstance(self.spec.on, AsOf):
@@ -862,7 +863,7 @@ class WindowJoin:
     @property
     def _key_bits(self) -> int:
         """Of the widest composite key."""
-        if self.spec.form in ("ranges", "aggregate"):  # what makes these of sorted runs has keys of 64 bits
+        if self.spec.form == "ranges":  # a mirror has keys of 64 bits
             return 64
         return self._device.key_bits(self._index, self._engine_kind)
 

@@ -7,6 +7,7 @@ another engine, for conditions that no range decides.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import weakref
 from collections.abc import Iterator
@@ -19,12 +20,14 @@ from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import OTHER, SIDES, Aggregates, Batch, Engine, EngineSpec, OrderedPairs, Pairs, beyond_capacity
 from host.join.index_engine import cut_steps
 from host.join.residual import RowColumn
+from host.key_type import LONG
 from host.native import _core
+from host.time_axis import limit_of_times, reached_times
 
 if TYPE_CHECKING:
     from host.devices.device import Device
 
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_INT64_MAX = (1 << 63) - 1
 _STEP_ROWS = 1 << 20
 _MIXED_ROWS = 1 << 10  # of a step whose rows come from both sides in turn, in a time window: met one by one
 _FOLD_BYTES = {"sum": 10, "some": 2, "add": 24, "least": 24, "least_wide": 48}  # of a value in a run
@@ -67,17 +70,20 @@ class AggregateEngine(Engine):
         self._stored: tuple[str, ...] = SIDES[1:] if close else SIDES  # whose rows are stored
         self._expired: dict[str, int | None] = dict.fromkeys(SIDES)
         self._row_bytes = {}
-        self._windows = {}
+        long = generator.key_types["right"].bits == 128
+        kind = _core.LongAggregateWindow if long else _core.AggregateWindow
+        self._windows: dict[str, Any] = {}
         low, high = spec.within or (0, 0)
         for side in self._stored:
             folds = plan.folds[side]
             values = sum(_FOLD_BYTES[fold] for fold in folds)
             # Of a count window about a quarter is cut; of a time window all, where times come in no order.
-            self._row_bytes[side] = 24 + values * (1 + _TREE_LEVELS * (0.25 if spec.counts is not None else 1))
+            self._row_bytes[side] = (32 if long else 24) + values * (
+                1 + _TREE_LEVELS * (0.25 if spec.counts is not None else 1)
+            )
             window = 0 if spec.counts is None else spec.counts[side]
-            self._windows[side] = _core.AggregateWindow(folds=folds, window=window, width=min(high - low, _INT64_MAX))
-        none = np.zeros(0, np.int64)
-        self._waiting = Batch(none, none, none, none)  # left rows, of `close`
+            self._windows[side] = kind(folds=folds, window=window, width=min(high - low, _INT64_MAX))
+        self._waiting = WaitingRows(generator)  # left rows, of `close`
         self._ticket: int | None = None
         first = {side: -(-spec.counts[side] // spec.partitions) if spec.counts else 1 << 14 for side in self._stored}
         self._reserve(first)
@@ -101,7 +107,7 @@ class AggregateEngine(Engine):
 
     def oldest_row(self, side: str) -> int | None:
         if side not in self._windows:
-            return int(self._waiting.rows.min()) if len(self._waiting) else None
+            return self._waiting.oldest_row
         oldest = self._windows[side].oldest(-1)
         return None if oldest < 0 else oldest
 
@@ -137,7 +143,7 @@ class AggregateEngine(Engine):
         counting: bool = False,
     ) -> Iterator[Aggregates]:  # fmt: skip
         if self._close:
-            self._wait(batches["left"])
+            self._waiting.add(batches["left"])
             self._put("right", batches["right"])
             return
         for step in cut_steps(batches, self._most_rows(batches)):
@@ -146,7 +152,7 @@ class AggregateEngine(Engine):
             for side in SIDES:
                 probing = step[side].probing()
                 if step[side].apart:
-                    orders[side] = np.argsort(probing.keys, kind="stable")
+                    orders[side] = _order(probing.keys)
                 if len(probing):
                     yield self._probe(side, probing, orders[side], stored[OTHER[side]])
             started = time.perf_counter()
@@ -157,30 +163,18 @@ class AggregateEngine(Engine):
 
     def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
         if self._close:
-            self._wait(batches["left"])
+            self._waiting.add(batches["left"])
         for side in self._stored:
             self._put(side, batches[side])
         self._expire_counted(arrived)
 
     def closed(self, limit: int | None) -> Aggregates:
         """For `close`: what the left rows of this time and before have met, None: all, which then wait no longer."""
-        waiting = self._waiting
-        assert waiting.times is not None
-        gone = np.ones(len(waiting), np.bool_) if limit is None else waiting.times <= limit
-        batch = waiting.take(gone)
-        self._waiting = waiting.take(~gone)
-        return self.answer(batch)
+        return self.answer(self._waiting.take(limit))
 
     def answer(self, batch: Batch) -> Aggregates:
         """For `close`: what left rows have met."""
-        return self._probe("left", batch, np.argsort(batch.keys, kind="stable"), None)
-
-    def _wait(self, batch: Batch) -> None:
-        held = self._waiting
-        if batch.times is not None and held.times is not None:
-            columns = ((held.keys, batch.keys), (held.rows, batch.rows), (held.opposite, batch.opposite))
-            keys, rows, opposite = (np.concatenate(parts) for parts in columns)
-            self._waiting = Batch(keys, rows, opposite, np.concatenate([held.times, batch.times]))
+        return self._probe("left", batch, _order(batch.keys), None)
 
     def _put(self, side: str, batch: Batch) -> None:
         self._stage(side, batch)
@@ -195,11 +189,12 @@ class AggregateEngine(Engine):
     def _stage(self, side: str, batch: Batch) -> np.ndarray:
         """Lets probes of the other side meet rows; the order of their keys."""
         started = time.perf_counter()
-        keys = np.ascontiguousarray(batch.keys, np.int64)
-        order = np.argsort(keys, kind="stable")
+        order = _order(batch.keys)
         times = None if batch.times is None or not len(batch) else np.ascontiguousarray(batch.times)
         values = [np.ascontiguousarray(column).reshape(-1) for column in batch.values]
-        self._windows[side].stage(keys, np.ascontiguousarray(batch.rows), times, values, order.astype(np.uint32))
+        self._windows[side].stage(
+            _words(batch.keys), np.ascontiguousarray(batch.rows), times, values, order.astype(np.uint32)
+        )
         self.seconds["sort"] += time.perf_counter() - started
         return order
 
@@ -209,8 +204,7 @@ class AggregateEngine(Engine):
         intervals = []
         for bound in self._generator.bounds(side, batch.keys[order]):
             which = order if bound.probes is None else order[bound.probes]
-            lower, upper = np.ascontiguousarray(bound.lower, np.int64), np.ascontiguousarray(bound.upper, np.int64)
-            intervals.append((which.astype(np.uint32), lower, upper))
+            intervals.append((which.astype(np.uint32), _words(bound.lower), _words(bound.upper)))
         # A row that meets itself does so in its right role.
         opposite = batch.opposite + (self._itself and side == "right")
         end, met = None, staged is not None and len(staged) > 0
@@ -220,7 +214,7 @@ class AggregateEngine(Engine):
         else:
             low, high = self.spec.within if side == "left" else (-self.spec.within[1], -self.spec.within[0])
             assert batch.times is not None
-            first, last = _shifted(batch.times, low), _shifted(batch.times, high)
+            first, last = reached_times(batch.times, low, high)
             if staged is not None and met and opposite.min() <= staged.rows[-1]:
                 met = bool(opposite.max() > staged.rows[0])
                 end = np.ascontiguousarray(opposite) if met else None
@@ -240,14 +234,11 @@ class AggregateEngine(Engine):
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         for side in self._stored:
             limit = last_useless[side]
+            if limit is not None and self._close and self.spec.within is not None:
+                limit = self._waiting.useless(limit, self.spec.within[0])
             if limit is None:
                 continue
-            before = limit + 1
-            if self._close and len(self._waiting):
-                assert self.spec.within is not None
-                assert self._waiting.times is not None
-                before = min(before, int(self._waiting.times.min()) + self.spec.within[0])
-            before = max(min(before, _INT64_MAX), _INT64_MIN)
+            before = min(limit + 1, _INT64_MAX)
             self._expired[side] = before
             self._windows[side].expire(before)
 
@@ -255,6 +246,49 @@ class AggregateEngine(Engine):
         self._windows = {}
         self._stored = ()
         self._finalizer()
+
+
+class WaitingRows:
+    """Left rows of ``at="close"`` whose windows are not over yet.
+
+    Parameters
+    ----------
+    generator : BoundaryGenerator
+        Of their keys.
+    """
+
+    def __init__(self, generator: BoundaryGenerator):
+        none = np.zeros(0, np.int64)
+        self._rows, self._times = Batch(np.zeros(0, generator.key_types["left"].dtype), none, none), none
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def oldest_row(self) -> int | None:
+        """The least of their arrival numbers; None: no row waits."""
+        return int(self._rows.rows.min()) if len(self) else None
+
+    def useless(self, limit: int, low: int) -> int | None:
+        """The greatest time, `limit` at most, of right rows that are too old for all of these: a row meets those that
+        are `low` after it and later. None: there is none."""
+        return limit_of_times(min(limit, int(self._times.min()) + low - 1)) if len(self) else limit
+
+    def add(self, batch: Batch) -> None:
+        """Lets rows wait."""
+        assert batch.times is not None
+        held = self._rows
+        columns = ((held.keys, batch.keys), (held.rows, batch.rows), (held.opposite, batch.opposite))
+        keys, rows, opposite = (np.concatenate(parts) for parts in columns)
+        self._rows = Batch(keys, rows, opposite)
+        self._times = np.concatenate([self._times, batch.times])
+
+    def take(self, limit: int | None) -> Batch:
+        """The rows of this time and before, None: all, which then wait no longer."""
+        gone = np.ones(len(self), np.bool_) if limit is None else self._times <= limit
+        taken = dataclasses.replace(self._rows.take(gone), times=self._times[gone])
+        self._rows, self._times = self._rows.take(~gone), self._times[~gone]
+        return taken
 
 
 class PairAggregateEngine(Engine):
@@ -380,10 +414,13 @@ def _by_side(found: Pairs | OrderedPairs, opposite: dict[str, np.ndarray], first
     yield Pairs("right", found.right[~left], found.left[~left])
 
 
-def _shifted(times: np.ndarray, by: int) -> np.ndarray:
-    """Times plus a number of any size, clipped to 64 bits; exact."""
-    if not len(times) or (-(1 << 61) < by < 1 << 61 and times.min() > -(1 << 61) and times.max() < 1 << 61):
-        return times + by if len(times) else times
-    if abs(by) >= 1 << 64:
-        return np.full(len(times), _INT64_MAX if by > 0 else _INT64_MIN)
-    return np.array([min(max(value + by, _INT64_MIN), _INT64_MAX) for value in times.tolist()], np.int64)
+def _order(keys: np.ndarray) -> np.ndarray:
+    """Places in the order of keys, ties by place; shape (n,)."""
+    return np.lexsort((keys["low"], keys["high"])) if keys.dtype == LONG else np.argsort(keys, kind="stable")
+
+
+def _words(keys: np.ndarray) -> np.ndarray:
+    """Keys or bounds as the core takes them: of 64 bits, or two words each."""
+    if keys.dtype == LONG:
+        return np.ascontiguousarray(keys).view(np.uint64).reshape(-1, 2)
+    return np.ascontiguousarray(keys, np.int64)

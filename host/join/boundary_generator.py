@@ -290,12 +290,15 @@ class CompositeGenerator(BoundaryGenerator):
     def bounds(self, side: str, keys: np.ndarray) -> list[Bounds]:
         if not len(keys):
             return []
-        if self._bands is not None:
+        if self._bands is not None and self._key_type is CODE_TYPE:
             if side == "left":
                 return [Bounds(None, keys + low, keys + high) for low, high in self._bands]
             return [Bounds(None, keys - high, keys - low) for low, high in self._bands]
-        ends = self.row_bounds(side, keys, CODE_TYPE.dtype)
-        return [_kept(lower, upper, CODE_TYPE) for lower, upper in ends]
+        found = []
+        for lower, upper in self.row_bounds(side, keys, self._key_type.dtype):
+            probes = np.flatnonzero(self._values(lower) <= self._values(upper))  # both of one code
+            found.append(Bounds(probes, lower[probes], upper[probes]))
+        return found
 
     def matches(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         kinds = self.values.key_types
@@ -327,9 +330,6 @@ class LongCompositeGenerator(CompositeGenerator):
 
     def codes(self, keys: np.ndarray) -> np.ndarray:
         return keys["high"] >> 2
-
-    def bounds(self, side: str, keys: np.ndarray) -> list[Bounds]:
-        raise NotImplementedError("no device but the core, which takes row_bounds, has keys of 128 bits")
 
     def _values(self, keys: np.ndarray) -> np.ndarray:
         return (keys["low"] ^ _SIGN).view(np.int64)

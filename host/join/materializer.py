@@ -28,6 +28,7 @@ from host.join.match_bits import MatchBits
 from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call
 from host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
+from host.time_axis import reached_times
 
 if TYPE_CHECKING:
     from host.devices.device import Memory
@@ -320,7 +321,7 @@ class Materializer:
                 batch = call.batches[part.side]
                 assert batch.times is not None
                 own = batch.times[np.searchsorted(batch.rows, rows)]
-                times = [pa.array(shifted(own, by)) for by in (low, high)]
+                times = [pa.array(ends) for ends in reached_times(own, low, high)]
             sides = pa.DictionaryArray.from_arrays(
                 pa.array(np.full(len(rows), SIDES.index(part.side), np.int8)), pa.array(SIDES)
             )
@@ -473,14 +474,6 @@ def slices(table: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
 def most_pairs(block_bytes: int) -> int:
     """Pairs of row numbers that take as much as a block."""
     return max(block_bytes // PAIR_BYTES, 1)
-
-
-def shifted(times: np.ndarray, by: int) -> np.ndarray:
-    """Times plus a number of any size, clipped to 64 bits; exact."""
-    ends = np.iinfo(np.int64)
-    if -(1 << 61) < by < 1 << 61 and (not len(times) or (times.min() > -(1 << 61) and times.max() < 1 << 61)):
-        return times + by
-    return np.array([min(max(time + by, ends.min), ends.max) for time in times.tolist()], np.int64)
 
 
 def _numbers(rows: np.ndarray) -> pa.Array:

@@ -18,6 +18,8 @@ import numpy as np
 
 from host.engines import Elements, Partitions
 from host.errors import UnsupportedError
+from host.join.aggregate_engine import WaitingRows
+from host.join.boundary_generator import BoundaryGenerator
 from host.join.condition import Condition
 from host.join.engine import (
     OTHER,
@@ -32,7 +34,6 @@ from host.join.engine import (
 )
 from host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, Sight, open_placements
 from host.join.range_mirror import RUNS_OF_EVENT
-from host.time_axis import limit_of_times
 
 _INT64 = np.iinfo(np.int64)
 
@@ -380,18 +381,17 @@ class ClosingPartitions(PartitionedEngine):
     Only right rows are stored in the engines, each an `AggregateEngine` of that kind.
     """
 
-    def __init__(self, engines: Sequence[Engine], coordinates: Coordinates | None, **options: Any):
+    def __init__(
+        self, engines: Sequence[Engine], coordinates: Coordinates | None, generator: BoundaryGenerator, **options: Any
+    ):
         super().__init__(engines, coordinates, **options)
-        none = np.zeros(0, np.int64)
-        self._waiting = Batch(none, none, none, none)
+        self._waiting = WaitingRows(generator)
 
     def stored_rows(self, side: str) -> int:
         return super().stored_rows(side) if side == "right" else len(self._waiting)
 
     def oldest_row(self, side: str) -> int | None:
-        if side == "right":
-            return super().oldest_row(side)
-        return int(self._waiting.rows.min()) if len(self._waiting) else None
+        return super().oldest_row(side) if side == "right" else self._waiting.oldest_row
 
     def process(
         self,
@@ -401,10 +401,7 @@ class ClosingPartitions(PartitionedEngine):
         *,
         counting: bool = False,
     ) -> Iterator[Found]:
-        own, held = batches["left"], self._waiting
-        names = ("keys", "rows", "opposite", "times")
-        keys, rows, opposites, times = (np.concatenate([getattr(b, name) for b in (held, own)]) for name in names)
-        self._waiting = Batch(keys, rows, opposites, times) if len(held) else dataclasses.replace(own, values=())
+        self._waiting.add(batches["left"])
         return super().process(batches, opposite, arrived, counting=counting)
 
     def _parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
@@ -425,10 +422,7 @@ class ClosingPartitions(PartitionedEngine):
 
     def closed(self, limit: int | None) -> Aggregates:
         """What the left rows of this time and before have met, None: all, which then wait no longer."""
-        waiting = self._waiting
-        assert waiting.times is not None
-        gone = np.ones(len(waiting), np.bool_) if limit is None else waiting.times <= limit
-        batch, self._waiting = waiting.take(gone), waiting.take(~gone)
+        batch = self._waiting.take(limit)
         coordinates = None if self.coordinates is None else self.coordinates.of("left", batch.keys)
         reached, order = self._reached("left", batch, coordinates, None)
         probes = []
@@ -452,10 +446,8 @@ class ClosingPartitions(PartitionedEngine):
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         limit = last_useless["right"]
-        if limit is not None and len(self._waiting):
-            assert self.spec.within is not None
-            assert self._waiting.times is not None
-            limit = limit_of_times(min(limit, int(self._waiting.times.min()) + self.spec.within[0] - 1))
+        if limit is not None and self.spec.within is not None:
+            limit = self._waiting.useless(limit, self.spec.within[0])
         super().expire_times({**last_useless, "right": limit})
 
 
@@ -658,5 +650,7 @@ def open_partitions(
     shared = self_join and condition.one_column and not closing
     if isinstance(partitions, Elements):
         return ElementsEngine(engines, None, partitions, shared=shared)
-    kind = ClosingPartitions if closing else PartitionedEngine
-    return kind(engines, coordinates, shared=shared, folds=folds, subwindow_rows=partitions.subwindow_rows)
+    options: dict[str, Any] = {"shared": shared, "folds": folds, "subwindow_rows": partitions.subwindow_rows}
+    if closing:
+        return ClosingPartitions(engines, coordinates, condition.generator, **options)
+    return PartitionedEngine(engines, coordinates, **options)

@@ -19,6 +19,9 @@ namespace {
 
 template <class T>
 using Given = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using GivenWide = nb::ndarray<const uint64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;  // the lower half first
+template <class Key>
+using GivenKeys = std::conditional_t<std::is_same_v<Key, Wide>, GivenWide, Given<Key>>;
 using AnyGiven = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 bool poll_signals() {
@@ -92,30 +95,33 @@ nb::list results(std::vector<Accumulator>&& accumulators) {
   return out;
 }
 
-using Interval = std::tuple<Given<uint32_t>, Given<int64_t>, Given<int64_t>>;
-
+template <class Key>
 class PyAggregateWindow {
  public:
+  using Keys = GivenKeys<Key>;
+  using Interval = std::tuple<Given<uint32_t>, Keys, Keys>;
+
   PyAggregateWindow(const std::vector<std::string>& folds, int64_t window, int64_t width)
       : timed_(window == 0), window_(folds_of(folds), window, width) {}
 
-  void stage(const Given<int64_t>& keys, const Given<int64_t>& rows, const std::optional<Given<int64_t>>& times,
+  void stage(const Keys& given, const Given<int64_t>& rows, const std::optional<Given<int64_t>>& times,
              const std::vector<AnyGiven>& values, const Given<uint32_t>& order) {
-    const size_t count = keys.size();
+    const size_t count = given.shape(0);
+    const Key* keys = keys_of(given);
     if (rows.size() != count || order.size() != count || (times && times->size() != count)) {
       throw nb::value_error("rows, times and order have one value a key");
     }
     if (times.has_value() != timed_ && count > 0) throw nb::value_error("times come with rows of time windows");
     if (count >= std::numeric_limits<uint32_t>::max() / 2) throw nb::value_error("too many rows for one step");
-    int64_t before = std::numeric_limits<int64_t>::min();
+    Key before = -kGreatest<Key> - 1;
     for (size_t at = 0; at < count; ++at) {
       const uint32_t place = order.data()[at];
-      if (place >= count || keys.data()[place] < before) throw nb::value_error("order is not that of the keys");
-      before = keys.data()[place];
+      if (place >= count || loaded(keys, place) < before) throw nb::value_error("order is not that of the keys");
+      before = loaded(keys, place);
     }
     const auto data = checked(window_.folds(), values, count);
     const nb::gil_scoped_release release;
-    window_.stage(keys.data(), rows.data(), times ? times->data() : nullptr, data, order.data(), count);
+    window_.stage(keys, rows.data(), times ? times->data() : nullptr, data, order.data(), count);
   }
 
   // Counts, and what `results` gives for each fold; one value a probing row.
@@ -123,16 +129,16 @@ class PyAggregateWindow {
                   const std::optional<Given<int64_t>>& end, bool staged, int threads) {
     const size_t count = first.size();
     if (last.size() != count || (end && end->size() != count)) throw nb::value_error("every probe has its limits");
-    std::vector<AggregateProbes> probes;
+    std::vector<AggregateProbes<Key>> probes;
     for (const auto& [places, lower, upper] : intervals) {
-      if (lower.size() != places.size() || upper.size() != places.size()) throw nb::value_error("bounds come in pairs");
+      if (lower.shape(0) != places.size() || upper.shape(0) != places.size()) throw nb::value_error("bounds come in pairs");
       std::vector<bool> seen(count);
       for (size_t at = 0; at < places.size(); ++at) {
         const uint32_t place = places.data()[at];
         if (place >= count || seen[place]) throw nb::value_error("a place is that of one probe");
         seen[place] = true;
       }
-      probes.push_back({places.data(), lower.data(), upper.data(), places.size()});
+      probes.push_back({places.data(), keys_of(lower), keys_of(upper), places.size()});
     }
     std::vector<int64_t> counts(count);
     std::vector<Accumulator> into;
@@ -157,8 +163,30 @@ class PyAggregateWindow {
   }
 
   bool timed_;
-  AggregateWindow window_;
+  AggregateWindow<Key> window_;
+
+ private:
+  static const Key* keys_of(const Keys& keys) { return reinterpret_cast<const Key*>(keys.data()); }
 };
+
+template <class Key>
+void bind_window(nb::module_& m, const char* name, const char* doc) {
+  using namespace nb::literals;
+  using Window = PyAggregateWindow<Key>;
+  nb::class_<Window>(m, name, doc)
+      .def(nb::init<const std::vector<std::string>&, int64_t, int64_t>(), nb::kw_only(), "folds"_a, "window"_a, "width"_a)
+      .def("stage", &Window::stage, "keys"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(),
+           "values"_a.noconvert(), "order"_a.noconvert())
+      .def("probe", &Window::probe, "intervals"_a.noconvert(), "first"_a.noconvert(), "last"_a.noconvert(), nb::kw_only(),
+           "end"_a.noconvert() = nb::none(), "staged"_a = true, "threads"_a = 1 << 20)
+      .def("store", &Window::store)
+      .def("expire", [](Window& self, int64_t before) { self.window_.expire(before); }, "before"_a)
+      .def("purge", [](Window& self, int64_t before) { self.window_.purge(before); }, "before"_a)
+      .def("oldest", [](const Window& self, int64_t none) { return self.window_.oldest(none); }, "none"_a)
+      .def_prop_ro("rows", [](const Window& self) { return self.window_.rows(); })
+      .def_prop_ro("runs", [](const Window& self) { return self.window_.runs(); })
+      .def_prop_ro("bytes", [](const Window& self) { return self.window_.bytes(); });
+}
 
 // The same from pairs, added bit by bit.
 class PyAggregateTotals {
@@ -191,11 +219,8 @@ class PyAggregateTotals {
           case Fold::kLeast:
             fold_one<LeastFold<int64_t>>(into, place, static_cast<const int64_t*>(data[track])[at]);
             break;
-          case Fold::kLeastWide: {
-            Wide value;
-            std::memcpy(&value, static_cast<const char*>(data[track]) + at * sizeof(Wide), sizeof(Wide));
-            fold_one<LeastFold<Wide>>(into, place, value);
-          }
+          case Fold::kLeastWide:
+            fold_one<LeastFold<Wide>>(into, place, loaded(static_cast<const Wide*>(data[track]), at));
         }
       }
     }
@@ -214,19 +239,8 @@ class PyAggregateTotals {
 
 void bind_aggregates(nb::module_& m) {
   using namespace nb::literals;
-  nb::class_<PyAggregateWindow>(m, "AggregateWindow", "One side's window, for aggregates over ranges. One call at a time.")
-      .def(nb::init<const std::vector<std::string>&, int64_t, int64_t>(), nb::kw_only(), "folds"_a, "window"_a, "width"_a)
-      .def("stage", &PyAggregateWindow::stage, "keys"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(),
-           "values"_a.noconvert(), "order"_a.noconvert())
-      .def("probe", &PyAggregateWindow::probe, "intervals"_a.noconvert(), "first"_a.noconvert(), "last"_a.noconvert(), nb::kw_only(),
-           "end"_a.noconvert() = nb::none(), "staged"_a = true, "threads"_a = 1 << 20)
-      .def("store", &PyAggregateWindow::store)
-      .def("expire", [](PyAggregateWindow& self, int64_t before) { self.window_.expire(before); }, "before"_a)
-      .def("purge", [](PyAggregateWindow& self, int64_t before) { self.window_.purge(before); }, "before"_a)
-      .def("oldest", [](const PyAggregateWindow& self, int64_t none) { return self.window_.oldest(none); }, "none"_a)
-      .def_prop_ro("rows", [](const PyAggregateWindow& self) { return self.window_.rows(); })
-      .def_prop_ro("runs", [](const PyAggregateWindow& self) { return self.window_.runs(); })
-      .def_prop_ro("bytes", [](const PyAggregateWindow& self) { return self.window_.bytes(); });
+  bind_window<int64_t>(m, "AggregateWindow", "One side's window, for aggregates over ranges. One call at a time.");
+  bind_window<Wide>(m, "LongAggregateWindow", "The same with keys of 128 bits, as two words each, the lower half first.");
   nb::class_<PyAggregateTotals>(m, "AggregateTotals", "Aggregates of pairs, by the places of their probing rows.")
       .def(nb::init<const std::vector<std::string>&, size_t>(), "folds"_a, "count"_a)
       .def("add", &PyAggregateTotals::add, "places"_a.noconvert(), "values"_a.noconvert())

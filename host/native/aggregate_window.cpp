@@ -96,7 +96,7 @@ namespace {
 template <class T>
 Array<T> picked(const void* values, const uint32_t* order, size_t count) {
   Array<T> out(count);
-  for (size_t at = 0; at < count; ++at) out[at] = static_cast<const T*>(values)[order[at]];
+  for (size_t at = 0; at < count; ++at) out[at] = loaded(static_cast<const T*>(values), order[at]);
   return out;
 }
 
@@ -110,20 +110,15 @@ std::unique_ptr<Track> make_track(Fold fold, const void* values, const uint32_t*
       return std::make_unique<FoldedTrack<AddFold>>(picked<double>(values, order, count));
     case Fold::kLeast:
       return std::make_unique<FoldedTrack<LeastFold<int64_t>>>(picked<int64_t>(values, order, count));
-    case Fold::kLeastWide: {
-      // NumPy's arrays need not lie where a 128-bit load may.
-      Array<Wide> wide(count);
-      for (size_t at = 0; at < count; ++at) {
-        std::memcpy(&wide[at], static_cast<const char*>(values) + order[at] * sizeof(Wide), sizeof(Wide));
-      }
-      return std::make_unique<FoldedTrack<LeastFold<Wide>>>(std::move(wide));
-    }
+    case Fold::kLeastWide:
+      return std::make_unique<FoldedTrack<LeastFold<Wide>>>(picked<Wide>(values, order, count));
   }
   throw std::invalid_argument("there is no such fold");
 }
 
 // The first place at or behind `hint`'s side whose key is at least `key`: near the last one where probes ascend.
-size_t seek(const int64_t* keys, size_t count, size_t hint, int64_t key) {
+template <class Key>
+size_t seek(const Key* keys, size_t count, size_t hint, Key key) {
   if (hint > 0 && keys[hint - 1] >= key) return std::lower_bound(keys, keys + hint, key) - keys;
   size_t step = 1, from = hint;
   while (from + step <= count && keys[from + step - 1] < key) {
@@ -135,12 +130,13 @@ size_t seek(const int64_t* keys, size_t count, size_t hint, int64_t key) {
 
 }  // namespace
 
-void AggregateWindow::stage(const int64_t* keys, const int64_t* rows, const int64_t* times,
-                            const std::vector<const void*>& values, const uint32_t* order, size_t count) {
+template <class Key>
+void AggregateWindow<Key>::stage(const Key* keys, const int64_t* rows, const int64_t* times,
+                                 const std::vector<const void*>& values, const uint32_t* order, size_t count) {
   staged_.reset();
   if (count == 0) return;
   auto run = std::make_unique<SortedRun>();
-  run->keys = picked<int64_t>(keys, order, count);
+  run->keys = picked<Key>(keys, order, count);
   run->limited = picked<int64_t>(times ? times : rows, order, count);
   if (times) run->rows = picked<int64_t>(rows, order, count);
   const auto ends = std::minmax_element(run->limited.data(), run->limited.data() + count);
@@ -151,7 +147,8 @@ void AggregateWindow::stage(const int64_t* keys, const int64_t* rows, const int6
   staged_ = std::move(run);
 }
 
-void AggregateWindow::store() {
+template <class Key>
+void AggregateWindow<Key>::store() {
   if (!staged_) return;
   rows_ += staged_->length();
   staged_->rows = {};
@@ -159,7 +156,8 @@ void AggregateWindow::store() {
   merge();
 }
 
-bool AggregateWindow::due() const {
+template <class Key>
+bool AggregateWindow<Key>::due() const {
   if (runs_.size() < 2) return false;
   const size_t elder = runs_[runs_.size() - 2]->length(), newer = runs_.back()->length();
   const size_t top = std::max(kLeastRows, (window_ ? static_cast<size_t>(window_) : rows_) / kTopRuns);
@@ -171,7 +169,8 @@ bool AggregateWindow::due() const {
   return elder + newer <= top && rung(elder) <= rung(newer);
 }
 
-void AggregateWindow::merge() {
+template <class Key>
+void AggregateWindow<Key>::merge() {
   while (due()) {
     const SortedRun &elder = *runs_[runs_.size() - 2], &newer = *runs_.back();
     const size_t a = elder.length(), b = newer.length();
@@ -186,11 +185,12 @@ void AggregateWindow::merge() {
   }
 }
 
-AggregateWindow::SortedRun AggregateWindow::gathered(const SortedRun& a, const SortedRun* b,
-                                                     const Array<uint32_t>& from) const {
+template <class Key>
+typename AggregateWindow<Key>::SortedRun AggregateWindow<Key>::gathered(
+    const SortedRun& a, const SortedRun* b, const Array<uint32_t>& from) const {
   const size_t count = from.size(), own = a.length();
   SortedRun out;
-  out.keys = Array<int64_t>(count);
+  out.keys = Array<Key>(count);
   out.limited = Array<int64_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const bool first = from[at] < own;
@@ -208,8 +208,9 @@ AggregateWindow::SortedRun AggregateWindow::gathered(const SortedRun& a, const S
   return out;
 }
 
-void AggregateWindow::probe(const std::vector<AggregateProbes>& intervals, const AggregateScope& scope, int threads,
-                            Poll poll, std::vector<int64_t>& counts, std::vector<Accumulator>& into) {
+template <class Key>
+void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& intervals, const AggregateScope& scope,
+                                 int threads, Poll poll, std::vector<int64_t>& counts, std::vector<Accumulator>& into) {
   if (scope.count == 0) return;
   const auto firsts = std::minmax_element(scope.first, scope.first + scope.count);
   const auto lasts = std::minmax_element(scope.last, scope.last + scope.count);
@@ -218,7 +219,7 @@ void AggregateWindow::probe(const std::vector<AggregateProbes>& intervals, const
     const bool staged = at == runs_.size();
     SortedRun* run = staged ? staged_.get() : runs_[at].get();
     if (run == nullptr || (staged && !scope.staged)) continue;
-    if (run->last < *firsts.first || run->first > *lasts.second) continue;
+    if (*firsts.first > run->last || *lasts.second < run->first) continue;
     met.emplace_back(run, staged);
     if (staged && scope.end) continue;  // row by row
     if (run->first >= *firsts.second && run->last <= *lasts.first) {
@@ -231,7 +232,7 @@ void AggregateWindow::probe(const std::vector<AggregateProbes>& intervals, const
     SortedRun& run = *cut[at].first;
     run.tree = std::make_unique<WaveletTree>(run.limited, run.tracks);
   });
-  for (const AggregateProbes& probes : intervals) {
+  for (const AggregateProbes<Key>& probes : intervals) {
     run_tasks((probes.count + kChunk - 1) / kChunk, threads, poll, [&](size_t chunk) {
       const size_t from = chunk * kChunk, to = std::min(probes.count, from + kChunk);
       // Places come in any order: what they have is fetched once for all runs.
@@ -246,7 +247,7 @@ void AggregateWindow::probe(const std::vector<AggregateProbes>& intervals, const
       std::vector<Accumulator> own;
       for (const Accumulator& all : into) own.emplace_back(all.fold, count).take(all, places);
       const AggregateScope limits{first.data(), last.data(), scope.end ? end.data() : nullptr, scope.staged, count};
-      const AggregateProbes part{places, probes.lower + from, probes.upper + from, count};
+      const AggregateProbes<Key> part{places, probes.lower + from, probes.upper + from, count};
       for (const auto& [run, staged] : met) fold_chunk(*run, staged, part, limits, found, own);
       for (size_t at = 0; at < count; ++at) counts[places[at]] += found[at];
       for (size_t at = 0; at < own.size(); ++at) own[at].give(into[at], places);
@@ -254,10 +255,12 @@ void AggregateWindow::probe(const std::vector<AggregateProbes>& intervals, const
   }
 }
 
-void AggregateWindow::fold_chunk(const SortedRun& run, bool staged, const AggregateProbes& probes, const AggregateScope& scope,
-                                 std::vector<int64_t>& counts, std::vector<Accumulator>& into) const {
+template <class Key>
+void AggregateWindow<Key>::fold_chunk(const SortedRun& run, bool staged, const AggregateProbes<Key>& probes,
+                                      const AggregateScope& scope, std::vector<int64_t>& counts,
+                                      std::vector<Accumulator>& into) const {
   uint32_t starts[kChunk], ends[kChunk], places[kChunk];  // ranges of rows that count
-  const int64_t* keys = run.keys.data();
+  const Key* keys = run.keys.data();
   const size_t length = run.length();
   const bool by_row = staged && scope.end != nullptr;
   size_t whole = 0, start = 0, end = 0, checked = 0;
@@ -287,12 +290,12 @@ void AggregateWindow::fold_chunk(const SortedRun& run, bool staged, const Aggreg
   std::pair<size_t, size_t> ranks;
   int64_t ranked_first = 0, ranked_last = -1;  // mostly all probes have the same limits
   for (size_t at = 0; at < probes.count; ++at) {
-    const int64_t lower = probes.lower[at], upper = probes.upper[at];
+    const Key lower = loaded(probes.lower, at), upper = loaded(probes.upper, at);
     const uint32_t place = static_cast<uint32_t>(at);
     const int64_t first = scope.first[place], last = scope.last[place];
     if (lower > upper || run.last < first || run.first > last) continue;
     start = seek(keys, length, start, lower);
-    end = upper == std::numeric_limits<int64_t>::max() ? length : seek(keys, length, end, upper + 1);
+    end = upper == kGreatest<Key> ? length : seek(keys, length, end, upper + 1);
     if (start >= end) continue;
     if (by_row) {
       if ((checked += end - start) >= kCheckpoint) {
@@ -316,7 +319,8 @@ void AggregateWindow::fold_chunk(const SortedRun& run, bool staged, const Aggreg
   flush();
 }
 
-void AggregateWindow::expire(int64_t before) {
+template <class Key>
+void AggregateWindow<Key>::expire(int64_t before) {
   for (auto& run : runs_) {
     if (window_ || run->last < before || run->first >= before) continue;
     // A few rows far ahead of their time would keep a run that has expired but for them.
@@ -333,7 +337,8 @@ void AggregateWindow::expire(int64_t before) {
   });
 }
 
-void AggregateWindow::purge(int64_t before) {
+template <class Key>
+void AggregateWindow<Key>::purge(int64_t before) {
   for (auto& run : runs_) {
     if (run->last >= before && run->first < before) keep_from(*run, before);
   }
@@ -341,7 +346,8 @@ void AggregateWindow::purge(int64_t before) {
 }
 
 // Keeps the rows at or past a limit, of which there is one at least.
-void AggregateWindow::keep_from(SortedRun& run, int64_t before) {
+template <class Key>
+void AggregateWindow<Key>::keep_from(SortedRun& run, int64_t before) {
   std::vector<uint32_t> live;
   for (size_t at = 0; at < run.length(); ++at) {
     if (run.limited[at] >= before) live.push_back(static_cast<uint32_t>(at));
@@ -352,7 +358,8 @@ void AggregateWindow::keep_from(SortedRun& run, int64_t before) {
   run = gathered(run, nullptr, from);
 }
 
-size_t AggregateWindow::bytes() const {
+template <class Key>
+size_t AggregateWindow<Key>::bytes() const {
   size_t bytes = 0;
   for (const auto& run : runs_) {
     bytes += run->keys.bytes() + run->limited.bytes() + (run->tree ? run->tree->bytes() : 0);
@@ -361,10 +368,14 @@ size_t AggregateWindow::bytes() const {
   return bytes;
 }
 
-int64_t AggregateWindow::oldest(int64_t none) const {
+template <class Key>
+int64_t AggregateWindow<Key>::oldest(int64_t none) const {
   int64_t oldest = none;
   for (const auto& run : runs_) oldest = run == runs_.front() ? run->first_row : std::min(oldest, run->first_row);
   return oldest;
 }
+
+template class AggregateWindow<int64_t>;
+template class AggregateWindow<Wide>;
 
 }  // namespace mullion

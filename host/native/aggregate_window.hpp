@@ -9,6 +9,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -92,6 +93,14 @@ class Array {
   Block block_;
   size_t size_ = 0;
 };
+
+// NumPy's arrays need not lie where a 128-bit load may.
+template <class T>
+T loaded(const T* values, size_t at) {
+  T value;
+  std::memcpy(&value, reinterpret_cast<const char*>(values) + at * sizeof(T), sizeof(T));
+  return value;
+}
 
 constexpr size_t kFoldBlock = 8;
 
@@ -333,9 +342,10 @@ class WaveletTree {
 };
 
 // Probes in the order of their keys, for one interval of the condition.
+template <class Key>
 struct AggregateProbes {
   const uint32_t* places;
-  const int64_t *lower, *upper;  // bounds on keys, both included
+  const Key *lower, *upper;  // bounds on keys, both included
   size_t count;
 };
 
@@ -347,6 +357,8 @@ struct AggregateScope {
   size_t count;
 };
 
+// Keys of 64 bits, or of 128.
+template <class Key>
 class AggregateWindow {
  public:
   // `window`: rows of a count window, 0 for a time window; `width` of a time window.
@@ -355,11 +367,11 @@ class AggregateWindow {
 
   // The next rows, in order of arrival, with the order of their keys; `values` by fold. They are met by probes, and
   // belong to the window from `store` on.
-  void stage(const int64_t* keys, const int64_t* rows, const int64_t* times, const std::vector<const void*>& values,
+  void stage(const Key* keys, const int64_t* rows, const int64_t* times, const std::vector<const void*>& values,
              const uint32_t* order, size_t count);
   void store();
   // Adds to the counts and to an accumulator for each fold.
-  void probe(const std::vector<AggregateProbes>& intervals, const AggregateScope& scope, int threads, Poll poll,
+  void probe(const std::vector<AggregateProbes<Key>>& intervals, const AggregateScope& scope, int threads, Poll poll,
              std::vector<int64_t>& counts, std::vector<Accumulator>& into);
   // No probe will see arrival numbers, or times, below this.
   void expire(int64_t before);
@@ -373,7 +385,8 @@ class AggregateWindow {
 
  private:
   struct SortedRun {
-    Array<int64_t> keys, limited;  // limited: arrival numbers, or times
+    Array<Key> keys;
+    Array<int64_t> limited;        // arrival numbers, or times
     Array<int64_t> rows;           // arrival numbers, of a staged batch in a time window
     Tracks tracks;
     int64_t first = 0, last = 0;   // of limited
@@ -393,8 +406,8 @@ class AggregateWindow {
   void merge();
   void keep_from(SortedRun& run, int64_t before);
   // `scope`, `counts` and `into` are of these probes alone.
-  void fold_chunk(const SortedRun& run, bool staged, const AggregateProbes& probes, const AggregateScope& scope, std::vector<int64_t>& counts,
-                  std::vector<Accumulator>& into) const;
+  void fold_chunk(const SortedRun& run, bool staged, const AggregateProbes<Key>& probes, const AggregateScope& scope,
+                  std::vector<int64_t>& counts, std::vector<Accumulator>& into) const;
 
   const std::vector<Fold> folds_;
   const int64_t window_, width_;

@@ -224,7 +224,8 @@ const KernelTable& kernels(const std::optional<std::string>& isa) {
   return *table;
 }
 
-const IndexKind& index_kind(const std::string& name, const std::string& engine) {
+// The index of this name for an engine; null: this build has none.
+const IndexKind* find_index(const std::string& name, const std::string& engine) {
   std::vector<const std::vector<IndexKind>*> families = {&kSortedIndexes, &kPanJoinIndexes, &kPimIndexes,
                                                          &kTemporalIndexes, &kConjunctionIndexes};
   if (engine == "shared") {
@@ -234,10 +235,16 @@ const IndexKind& index_kind(const std::string& name, const std::string& engine) 
   }
   for (const auto* kinds : families) {
     for (const IndexKind& kind : *kinds) {
-      if (name == kind.name) return kind;
+      if (name == kind.name) return &kind;
     }
   }
-  throw nb::value_error(("there is no index " + name + " for the engine " + engine).c_str());
+  return nullptr;
+}
+
+const IndexKind& index_kind(const std::string& name, const std::string& engine) {
+  const IndexKind* kind = find_index(name, engine);
+  if (kind == nullptr) throw nb::value_error(("there is no index " + name + " for the engine " + engine).c_str());
+  return *kind;
 }
 
 std::unique_ptr<PyEngine> open_engine(int key_bits, const std::string& index, std::pair<int64_t, int64_t> window,
@@ -355,14 +362,8 @@ NB_MODULE(_core, m) {
   bind_as_of(m);
   bind_aggregates(m);
   bind_gather(m);
-  m.def("has_index", [](const std::string& name) {
-    for (const auto* kinds : {&kSortedIndexes, &kPimIndexes, &kTemporalIndexes}) {
-      for (const IndexKind& kind : *kinds) {
-        if (name == kind.name) return true;
-      }
-    }
-    return false;
-  }, "name"_a, "Whether this build has an index.");
+  m.def("has_index", [](const std::string& name, const std::string& engine) { return find_index(name, engine) != nullptr; },
+        "name"_a, "engine"_a = "steps", "Whether this build has an index for an engine.");
   m.def("set_threads", [](int count) {
     if (count < 1) throw nb::value_error("there is at least one thread");
     const nb::gil_scoped_release release;

@@ -108,7 +108,7 @@ class ThreadCursor final : public RangeCursor<Key> {
 class RangeBase {
  public:
   virtual ~RangeBase() = default;
-  virtual void fold(int64_t low, int64_t high, Fold& fold, const std::string& way) const = 0;
+  virtual void fold(int64_t low, int64_t high, RangeTotals& totals, const std::string& way) const = 0;
   virtual bool visit(int64_t low, int64_t high, const std::function<bool(int64_t, int64_t)>& f) const = 0;
   virtual std::unique_ptr<RangeCursor<int64_t>> cursor(int64_t low, int64_t high, const std::string& way) const = 0;
 };
@@ -125,16 +125,16 @@ template <class Key>
 class Range final : public RangeBase {
  public:
   explicit Range(std::unique_ptr<AnyIndex<Key>> index) : index(std::move(index)) {}
-  void fold(int64_t low, int64_t high, Fold& fold, const std::string& way) const override {
+  void fold(int64_t low, int64_t high, RangeTotals& totals, const std::string& way) const override {
     const auto [first, last] = std::pair(static_cast<Key>(low), static_cast<Key>(high));
     if (way == "mapper") {
-      index->fold(first, last, fold);
+      index->fold(first, last, totals);
       return;
     }
     const auto cursor = open(first, last, way);
     Key key;
     int64_t row;
-    while (cursor->next(key, row)) fold.add(row);
+    while (cursor->next(key, row)) totals.add(row);
   }
   bool visit(int64_t low, int64_t high, const std::function<bool(int64_t, int64_t)>& f) const override {
     return index->visit(static_cast<Key>(low), static_cast<Key>(high), [&](Key key, int64_t row) { return f(key, row); });
@@ -189,7 +189,7 @@ class PyRangeIndex {
   void insert(const Array<Key>& keys, const Array<int64_t>& times, const std::optional<Array<int64_t>>& values) {
     auto& index = *ranges<Key>().index;
     const size_t count = keys.size();
-    if (times.size() != count || (values && values->size() != count) || values.has_value() != (kind_ > Fold::kRows)) {
+    if (times.size() != count || (values && values->size() != count) || values.has_value() != (kind_ > RangeTotals::kRows)) {
       throw nb::value_error("each row has a key, a time and, where the index holds values, a value");
     }
     const Turn turn(busy_);
@@ -229,19 +229,19 @@ class PyRangeIndex {
 
   // Count; sum as two halves of 128 bits, least, greatest; the same in float64.
   nb::tuple fold(int64_t low, int64_t high, bool counting, std::optional<int64_t> after, const std::string& way) {
-    Fold fold{counting ? Fold::kCount : static_cast<Fold::Kind>(kind_)};
-    fold.values = &values_;
+    RangeTotals totals{counting ? RangeTotals::kCount : static_cast<RangeTotals::Kind>(kind_)};
+    totals.values = &values_;
     if (const auto limit = seen_after(after)) {
-      fold.times = &times_;
-      fold.after = *limit;
+      totals.times = &times_;
+      totals.after = *limit;
     }
     {
       const Turn turn(busy_);
       const nb::gil_scoped_release release;
-      base().fold(low, high, fold, way);
+      base().fold(low, high, totals, way);
     }
-    return nb::make_tuple(fold.count, static_cast<int64_t>(fold.sum >> 64), static_cast<uint64_t>(fold.sum), fold.least,
-                          fold.most, fold.real_sum, fold.real_least, fold.real_most);
+    return nb::make_tuple(totals.count, static_cast<int64_t>(totals.sum >> 64), static_cast<uint64_t>(totals.sum), totals.least,
+                          totals.most, totals.real_sum, totals.real_least, totals.real_most);
   }
 
   bool visit(int64_t low, int64_t high, std::optional<int64_t> after, const nb::callable& f) {
@@ -277,7 +277,7 @@ class PyRangeIndex {
   };
 
   RangeBase& base() const { return narrow_ ? static_cast<RangeBase&>(*narrow_) : *wide_; }
-  int64_t value(int64_t row) const { return kind_ == Fold::kRows ? row : values_.of(row); }
+  int64_t value(int64_t row) const { return kind_ == RangeTotals::kRows ? row : values_.of(row); }
   int64_t time(int64_t row) const { return times_.of(row); }
 
   std::atomic<bool> busy_{false};

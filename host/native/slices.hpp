@@ -19,7 +19,7 @@
 namespace mullion {
 
 // What a range search by native mapper has added up, of arrival numbers or of the rows' values.
-struct Fold {
+struct RangeTotals {
   enum Kind { kCount, kRows, kWhole, kReal };
   Kind kind;
   const Times* values = nullptr;  // by arrival number; bits of doubles with kReal
@@ -88,7 +88,7 @@ class AnyIndex {
   // The greatest arrival number of each key's rows, where it is greater than what `rows` holds.
   virtual void find(const Key* keys, size_t count, int64_t* rows) const = 0;
   // Range search, both ends included: by native mapper; by any, until it returns false; by iterator.
-  virtual void fold(Key low, Key high, Fold& fold) const = 0;
+  virtual void fold(Key low, Key high, RangeTotals& totals) const = 0;
   virtual bool visit(Key low, Key high, const Visit& f) const = 0;
   virtual std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high) const = 0;
 };
@@ -169,23 +169,23 @@ class HeldIndex final : public AnyIndex<typename Index::Key> {
       map(keys[i], keys[i], [&](Key, Row row) { return rows[i] = std::max(rows[i], number(row)), true; });
     }
   }
-  void fold(Key low, Key high, Fold& fold) const override {
+  void fold(Key low, Key high, RangeTotals& totals) const override {
     const auto number = numbers();
-    switch (fold.kind) {
-      case Fold::kCount:
-        if (fold.times == nullptr) {
-          map(low, high, [&](Key, Row) { return ++fold.count, true; });
+    switch (totals.kind) {
+      case RangeTotals::kCount:
+        if (totals.times == nullptr) {
+          map(low, high, [&](Key, Row) { return ++totals.count, true; });
           break;
         }
         [[fallthrough]];
-      case Fold::kWhole:
-      case Fold::kReal:
-        map(low, high, [&](Key, Row row) { return fold.add(number(row)), true; });
+      case RangeTotals::kWhole:
+      case RangeTotals::kReal:
+        map(low, high, [&](Key, Row row) { return totals.add(number(row)), true; });
         break;
-      case Fold::kRows:
+      case RangeTotals::kRows:
         map(low, high, [&](Key, Row row) {
           const int64_t value = number(row);
-          if (fold.sees(value)) fold.add_whole(value);
+          if (totals.sees(value)) totals.add_whole(value);
           return true;
         });
         break;
@@ -417,13 +417,13 @@ class Slices final : public AnyIndex<K> {
   void find(const Key* keys, size_t count, int64_t* rows) const override {
     for (const Slice* slice : in_order()) slice->index->find(keys, count, rows);
   }
-  void fold(Key low, Key high, Fold& fold) const override {
-    const Fold asked = fold;
-    for (const Slice* slice : seen(fold)) {
-      fold.times = whole(*slice, asked) ? nullptr : asked.times;
-      slice->index->fold(low, high, fold);
+  void fold(Key low, Key high, RangeTotals& totals) const override {
+    const RangeTotals asked = totals;
+    for (const Slice* slice : seen(totals)) {
+      totals.times = whole(*slice, asked) ? nullptr : asked.times;
+      slice->index->fold(low, high, totals);
     }
-    fold.times = asked.times;
+    totals.times = asked.times;
   }
   bool visit(Key low, Key high, const typename AnyIndex<Key>::Visit& f) const override {
     for (const Slice* slice : in_order()) {
@@ -554,14 +554,14 @@ class Slices final : public AnyIndex<K> {
     return slices;
   }
   // Slices with rows that a fold sees, and whether it sees all of them.
-  std::vector<const Slice*> seen(const Fold& fold) const {
+  std::vector<const Slice*> seen(const RangeTotals& totals) const {
     auto slices = in_order();
-    if (fold.times != nullptr && timed_) {
-      std::erase_if(slices, [&](const Slice* slice) { return slice->extent.last_time <= fold.after; });
+    if (totals.times != nullptr && timed_) {
+      std::erase_if(slices, [&](const Slice* slice) { return slice->extent.last_time <= totals.after; });
     }
     return slices;
   }
-  bool whole(const Slice& slice, const Fold& fold) const { return fold.times == nullptr || slice.extent.first_time > fold.after; }
+  bool whole(const Slice& slice, const RangeTotals& totals) const { return totals.times == nullptr || slice.extent.first_time > totals.after; }
 
   // Takes out the slices up to one that pass a test; others free them.
   template <class Test>

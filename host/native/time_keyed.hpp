@@ -100,10 +100,10 @@ class TimeKeyed final : public AnyIndex<int32_t> {
       map(keys[i], keys[i], kFirst, kLast, [&](Key, Row row) { return rows[i] = std::max(rows[i], number(row)), true; });
     }
   }
-  void fold(Key low, Key high, Fold& fold) const override {
+  void fold(Key low, Key high, RangeTotals& totals) const override {
     const auto number = numbers();
-    map(low, high, fold.times ? static_cast<Wide>(fold.after) + 1 : kFirst, kLast, [&](Key, Row row) {
-      fold.add(number(row));
+    map(low, high, totals.times ? static_cast<Wide>(totals.after) + 1 : kFirst, kLast, [&](Key, Row row) {
+      totals.add(number(row));
       return true;
     });
   }
