@@ -108,10 +108,8 @@ def from_storage(values: list, kind: pa.DataType) -> pa.Array:
         mask = np.array([v is None for v in values], bool)
         plain = np.array([0.0 if v is None else v for v in values], kind.to_pandas_dtype())
         return pa.array(plain, kind, mask=mask)
-    if pa.types.is_date32(kind):
-        return pa.array(values, pa.int32()).cast(kind)
-    if pa.types.is_date64(kind) or pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).cast(kind)
+    if pa.types.is_temporal(kind):
+        return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
     return pa.array(values, kind)
 
 

@@ -1,5 +1,6 @@
 """Aggregates of what rows match, against a nested loop, DuckDB and pandas."""
 
+import contextlib
 import datetime as dt
 import decimal
 import math
@@ -10,9 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from host.spec import HOWS
 from mullion import (
     AllOf,
     AnyOf,
@@ -31,10 +33,14 @@ from mullion import (
     SumOverflowError,
     UnsupportedError,
     Watermark,
+    Where,
     WindowError,
     WindowJoin,
     Within,
 )  # fmt: skip
+from tests.conformance.keys import KEYS, WIDE_KEYS, KeyCase
+from tests.conformance.predicates import PREDICATES, for_host, in_units
+from tests.conformance.test_payload_types import COLUMNS, REFUSED
 from tests.oracles.nested_loop import NestedLoop
 
 INT64 = np.iinfo(np.int64)
@@ -276,6 +282,227 @@ def closed(got: pa.Table, due: list[int], left: list[dict], met: dict[int, list[
             assert_same(aggregate, row[aggregate.output], met.get(number, []))
 
 
+KEY_CASES = {
+    case.name: case
+    for case in (
+        *KEYS, *WIDE_KEYS,
+        KeyCase("decimal32", pa.decimal32(7, 2), pa.decimal32(7, 2), decimal.Decimal("0.01")),
+        KeyCase("decimal256", pa.decimal256(40, 2), pa.decimal64(12, 2), decimal.Decimal("0.01")),
+        KeyCase("duration", pa.duration("ms"), pa.duration("us"), dt.timedelta(milliseconds=1), (1, 1000)),
+        KeyCase("time32", pa.time32("ms"), pa.time32("ms"), dt.timedelta(milliseconds=1)),
+        KeyCase("time64", pa.time64("us"), pa.time64("us"), dt.timedelta(microseconds=1)),
+        KeyCase("float16", pa.float16(), pa.float16(), 0.25, (0.25, 0.25)),
+        KeyCase("float16-float64", pa.float16(), pa.float64(), 0.5, (0.5, 0.25)),
+    )
+}  # fmt: skip
+
+
+def conditions(shape: str, range_part: object, predicate: tuple) -> tuple[object, tuple]:
+    """A condition on the columns k, name and u, as the operator and as the nested loop take it."""
+    ranged, equal = ("pair", 0, 0, predicate), ("pair", 1, 1, ("compare", "="))
+    shapes = {
+        "range": (range_part, [ranged]),
+        "equality": (AllOf(range_part, Compare("name", "=", "name")), [ranged, equal]),
+        "null-safe": (AllOf(Compare("name", "<=>", "name"), range_part), [("same", 1, 1), ranged]),
+        "one side": (AllOf(range_part, Where("right", "u", "<", 40_000)),
+                     [ranged, ("where", "right", 2, lambda value: value < 40_000)]),
+        "residual": (AllOf(range_part, Band("u", "u", -20_000, 30_000)),
+                     [ranged, ("pair", 2, 2, ("band", -20_000, 30_000))]),
+    }  # fmt: skip
+    on, parts = shapes[shape]
+    return on, ("all", parts)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    key=st.sampled_from(sorted(KEY_CASES)),
+    predicate=st.sampled_from(sorted(PREDICATES)),
+    condition=st.sampled_from(["range", "equality", "null-safe", "one side", "residual"]),
+    at=st.sampled_from(["arrival", "close"]),
+    window=st.sampled_from(["rows", "time", "watermark"]),
+    sequence=st.booleans(),
+    partitions=st.sampled_from([1, 3]),
+    keys=st.sampled_from(["random", "nulls", "mixed"]),
+    seed=st.integers(0, 1 << 20),
+)
+@example("float32", "compare-less", "range", "close", "time", False, 1, "random", 0)
+@example("float16", "compare-equal", "range", "close", "watermark", True, 3, "nulls", 1)
+@example("int64", "compare-not-equal", "equality", "close", "watermark", False, 1, "mixed", 2)
+@example("timestamp-ns", "any-disjoint", "equality", "close", "time", False, 3, "random", 3)
+@example("uint64-int64", "band-asymmetric", "null-safe", "arrival", "watermark", True, 1, "mixed", 4)
+def test_any_key_type_and_condition(key, predicate, condition, at, window, sequence, partitions, keys, seed):
+    case, rng = KEY_CASES[key], np.random.default_rng(seed)
+    if "float16" in key and keys == "mixed":
+        keys = "nulls"  # the greatest float32 values do not fit
+    part = in_units(PREDICATES[predicate], case)
+    on, due_on = conditions(condition, for_host(part, "k", "k"), part)
+    options, loop = {"sequence": "s"} if sequence else {}, {}
+    if window == "rows" and at == "arrival":
+        options |= {"left": Rows(25), "right": Rows(40)}
+        loop["rows"] = (25, 40)
+    else:
+        options["within"] = Within("time", "time", -6, 9)
+        loop["within"] = ("time", "time", -6, 9)
+        if window == "watermark":
+            options["watermark"] = Watermark(3, 3, lag=0)
+            loop["delays"] = (3, 3)
+    names = ["k", "name", "u"]
+    oracle = NestedLoop(due_on, names, names, sequence=options.get("sequence"), **loop)
+
+    def table(side: str, start: int) -> pa.Table:
+        count = int(rng.integers(0, 25))
+        words = pa.array(rng.choice(["a", "b", None], count, p=[0.5, 0.4, 0.1]).tolist(), pa.string())
+        plain = rows(rng, count, start).append_column("name", words)
+        return plain.set_column(0, "k", case.keys(side, keys, count, rng))
+
+    calls = [(table("left", start), table("right", start)) for start in (0, 8, 20)]
+    schemas = {"left_schema": calls[0][0].schema, "right_schema": calls[0][1].schema}
+    with contextlib.ExitStack() as joined:
+        try:
+            pairs = joined.enter_context(WindowJoin(on=on, form="pairs", **options, **schemas))
+        except (KeyTypeError, PredicateError) as error:  # for this condition, in every form
+            with pytest.raises(type(error)):
+                WindowJoin(on=on, form="aggregate", aggregates=AGGREGATES, at=at, **options, **schemas)
+            return
+        if condition == "residual" and at == "close":
+            with pytest.raises(UnsupportedError, match="leaves residual"):
+                WindowJoin(on=on, form="aggregate", aggregates=AGGREGATES, at=at, **options, **schemas)
+            return
+        join = joined.enter_context(
+            WindowJoin(
+                on=on, form="aggregate", aggregates=AGGREGATES, at=at, partitions=partitions, **options, **schemas
+            )
+        )
+        history: dict[str, list[dict]] = {"left": [], "right": []}
+        met: dict[tuple[str, int], list[dict]] = {}
+        closed_rows = []
+        for tables in calls:
+            try:
+                pairs.process(*tables)
+            except KeyTypeError:
+                with pytest.raises(KeyTypeError):
+                    join.process(*tables)
+                return
+            got = join.process(*tables)
+            for side, each in zip(history, tables, strict=True):
+                history[side] += (each.sort_by("s") if sequence else each).drop_columns("k").to_pylist()
+            for pair in oracle.process(*tables):
+                side = "left" if at == "close" else pair.side
+                mine, other = (pair.left, pair.right) if side == "left" else (pair.right, pair.left)
+                met.setdefault((side, mine), []).append(history["right" if side == "left" else "left"][other])
+            if at == "close":
+                closed_rows += got.drop_columns("k").to_pylist()
+                continue
+            assert len(got) == sum(map(len, tables))
+            for row in got.to_pylist():
+                of = met.pop((row["side"], row["row"]), [])
+                for aggregate in AGGREGATES:
+                    assert_same(aggregate, row[aggregate.output], of)
+            assert not met
+        if at == "close":
+            closed_rows += join.finish().drop_columns("k").to_pylist()
+            by_row = {row["s"]: row for row in closed_rows}
+            due = [row.number for row in oracle.streams["left"].rows if not row.late]
+            assert len(closed_rows) == len(by_row) == len(due)
+            for number in due:
+                row = by_row[history["left"][number]["s"]]
+                assert row["name"] == history["left"][number]["name"]
+                for aggregate in AGGREGATES:
+                    assert_same(aggregate, row[aggregate.output], met.get(("left", number), []))
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.int8(), pa.decimal128(9, 1)], ids=str)
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_few_keys_of_closing_rows(kind, partitions):
+    values = pa.array([-2, -1, 0, 1, 2], pa.int8()).cast(pa.float32()).cast(kind)
+    left, right = pa.table({"a": values, "t": [0] * 5}), pa.table({"b": values, "u": [0] * 5})
+    for op, due in (("<", [4, 3, 2, 1, 0]), (">=", [1, 2, 3, 4, 5]), ("=", [1] * 5), ("!=", [4] * 5)):
+        options = {"within": Within("t", "u", -1, 1), "form": "aggregate", "at": "close", "aggregates": "count(*) as n"}
+        with WindowJoin(on=Compare("a", op, "b"), **options, partitions=partitions) as join:
+            assert join.process(left, right).num_rows == 0
+            assert join.finish()["n"].to_pylist() == due
+
+
+def has_values(function: str, kind: pa.DataType) -> bool:
+    """Whether there is such an aggregate of columns of a type, as the guide has it."""
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    number |= pa.types.is_decimal(kind) and kind.precision <= 38
+    moment = pa.types.is_temporal(kind) and not pa.types.is_interval(kind)
+    return pa.types.is_null(kind) or {"count": True, "min": number or moment, "max": number or moment}.get(
+        function, number
+    )
+
+
+VALUES = {
+    **COLUMNS, **REFUSED,
+    "dictionary with NULL": pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1], pa.int8()), pa.array(["a", None])),
+    "narrow decimal256": pa.array([decimal.Decimal(n) for n in (1, -2, 0, 3)], pa.decimal256(20, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("at", "on", "partitions"),
+    [
+        ("arrival", Compare("k", "=", "k2"), 2),
+        ("arrival", AllOf(Band("k", "k2", -1, 1), Band("k", "k2", -2, 0)), 1),
+        ("close", Compare("k", "=", "k2"), 1),
+        ("close", AllOf(Compare("k", "=", "k2"), Compare("k", "<=", "k2")), 2),
+    ],
+)
+def test_every_type_and_function(at, on, partitions):
+    left = pa.table({"k": [1, 1], "t": [0, 0]})
+    options = {"on": on, "within": Within("t", "t2", -1, 1), "form": "aggregate", "at": at, "partitions": partitions}
+    for name, column in VALUES.items():
+        right = pa.table({"k2": [1] * 4, "t2": [0] * 4, "v": column})
+        there = [value for value in column.to_pylist() if value is not None]
+        functions = []
+        for function in ("count", "sum", "min", "max", "avg"):
+            schemas = {"left_schema": left.schema, "right_schema": right.schema}
+            if has_values(function, column.type):
+                functions.append(function)
+            else:
+                with pytest.raises(KeyTypeError, match=f"no {function} of column 'v' of type"):
+                    WindowJoin(**options, aggregates=f"{function}(v)", **schemas)
+        with WindowJoin(**options, aggregates=[f"{function}(v)" for function in functions], **schemas) as join:
+            join.process(left.slice(0, 0), right.slice(3, 1))
+            join.process(left.slice(0, 0), right.slice(0, 3))
+            got = join.process(left)
+            got = join.finish() if at == "close" else got
+        due = {"count": len(there), **dict.fromkeys(("sum", "min", "max", "avg"))}
+        if there and len(functions) > 1:
+            due |= {"min": min(there), "max": max(there)}
+        if there and "sum" in functions:
+            due |= {"sum": sum(there), "avg": sum(there) / len(there)}
+        for function in functions:
+            assert got[f"{function}(v)"].to_pylist() == [due[function]] * 2, (name, function)
+
+
+@pytest.mark.parametrize("at", ["arrival", "close"])
+def test_closing_rows_and_columns_without_values(at):
+    """Left columns of any type come through; a column of type null, as of an empty file, has the other side's type."""
+    names = [name for name in COLUMNS if name != "null"]
+    left = pa.table({"k": [1] * 4, "t": [0] * 4, **{name: COLUMNS[name] for name in names}, "v": pa.nulls(4)})
+    right = pa.table({"k": [1], "t": [0], "v": [7]})
+    aggregates = ["count(v)", "sum(v)", "min(v) as least", "avg(v)"]
+    options = {"on": Compare("k", "=", "k"), "within": Within("t", "t", 0, 0), "form": "aggregate", "at": at}
+    with WindowJoin(**options, aggregates=aggregates, partitions=2) as join:
+        got = join.process(left, right)
+        if at == "close":
+            got = join.finish()
+            assert got.select(names).schema.equals(left.select(names).schema)
+            assert repr(got.select(names).to_pylist()) == repr(left.select(names).to_pylist())
+        met = [{"count(v)": 1, "sum(v)": 7, "least": 7, "avg(v)": 7.0}] * 4
+        none = {"count(v)": 0, "sum(v)": None, "least": None, "avg(v)": None}
+        if at == "arrival":  # left rows come first, and the right row meets values that are all NULL
+            met = [none] * 5
+        assert got.select(["count(v)", "sum(v)", "least", "avg(v)"]).to_pylist() == met
+        assert got.schema.field("least").type == pa.int64()
+    alone = [pa.table({"k": pa.array([], pa.int64()), "t": pa.array([], pa.int64()), "v": pa.nulls(0)})] * 2
+    with WindowJoin(**options | {"at": "arrival"}, aggregates=aggregates) as join:
+        kinds = join.process(*alone).schema.types[2:]
+    assert kinds == [pa.int64(), pa.float64(), pa.null(), pa.float64()]
+
+
 def test_many_rows_as_duckdb_and_pandas_have_them():
     rng = np.random.default_rng(13)
     count, window = 10_000, 7_000
@@ -370,8 +597,9 @@ def test_what_is_refused():
         WindowJoin(**both | {"form": "rows"}, aggregates=Count())
     with pytest.raises(UnsupportedError, match="device 'cpu'"):
         WindowJoin(**both, aggregates=Count(), device="numpy")
-    with pytest.raises(UnsupportedError, match="inner joins"):
-        WindowJoin(**both, aggregates=Count(), how="left")
+    for how in HOWS[1:]:
+        with pytest.raises(UnsupportedError, match="inner joins"):
+            WindowJoin(**both, aggregates=Count(), how=how)
     with pytest.raises(WindowError, match="belongs to a time window"):
         WindowJoin(**both, aggregates=Count(), at="close")
     timed = {

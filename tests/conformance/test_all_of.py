@@ -223,7 +223,7 @@ def test_ends_of_int64_beside_a_text(
         ({"index": "bisort"}, False),
         ({"engine": "splitjoin"}, False),
         ({"device": "numpy"}, False),
-        ({"form": "aggregate", "aggregates": "count()"}, False),
+        ({"form": "aggregate", "aggregates": "count()"}, True),
     ],
     ids=str,
 )

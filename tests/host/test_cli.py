@@ -315,6 +315,14 @@ def test_join_aggregates(tmp_path: Path) -> None:
     assert told.exit_code == 0, told.stderr
     assert read(tmp_path / "p.arrow").schema.names == ["side", "row", "sum(v)", "n"]
     assert read(tmp_path / "p.arrow")["n"].to_pylist() == [0, 0, 0, 1, 1, 1]
+    words = write(pa.table({"a": [1, 1], "w": ["x", None]}), tmp_path / "w.csv")
+    options = ["--on", "a = a", "--form", "aggregate", "--left-rows", 5, "--right-rows", 5, "-o", tmp_path / "w.arrow"]
+    told = mullion("join", left, words, *options, "--aggregate", "count(w)")
+    assert told.exit_code == 0, told.stderr
+    assert read(tmp_path / "w.arrow").num_rows == 5
+    told = mullion("join", left, words, *options, "--aggregate", "sum(w)")
+    assert told.exit_code == 1
+    assert told.stderr.startswith("error: there is no sum of column 'w' of type string")
 
 
 def test_conditions_in_sql_and_selected_columns(tmp_path: Path) -> None:

@@ -26,14 +26,20 @@ def whole(low_high):
     return (int(low_high[1]) << 64) + (int(low_high[0]) & ((1 << 64) - 1))
 
 
-def check(rng, sizes, keys, *, timed, probes=150):
-    window = _core.AggregateWindow(folds=FOLDS, window=0 if timed else 1 << 40, width=40)
+def words(keys):
+    """Keys of 128 bits in the same order."""
+    return np.stack([(keys & 1).astype(np.uint64) << np.uint64(63), (keys >> 1).view(np.uint64)], axis=1)
+
+
+def check(rng, sizes, keys, *, timed, probes=150, long=False):
+    kind, given = (_core.LongAggregateWindow, words) if long else (_core.AggregateWindow, lambda keys: keys)
+    window = kind(folds=FOLDS, window=0 if timed else 1 << 40, width=40)
     held, first = [], 0
     for size in sizes:
         new = batch(rng, first, size, keys)
         order = np.argsort(new["keys"], kind="stable").astype(np.uint32)
         values = [np.ascontiguousarray(column).reshape(-1) for column in new["values"]]
-        window.stage(new["keys"], new["rows"], new["times"] if timed else None, values, order)
+        window.stage(given(new["keys"]), new["rows"], new["times"] if timed else None, values, order)
         held, first = [*held, new], first + size
         keyed = {name: np.concatenate([part[name] for part in held]) for name in ("keys", "rows", "times")}
         columns = [np.concatenate(parts) for parts in zip(*(part["values"] for part in held), strict=True)]
@@ -48,7 +54,7 @@ def check(rng, sizes, keys, *, timed, probes=150):
         limits = None if end is None else np.maximum(end, first - size)
         places = rng.permutation(probes).astype(np.uint32)
         by_place = np.argsort(places)
-        intervals = [(places, lower, upper)]
+        intervals = [(places, given(lower), given(upper))]
         counts, results = window.probe(intervals, start[by_place], last[by_place], end=None if end is None else limits)
         for at in range(probes):
             place = places[at]
@@ -68,10 +74,10 @@ def check(rng, sizes, keys, *, timed, probes=150):
     return window
 
 
-@pytest.mark.parametrize("timed", [False, True])
-def test_runs_of_many_levels(timed):
+@pytest.mark.parametrize(("timed", "long"), [(False, False), (True, False), (True, True)])
+def test_runs_of_many_levels(timed, long):
     rng = np.random.default_rng(3)
-    window = check(rng, [9000, 1, 700, 0, 3000, 64, 5000], 4000, timed=timed)
+    window = check(rng, [9000, 1, 700, 0, 3000, 64, 5000], 4000, timed=timed, long=long)
     assert window.rows == 17765
     assert window.runs < 7
     before = window.bytes
@@ -81,10 +87,10 @@ def test_runs_of_many_levels(timed):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 1 << 30), st.lists(st.integers(0, 400), max_size=5), st.booleans())
-def test_any_sizes(seed, sizes, timed):
+@given(st.integers(0, 1 << 30), st.lists(st.integers(0, 400), max_size=5), st.booleans(), st.booleans())
+def test_any_sizes(seed, sizes, timed, long):
     rng = np.random.default_rng(seed)
-    check(rng, sizes, int(rng.integers(1, 300)), timed=timed, probes=25)
+    check(rng, sizes, int(rng.integers(1, 300)), timed=timed, probes=25, long=long)
 
 
 def test_purge_keeps_what_is_past():

@@ -18,8 +18,8 @@ def is_temporal(kind: pa.DataType) -> bool:
 def exact(column: pa.ChunkedArray | pa.Array) -> list:
     """The values of a key or time column, None where NULL.
 
-    Integers come as int, floats as (float64) float, decimals as Fraction, dates and timestamps as int
-    nanoseconds since the epoch. Nothing is rounded.
+    Integers come as int, floats as (float64) float, decimals as Fraction, dates, timestamps, times of day and
+    durations as int nanoseconds, since the epoch or midnight. Nothing is rounded.
     """
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -27,6 +27,9 @@ def exact(column: pa.ChunkedArray | pa.Array) -> list:
     if pa.types.is_timestamp(kind):
         scale = NANOSECONDS[kind.unit]
         return [None if v is None else v * scale for v in column.cast(pa.int64()).to_pylist()]
+    if pa.types.is_duration(kind) or pa.types.is_time(kind):
+        plain = pa.int32() if kind.bit_width == 32 else pa.int64()
+        return [None if v is None else v * NANOSECONDS[kind.unit] for v in column.cast(plain).to_pylist()]
     if pa.types.is_date32(kind):
         return [None if v is None else v * DAY for v in column.cast(pa.int32()).to_pylist()]
     if pa.types.is_date64(kind):
