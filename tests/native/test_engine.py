@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
+from host.devices.cpu_device import CpuDevice
 from host.native import _core
 from tests.native.nested_loop import ISAS, Batch, NestedLoop, in_order, open_engine
 
@@ -558,3 +559,19 @@ def test_joins_of_several_threads_share_the_pool(seed: int, pool: Callable[[int]
     with ThreadPoolExecutor(len(jobs)) as executor:
         for found, alone in zip(executor.map(lambda job: run(*job), jobs), expected, strict=True):
             assert_same(found, alone)
+
+
+def test_the_build_knows_its_indexes() -> None:
+    names = set(CpuDevice.indexes) - {"slices"}  # of another index each
+    assert len(names) > 12
+    assert all(_core.has_index(name) for name in names)
+    assert {name for name in names if _core.has_index(name, "shared")} == {
+        "bplus_tree",
+        "b_chain",
+        "ib_chain",
+        "im_tree",
+        "pim_tree",
+    }
+    assert not _core.has_index("nested_loop")
+    with pytest.raises(ValueError, match="no engine rows"):
+        _core.has_index("sorted_runs", "rows")

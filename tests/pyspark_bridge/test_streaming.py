@@ -5,7 +5,7 @@ import pytest
 
 from host import AnyOf, Band, Compare, Rows, Within
 from host.daemon import DaemonClient, start_private
-from host.errors import WindowError
+from host.errors import KeyTypeError, WindowError
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
@@ -121,11 +121,15 @@ def test_aggregates(runner, seed):
     options = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(50), "sequence": "seq"}
     sides = runner.stream("bids", bids), runner.stream("asks", asks)
     wanted = expected(NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq"), bids, asks)
-    frame = window_join(*sides, **options, form="aggregate", aggregates=["count(*)", "sum(price)", "max(id)"])
-    assert frame.columns == ["side", "row", "count(1)", "sum(price)", "max(id)"]
+    aggregates = ["count(*)", "sum(price)", "max(id)", "count(note)"]
+    frame = window_join(*sides, **options, form="aggregate", aggregates=aggregates)
+    assert frame.columns == ["side", "row", "count(1)", "sum(price)", "max(id)", "count(note)"]
     found = runner.run(frame, "aggregates")
     assert len(found) == sum(map(len, bids)) + sum(map(len, asks))
     assert sum(row["count(1)"] for row in found) == len(wanted)
+    assert 0 < sum(row["count(note)"] or 0 for row in found) <= len(wanted)
+    with pytest.raises(KeyTypeError, match="no min of column 'note' of type string"):
+        window_join(*sides, **options, form="aggregate", aggregates="min(note)")
 
 
 def test_counts_and_own_suffix(runner, daemon, seed):
