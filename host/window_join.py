@@ -332,7 +332,7 @@ class WindowJoin:
     ) -> pa.Table | None:
         """Takes rows of both streams, and joins all that wait once they are `max_rows`, or one has waited `max_delay`.
 
-        Rows arrive in the order of the pushes, within a push left before right, or as the sequence column says: results
+        Rows arrive in the order of the pushes, within a push by the sequence column, else left before right: results
         are those of one `process` for each push, but that rows which are joined together are one call: none of them is
         late against another, and unmatched rows come out with the call.
 
@@ -348,8 +348,6 @@ class WindowJoin:
 
         Raises
         ------
-        UnsupportedError
-            If the join gives ranges, or has state, without a sequence column: neither keeps the order of pushes.
         SchemaError
             If a side's columns differ from those of earlier calls. The rows of this push are not taken.
         MullionError
@@ -358,12 +356,6 @@ class WindowJoin:
         """
         with self._turn():
             self._check_open(right)
-            if self.spec.sequence is None and (self._state is not None or self.spec.form == "ranges"):
-                what = "has state" if self._state is not None else "gives ranges"
-                raise UnsupportedError(
-                    f"this join {what}, which has no place for the order of pushes: name a sequence column, or call "
-                    "process()"
-                )
             tables = {side: _as_table(side, given) for side, given in (("left", left), ("right", right))}
             for side, table in tables.items():
                 if table is not None:
@@ -387,8 +379,7 @@ class WindowJoin:
     def process_pushes(self, left: pa.Table | None, right: pa.Table | None, pushes: list[tuple[int, int]]) -> pa.Table:
         """Joins rows that a caller has gathered: as `push` for each, then `flush`.
 
-        `pushes` are the left and right rows of each push, in order; they do not count under a sequence column. Returns
-        and raises as `process`.
+        `pushes` are the left and right rows of each push, in order. Returns and raises as `process`.
         """
         with self._turn():
             self._check_open(right)
@@ -537,7 +528,7 @@ class WindowJoin:
             with self._breaking(self._engine):
                 self._sequencer.state = record.before
                 tables, _, whole = self._logged(record)
-                call = self._sequence(tables, whole=whole)
+                call = self._sequence(tables, self._state.pushes(record), whole)
         yield from self._joined(self._engine, call, None, block_bytes)
 
     def finish(self) -> pa.Table:
@@ -1018,8 +1009,9 @@ class WindowJoin:
                 sent |= places
             with traced.current():
                 begun = self._state.begin(
-                    number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed
-                )
+                    number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed,
+                    pushes=call.pushes,
+                )  # fmt: skip
         self._keep_rows(call)
         paired = self.spec.form in ("rows", "pairs")
         engine.most_pairs = most_pairs(block_bytes) if paired and block_bytes is not None else None
@@ -1059,7 +1051,8 @@ class WindowJoin:
             incomplete.partial = partial.replace_schema_metadata({INCOMPLETE: f"core {incomplete.core}"})
             raise incomplete
         if self.spec.form == "ranges":
-            rest = [table.replace_schema_metadata({RUNS: json.dumps(engine.run_events())}) for table in rest]
+            events = json.dumps(engine.run_events() | {"pushes": call.pushes})
+            rest = [table.replace_schema_metadata({RUNS: events}) for table in rest]
         for table in rest:
             if block_bytes is None or self.spec.form == "ranges":  # a mirror follows a call as a whole
                 yield table
@@ -1233,10 +1226,11 @@ class WindowJoin:
     def _load(self, record: Record) -> None:
         engine = self._engine
         assert engine is not None
+        assert self._state is not None
         with self._breaking(engine):
             self._sequencer.state = record.before
             tables, matched, whole = self._logged(record)
-            call = self._sequenced(tables, whole=whole)
+            call = self._sequenced(tables, self._state.pushes(record), whole)
             engine.room_for(call.batches)
             engine.load(call.batches, call.opposite, call.arrived)
             self._keep_rows(call)

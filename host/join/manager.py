@@ -37,8 +37,7 @@ class Manager:
     max_rows, max_delay
         Of a batch, as of `WindowJoin`.
     **options
-        Of `WindowJoin`. With ``form="ranges"`` and no `sequence` column all left rows of a batch come before its right
-        ones, as a mirror keeps no order of pushes.
+        Of `WindowJoin`.
 
     Raises
     ------
@@ -85,10 +84,8 @@ class Manager:
         self._under_way.append(self._thread.submit(self._process, waiting, pushes))
 
     def _process(self, waiting: dict[str, pa.Table | None], pushes: list[tuple[int, int]]) -> pa.Table:
-        if self._mirror is not None:
-            ranges = self.join.process(waiting["left"], waiting["right"])
-            return self._mirror.pairs(ranges, waiting["left"], waiting["right"])
-        return self.join.process_pushes(waiting["left"], waiting["right"], pushes)
+        found = self.join.process_pushes(waiting["left"], waiting["right"], pushes)
+        return found if self._mirror is None else self._mirror.pairs(found, waiting["left"], waiting["right"])
 
     def _taken(self, most: int) -> list[pa.Table]:
         """The results that are there, once no more than `most` batches are under way."""

@@ -110,7 +110,8 @@ class RangeMirror:
         events = json.loads(metadata[RUNS])
         given = {"left": left, "right": right}
         call = self._sequencer.sequence(
-            {side: empty_table(self._schemas[side]) if given[side] is None else given[side] for side in SIDES}
+            {side: empty_table(self._schemas[side]) if given[side] is None else given[side] for side in SIDES},
+            events["pushes"],
         )
         try:
             ended = {side: self._follow(side, call.batches[side], events) for side in SIDES}

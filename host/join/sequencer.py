@@ -52,6 +52,8 @@ class Call:
         The greatest sequence value so far.
     whole : WholeCall or None
         What the rows of all partitions tell, where these are of one.
+    pushes : list of (int, int) or None
+        As of `Sequencer.sequence`.
     """
 
     tables: dict[str, pa.Table]
@@ -67,6 +69,7 @@ class Call:
     unmatchable: dict[str, int]
     last_sequence: int | None
     whole: WholeCall | None = None
+    pushes: list[tuple[int, int]] | None = None
 
 
 class Sequencer:
@@ -185,8 +188,8 @@ class Sequencer:
         tables : dict of str to pyarrow.Table
             New rows of each side; of a self join, of the left one.
         pushes : list of (int, int), optional
-            Left and right rows that arrived together, in order, where there is no sequence column: left before right in
-            each of them. By default all rows of the call are one.
+            Left and right rows that arrived together, in order: within each of them by the sequence column, else left
+            before right. By default all rows of the call are one.
         whole : WholeCall, optional
             What the rows of all partitions tell, where these are of one.
 
@@ -195,7 +198,7 @@ class Sequencer:
         KeyTypeError
             If a key or time does not fit 64 bits.
         OrderError
-            If a sequence value is NULL or lies before one already processed.
+            If a sequence value is NULL, or lies before one already processed or of an earlier push.
         StateError
             If the rows came by other routes than this partition knows to be in force.
         """
@@ -207,7 +210,7 @@ class Sequencer:
             )
         if self._spec.self_join:
             tables = {"left": tables["left"]}
-        ordered, values, last_sequence = self._ordered(tables, whole)
+        ordered, values, last_sequence = self._ordered(tables, pushes, whole)
         if whole is not None and whole.order is not None:
             return self._placed(dict(tables), whole, last_sequence)
         first = dict(self.arrived)
@@ -215,26 +218,28 @@ class Sequencer:
             ordered["right"] = ordered["left"]
             numbers = first["left"] + np.arange(len(ordered["left"]), dtype=np.int64)
             opposite = dict.fromkeys(SIDES, numbers)
-        elif self._spec.sequence is None and pushes is not None:
-            left, right = np.array(pushes, np.int64).T
-            opposite = {
-                "left": first["right"] + np.repeat(np.cumsum(right) - right, left),
-                "right": first["left"] + np.repeat(np.cumsum(left), right),
-            }
-        elif self._spec.sequence is None:
+        elif self._spec.sequence is None and pushes is None:
             places = {"left": first["right"], "right": first["left"] + len(ordered["left"])}
             if isinstance(self._spec.on, AsOf):  # which asks for their number alone
                 opposite = {side: _repeated(places[side], len(ordered[side])) for side in SIDES}
             else:
                 opposite = {side: np.full(len(ordered[side]), places[side], np.int64) for side in SIDES}
         else:
-            left, right = _comparable(values["left"], values["right"])
-            opposite = {
-                "left": first["right"] + np.searchsorted(right, left, "left").astype(np.int64, copy=False),
-                "right": first["left"] + np.searchsorted(left, right, "right").astype(np.int64, copy=False),
-            }
+            earlier = np.zeros(len(ordered["left"]), np.int64)  # right rows of the pushes before a left row's
+            through = np.full(len(ordered["right"]), len(ordered["left"]))  # left rows of a right row's push and before
+            if pushes is not None:
+                counts = np.array(pushes, np.int64).T
+                earlier = np.repeat(np.cumsum(counts[1]) - counts[1], counts[0])
+                through = np.repeat(np.cumsum(counts[0]), counts[1])
+            if self._spec.sequence is not None:  # values do not go back from push to push, but may be equal
+                left, right = _comparable(values["left"], values["right"])
+                earlier = np.maximum(earlier, np.searchsorted(right, left, "left"))
+                through = np.minimum(through, np.searchsorted(left, right, "right"))
+            opposite = {"left": first["right"] + earlier, "right": first["left"] + through}
         rows = {side: np.arange(first[side], first[side] + len(ordered[side]), dtype=np.int64) for side in SIDES}
-        return self._encoded(ordered, rows, opposite, last_sequence, whole)
+        call = self._encoded(ordered, rows, opposite, last_sequence, whole)
+        call.pushes = pushes
+        return call
 
     def _placed(self, tables: dict[str, pa.Table], whole: WholeCall, last_sequence: int | None) -> Call:
         """The call whose rows have the places that the whole call gives them."""
@@ -320,7 +325,7 @@ class Sequencer:
         return int(times.max()) if len(times) else None
 
     def _ordered(
-        self, tables: dict[str, pa.Table], whole: WholeCall | None
+        self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None, whole: WholeCall | None
     ) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], int | None]:
         """The tables by sequence value, those values, and the greatest so far."""
         if self._spec.sequence is None:
@@ -334,6 +339,11 @@ class Sequencer:
         for side, table in tables.items():
             own = self.sequence_values(side, table)
             assert own is not None
+            values[side] = own
+        if pushes is not None and len(pushes) > 1:
+            self._check_pushes(values, np.array(pushes, np.int64).T)
+        for side, table in tables.items():
+            own = values[side]
             if len(own):
                 if np.any(own[1:] < own[:-1]):
                     order = np.argsort(own, kind="stable")
@@ -345,10 +355,23 @@ class Sequencer:
             values[side] = own
         return ordered, values, last
 
-    def _goes_back(self, value: int, side: str) -> OrderError:
+    def _check_pushes(self, values: dict[str, np.ndarray], counts: np.ndarray) -> None:
+        """Raises OrderError if a sequence value lies before one of an earlier push."""
+        both = np.concatenate(_comparable(values["left"], values.get("right", np.zeros(0, np.int64))))
+        pushes = np.concatenate([np.repeat(np.arange(len(of)), of) for of in counts])
+        order = np.argsort(pushes, kind="stable")
+        order = order[np.argsort(both[order], kind="stable")]
+        back = np.flatnonzero(np.diff(pushes[order]) < 0)
+        if len(back):
+            row, newer = order[back[0]], order[back[0] + 1]
+            side = "left" if row < len(values["left"]) else "right"
+            raise self._goes_back(int(both[row]), f"the {side}", int(both[newer]))
+
+    def _goes_back(self, value: int, side: str, pushed: int | None = None) -> OrderError:
+        newest, what = (self._last_sequence, "call") if pushed is None else (pushed, "push")
         return OrderError(
-            f"sequence value {value} in column {self._spec.sequence!r} of {side} side comes after "
-            f"{self._last_sequence}, which was processed in an earlier call: rows must not go back between calls"
+            f"sequence value {value} in column {self._spec.sequence!r} of {side} side comes after {newest}, which came "
+            f"in an earlier {what}: rows must not go back between {'calls' if what == 'call' else 'pushes'}"
         )
 
     def sequence_values(self, side: str, table: pa.Table) -> np.ndarray | None:
@@ -437,6 +460,6 @@ def _repeated(value: int, count: int) -> np.ndarray:
 
 def _comparable(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both as int64, or as exact Python integers where a uint64 does not fit."""
-    if any(v.dtype == np.uint64 and len(v) and int(v[-1]) > _INT64.max for v in (a, b)):
+    if any(v.dtype == np.uint64 and len(v) and int(v.max()) > _INT64.max for v in (a, b)):
         return a.astype(object), b.astype(object)
     return a.astype(np.int64), b.astype(np.int64)

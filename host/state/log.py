@@ -32,8 +32,8 @@ from host.join.engine import SIDES
 from host.state.store import Store
 from host.tracing import carried, span
 
-FORMAT = 2
-"""That is written; in format 1 the checksum of a file of rows is SHA-256."""
+FORMAT = 3
+"""That is written; in format 2 there are no pushes, in format 1 the checksum of a file of rows is SHA-256."""
 UNFINISHED = "unfinished"
 """A file that lies beside a log as long as others write it."""
 _COMMIT = re.compile(r"(\d{12})\.commit")
@@ -67,6 +67,8 @@ class Record:
         the ascending numbers, as int64, compressed, in base 64.
     whole : dict or None
         What the rows of all partitions tell, where the log is of one of them, as `WholeCall.to_tables` gives it.
+    pushes : str or None
+        The left and right rows that arrived together, in order, as `matched`, where a call has several such.
     first : int or None
         The number of the oldest call that the log needs from this one on; None in states of versions before there was
         this. Files before it are of calls that went, or of a process that did not know that it had lost the log.
@@ -84,6 +86,7 @@ class Record:
     matched: dict[str, str]
     whole: dict[str, Any] | None = None
     first: int | None = None
+    pushes: str | None = None
 
 
 class StateLog:
@@ -198,6 +201,12 @@ class StateLog:
                 tables[part] = reader.read_all()
         return tables, {side: _numbers(text) for side, text in record.matched.items()}
 
+    def pushes(self, record: Record) -> list[tuple[int, int]] | None:
+        """Left and right rows that arrived together, in order; None where all rows of the call did."""
+        if record.pushes is None:
+            return None
+        return [(left, right) for left, right in _numbers(record.pushes).reshape(-1, 2).tolist()]
+
     # Writing
 
     def begin(
@@ -210,6 +219,7 @@ class StateLog:
         *,
         done: bool,
         whole: dict[str, Any] | None = None,
+        pushes: list[tuple[int, int]] | None = None,
         oldest: dict[str, int] | None = None,
     ) -> Future[dict[str, Any]]:
         """Starts to write a call, in a thread; for `commit`.
@@ -222,6 +232,8 @@ class StateLog:
             The rows of the call by side, and what belongs to them.
         done : bool
             There is nothing to add once the call is joined: it is committed by the thread.
+        pushes : list of (int, int), optional
+            What `pushes` gives.
         oldest : dict of str to int, optional
             What `trim` is given once the call is committed.
 
@@ -243,7 +255,7 @@ class StateLog:
 
         def write() -> dict[str, Any]:
             fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end, "first": first}
-            fields |= {"whole": whole}
+            fields |= {"whole": whole, "pushes": None if pushes is None else _text(np.array(pushes).ravel())}
             with span("write state"):
                 fields |= self._write(number, batch, tables)
                 if done:

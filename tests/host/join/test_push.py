@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mullion import Band, OrderError, SchemaError, UnsupportedError, WindowError, WindowJoin, Within
+from mullion import Band, OrderError, RangeMirror, SchemaError, UnsupportedError, WindowError, WindowJoin, Within
 
 BAND = Band("k", "k", -1, 1)
 SCHEMA = pa.schema([("k", pa.int32()), ("t", pa.int64())])
@@ -21,32 +21,97 @@ def rows(*keys: int) -> pa.Table:
     return pa.table([list(keys), [0] * len(keys)], schema=SCHEMA)
 
 
-@settings(deadline=None, max_examples=20)
+ORDER = [("left_row", "ascending"), ("right_row", "ascending")]
+
+
+def pushed(rng: np.random.Generator, sizes: list[tuple[int, int]], kinds: list[pa.DataType]) -> list[list[pa.Table]]:
+    """The rows of each push, whose sequence values begin where those of the one before end."""
+    least, given = 0, []
+    for counts in sizes:
+        sequences = [least + rng.integers(0, 3, count) for count in counts]
+        columns = [(rng.integers(0, 9, n), rng.integers(0, 30, n)) for n in counts]
+        given.append(
+            [
+                pa.table([*own, pa.array(values, kind)], names=["k", "t", "s"])
+                for own, values, kind in zip(columns, sequences, kinds, strict=True)
+            ]
+        )
+        least = max([least, *np.concatenate(sequences).tolist()])
+    return given
+
+
+@settings(deadline=None, max_examples=60)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=25),
-    window=st.sampled_from([{"left": 5, "right": 20}, {"within": Within("t", "t", -3, 9)}]),
+    window=st.sampled_from([{"left": 5, "right": 20}, {"left": 1, "right": 1}, {"within": Within("t", "t", -3, 9)}]),
     max_rows=st.integers(1, 40), self_join=st.booleans(), how=st.sampled_from(["inner", "full"]),
-    seed=st.integers(0, 99),
+    sequence=st.sampled_from([None, "s"]), state=st.booleans(), seed=st.integers(0, 99),
+    kinds=st.sampled_from([[pa.int64()] * 2, [pa.uint64()] * 2, [pa.int8(), pa.uint64()]]),
 )  # fmt: skip
-def test_pushes_give_what_as_many_calls_give(sizes, window, max_rows, self_join, how, seed):
-    rng = np.random.default_rng(seed)
-    options = {"on": BAND, "form": "pairs", "how": how, "self_join": self_join, **window}
-    schemas = {"left_schema": SCHEMA} if self_join else BOTH
-    with WindowJoin(max_rows=max_rows, **options, **schemas) as join, WindowJoin(**options, **schemas) as other:
-        found, expected, waiting = [], [], 0
-        for left, right in sizes:
-            tables = [pa.table([rng.integers(0, 9, n), rng.integers(0, 30, n)], schema=SCHEMA) for n in (left, right)]
-            given = tables[:1] if self_join else tables
-            waiting += sum(map(len, given))
-            part = join.push(*given)
+def test_pushes_give_what_as_many_calls_give(
+    sizes, window, max_rows, self_join, how, sequence, state, seed, kinds, tmp_path_factory
+):
+    options = {"on": BAND, "form": "pairs", "how": how, "self_join": self_join, "sequence": sequence, **window}
+    given = pushed(np.random.default_rng(seed), [(6, 6), *sizes], kinds[:1] * 2 if self_join else kinds)
+    schemas = {"left_schema": given[0][0].schema} | ({} if self_join else {"right_schema": given[0][1].schema})
+    kept = {"state": tmp_path_factory.mktemp("state")} if state else {}
+    found, expected, waiting = [], [], 0
+    with WindowJoin(**options, **schemas) as other:
+        join = WindowJoin(max_rows=max_rows, **options, **schemas, **kept)
+        for tables in given:
+            tables = tables[:1] if self_join else tables
+            waiting += sum(map(len, tables))
+            part = join.push(*tables)
             assert (part is not None) == (waiting >= max_rows)
             waiting = 0 if part is not None else waiting
             found += [] if part is None else [part]
-            expected.append(other.process(*given))
+            expected.append(other.process(*tables))
+            if part is not None and state:  # the pushes of a call are in the state
+                join.close()
+                join = WindowJoin(max_rows=max_rows, **options, **schemas, **kept)
+                assert join.repeat().sort_by(ORDER).equals(part.sort_by(ORDER))
         found += [join.flush(), join.finish()]
         expected.append(other.finish())
-        order = [("left_row", "ascending"), ("right_row", "ascending")]
-        assert pa.concat_tables(found).sort_by(order).equals(pa.concat_tables(expected).sort_by(order))
+        join.close()
+    assert pa.concat_tables(found).sort_by(ORDER).equals(pa.concat_tables(expected).sort_by(ORDER))
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12),
+    sequence=st.sampled_from([None, "s"]), partitions=st.sampled_from([1, 2]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_ranges_and_counts_of_pushes(sizes, sequence, partitions, seed):
+    given = pushed(np.random.default_rng(seed), sizes, [pa.int64()] * 2)
+    options = {"on": BAND, "left": 3, "right": 5, "sequence": sequence}
+    schemas = {"left_schema": given[0][0].schema, "right_schema": given[0][1].schema}
+    with (
+        WindowJoin(form="ranges", partitions=partitions, **options, **schemas) as ranges,
+        WindowJoin(form="counts", **options, **schemas) as counts,
+        WindowJoin(form="pairs", **options, **schemas) as other,
+    ):
+        for tables in given:
+            ranges.push(*tables)
+            counts.push(*tables)
+        expected = pa.concat_tables(other.process(*tables) for tables in given)
+        mirror = RangeMirror(ranges.spec, given[0][0].schema, given[0][1].schema)
+        sides = [pa.concat_tables(side) for side in zip(*given, strict=True)]
+        assert mirror.pairs(ranges.flush(), *sides).sort_by(ORDER).equals(expected.sort_by(ORDER))
+        assert sum(counts.flush()["matches"].to_pylist()) == len(expected)
+
+
+def test_a_sequence_does_not_go_back_between_pushes():
+    schema = pa.schema([("k", pa.int32()), ("s", pa.uint64())])
+    top = 2**64 - 1
+    with WindowJoin(
+        on=BAND, left=9, right=9, sequence="s", form="pairs", left_schema=schema, right_schema=schema
+    ) as join:
+        for pushes in ([(None, 7), (6, None)], [(top, 3), (top - 1, None)], [(3, 9), (None, 9), (9, 8)]):
+            for values in pushes:
+                join.push(*(None if v is None else pa.table([[1], [v]], schema=schema) for v in values))
+            with pytest.raises(OrderError, match="push"):
+                join.flush()
+            join.take_back()
 
 
 def test_a_timer_knows_when_to_flush():
@@ -84,17 +149,7 @@ def test_rows_that_are_refused_wait_on_until_they_are_taken_back():
         assert len(join.flush()) == 0
 
 
-def test_what_push_refuses(tmp_path):
-    with (
-        WindowJoin(on=BAND, left=9, right=9, form="ranges", **BOTH) as join,
-        pytest.raises(UnsupportedError, match="ranges"),
-    ):
-        join.push(rows(1))
-    with (
-        WindowJoin(on=BAND, left=9, right=9, state=tmp_path, **BOTH) as join,
-        pytest.raises(UnsupportedError, match="state"),
-    ):
-        join.push(rows(1))
+def test_what_push_refuses():
     for wrong in ({"max_rows": 0}, {"max_rows": 1.5}, {"max_delay": "-1 s"}, {"max_delay": "soon"}):
         with pytest.raises(WindowError):
             WindowJoin(on=BAND, left=9, right=9, **wrong)
