@@ -44,8 +44,12 @@ def condition(
     """
     predicates = [_condition(text, left, right) for text in conditions]
     pairs = predicates if all_of or len(predicates) == 1 else [AnyOf(*predicates)]  # type: ignore[arg-type]
-    tests = [_where(text, {"left": left, "right": right}) for text in wheres]
+    tests = _tests(wheres, left, right)
     return pairs[0] if len(pairs) + len(tests) == 1 else AllOf(*pairs, *tests)
+
+
+def _tests(wheres: tuple[str, ...], left: pa.Schema, right: pa.Schema) -> list[Where]:
+    return [_where(text, {"left": left, "right": right}) for text in wheres]
 
 
 def _where(text: str, schemas: dict[str, pa.Schema]) -> Where:
@@ -96,15 +100,16 @@ def _bound(text: str, column: pa.DataType | None) -> Any:
 
 
 def as_of(
-    times: str, left: pa.Schema, *, direction: str, tolerance: str | None, by: tuple[str, ...], exact: bool
-) -> AsOf:
+    times: str, left: pa.Schema, right: pa.Schema, *, direction: str, tolerance: str | None, by: tuple[str, ...],
+    exact: bool, wheres: tuple[str, ...] = (),
+) -> AsOf:  # fmt: skip
     """The as-of condition from the texts of a command line.
 
     Parameters
     ----------
     times : str
         Such as "bid_time,ask_time": the time column of each side.
-    left : pyarrow.Schema
+    left, right : pyarrow.Schema
     direction : str
         As of `AsOf`.
     tolerance : str or None
@@ -113,6 +118,8 @@ def as_of(
         Such as "venue", or "venue,market" where the right side has another name for it.
     exact : bool
         As of `AsOf`.
+    wheres : tuple of str
+        As of `condition`.
 
     Raises
     ------
@@ -128,7 +135,8 @@ def as_of(
             raise PredicateError(f'--by must be like "venue" or "venue,market" (left and right column), not {text!r}')
     kind = column_type(left, parts[0]) if has_column(left, parts[0]) else None
     distance = None if tolerance is None else _bound(tolerance, kind)
-    return AsOf(parts[0], parts[1], direction, distance, [pair[0] if len(pair) == 1 else pair for pair in pairs], exact)
+    columns = [pair[0] if len(pair) == 1 else pair for pair in pairs]
+    return AsOf(parts[0], parts[1], direction, distance, columns, exact, _tests(wheres, left, right))
 
 
 def within(text: str | None) -> Within | None:

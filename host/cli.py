@@ -355,15 +355,24 @@ def join(
         raise click.UsageError("the join needs a condition: give --on, or --as-of")
     if times is None and (direction or tolerance is not None or by or not_exact):
         raise click.UsageError("--direction, --tolerance, --by and --not-exact are for --as-of")
-    if times is not None and (conditions or wheres or all_of):
-        raise click.UsageError("an as-of join takes no further conditions: --as-of excludes --on, --all-of and --where")
+    if times is not None and (conditions or all_of):
+        raise click.UsageError(
+            "beside its times and --by an as-of join takes parts about one side, by --where: --as-of excludes --on and "
+            "--all-of"
+        )
     sides = TableReader(left, batch_rows), TableReader(right, batch_rows)
     schemas = sides[0].schema, sides[1].schema
     spec = JoinSpec(
         on=arguments.condition(conditions, wheres, *schemas, all_of=all_of)
         if times is None
         else arguments.as_of(
-            times, schemas[0], direction=direction or DIRECTIONS[0], tolerance=tolerance, by=by, exact=not not_exact
+            times,
+            *schemas,
+            direction=direction or DIRECTIONS[0],
+            tolerance=tolerance,
+            by=by,
+            exact=not not_exact,
+            wheres=wheres,
         ),
         within=arguments.within(within),
         select=arguments.names(select),

@@ -599,10 +599,14 @@ class _Reader:
         match = join.args.get("match_condition")
         place = match if match is not None else join.args.get("on") or join.this
         equal = [part for part in parts if isinstance(part, _Apart) and part.compare == "="]
-        rest = [part for part in parts if part not in equal]
+        tests = [part for part in parts if not isinstance(part, _Apart) and one_sided(part.predicate())]
+        rest = [part for part in parts if part not in equal and part not in tests]
         if match is not None:
             if rest:
-                self.refuse(join.args["on"], "beside MATCH_CONDITION an as-of join takes equalities of columns alone")
+                self.refuse(
+                    join.args["on"],
+                    "beside MATCH_CONDITION an as-of join takes equalities of columns, and parts about one side alone",
+                )
             rest = self.conjunction(match)
         for name in join.args.get("using") or ():
             paths = [self._path(side, [name]) for side in SIDES]
@@ -615,7 +619,11 @@ class _Reader:
             rest = [dataclasses.replace(equal.pop(), compare=">=")]
         times = rest[0] if len(rest) == 1 else None
         if not isinstance(times, _Apart) or times.compare not in ("<", "<=", ">", ">=", None):
-            self.refuse(place, "an as-of join compares one pair of times by <, <=, > or >=, and other columns by =")
+            self.refuse(
+                place,
+                "an as-of join compares one pair of times by <, <=, > or >=, and other columns by =; further parts are "
+                "about one side alone",
+            )
         tolerance = None
         if times.compare is not None:
             direction, exact = "backward" if times.compare[0] == ">" else "forward", times.compare[-1] == "="
@@ -636,7 +644,8 @@ class _Reader:
         else:
             self.refuse(place, "an as-of join has one time at or before the other, and at most a greatest distance")
         by = [(part.left.path, part.right.path) for part in equal]
-        return AsOf(times.left.path, times.right.path, direction=direction, tolerance=tolerance, by=by, exact=exact)
+        where = [part.predicate() for part in tests]
+        return AsOf(times.left.path, times.right.path, direction, tolerance, by, exact, where)
 
     def _parts(self, node: Node) -> list[Any]:
         node = node.unnest()

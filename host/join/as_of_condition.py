@@ -13,7 +13,7 @@ from host.durations import nanoseconds
 from host.errors import KeyTypeError, PredicateError
 from host.float_order import decode_float, encode_float
 from host.join.boundary_generator import CODE_TYPE, BoundaryGenerator
-from host.join.condition import Condition
+from host.join.condition import Condition, Filter, both
 from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
 from host.key_type import NANOS_PER_DAY, Family, KeyType, key_types
 from host.predicates import AsOf, Compare
@@ -45,6 +45,7 @@ class AsOfCondition(Condition):
 
     def __init__(self, on: AsOf, left: pa.Schema, right: pa.Schema):
         self._on = on
+        self._filters = [Filter(part, {"left": left, "right": right}) for part in on.where]
         self.residuals = []
         self.one_column = False
         self.generator = BoundaryGenerator(Compare(on.left_time, "=", on.right_time), CODE_TYPE, CODE_TYPE)
@@ -62,18 +63,20 @@ class AsOfCondition(Condition):
     def encode(
         self, side: str, table: pa.Table, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None, tuple[np.ndarray, ...]]:
+        passing = self._passing(side, table)
         columns = [column_of(table, name) for name in self._on.names(side)]
         if self._plain is not None:
             try:
                 keys, valid = self._plain.encode(comparable_values(columns[0]))
             except KeyTypeError as error:
                 raise KeyTypeError(f"column {self._on.names(side)[0]!r} of the {side} side: {error}") from error
-            return keys.astype(np.int64, copy=False), valid, ()
+            return keys.astype(np.int64, copy=False), both(passing, valid), ()
         if self.codes is not None:
-            return (*self.codes.encode(side, columns, rows), ())
+            keys, valid = self.codes.encode(side, columns, rows)
+            return keys, both(passing, valid), ()
         if len(table) > len(self._zeros):
             self._zeros = np.zeros(len(table), np.int64)
-        return self._zeros[: len(table)], None, ()
+        return self._zeros[: len(table)], passing, ()
 
     def forget(self, oldest: dict[str, int]) -> None:
         pass  # rows of any age may be held: `keep` is told which words are
@@ -91,7 +94,7 @@ class AsOfCondition(Condition):
     def explain(self, *, indexed: bool = False, driver: int = 0) -> list[str]:
         names = " and ".join(f"left.{a} = right.{b}" for a, b in self._on.by)
         how = "" if self.codes is None else ", by a code for each distinct value"
-        return [f"driver:    {names or 'time alone'}{how}, then rows in order of time"]
+        return [f"driver:    {names or 'time alone'}{how}, then rows in order of time", *self._row_tests()]
 
 
 class AsOfAxis:

@@ -74,10 +74,10 @@ class Condition:
     """
 
     def __init__(self, on: Predicate | AllOf, left: pa.Schema, right: pa.Schema, key_bits: int = 64):
-        parts = on.parts if isinstance(on, AllOf) else (on,)
+        parts = _parts(on)
         self._schemas = {"left": left, "right": right}
         pairs = [part for part in parts if isinstance(part, Predicate) and not one_sided(part)]
-        self._filters = [_Filter(part, self._schemas) for part in parts if one_sided(part)]
+        self._filters = [Filter(part, self._schemas) for part in parts if one_sided(part)]
         equal = [part for part in pairs if isinstance(part, Compare) and part.equality]
         self._unequal = {
             part: ValueCodes([(*self._types(part), part.null_safe)])
@@ -177,29 +177,34 @@ class Condition:
         CapacityError
             If there are too many different values of the columns compared for equality.
         """
-        valid: np.ndarray | None = None
-        for test in self._filters:
-            if test.side == side:
-                valid = _both(valid, test.holds(table))
+        valid = self._passing(side, table)
         others = []
         for part, generator in zip(self._residual_parts, self.residuals, strict=True):
             keys, known = self._encoded(side, table, rows, part, generator.key_types[side])
             others.append(keys)
-            valid = _both(valid, known)
+            valid = both(valid, known)
         if self._driver is None:
             return np.zeros(len(table), np.int64), valid, tuple(others)
         if self.codes is None:
             keys, known = self._encoded(side, table, rows, self._driver, self.generator.key_types[side])
-            return keys, _both(valid, known), tuple(others)
+            return keys, both(valid, known), tuple(others)
         columns = [column_of(table, getattr(part, side)) for part in self._equal]
         keys, known = self.codes.encode(side, columns, rows)
-        valid = _both(valid, known)
+        valid = both(valid, known)
         if self._value is not None:
             assert isinstance(self.generator, CompositeGenerator)
             values, known = self._encoded(side, table, rows, self._value, self.generator.values.key_types[side])
-            valid = _both(valid, known)
+            valid = both(valid, known)
             keys = self.generator.keys(keys, values)
         return keys, valid, tuple(others)
+
+    def _passing(self, side: str, table: pa.Table) -> np.ndarray | None:
+        """Which rows satisfy every part about their side alone; bool, shape (n,); None where there is no such part."""
+        valid: np.ndarray | None = None
+        for test in self._filters:
+            if test.side == side:
+                valid = both(valid, test.holds(table))
+        return valid
 
     def _encoded(
         self, side: str, table: pa.Table, rows: np.ndarray, part: Predicate, kind: KeyType
@@ -269,8 +274,11 @@ class Condition:
             wide = part is self._too_wide and not indexed
             why = ", whose values fit no composite key of this device, index and form" if wide else ""
             lines.append(f"{'indexed:  ' if indexed else 'residual: '} {in_words(part)}{why}")
-        lines += [f"row test:  {in_words(test.part)}" for test in self._filters]
-        return lines
+        return [*lines, *self._row_tests()]
+
+    def _row_tests(self) -> list[str]:
+        """What is asked of each row: a line each."""
+        return [f"row test:  {in_words(test.part)}" for test in self._filters]
 
 
 def check_side(on: Predicate | AllOf | AsOf, side: str, schema: pa.Schema) -> None:
@@ -280,11 +288,10 @@ def check_side(on: Predicate | AllOf | AsOf, side: str, schema: pa.Schema) -> No
             if not has_codes(column_type(schema, name)):
                 key_type(comparable_type(column_type(schema, name)), name)
         key_type(column_type(schema, on.time(side)), on.time(side))
-        return
-    for part in on.parts if isinstance(on, AllOf) else (on,):
+    for part in _parts(on):
         if one_sided(part):
             if _wheres(part)[0].side == side:
-                _Filter(part, {side: schema})
+                Filter(part, {side: schema})
             continue
         name = getattr(part, side)
         kind = column_type(schema, name)
@@ -295,10 +302,10 @@ def check_side(on: Predicate | AllOf | AsOf, side: str, schema: pa.Schema) -> No
 
 def condition_columns(on: Predicate | AllOf | AsOf, side: str) -> list[tuple[str, Predicate | AsOf | Where]]:
     """The columns of one side that a condition names, with the part that does."""
-    if isinstance(on, AsOf):
-        return [(name, on) for name in on.names(side)]
     found: list[tuple[str, Predicate | AsOf | Where]] = []
-    for part in on.parts if isinstance(on, AllOf) else (on,):
+    if isinstance(on, AsOf):
+        found += [(name, on) for name in on.names(side)]
+    for part in _parts(on):
         if one_sided(part):
             test = _wheres(part)[0]
             if test.side == side:
@@ -308,6 +315,11 @@ def condition_columns(on: Predicate | AllOf | AsOf, side: str) -> list[tuple[str
     return found
 
 
+def _parts(on: Predicate | AllOf | AsOf) -> tuple[Predicate | Where, ...]:
+    """The parts of a condition; of an as-of condition those about one side."""
+    return on.where if isinstance(on, AsOf) else on.parts if isinstance(on, AllOf) else (on,)
+
+
 def in_words(part: Predicate | Where | AllOf | AsOf) -> str:
     """A part as one would write it, such as ``-3 <= right.price - left.limit <= 3``."""
     if isinstance(part, AsOf):
@@ -315,7 +327,8 @@ def in_words(part: Predicate | Where | AllOf | AsOf) -> str:
         near = {"backward": "the last at or before", "forward": "the first at or after", "nearest": "the nearest to"}
         strict = "" if part.exact else ", equal times left out"
         most = "" if part.tolerance is None else f", at most {part.tolerance} away"
-        return f"{by}right.{part.right_time} {near[part.direction]} left.{part.left_time}{most}{strict}"
+        tests = "".join(f" and {in_words(test)}" for test in part.where)
+        return f"{by}right.{part.right_time} {near[part.direction]} left.{part.left_time}{most}{strict}{tests}"
     if isinstance(part, Compare):
         return f"left.{part.left} {part.op} right.{part.right}"
     if isinstance(part, Where):
@@ -340,11 +353,11 @@ def _narrow(kinds: tuple[KeyType, KeyType]) -> bool:
     return all(kind.bits == 32 for kind in kinds)
 
 
-def _both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+def both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
     return b if a is None else a if b is None else a & b
 
 
-class _Filter:
+class Filter:
     """A part about one side alone."""
 
     def __init__(self, part: Predicate | Where, schemas: dict[str, pa.Schema]):

@@ -30,7 +30,7 @@ def from_dict(data: dict[str, Any]) -> Predicate | AllOf | AsOf | Where:
         if kind == "all_of":
             return AllOf(*(from_dict(part) for part in data["parts"]))  # type: ignore[arg-type]
         if kind == "as_of":
-            return AsOf.from_dict(data)
+            return AsOf.from_dict(data, [from_dict(part) for part in data.get("where", ())])
         if kind == "where":
             return Where.from_dict(data)
         if kind == "band":

@@ -8,7 +8,10 @@ from typing import Any
 
 from host.durations import nanoseconds
 from host.errors import PredicateError
+from host.predicates.all_of import AllOf, one_sided
 from host.predicates.literal import bound_from_json, bound_to_json, check_bound
+from host.predicates.predicate import Predicate
+from host.predicates.where import Where
 
 DIRECTIONS = ("backward", "forward", "nearest")
 
@@ -34,11 +37,15 @@ class AsOf:
         Columns that must be equal, of any type with equality: names, or (left, right) pairs of names.
     exact : bool
         Whether rows of equal times match.
+    where : Where, AnyOf or AllOf of them, or several
+        Parts about one side alone. They decide which rows take part, before the nearest is sought: a left row that
+        fails one meets nothing, a right row is no candidate.
 
     Raises
     ------
     PredicateError
-        If a name is no text, the direction unknown, or the tolerance negative or unreadable.
+        If a name is no text, the direction unknown, the tolerance negative or unreadable, or a part compares the two
+        sides.
     """
 
     left_time: str
@@ -47,6 +54,7 @@ class AsOf:
     tolerance: Any = None
     by: Any = ()
     exact: bool = True
+    where: Any = ()
 
     def __post_init__(self) -> None:
         for name in ("left_time", "right_time"):
@@ -63,6 +71,15 @@ class AsOf:
             if (nanoseconds(tolerance) if length is None else length) < 0:
                 raise PredicateError(f"tolerance={tolerance!r} is negative: it is a distance, in either direction")
         object.__setattr__(self, "by", tuple(map(_pair, [self.by] if isinstance(self.by, str) else self.by)))
+        given = [self.where] if isinstance(self.where, (Where, Predicate, AllOf)) else list(self.where)
+        parts = AllOf(*given).parts if given else ()
+        for part in parts:
+            if not one_sided(part):
+                raise PredicateError(
+                    f"where takes parts about one side alone, such as Where('right', 'price', '>', 0), not {part!r}: "
+                    "an as-of join compares its times and the columns of by="
+                )
+        object.__setattr__(self, "where", parts)
 
     def names(self, side: str) -> list[str]:
         """The `by` columns of a side."""
@@ -73,6 +90,7 @@ class AsOf:
         return self.left_time if side == "left" else self.right_time
 
     def to_dict(self) -> dict[str, Any]:
+        where = {"where": [part.to_dict() for part in self.where]} if self.where else {}
         return {
             "kind": "as_of",
             "left_time": self.left_time,
@@ -81,10 +99,12 @@ class AsOf:
             "tolerance": bound_to_json(self.tolerance),
             "by": [list(pair) for pair in self.by],
             "exact": self.exact,
+            **where,
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> AsOf:
+    def from_dict(cls, data: dict[str, Any], where: Sequence[Any] = ()) -> AsOf:
+        """What `to_dict` gave, with the parts of its `where`."""
         return cls(
             data["left_time"],
             data["right_time"],
@@ -92,6 +112,7 @@ class AsOf:
             bound_from_json(data["tolerance"]),
             data["by"],
             data["exact"],
+            where,
         )
 
 

@@ -16,7 +16,7 @@ _SAME = {"==": "=", "<>": "!="}
 
 @dataclasses.dataclass(frozen=True)
 class Where:
-    """``column OP value``: a part of `AllOf` about one side alone. Rows that fail it match nothing.
+    """``column OP value``: a part of `AllOf` or `AsOf` about one side alone. Rows that fail it match nothing.
 
     Parameters
     ----------

@@ -14,7 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mullion import AsOf, JoinSpec, KeyTypeError, PredicateError, UnsupportedError, Watermark, WindowError, WindowJoin
+from mullion import (
+    AllOf,
+    AnyOf,
+    AsOf,
+    Compare,
+    JoinSpec,
+    KeyTypeError,
+    PredicateError,
+    SchemaError,
+    UnsupportedError,
+    Watermark,
+    Where,
+    WindowError,
+    WindowJoin,
+)
 
 DIRECTIONS = ("backward", "forward", "nearest")
 INT64 = np.iinfo(np.int64)
@@ -63,10 +77,10 @@ def table_of(rows, time=None, key=None):
     return pa.table({"t": pa.array(times, time or pa.int64()), "k": pa.array(keys, key or pa.int32())})
 
 
-def stream(calls, watermark, on, how):
+def stream(calls, watermark, on, how, passes=lambda side, time, key: True):
     """What a join of (left rows, right rows) calls gives, call by call, by definition; and late rows left out.
 
-    `watermark` is (left delay or None, right delay).
+    `watermark` is (left delay or None, right delay); `passes` tells which rows satisfy the parts about their side.
     """
     accepted = {"left": [], "right": []}  # (row, time, key)
     arrived = {"left": 0, "right": 0}
@@ -81,7 +95,7 @@ def stream(calls, watermark, on, how):
                 arrived[side] += 1
                 if in_force is not None and side in reached and time is not None and time <= in_force:
                     continue
-                if time is None or key is None:
+                if time is None or key is None or not passes(side, time, key):
                     if side == "left" and how == "left":
                         came.append((row, None))
                     continue
@@ -164,15 +178,28 @@ rows = st.lists(
     delays=st.sampled_from([(None, 0), (0, 0), (3, 3), (2, 6), (5, 1), (None, 4)]),
     text=st.booleans(),
     origin=st.sampled_from([0, int(INT64.min), int(INT64.max) - 30]),
+    tests=st.sets(st.sampled_from(["left.t", "right.t", "left.k", "right.k"])).filter(lambda sides: len(sides) < 3),
 )
 def test_rows_come_out_in_the_call_that_decides_them(
-    calls, direction, tolerance, limited, exact, how, delays, text, origin
+    calls, direction, tolerance, limited, exact, how, delays, text, origin, tests
 ):
     calls = [[[(t if t is None else t + origin, k) for t, k in side] for side in call] for call in calls]
     if direction != "backward" and how == "left":
         limited = True
-    on = AsOf("t", "t", direction, tolerance if limited else None, "k", exact)
-    expected, held = stream(calls, delays, on, how)
+    wheres = [
+        AnyOf(Where(side, "t", "<", origin + 1), Where(side, "t", ">", origin + 2))
+        if column == "t"
+        else Where(side, "k", "!=", "1" if text else 1)
+        for side, column in (test.split(".") for test in sorted(tests))
+    ]
+    on = AsOf("t", "t", direction, tolerance if limited else None, "k", exact, wheres)
+
+    def passes(side, time, key):
+        return not (f"{side}.t" in tests and origin + 1 <= time <= origin + 2) and not (
+            f"{side}.k" in tests and key == 1
+        )
+
+    expected, held = stream(calls, delays, on, how, passes)
     kind = pa.string() if text else pa.int32()
 
     def table(rows):
@@ -452,3 +479,59 @@ def test_text_of_a_specification():
     ):
         spec = JoinSpec(on=on, how="left")
         assert JoinSpec.from_json(spec.to_json()) == spec
+
+
+def test_parts_about_one_side_in_partitions_and_after_restarts(tmp_path):
+    """They decide who takes part before the nearest is sought, whatever the result has of their columns."""
+    rng = np.random.default_rng(3)
+    where = AllOf(Where("right", "ok", "=", True), Where("left", "x.y", "is distinct from", None))
+    on = AsOf("t", "t", tolerance=20, by="k", where=where)
+    assert JoinSpec.from_json(JoinSpec(on=on).to_json()).on == on
+    assert (
+        JoinSpec(on=on)
+        .explain(
+            pa.schema({"t": pa.int64(), "k": pa.string(), "x": pa.struct({"y": pa.date32()})}),
+            pa.schema({"t": pa.int64(), "k": pa.string(), "ok": pa.bool_()}),
+        )
+        .endswith("row test:  right.ok = True\nrow test:  left.x.y is distinct from NULL")
+    )
+    calls, found = [], {}
+    for at in range(4):
+        times, keys = at * 50 + rng.integers(0, 60, (2, 40)), [[f"k{n}" for n in rng.integers(0, 5, 40)] for _ in "lr"]
+        x = [None if n == 0 else {"y": dt.date(2024, 1, 1) if n > 1 else None} for n in rng.integers(0, 4, 40)]
+        left = pa.table({"t": times[0], "k": keys[0], "x": pa.array(x, pa.struct({"y": pa.date32()}))})
+        ok = pa.array(rng.random(40) < 0.5, mask=rng.random(40) < 0.2)
+        calls.append((left, pa.table({"t": times[1], "k": keys[1], "ok": ok})))
+    for partitions in (1, 3):
+        options = {
+            "on": on, "how": "left", "form": "pairs", "partitions": partitions, "state": tmp_path / str(partitions),
+            "watermark": Watermark(left=None, right=300, lag=0), "left_schema": calls[0][0].schema,
+            "right_schema": calls[0][1].schema,
+        }  # fmt: skip
+        pairs = []
+        for call in calls:
+            with WindowJoin(**options) as join:
+                pairs += pairs_of(join.process(*call))
+        with WindowJoin(**options) as join:
+            join.repeat()
+            pairs += pairs_of(join.finish())
+        found[partitions] = sorted(pairs, key=str)
+    left, right = (pa.concat_tables(side) for side in zip(*calls, strict=True))
+    there = [x is not None and x["y"] is not None for x in left["x"].to_pylist()]
+    candidates = [
+        (time if ok else None, key)
+        for time, key, ok in zip(*(right[name].to_pylist() for name in ("t", "k", "ok")), strict=True)
+    ]
+    rows = zip(left["t"].to_pylist(), left["k"].to_pylist(), strict=True)
+    due = [
+        (row, choice(t, k, candidates, "backward", 20, True) if there[row] else None) for row, (t, k) in enumerate(rows)
+    ]
+    assert found[1] == found[3] == sorted(due, key=str)
+    assert sum(right is not None for _, right in due) > 40
+
+
+@pytest.mark.parametrize("part", [Compare("k", "=", "k"), AsOf("t", "t"), "k > 3", Where("left", "q", "=", 1)])
+def test_other_parts_of_an_as_of_join_are_refused(part):
+    schema = pa.schema({"t": pa.int64(), "k": pa.int64()})
+    with pytest.raises((PredicateError, SchemaError), match=r"one side alone|AllOf takes|no key column 'q'"):
+        JoinSpec(on=AsOf("t", "t", where=[part])).output_schema(schema, schema)

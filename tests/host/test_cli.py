@@ -250,9 +250,12 @@ def test_as_of_explained_and_refused(tmp_path: Path) -> None:
     assert "engine:    as-of" in told.stdout
     spec = JoinSpec(on=AsOf("t", "t", "nearest", 3, by="k"))
     assert spec.explain(read(left).schema, read(right).schema) in told.stdout
+    told = mullion(*as_of, "--where", "right.x > 1.5", "--where", "left.k != 'q'", "--how", "left")
+    assert told.exit_code == 0, told.output
+    assert "1 matches, 2 rows out" in told.stderr  # 5 meets 4; 1 would have met 0
     for options, text in (
         ((*as_of, "--on", "t = t"), "--as-of excludes --on"),
-        ((*as_of, "--where", "left.t > 3"), "--as-of excludes --on, --all-of and --where"),
+        ((*as_of, "--where", "left.q > 3"), "no key column 'q'"),
         ((*as_of, "--by", "k,k,k"), 'like "venue"'),
         ((*as_of, "--tolerance", "-1"), "is negative"),
         ((*as_of, "--tolerance", "3 seconds"), "is a duration, but the columns"),

@@ -362,6 +362,33 @@ def test_as_of_as_duckdb_reads_it(how, operator):
     assert len(wanted) > 20
 
 
+@pytest.mark.parametrize("how", ["", "LEFT"])
+def test_as_of_with_parts_about_one_side(how):
+    """They are asked before the nearest is sought: of the right side as in a subquery; of the left behind it."""
+    duck = duckdb.connect()
+    for name, rows in STAMPED.items():
+        duck.register(name, rows)
+    if not how:
+        wanted = (
+            "SELECT b.id, a.id AS ask FROM (SELECT * FROM bids WHERE id > 4) b ASOF JOIN "
+            "(SELECT * FROM asks WHERE id % 3 > 0) a ON b.t >= a.t AND a.k = b.k"
+        )
+    else:
+        wanted = (
+            "SELECT b.id, CASE WHEN b.id > 4 THEN a.id END AS ask FROM bids b ASOF LEFT JOIN "
+            "(SELECT * FROM asks WHERE id % 3 > 0) a ON b.t >= a.t AND a.k = b.k"
+        )
+    chosen = ", ".join(str(n) for n in STAMPED["asks"]["id"].to_pylist() if n % 3)
+    tests = f"b.id > 4 AND a.id IN ({chosen})"
+    due = rows_of(duck.sql(wanted).to_arrow_table())
+    for spelled in (
+        f"ASOF {how} JOIN asks a ON b.t >= a.t AND a.k = b.k AND {tests}",
+        f"{how} ASOF JOIN asks a MATCH_CONDITION (b.t >= a.t) ON a.k = b.k AND {tests}",
+    ):
+        assert rows_of(sql(f"SELECT b.id, a.id AS ask FROM bids b {spelled}", **STAMPED)) == due
+    assert len(due) > 10
+
+
 def test_as_of_is_the_objects():
     schemas = {name: rows.schema for name, rows in STAMPED.items()}
     for condition, on in {
@@ -405,7 +432,7 @@ def test_tolerance_of_floating_times_is_refused_in_a_text():
     [
         ("ON a.k = b.k", 42, "one pair of times"),
         ("ON a.k = b.k AND b.t >= a.t AND a.id < b.id", 42, "one pair of times"),
-        ("MATCH_CONDITION (b.t >= a.t) ON a.id < b.id", 71, "equalities of columns alone"),
+        ("MATCH_CONDITION (b.t >= a.t) ON a.id < b.id", 71, "equalities of columns, and parts about one side"),
         ("MATCH_CONDITION (b.t >= a.t + 3)", 56, "at or before the other"),
         ("MATCH_CONDITION (b.t >= a.t) USING (q)", 75, "'q'"),
     ],
