@@ -38,12 +38,13 @@ from host.join.boundary_generator import BoundaryGenerator
 from host.join.collector import MAX_ROWS, Collector
 from host.join.driver_choice import ChoosingEngine
 from host.join.engine import OTHER, SIDES, Border, Engine, Found
+from host.join.kept_types import is_kept_as_is, kept
 from host.join.materializer import Materializer, most_pairs, slices
 from host.join.partitioned_engine import ClosingPartitions, open_partitions
 from host.join.range_mirror import RUNS
 from host.join.residual_engine import ResidualEngine
 from host.join.routes import Loads, RoutePlanner, Routes
-from host.join.row_log import RowLog, empty_table, stored, stored_schema
+from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call, Sequencer
 from host.join.whole_call import WholeCall
 from host.predicates import AsOf
@@ -798,10 +799,9 @@ class WindowJoin:
                     logs[side] = logs["left"] if shared else RowLog(side, _only(of, names), threads=threads)
         for side, of in (("left", left), ("right", right)):
             roles = SIDES if self.spec.self_join else (side,)
-            kept = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)})
-            self._kept[side] = kept.names
-            as_given = self.spec.form != "rows" and side not in logs
-            self._as_is[side] = as_given or stored_schema(kept).equals(kept)
+            columns_kept = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)})
+            self._kept[side] = columns_kept.names
+            self._as_is[side] = all(is_kept_as_is(field.type) for field in columns_kept)
         sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
         self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
         if isinstance(self.spec.on, AsOf):
@@ -846,7 +846,9 @@ class WindowJoin:
             sequencer.state = self._state.records[0].before
         columns = self.spec.output_columns(left, right) if self.spec.form == "rows" else []
         within = sequencer.engine_spec.within
-        self._materializer = Materializer(self.spec, schema, columns, logs, sequencer.arrived, within, self._plan)
+        self._materializer = Materializer(
+            self.spec, schema, columns, logs, sequencer.arrived, self._device.host_memory, within, self._plan
+        )
         if self._state is not None:
             for bits in self._materializer.bits.values():
                 bits.followed = []
@@ -884,7 +886,9 @@ class WindowJoin:
             sequencer.state = self._state.records[0].before
             engine.begin(sequencer.arrived)
         # It answers what is asked of a materializer without aggregates.
-        self._materializer = AsOfMaterializer(self.spec, schema, columns, engine, logs)  # type: ignore[assignment]
+        self._materializer = AsOfMaterializer(  # type: ignore[assignment]
+            self.spec, schema, columns, engine, logs, self._device.host_memory
+        )
 
     def _needed(self, side: str, table: pa.Table | None) -> pa.Table:
         """The columns of a batch that the join needs, as they are kept."""
@@ -900,7 +904,7 @@ class WindowJoin:
                 raise SchemaError(f"the {side} batch does not fit the columns of earlier ones: {error}") from error
         if table.column_names != self._kept[side]:
             table = table.select(self._kept[side])
-        return table if self._as_is[side] else stored(table)
+        return table if self._as_is[side] else kept(table)
 
     # One call
 
@@ -1020,7 +1024,7 @@ class WindowJoin:
         incomplete: IncompleteError | None = None
         rest: list[pa.Table] = []
         if paired and not isinstance(self._materializer, AsOfMaterializer):
-            blocks = self._materializer.blocks(call, block_bytes, self._device.host_memory)
+            blocks = self._materializer.blocks(call, block_bytes)
             try:
                 for part in parts:
                     yield from traced.each("materialize", self._timed(blocks.add(part)))
@@ -1166,7 +1170,7 @@ class WindowJoin:
             for field in wanted:
                 if field.name not in table.column_names:
                     table = table.append_column(field, pa.nulls(len(table), field.type))
-            tables[side] = table.select(wanted.names)
+            tables[side] = kept(table.select(wanted.names))  # versions before kept other types
         if self.spec.self_join:
             tables["right"] = tables["left"]
         return tables, matched, whole

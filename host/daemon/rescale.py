@@ -11,7 +11,6 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,9 @@ from host.daemon.windows import Windows, query_place, windows_below
 from host.engines import Partitions
 from host.errors import StateError, UnsupportedError, WindowError
 from host.join.engine import SIDES
+from host.join.kept_types import kept, kept_schema
 from host.join.routes import RoutePlanner, Routes, no_counts
-from host.join.row_log import empty_table, stored_schema
+from host.join.row_log import empty_table, picked
 from host.join.sequencer import Sequencer
 from host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
 from host.join.whole_call import WholeCall
@@ -258,7 +258,7 @@ class _Calls:
         self.schemas = {side: schema_of(join["schemas"][side]) for side in SIDES}
         self._kept = {side: self.spec.kept_columns(side, *self.schemas.values()) for side in SIDES}
         self._stored = {
-            side: stored_schema(pa.schema([self.schemas[side].field(name) for name in self._kept[side]]))
+            side: kept_schema(pa.schema([self.schemas[side].field(name) for name in self._kept[side]]))
             for side in SIDES
         }
         self.sequencer = Sequencer(self.spec, *self.schemas.values())
@@ -325,7 +325,7 @@ class _Calls:
                 table, first = tables[at][side], records[at].before["arrived"][side]
                 if wholes[at].order is not None:
                     numbers = wholes[at].rows[side]
-                given.append((table.take(pa.array(chosen)), np.full(len(chosen), at), first + numbers[chosen]))
+                given.append((picked(table, chosen), np.full(len(chosen), at), first + numbers[chosen]))
             self._add(call, side, given)
         return call
 
@@ -347,8 +347,7 @@ class _Calls:
             if part is None:
                 yield at, numbers, numbers
                 continue
-            rows = _batch(tables[at][side])
-            masks = part.targets(side, rows, routes if follows else None)[1]
+            masks = _targets(part, side, tables[at][side], routes if follows else None)
             # A row that is in one partition alone is always taken; by columns that came later it may seem elsewhere.
             yield at, numbers, np.flatnonzero(~masks[at - group * each] | (masks.argmax(axis=0) == at - group * each))
 
@@ -362,7 +361,7 @@ class _Calls:
         else:
             values = self.sequencer.sequence_values(side, table)
             order = np.arange(len(table)) if values is None else np.argsort(values, kind="stable")
-        call.tables[side] = table.take(pa.array(order))
+        call.tables[side] = picked(table, order)
         call.origins[side] = at[order], numbers[order]
 
     def _of_one(self, before: dict[str, Any], tables: dict[str, pa.Table]) -> tuple[WholeCall, dict[str, pa.Table]]:
@@ -384,7 +383,7 @@ class _Calls:
         for field in self.schemas[side]:
             if field.name in self._kept[side] and field.name not in table.column_names:
                 table = table.append_column(field, pa.nulls(len(table), field.type))
-        return table.select(self._kept[side])
+        return kept(table.select(self._kept[side]))
 
 
 def _placement(spec: JoinSpec, schemas: dict[str, pa.Schema], partitions: Partitions, name: str | None) -> Placement:
@@ -447,11 +446,10 @@ def _write(
         counts = no_counts(each) if follows and newest else None
         masks: dict[str, np.ndarray] = {}
         for side, table in call.tables.items():
-            rows = _batch(table)
             given = [
                 np.ones((1, len(table)), np.bool_)
                 if part is None
-                else part.targets(side, rows, None, counts if at == 0 else None)[1]
+                else _targets(part, side, table, None, counts if at == 0 else None)
                 for at, part in enumerate(parts)
             ]
             masks[side] = np.concatenate(given)
@@ -479,7 +477,7 @@ def _write(
                 before["arrived"] = dict(arrived[window])
             for side, table in call.tables.items():
                 chosen = np.flatnonzero(masks[side][window])
-                tables[side] = table.take(pa.array(chosen))
+                tables[side] = picked(table, chosen)
                 numbers = before["arrived"][side] + np.arange(len(chosen))
                 if counted:
                     places[side] = call.whole.rows[side][chosen]
@@ -511,8 +509,9 @@ def _write(
             progress.advance(sum(len(origin[0]) for origin in call.origins.values()), batch=call.batch)
 
 
-def _batch(table: pa.Table) -> pa.RecordBatch:
-    """A table in one batch."""
-    with suppress(IndexError):
-        return table.combine_chunks().to_batches()[0]
-    return pa.RecordBatch.from_pylist([], schema=table.schema)
+def _targets(
+    part: Placement, side: str, table: pa.Table, routes: Routes | None, counts: np.ndarray | None = None
+) -> np.ndarray:
+    """The masks that `StatelessPlacement.targets` gives for the rows of a table."""
+    batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    return np.concatenate([part.targets(side, rows, routes, counts)[1] for rows in batches], axis=1)

@@ -9,19 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
 from host.join.engine import SIDES, Batch, Engine, EngineSpec, Found
+from host.join.materializer import check_rows
 from host.join.placement import mixed
 from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call
 from host.native import _core
 from host.predicates import AsOf
 from host.spec import JoinSpec
+
+if TYPE_CHECKING:
+    from host.devices.device import Memory
 
 _NONE = np.zeros(0, np.int64)
 _LEAST = 1 << 10  # slots, and codes, that are not looked through for those in use
@@ -40,7 +44,7 @@ class SlotLog(RowLog):
     _few = 2 * _CALLS
 
     def append(self, first: int, table: pa.Table, numbers: np.ndarray | None = None) -> None:
-        """Adds rows, as `stored` gives them; `first` is theirs in the stream, and not used."""
+        """Adds rows, as `kept` gives them; `first` is theirs in the stream, and not used."""
         super().append(self.end, table)
         self.end += len(table)
 
@@ -53,12 +57,10 @@ class SlotLog(RowLog):
 
     def keep(self, slots: np.ndarray) -> None:
         """Forgets all rows but those of these slots, int64, ascending; the n-th of them gets slot n."""
-        kept = None
-        if len(slots):
-            kept = pa.concat_tables([block for _, block in self._blocks]).take(pa.array(slots - self._blocks[0][0]))
-        self._blocks, self._nbytes, self._views = [], [], []
+        kept = self._taken(slots, self._kept.names) if len(slots) else None
+        self._blocks = []
         if kept is not None:
-            self._put(0, kept.combine_chunks())
+            self._put(0, kept)
         self.end = len(slots)
 
 
@@ -284,13 +286,16 @@ class AsOfMaterializer:
     engine : AsOfEngine
     logs : dict of str to SlotLog
         For ``form="rows"``.
+    memory : Memory
+        What is free of it limits a table.
     """
 
     def __init__(
         self, spec: JoinSpec, schema: pa.Schema, columns: list[tuple[str, str, str]], engine: AsOfEngine,
-        logs: dict[str, SlotLog],
+        logs: dict[str, SlotLog], memory: Memory,
     ):  # fmt: skip
         self._schema, self._columns, self._engine, self._logs = schema, columns, engine, logs
+        self._memory = memory
         self._rows = spec.form == "rows"
         self._unmatched = spec.how == "left"
         self.bits: dict[str, Any] = {}
@@ -327,6 +332,8 @@ class AsOfMaterializer:
                 right = np.concatenate([right[matched], np.full(len(alone), -1)])
         if not len(left):
             return empty_table(self._schema), 0
+        if self._rows:
+            check_rows(self._memory, self._logs, {side: [{"left": left, "right": right}[side]] for side in self._logs})
         taken: dict[tuple[str, str], Any] = {}
         for side, slots in (("left", left), ("right", right)):
             if self._rows:

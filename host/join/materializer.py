@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from host.join.engine import (
     Ranges,
     beyond_memory,
 )
+from host.join.kept_types import MOST_CHUNK_BYTES
 from host.join.match_bits import MatchBits
 from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call
@@ -52,6 +53,8 @@ class Materializer:
         The rows of each side whose columns are in the result, for ``form="rows"``.
     first_row : dict of str to int
         Arrival number of the first row of each stream that comes.
+    memory : Memory
+        What is free of it limits a table.
     within : tuple of int, optional
         Bounds of right less left time, in the unit of encoded times, for ``form="ranges"``.
     plan : AggregatePlan, optional
@@ -65,7 +68,7 @@ class Materializer:
 
     def __init__(
         self, spec: JoinSpec, schema: pa.Schema, columns: list[tuple[str, str, str]], logs: dict[str, RowLog],
-        first_row: dict[str, int], within: tuple[int, int] | None = None,
+        first_row: dict[str, int], memory: Memory, within: tuple[int, int] | None = None,
         plan: AggregatePlan | None = None,
     ):  # fmt: skip
         self._spec = spec
@@ -73,6 +76,7 @@ class Materializer:
         self._schema = schema
         self._columns = columns
         self._logs = logs
+        self._memory = memory
         self._within = within
         self._sides = SIDES[:1] if spec.left_alone else SIDES  # whose columns the result has
         self.bits: dict[str, MatchBits] = {}
@@ -102,11 +106,11 @@ class Materializer:
             return self._aggregates(aggregates, call)
         return self._ranges([part for part in found if isinstance(part, Ranges)], call)
 
-    def blocks(self, call: Call, block_bytes: int | None, memory: Memory) -> PairBlocks:
+    def blocks(self, call: Call, block_bytes: int | None) -> PairBlocks:
         """What makes the result of a call out of its pairs; see `PairBlocks`. The logs hold the rows of the call."""
         for side, bits in self.bits.items():
             bits.add(call.batches[side], call.opposite[side])
-        return PairBlocks(self, call, block_bytes, memory)
+        return PairBlocks(self, call, block_bytes, self._memory)
 
     def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed: `matched` are the rows that it has matched."""
@@ -203,30 +207,23 @@ class Materializer:
             return 8 * len(self._sides)
         return sum((self._logs[side].row_bytes(rows[side]) for side in self._sides if side in self._logs), start=1)
 
-    def nbytes(self, parts: dict[str, list[np.ndarray]]) -> int:
-        """Bytes of a table of rows or pairs of these row numbers."""
-        each = [(side, part) for side in self._sides for part in parts[side]]
-        if self._spec.form == "pairs":
-            return sum(part.nbytes for _, part in each)
-        sizes = [(self._logs[side].row_bytes(part), len(part)) for side, part in each if side in self._logs]
-        return sum(size * count if isinstance(size, int) else int(size.sum()) for size, count in sizes)
-
     def table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
-        """Rows or pairs of these row numbers; -1 stands for NULLs."""
+        """Rows or pairs of these row numbers; -1 stands for NULLs. Raises ResultTooLargeError where it does not fit."""
         if self._spec.form == "pairs":
             numbers = _numbers if self.bits else pa.array
+            count = sum(map(len, parts[self._sides[0]]))
+            check_room(self._memory, count, 8 * count * len(self._sides))
+            if 8 * count <= MOST_CHUNK_BYTES:
+                parts = {side: [_whole(parts[side])] for side in self._sides}
             columns = [pa.chunked_array([numbers(part) for part in parts[side]], pa.int64()) for side in self._sides]
             return pa.table(columns, schema=self._schema)
+        check_rows(self._memory, self._logs, {side: parts[side] for side in self._sides if side in self._logs})
         taken = {}
         for side in self._sides:
             names = [name for of, name, _ in self._columns if of == side]
             if not names:
                 continue
-            held = parts[side]
-            if len(held) == 1:
-                rows = held[0]
-            else:
-                rows = np.concatenate([_NONE, *held], out=empty_array(sum(map(len, held)), np.int64))
+            rows = _whole(parts[side])
             for name, column in zip(names, self._logs[side].take(rows, names), strict=True):
                 taken[side, name] = column
         return pa.table([taken[side, name] for side, name, _ in self._columns], schema=self._schema)
@@ -417,7 +414,6 @@ class PairBlocks:
         parts, count = self._ready, self._held
         self._ready, self._held = {side: [] for side in SIDES}, 0
         if self._bytes is None:
-            self._check_rows(parts, count)
             yield self._materializer.table(parts)
             return
         sides, most = self._materializer.sides, most_pairs(self._bytes)
@@ -445,23 +441,28 @@ class PairBlocks:
         if PAIR_BYTES * count > max(room, 2 * (self._bytes or 0)):
             raise beyond_memory("the result", count, room)
 
-    def _check_rows(self, parts: dict[str, list[np.ndarray]], count: int) -> None:
-        """Raises ResultTooLargeError where a table of all rows does not fit."""
-        room = self._memory.room
-        if PAIR_BYTES * count < room // _FEW:
-            return
-        needed = self._materializer.nbytes(parts)
-        if needed > room:
-            raise ResultTooLargeError(
-                f"the result of this call has {count:,} rows, which take {needed:,} bytes of the {room:,} that are "
-                "free for results: narrow the condition, give fewer rows in a call, select fewer columns, or take the "
-                "result in blocks, by process_blocks()",
-                needed,
-                room,
-            )
+
+def check_room(memory: Memory, count: int, needed: int) -> None:
+    """Raises ResultTooLargeError where a table of so many rows and bytes does not fit."""
+    room = memory.room
+    if needed > room:
+        raise ResultTooLargeError(
+            f"the result of this call has {count:,} rows, which take {needed:,} bytes of the {room:,} that are "
+            "free for results: narrow the condition, give fewer rows in a call, select fewer columns, or take the "
+            "result in blocks, by process_blocks()",
+            needed,
+            room,
+        )
 
 
-_FEW = 64  # a result whose pairs take less than such a part of the memory is not asked for the bytes of its rows
+def check_rows(memory: Memory, logs: Mapping[str, RowLog], parts: dict[str, list[np.ndarray]]) -> None:
+    """Raises ResultTooLargeError where a table of rows of these numbers, by side, does not fit."""
+    counts = {side: sum(map(len, rows)) for side, rows in parts.items()}
+    if sum(logs[side].most_row_bytes * count for side, count in counts.items()) <= memory.room:
+        return
+    sizes = [(logs[side].row_bytes(rows), len(rows)) for side, held in parts.items() for rows in held]
+    needed = sum(size * count if isinstance(size, int) else int(size.sum()) for size, count in sizes)
+    check_room(memory, max(counts.values()), needed)
 
 
 def slices(table: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
@@ -474,6 +475,13 @@ def slices(table: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
 def most_pairs(block_bytes: int) -> int:
     """Pairs of row numbers that take as much as a block."""
     return max(block_bytes // PAIR_BYTES, 1)
+
+
+def _whole(parts: list[np.ndarray]) -> np.ndarray:
+    """Row numbers in one array."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([_NONE, *parts], out=empty_array(sum(map(len, parts)), np.int64))
 
 
 def _numbers(rows: np.ndarray) -> pa.Array:

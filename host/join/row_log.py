@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from host.errors import SchemaError
+from host.join import kept_types
+from host.join.kept_types import check_type, compacted, fixed_bytes, kept_schema, plain_bytes, returned, value_bytes
 from host.native import _core
 
 MERGE_FACTOR = 4  # a block is merged into its elder while that is less than this many times larger
+
+
+@dataclasses.dataclass
+class _Block:
+    """Rows that follow one another, each column in one chunk.
+
+    Attributes
+    ----------
+    start : int
+        Number of the first row, or its place among those kept.
+    nbytes : int
+        Of all columns.
+    varying : int
+        Bytes of the values of varying size, and those of the row that has most.
+    views : dict of str to ndarray, or None
+        Those columns that were asked for as bytes.
+    """
+
+    start: int
+    table: pa.Table
+    nbytes: int
+    varying: int = 0
+    heaviest: int = 0
+    views: dict[str, np.ndarray | None] = dataclasses.field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """One past the last row's."""
+        return self.start + len(self.table)
 
 
 class RowLog:
     """Rows by arrival number, cut off at the front.
 
     Numbers follow one another, or ascend with gaps: those of one partition. Rows lie in blocks of geometrically growing
-    size, so that a take meets few chunks. Columns of a type whose rows
-    pyarrow cannot take (views, run-end encoding) are kept as a plain type of the same values.
+    size, so that a take meets few of them, of no more bytes than offsets of 32 bits number. Columns are kept as
+    `kept_type` says.
 
     Parameters
     ----------
@@ -38,29 +71,25 @@ class RowLog:
 
     def __init__(self, side: str, schema: pa.Schema, most_block_rows: int = 1 << 20, threads: int = 1):
         self._schema = schema
-        self._stored = stored_schema(schema)
-        for field, stored in zip(schema, self._stored, strict=True):
+        self._kept = kept_schema(schema)
+        for field in schema:
             try:
-                trial = pa.chunked_array([pa.nulls(1, field.type)] * 2)
-                _returned(_stored_values(trial, stored.type).take(pa.array([1, 0])), field.type)
+                check_type(field.type)
             except pa.ArrowException as error:
                 raise SchemaError(
                     f"column {field.name!r} of the {side} side has type {field.type}, whose rows pyarrow "
                     f"{pa.__version__} cannot pick ({error}): cast it to a plain type, leave it out, or ask for "
                     "form='pairs'"
                 ) from error
-        self._blocks: list[tuple[int, pa.Table]] = []  # number of the first row, or its place in `_numbers`; rows
+        self._blocks: list[_Block] = []
         self._numbers: np.ndarray | None = None  # of the rows kept, where there are gaps
         self._before = 0  # rows before these
-        self._fixed = sum(filter(None, map(_fixed_bytes, (field.type for field in self._stored))))
-        self._varies = [field.name for field in self._stored if _fixed_bytes(field.type) is None]
-        self._nbytes: list[int] = []  # of each block
-        self._views: list[
-            dict[str, np.ndarray | None]
-        ] = []  # of each block, those columns that were asked for as bytes
+        self._fixed = sum(filter(None, map(fixed_bytes, (field.type for field in self._kept))))
+        self._varies = [field.name for field in self._kept if fixed_bytes(field.type) is None]
+        self._coded = [field.name for field in self._kept if pa.types.is_dictionary(field.type)]
         self._most = most_block_rows
         self.threads = threads
-        self._widths = {field.name: width for field in self._stored if (width := _plain_bytes(field.type))}
+        self._widths = {field.name: width for field in self._kept if (width := plain_bytes(field.type))}
 
     _few = 1  # blocks that are never merged
 
@@ -72,15 +101,20 @@ class RowLog:
     @property
     def nbytes(self) -> int:
         """Bytes of the rows kept."""
-        return sum(self._nbytes)
+        return sum(block.nbytes for block in self._blocks)
 
     @property
     def rows(self) -> int:
         """Rows kept."""
-        return sum(len(block) for _, block in self._blocks)
+        return sum(len(block.table) for block in self._blocks)
+
+    @property
+    def most_row_bytes(self) -> int:
+        """Bytes of the columns of a row, as `take` gives them, that no row has more than."""
+        return self._fixed + max((block.heaviest for block in self._blocks), default=0)
 
     def append(self, first: int, table: pa.Table, numbers: np.ndarray | None = None) -> None:
-        """Adds rows, as `stored` gives them, numbered from `first`, which is past all earlier ones.
+        """Adds rows, as `kept` gives them, numbered from `first`, which is past all earlier ones.
 
         The table may have more columns than the log keeps. `numbers`, int64, shape (n,), are those of the rows, where
         they have gaps; then every call gives them.
@@ -91,53 +125,70 @@ class RowLog:
             known = np.zeros(0, np.int64) if self._numbers is None else self._numbers
             first = self._before + len(known)
             self._numbers = np.concatenate([known, numbers])
-        if table.column_names != self._stored.names:
-            table = table.select(self._stored.names)
-        if self._varies:
-            sizes = sum(_sizes(table.column(name)) for name in self._varies)
-            table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
-        self._put(first, table.combine_chunks())  # rows of one chunk are copied out by the core
+        if table.column_names != self._kept.names:
+            table = table.select(self._kept.names)
+        self._put(first, table)
         while len(self._blocks) > self._few:
-            (start, elder), (_, newer) = self._blocks[-2:]
-            if len(elder) >= self._most or len(elder) > MERGE_FACTOR * len(newer):
+            elder, newer = self._blocks[-2:]
+            if len(elder.table) >= self._most or len(elder.table) > MERGE_FACTOR * len(newer.table):
                 break
-            merged = pa.concat_tables([elder, newer]).combine_chunks()
-            self._blocks[-2:] = [(start, merged)]
-            self._nbytes[-2:] = [sum(self._nbytes[-2:])]
-            self._views[-2:] = [{}]
+            if elder.varying + newer.varying > kept_types.MOST_CHUNK_BYTES:
+                break
+            self._blocks[-2:] = [
+                _Block(
+                    elder.start,
+                    pa.concat_tables([elder.table, newer.table]).combine_chunks(),
+                    elder.nbytes + newer.nbytes,
+                    elder.varying + newer.varying,
+                    max(elder.heaviest, newer.heaviest),
+                )
+            ]
 
-    def _put(self, first: int, table: pa.Table) -> None:
-        """Adds a block."""
-        self._blocks.append((first, table))
-        self._nbytes.append(self.bytes_of(table))
-        self._views.append({})
+    def _put(self, start: int, table: pa.Table) -> None:
+        """Adds rows as blocks: as one, unless values of varying size have too many bytes for that."""
+        if not self._varies:
+            # Rows of one chunk are copied out by the core.
+            self._blocks.append(_Block(start, table.combine_chunks(), self.bytes_of(table)))
+            return
+        sizes = np.zeros(len(table), np.int64)
+        for name in self._varies:
+            sizes += _column_bytes(table.column(name))
+        table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
+        for rows in _cuts(sizes):
+            part = table.slice(rows.start, rows.stop - rows.start).combine_chunks()
+            own = sizes[rows]
+            self._blocks.append(_Block(start + rows.start, part, self.bytes_of(part), int(own.sum()), int(own.max())))
 
     def bytes_of(self, table: pa.Table) -> int:
         """Bytes that rows take in here, but for what tells which are NULL in columns of numbers."""
-        if len(self._widths) == len(self._stored):
+        if len(self._widths) == len(self._kept):
             return len(table) * self._fixed
-        return table.select([name for name in (*self._stored.names, _BYTES) if name in table.column_names]).nbytes
+        return table.select([name for name in (*self._kept.names, _BYTES) if name in table.column_names]).nbytes
 
     def take(self, rows: np.ndarray, names: list[str], *, ascending: bool = False) -> list[pa.ChunkedArray]:
         """Columns, by their names, of the rows of these numbers, int64, shape (n,), in this order; NULLs for a number
-        below 0. Slices of blocks where the rows follow one another, and are a quarter of those blocks, which stay as
-        long as they. `ascending`: it is known that every number is less than the next one."""
+        below 0.
+
+        In one chunk, but for what has more bytes than that may have, and dictionaries with more values than their
+        indices number. Slices of blocks where the rows follow one another, and are a quarter of those blocks, which
+        stay as long as they. `ascending`: it is known that every number is less than the next one.
+        """
         fields = [self._schema.field(name) for name in names]
         if not len(rows):
             return empty_table(pa.schema(fields)).columns
         if not self._blocks:  # all are missing
             return [pa.chunked_array([pa.nulls(len(rows), field.type)]) for field in fields]
-        found = self._stretch(rows, names, ascending) or self._plain(rows, names)
+        found = self._stretch(rows, names, ascending) or self._plain(rows, [n for n in names if n in self._widths])
         others = [name for name in names if name not in found]
         if others:
             found |= dict(zip(others, self._taken(rows, others).columns, strict=True))
-        return [_returned(found[field.name], field.type) for field in fields]
+        return [returned(found[field.name], field.type) for field in fields]
 
     def _plain(self, rows: np.ndarray, names: list[str]) -> dict[str, pa.ChunkedArray]:
-        """As `take`, those columns of a fixed width that have no NULL."""
-        if self._widths.keys().isdisjoint(names):
+        """As `take`, those of these columns, of a fixed width, that have no NULL."""
+        if not names:
             return {}
-        places, bitmap, blocks = self._places(rows), None, range(len(self._blocks))
+        places, bitmap, blocks = self._places(rows), None, self._blocks
         least = int(rows.min())
         if least < 0:
             missing = rows < 0
@@ -146,31 +197,28 @@ class RowLog:
             bitmap = pa.py_buffer(np.packbits(~missing, bitorder="little"))
         else:  # blocks before all of them are not looked at
             least = least if places is rows else int(places.min())
-            blocks = range(sum(begin + len(block) <= least for begin, block in self._blocks), len(self._blocks))
+            blocks = blocks[sum(block.end <= least for block in blocks) :]
         views: dict[str, list[np.ndarray]] = {}
         for name in names:
-            if name in self._widths:
-                found = [self._view(at, name) for at in blocks]
-                if all(view is not None for view in found):
-                    views[name] = found  # type: ignore[assignment]
+            found = [self._view(block, name) for block in blocks]
+            if all(view is not None for view in found):
+                views[name] = found  # type: ignore[assignment]
         if not views or not blocks:
             return {}
-        start = self._blocks[blocks[0]][0]
-        ends = [begin + len(block) for begin, block in (self._blocks[at] for at in blocks)]
-        widths = [self._widths[name] for name in views]
-        values = _core.gather(list(views.values()), widths, ends, places, self.threads, start)
-        kinds = (self._stored.field(name).type for name in views)
+        widths = [self._widths.get(name, _SIZE_WIDTH) for name in views]
+        ends = [block.end for block in blocks]
+        values = _core.gather(list(views.values()), widths, ends, places, self.threads, blocks[0].start)
+        kinds = (pa.int64() if name == _BYTES else self._kept.field(name).type for name in views)
         return {
             name: pa.chunked_array([pa.Array.from_buffers(kind, len(rows), [bitmap, pa.py_buffer(of)])])
             for name, kind, of in zip(views, kinds, values, strict=True)
         }
 
-    def _view(self, at: int, name: str) -> np.ndarray | None:
+    def _view(self, block: _Block, name: str) -> np.ndarray | None:
         """The column of a block as bytes, as of `_bytes_of`."""
-        views = self._views[at]
-        if name not in views:
-            views[name] = _bytes_of(self._blocks[at][1].column(name), self._widths[name])
-        return views[name]
+        if name not in block.views:
+            block.views[name] = _bytes_of(block.table.column(name), self._widths.get(name, _SIZE_WIDTH))
+        return block.views[name]
 
     def _stretch(self, rows: np.ndarray, names: list[str], ascending: bool) -> dict[str, pa.ChunkedArray] | None:
         """Slices of blocks, where `take` may give them."""
@@ -182,36 +230,47 @@ class RowLog:
         first, last = (int(place) for place in self._places(rows[[0, -1]]))
         if last - first != count - 1:  # rows of other partitions lie between them
             return None
-        parts, touched = [], 0
-        for begin, block in self._blocks:
-            start, stop = max(first, begin), min(last + 1, begin + len(block))
+        parts, touched, varying = [], 0, 0
+        for block in self._blocks:
+            start, stop = max(first, block.start), min(last + 1, block.end)
             if start < stop:
-                parts.append(block.slice(start - begin, stop - start))
-                touched += len(block)
+                parts.append(block.table.select(names).slice(start - block.start, stop - start))
+                touched, varying = touched + len(block.table), varying + block.varying
         if touched > 4 * count or sum(map(len, parts)) != count:
             return None
         whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+        if len(parts) > 1 and varying <= kept_types.MOST_CHUNK_BYTES:
+            whole = whole.combine_chunks()
         return {name: whole.column(name) for name in names}
 
     def row_bytes(self, rows: np.ndarray) -> np.ndarray | int:
-        """Bytes of the columns of each of these rows, as `take` gives them, int64, shape (n,); of columns of some
-        nested types their mean in a block. A number where all rows have the same."""
+        """Bytes of the columns of each of these rows, as `take` gives them, dictionaries aside, int64, shape (n,). A
+        number where all rows have the same."""
         if not self._varies or not self._blocks:
             return self._fixed
-        return self._fixed + self._taken(rows, [_BYTES]).column(0).fill_null(0).to_numpy()
+        return self._fixed + self._varying(rows)
+
+    def _varying(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes of the values of varying size of each of these rows, int64."""
+        if not len(rows):
+            return np.zeros(0, np.int64)
+        column = self._plain(rows, [_BYTES])[_BYTES].chunk(0)
+        return np.frombuffer(column.buffers()[1], np.int64, len(rows))  # 0 where rows are missing
 
     def _taken(self, rows: np.ndarray, names: list[str]) -> pa.Table:
-        missing = rows < 0
-        # Blocks follow one another without a gap: every row of the stream that is kept at all has a place.
-        indices = pa.array(self._places(rows) - self._blocks[0][0], mask=missing if missing.any() else None)
-        return pa.concat_tables([block.select(names) for _, block in self._blocks]).take(indices)
+        places = np.where(rows < 0, -1, self._places(rows))
+        most = max(block.heaviest for block in self._blocks)
+        cuts = [slice(0, len(rows))]
+        if len(rows) * most > kept_types.MOST_CHUNK_BYTES:
+            cuts = list(_cuts(self._varying(rows)))
+        coded = [name for name in names if name in self._coded]
+        return pa.concat_tables([_gathered(self._blocks, places[part], names, coded) for part in cuts])
 
     def trim(self, oldest: int) -> None:
         """Forgets whole blocks before row `oldest`."""
         end = int(self._places(np.array([oldest]))[0])
-        while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) <= end:
-            gone = len(self._blocks.pop(0)[1])
-            del self._nbytes[0], self._views[0]
+        while self._blocks and self._blocks[0].end <= end:
+            gone = len(self._blocks.pop(0).table)
             if self._numbers is not None:
                 self._numbers = self._numbers[gone:]
                 self._before += gone
@@ -221,12 +280,60 @@ class RowLog:
         return rows if self._numbers is None else self._before + np.searchsorted(self._numbers, rows)
 
 
-def _plain_bytes(kind: pa.DataType) -> int | None:
-    """Bytes of a value of a type whose values lie one behind the other, each in whole bytes; None for others."""
-    types = pa.types
-    if types.is_boolean(kind) or not (types.is_primitive(kind) or types.is_decimal(kind)):
-        return None
-    return kind.bit_width // 8
+def picked(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Rows of a table, as `kept` gives it, by their places, int64, shape (n,), each at most once."""
+    if table.nbytes <= kept_types.MOST_CHUNK_BYTES:
+        return table.take(pa.array(rows))
+    log = RowLog("given", table.schema)
+    log.append(0, table)
+    return pa.table(log.take(rows, table.column_names), schema=table.schema)
+
+
+def _gathered(blocks: Sequence[_Block], places: np.ndarray, names: list[str], coded: list[str]) -> pa.Table:
+    """Rows by their places, NULLs for -1, in one chunk."""
+    which = np.searchsorted([block.start for block in blocks], places, "right") - 1
+    missing = None
+    if (which < 0).any():
+        missing = places < 0
+        if (which[~missing] < 0).any():
+            raise IndexError("a row has a number before the first")
+    touched = np.unique(which if missing is None else which[~missing])
+    if len(touched) < 2:
+        block = blocks[int(touched[0]) if len(touched) else 0]
+        return block.table.select(names).take(pa.array(places - block.start, mask=missing))
+    used = [blocks[at] for at in touched.tolist()]
+    whole = sum(len(block.table) for block in used) <= 2 * len(places)
+    if whole and sum(block.varying for block in used) <= kept_types.MOST_CHUNK_BYTES:
+        starts = np.cumsum([0, *(len(block.table) for block in used)])[:-1] - [block.start for block in used]
+        indices = places + starts[np.searchsorted(touched, which).clip(max=len(used) - 1)]
+        joined = pa.concat_tables([block.table.select(names) for block in used])
+        return joined.take(pa.array(indices, mask=missing)).combine_chunks()
+    # Only the rows wanted are copied from each block, then put in order.
+    order = np.argsort(which.astype(np.int16) if len(blocks) < 1 << 15 else which, kind="stable")
+    order = order[np.count_nonzero(which < 0) :]
+    parts = []
+    for at, rows in zip(used, np.split(order, np.searchsorted(which[order], touched[1:])), strict=True):
+        part = at.table.select(names).take(pa.array(places[rows] - at.start))
+        for name in coded:
+            if len(part.column(name).chunk(0).dictionary) > len(part):
+                part = part.set_column(names.index(name), name, compacted(part.column(name).chunk(0)))
+        parts.append(part)
+    joined = pa.concat_tables(parts).combine_chunks()
+    if missing is None and (order[1:] > order[:-1]).all():
+        return joined
+    indices = np.zeros(len(places), np.int64)
+    indices[order] = np.arange(len(order))
+    return joined.take(pa.array(indices, mask=missing))
+
+
+def _cuts(sizes: np.ndarray) -> Iterator[slice]:
+    """Rows of these bytes, in parts that one chunk may have, or of one row."""
+    most, ends, start = kept_types.MOST_CHUNK_BYTES, np.cumsum(sizes), 0
+    while start < len(sizes):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(int(np.searchsorted(ends, before + most, "right")), start + 1)
+        yield slice(start, stop)
+        start = stop
 
 
 def _bytes_of(column: pa.ChunkedArray, width: int) -> np.ndarray | None:
@@ -238,100 +345,15 @@ def _bytes_of(column: pa.ChunkedArray, width: int) -> np.ndarray | None:
 
 
 _BYTES = "\0bytes"  # no name of a column that Spark, SQL or a file could have
+_SIZE_WIDTH = 8  # bytes of a value in it
 
 
-def _fixed_bytes(kind: pa.DataType) -> int | None:
-    """Bytes of a value of a type; None where they vary."""
-    try:
-        return (kind.bit_width + 7) // 8
-    except ValueError:
-        return None
-
-
-def _sizes(column: pa.ChunkedArray) -> np.ndarray:
-    """Bytes of each value of a column whose type has no fixed size, offsets included, int64, shape (n,)."""
-    kind, types = column.type, pa.types
-    if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
-        return pc.binary_length(column).fill_null(0).to_numpy().astype(np.int64) + 4
-    mean = -(-column.nbytes // max(len(column), 1))
-    if types.is_list(kind) or types.is_large_list(kind):
-        lengths = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
-        return lengths * -(-column.nbytes // max(int(lengths.sum()), 1)) + 4
-    return np.full(len(column), mean, np.int64)
-
-
-def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of rows as a `RowLog` keeps them."""
-    return pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
-
-
-def stored(table: pa.Table) -> pa.Table:
-    """Rows as a `RowLog` keeps them, and as its `append` takes them."""
-    schema = stored_schema(table.schema)
-    if schema.equals(table.schema):
-        return table
-    columns = [_stored_values(table.column(at), field.type) for at, field in enumerate(schema)]
-    return pa.table(columns, schema=schema)
+def _column_bytes(column: pa.ChunkedArray) -> np.ndarray:
+    """Bytes of each value of a column of varying size, int64, shape (n,)."""
+    each = [np.broadcast_to(value_bytes(chunk), len(chunk)) for chunk in column.chunks]
+    return np.concatenate(each) if len(each) != 1 else each[0]
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
     """A table of no rows, whatever the types; pyarrow's own `Schema.empty_table` knows no unions."""
     return pa.table([pa.chunked_array([], field.type) for field in schema], schema=schema)
-
-
-def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """A type of the same values that has neither views nor run-end encoding in it, as far as pyarrow can cast to it."""
-    types = pa.types
-    if types.is_string_view(kind):
-        return pa.large_string()
-    if types.is_binary_view(kind):
-        return pa.large_binary()
-    if types.is_run_end_encoded(kind):
-        return _stored_type(kind.value_type)
-    if isinstance(kind, pa.BaseExtensionType):
-        stored = _stored_type(kind.storage_type)
-        return kind if stored.equals(kind.storage_type) else stored
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(_stored_type(field.type)) for field in kind])
-    if types.is_map(kind):
-        parts = (kind.key_field, kind.item_field)
-        return pa.map_(*(part.with_type(_stored_type(part.type)) for part in parts), keys_sorted=kind.keys_sorted)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        value = kind.value_field.with_type(_stored_type(kind.value_type))
-        if types.is_fixed_size_list(kind):
-            return pa.list_(value, kind.list_size)
-        return pa.list_(value) if types.is_list(kind) else pa.large_list(value)
-    return kind
-
-
-def _stored_values(column: pa.ChunkedArray, stored: pa.DataType) -> pa.ChunkedArray:
-    """A column as the type that `_stored_type` gave for its own."""
-    kind = column.type
-    if stored.equals(kind):
-        return column
-    if pa.types.is_run_end_encoded(kind):
-        chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
-        return _stored_values(pa.chunked_array(chunks, kind.value_type), stored)
-    if isinstance(kind, pa.BaseExtensionType):
-        chunks = [chunk.storage for chunk in column.chunks]
-        return _stored_values(pa.chunked_array(chunks, kind.storage_type), stored)
-    return column.cast(stored)
-
-
-def _returned(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """What `_stored_values` made, as the type that it was made from."""
-    if column.type.equals(kind):
-        return column
-    if pa.types.is_run_end_encoded(kind):
-        values = _returned(column, kind.value_type)
-        most = (1 << (kind.run_end_type.bit_width - 1)) - 1  # rows that a chunk's run ends can number
-        chunks = [
-            pc.run_end_encode(chunk.slice(start, most), run_end_type=kind.run_end_type)
-            for chunk in values.chunks
-            for start in range(0, len(chunk), most)
-        ]
-        return pa.chunked_array(chunks, kind)
-    if isinstance(kind, pa.BaseExtensionType):
-        storage = _returned(column, kind.storage_type)
-        return pa.chunked_array([kind.wrap_array(chunk) for chunk in storage.chunks], kind)
-    return column.cast(kind)

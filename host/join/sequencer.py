@@ -15,6 +15,7 @@ from host.join.boundary_generator import BoundaryGenerator
 from host.join.engine import OTHER, SIDES, Batch, EngineSpec
 from host.join.residual import ResidualPart
 from host.join.routes import RoutePlanner
+from host.join.row_log import picked
 from host.predicates import AsOf
 from host.spec import JoinSpec
 
@@ -247,7 +248,7 @@ class Sequencer:
         numbers, opposite = {}, {}
         for side in sides:
             order = np.argsort(whole.rows[side], kind="stable")
-            tables[side] = tables[side].take(pa.array(order))
+            tables[side] = picked(tables[side], order)
             numbers[side] = self.arrived[side] + whole.rows[side][order]
             opposite[side] = self.arrived[OTHER[side]] + whole.opposite(side)
         if self._spec.self_join:
@@ -347,7 +348,7 @@ class Sequencer:
             if len(own):
                 if np.any(own[1:] < own[:-1]):
                     order = np.argsort(own, kind="stable")
-                    ordered[side], own = table.take(pa.array(order)), own[order]
+                    ordered[side], own = picked(table, order), own[order]
                 if self._last_sequence is not None and int(own[0]) < self._last_sequence:
                     raise self._goes_back(int(own[0]), f"the {side}")
                 newest = int(own[-1])

@@ -1,0 +1,340 @@
+"""The types in which rows are kept, and columns of any type as these and back.
+
+Arrow cannot pick rows of every type, nor join columns of every type one behind the other. Kept are types of the same
+values with which it can: neither views nor run-end encoding, and dictionaries whose indices number all values of a
+window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MOST_CHUNK_BYTES = (1 << 31) - 1
+"""Bytes of values of varying size that one chunk may have: offsets of 32 bits number so many."""
+
+_Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+def kept_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of rows as they are kept."""
+    return pa.schema([field.with_type(kept_type(field.type)) for field in schema])
+
+
+def kept(table: pa.Table) -> pa.Table:
+    """Rows as they are kept. Raises ArrowException where `check_type` does."""
+    schema = kept_schema(table.schema)
+    columns = [_kept_values(table.column(at), field.type) for at, field in enumerate(schema)]
+    return pa.table(columns, schema=schema)
+
+
+def is_kept_as_is(kind: pa.DataType) -> bool:
+    """Whether `kept` has nothing to do for columns of a type."""
+    return kept_type(kind).equals(kind) and not any(map(pa.types.is_dictionary, _types_in(kind)))
+
+
+def check_type(kind: pa.DataType) -> None:
+    """Raises ArrowException if rows of a type cannot be picked and given out again."""
+    if not pa.types.is_union(kind):
+        for part in _types_in(kind):
+            if pa.types.is_dictionary(part) and not _is_plain(part.value_type):
+                raise pa.ArrowNotImplementedError(f"Unification of {part.value_type} dictionaries is not implemented")
+            if pa.types.is_union(part):
+                check_type(part)
+    elif any(map(pa.types.is_dictionary, _types_in(kind))):
+        raise pa.ArrowNotImplementedError(f"Unification of dictionaries in a {kind} is not implemented")
+    trial = pa.chunked_array([pa.nulls(1, kind)] * 2)
+    returned(_kept_values(trial, kept_type(kind)).take(pa.array([1, 0])), kind)
+
+
+def kept_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which values of a type are kept."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_run_end_encoded(kind):
+        return kept_type(kind.value_type)
+    if types.is_dictionary(kind):
+        value = kept_type(kind.value_type)
+        value = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(value, value)
+        wide = kind.index_type.bit_width > 32 or kind.index_type == pa.uint32()
+        return pa.dictionary(pa.int64() if wide else pa.int32(), value, kind.ordered)
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = kept_type(kind.storage_type)
+        return kind if storage.equals(kind.storage_type) else storage
+    if types.is_union(kind):
+        return kind
+    parts = [_below(part) for part in _fields(kind)]
+    if types.is_struct(kind):
+        return pa.struct(parts)
+    if types.is_map(kind):
+        return pa.map_(*parts, keys_sorted=kind.keys_sorted)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(parts[0], kind.list_size)
+    if types.is_list(kind) or types.is_list_view(kind):
+        return pa.list_(parts[0])
+    if types.is_large_list(kind) or types.is_large_list_view(kind):
+        return pa.large_list(parts[0])
+    return kind
+
+
+def _below(field: pa.Field) -> pa.Field:
+    """A field of a nested type as it is kept: run ends are undone in whole columns alone."""
+    return field if pa.types.is_run_end_encoded(field.type) else field.with_type(kept_type(field.type))
+
+
+def _fields(kind: pa.DataType) -> list[pa.Field]:
+    """The fields of a nested type; none of others."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(at) for at in range(kind.num_fields)]
+
+
+def _types_in(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """A type and those that it is made of, but for the values of dictionaries."""
+    yield kind
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from _types_in(kind.storage_type)
+    elif pa.types.is_run_end_encoded(kind):
+        yield from _types_in(kind.value_type)
+    elif not pa.types.is_dictionary(kind):
+        for field in _fields(kind):
+            yield from _types_in(field.type)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether dictionaries of values of a type can be made one."""
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return False
+    return not types.is_nested(kind) and not types.is_null(kind)
+
+
+# Columns
+
+
+def _kept_values(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column as the type in which it is kept."""
+    if is_kept_as_is(column.type):
+        return column
+    return pa.chunked_array([_rebuilt(chunk, kind, _kept_leaf) for chunk in column.chunks], kind)
+
+
+def _kept_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:  # such cannot be made one with others
+        valid = pc.is_valid(array.dictionary).take(array.indices)
+        indices = pc.if_else(valid, array.indices, pa.scalar(None, array.indices.type))
+        array = pa.DictionaryArray.from_arrays(indices, array.dictionary, ordered=array.type.ordered)
+        array = compacted(array)
+    return array.cast(kind)
+
+
+def returned(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """What was kept of a column, as the type that it had. In more chunks where the dictionary of one would have more
+    values than its indices can number, or run ends more rows."""
+    if column.type.equals(kind):
+        return column
+    if pa.types.is_run_end_encoded(kind):
+        values = returned(column, kind.value_type)
+        most = (1 << (kind.run_end_type.bit_width - 1)) - 1  # rows that a chunk's run ends can number
+        chunks = [
+            pc.run_end_encode(chunk.slice(start, most), run_end_type=kind.run_end_type)
+            for chunk in values.chunks
+            for start in range(0, len(chunk), most)
+        ]
+        return pa.chunked_array(chunks, kind)
+    chunks = [_rebuilt(part, kind, _cast) for chunk in column.chunks for part in _fitting(chunk, kind)]
+    return pa.chunked_array(chunks, kind)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array.cast(kind)
+
+
+def _fitting(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
+    """An array in parts whose dictionaries fit a type."""
+    if _fits(array, kind):
+        yield array
+        return
+    array = compacted(array)
+    if _fits(array, kind) or len(array) < 2:
+        yield array
+        return
+    half = len(array) // 2
+    for part in (array.slice(0, half), array.slice(half)):
+        yield from _fitting(part, kind)
+
+
+def _fits(array: pa.Array, kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _fits(getattr(array, "storage", array), kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        bits = kind.index_type.bit_width
+        most = 1 << (bits if pa.types.is_unsigned_integer(kind.index_type) else bits - 1)
+        if len(array.dictionary) > most:
+            return False
+        narrow = kind.value_type in (pa.string(), pa.binary())
+        return not narrow or array.dictionary.nbytes <= MOST_CHUNK_BYTES
+    if pa.types.is_union(kind):
+        return True
+    pairs = zip(_children(array), _fields(kind), strict=True)
+    return all(_fits(child, field.type) for child, field in pairs)
+
+
+def compacted(array: pa.Array) -> pa.Array:
+    """The same values, with dictionaries, of plain values, that have no others."""
+    return _rebuilt(array, array.type, _compacted_leaf)
+
+
+def _compacted_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return array
+    used = np.zeros(len(array.dictionary), np.bool_)
+    codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    null = pc.is_null(array.indices).to_numpy(zero_copy_only=False)
+    used[codes[~null]] = True
+    codes = (np.cumsum(used) - 1)[codes] if len(used) else codes
+    indices = pa.array(codes, mask=null).cast(kind.index_type, safe=False)
+    return pa.DictionaryArray.from_arrays(indices, array.dictionary.filter(pa.array(used)), ordered=kind.ordered)
+
+
+def _children(array: pa.Array) -> list[pa.Array]:
+    """The arrays that one of a nested type is made of, as `lengths` divides those of lists; none of others."""
+    kind, types = array.type, pa.types
+    if types.is_struct(kind):
+        return [array.field(at) for at in range(kind.num_fields)]
+    if types.is_map(kind):
+        first, last = (array.offsets[at].as_py() for at in (0, -1)) if len(array) else (0, 0)
+        return [part.slice(first, last - first) for part in (array.keys, array.items)]
+    if types.is_fixed_size_list(kind):
+        return [array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)]
+    return [array.flatten()] if _is_list(kind) else []
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    large = types.is_large_list(kind) or types.is_large_list_view(kind)
+    return large or types.is_list(kind) or types.is_list_view(kind)
+
+
+def lengths(array: pa.Array) -> np.ndarray:
+    """How many values the children have for each list or map, int64, shape (n,): none for a list that is NULL."""
+    if pa.types.is_map(array.type):  # which cannot be flattened
+        return np.diff(array.offsets.to_numpy().astype(np.int64))
+    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        found = array.sizes.to_numpy().astype(np.int64)
+    else:
+        found = np.diff(array.offsets.to_numpy().astype(np.int64))
+    return found * pc.is_valid(array).to_numpy(zero_copy_only=False) if array.null_count else found
+
+
+def _rebuilt(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
+    """An array with what `leaf` makes of each array in it that is not nested, and of unions, by the type wanted."""
+    types = pa.types
+    if types.is_run_end_encoded(array.type):
+        return _rebuilt(pc.run_end_decode(array), kind, leaf)
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.wrap_array(_rebuilt(array, kind.storage_type, leaf))
+    if types.is_union(kind) or not types.is_nested(kind):
+        return leaf(array, kind)
+    fields = _fields(kind)
+    children = [_rebuilt(child, field.type, leaf) for child, field in zip(_children(array), fields, strict=True)]
+    mask = pc.is_null(array) if array.null_count else None
+    if types.is_struct(kind):
+        if not children:
+            return array
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    if types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(children[0], type=kind, mask=mask)
+    of = lengths(array)
+    ends = np.cumsum(of)
+    if types.is_list_view(kind):
+        parts = [pa.array((ends - of).astype(np.int32)), pa.array(of.astype(np.int32))]
+        return pa.ListViewArray.from_arrays(*parts, children[0], type=kind, mask=mask)
+    if types.is_large_list_view(kind):
+        return pa.LargeListViewArray.from_arrays(pa.array(ends - of), pa.array(of), children[0], type=kind, mask=mask)
+    offsets = np.concatenate([[0], ends])
+    if types.is_large_list(kind):
+        return pa.LargeListArray.from_arrays(pa.array(offsets), children[0], type=kind, mask=mask)
+    offsets = pa.array(offsets.astype(np.int32))
+    if types.is_map(kind):
+        return pa.MapArray.from_arrays(offsets, *children, type=kind, mask=mask)
+    return pa.ListArray.from_arrays(offsets, children[0], type=kind, mask=mask)
+
+
+# Sizes
+
+
+def plain_bytes(kind: pa.DataType) -> int | None:
+    """Bytes of a value of a type whose values lie one behind the other, each in whole bytes; None for others."""
+    types = pa.types
+    if types.is_boolean(kind) or not (types.is_primitive(kind) or types.is_decimal(kind)):
+        return None
+    return kind.bit_width // 8
+
+
+def fixed_bytes(kind: pa.DataType) -> int | None:
+    """Bytes of a value of a type, those of its dictionary aside; None where they vary."""
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return fixed_bytes(kind.storage_type)
+    if types.is_struct(kind) or types.is_fixed_size_list(kind):
+        parts = [fixed_bytes(field.type) for field in _fields(kind)]
+        if None in parts:
+            return None
+        return sum(parts) * (kind.list_size if types.is_fixed_size_list(kind) else 1)  # type: ignore[arg-type]
+    if types.is_null(kind):
+        return 0
+    try:
+        return (kind.bit_width + 7) // 8
+    except ValueError:
+        return None
+
+
+def value_bytes(array: pa.Array) -> np.ndarray | int:
+    """Bytes of each value of a type in which rows are kept, with its offsets, int64, shape (n,); a number where all
+    have the same. A list has at least one for each value in it."""
+    kind, types = array.type, pa.types
+    fixed = fixed_bytes(kind)
+    if fixed is not None:
+        return fixed
+    if isinstance(kind, pa.BaseExtensionType):
+        return value_bytes(array.storage)
+    if types.is_struct(kind):
+        return _sum_of_bytes(_children(array))
+    if types.is_union(kind):
+        found: np.ndarray = np.ones(len(array), np.int64)
+        for at, code in enumerate(kind.type_codes):
+            each = np.broadcast_to(value_bytes(array.field(at)), len(array.field(at)))
+            if kind.mode == "sparse":
+                found += each
+            else:
+                own = array.type_codes.to_numpy() == code
+                found[own] += each[array.offsets.to_numpy()[own]] + 4
+        return found
+    if types.is_fixed_size_list(kind):
+        (values,) = _children(array)
+        return np.asarray(value_bytes(values)).reshape(len(array), kind.list_size).sum(axis=1)
+    if _is_list(kind) or types.is_map(kind):
+        of, each = lengths(array), _sum_of_bytes(_children(array))
+        if isinstance(each, int):
+            return of * max(each, 1) + 4
+        ends = np.cumsum(of)
+        sums = np.concatenate([[0], np.cumsum(np.maximum(each, 1))])
+        return sums[ends] - sums[ends - of] + 4
+    return pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) + 4
+
+
+def _sum_of_bytes(arrays: list[pa.Array]) -> np.ndarray | int:
+    """Bytes of the values of several arrays that belong together."""
+    total: np.ndarray | int = 0
+    for array in arrays:
+        total = total + value_bytes(array)
+    return total
