@@ -395,9 +395,10 @@ def join(
         Progress("join", total) as progress,
     ):
         for left_batch, right_batch in calls:
-            result = operator.process(left_batch, right_batch)
-            writer.write(result)
-            rows += result.num_rows
+            for table in operator.process_blocks(left_batch, right_batch):
+                if table.num_rows:
+                    writer.write(table)
+                    rows += table.num_rows
             read = sum(b.num_rows for b in (left_batch, right_batch) if b is not None)
             progress.advance(read, matches=f"{operator.stats.matches:,}")
         rest = operator.finish()

@@ -16,6 +16,7 @@ _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 _INVERSE = pow(_MULTIPLIER, -1, 1 << 64)
 _NULL = np.uint64(0x632BE59BD9B4E019)
 _SIDES = ("left", "right")
+_MOST_BYTES = 1 << 26  # of rows that are hashed at a time: text takes many times its bytes
 
 
 class Content:
@@ -81,6 +82,9 @@ def other_rows(batch: int, found: str, known: str, side: str = "") -> ReplayErro
 
 def row_hashes(rows: pa.RecordBatch) -> np.ndarray:
     """A number for each row, uint64, shape (n,), that is the same for equal rows."""
+    if rows.nbytes > _MOST_BYTES and rows.num_rows > 1:
+        half = rows.num_rows // 2
+        return np.concatenate([row_hashes(rows.slice(0, half)), row_hashes(rows.slice(half))])
     hashes = np.zeros(rows.num_rows, np.uint64)
     for column in rows.columns:
         hashes = mixed(hashes * np.uint64(_MULTIPLIER) + _values(column) + np.uint64(1))

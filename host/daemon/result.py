@@ -122,7 +122,7 @@ def keep(
     spilling: BinaryIO | None = None
     try:
         for table in tables:
-            for batch in table.combine_chunks().to_batches():
+            for batch in table.to_batches():
                 if not batch.num_rows:
                     continue
                 result.nbytes += batch.nbytes

@@ -64,7 +64,7 @@ def cut(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        per_row = max(1, batch.get_total_buffer_size() // batch.num_rows)
+        per_row = max(1, batch.nbytes // batch.num_rows)
         step = max(1, min(rows, size // per_row))
         for start in range(0, batch.num_rows, step):
             yield batch.slice(start, step)

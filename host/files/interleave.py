@@ -12,12 +12,9 @@ from host.errors import OrderError, SchemaError
 from host.files.table_reader import TableReader
 
 
-def in_turns(
-    left: Iterable[pa.RecordBatch], right: Iterable[pa.RecordBatch]
-) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
+def in_turns(left: Iterable[pa.Table], right: Iterable[pa.Table]) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
     """Batch i of the left with batch i of the right, until both have ended."""
-    for one, other in zip_longest(left, right):
-        yield _table(one), _table(other)
+    yield from zip_longest(left, right)
 
 
 def interleave(
@@ -71,7 +68,7 @@ class _Side:
         self._path = reader.path
         self._sequence = sequence
         self._batches = iter(reader)
-        self._held: list[pa.RecordBatch] = []
+        self._held: list[pa.Table] = []
         self.last: int | None = None
         self.ended = False
 
@@ -94,7 +91,7 @@ class _Side:
 
     def take(self, bound: int | None) -> pa.Table | None:
         """The rows held below `bound`, or all where it is None."""
-        taken: list[pa.RecordBatch] = []
+        taken: list[pa.Table] = []
         while self._held:
             batch = self._held[0]
             rows = batch.num_rows if bound is None else _rows_below(self._values(batch), bound)
@@ -104,14 +101,14 @@ class _Side:
                 self._held[0] = batch.slice(rows)
                 break
             self._held.pop(0)
-        return pa.Table.from_batches(taken) if taken else None
+        return pa.concat_tables(taken) if taken else None
 
-    def _values(self, batch: pa.RecordBatch) -> np.ndarray:
+    def _values(self, batch: pa.Table) -> np.ndarray:
         column = batch.column(self._sequence)
         if column.null_count:
             raise OrderError(f"{self._path} has a NULL in {self._sequence!r}, the sequence")
         if pa.types.is_temporal(column.type):
-            column = column.view(pa.int64()) if column.type.bit_width == 64 else column.view(pa.int32())
+            column = column.cast(pa.int64() if column.type.bit_width == 64 else pa.int32())
         return column.to_numpy()
 
 
@@ -122,7 +119,3 @@ def _rows_below(values: np.ndarray, bound: int) -> int:
     if bound <= np.iinfo(values.dtype).min:
         return 0
     return int(np.searchsorted(values, values.dtype.type(bound)))
-
-
-def _table(batch: pa.RecordBatch | None) -> pa.Table | None:
-    return None if batch is None else pa.Table.from_batches([batch])

@@ -18,7 +18,7 @@ ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 
 
 class TableReader:
-    """A file as a schema and batches of a fixed number of rows.
+    """A file as a schema and tables of a fixed number of rows.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ class TableReader:
             if count > 1:
                 raise SchemaError(f"{path} has {count} columns {name!r}: rename all but one")
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Iterator[pa.Table]:
         pending: list[pa.RecordBatch] = []
         count = 0
         try:
             for batch in self._batches:
                 while count + batch.num_rows >= self.batch_rows:
                     take = self.batch_rows - count
-                    yield _joined([*pending, batch.slice(0, take)])
+                    yield pa.Table.from_batches([*pending, batch.slice(0, take)])
                     batch, pending, count = batch.slice(take), [], 0
                 if batch.num_rows:
                     pending.append(batch)
@@ -69,7 +69,7 @@ class TableReader:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(error) from error
         if pending:
-            yield _joined(pending)
+            yield pa.Table.from_batches(pending)
 
     def _open(self) -> Iterator[pa.RecordBatch]:
         ending = self.path.suffix.lower()
@@ -95,7 +95,3 @@ class TableReader:
 
     def _unreadable(self, error: Exception) -> SchemaError:
         return SchemaError(f"cannot read {self.path}: {error}")
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

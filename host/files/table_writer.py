@@ -24,7 +24,9 @@ class TableWriter:
     path : Path
         Its ending says the format, as for `TableReader`; ``.arrows`` is the stream format.
     schema : pyarrow.Schema
-        Of what is written.
+        Of what is written. A file has one type a column from its first row on, and tables may bring other dictionaries
+        each. So a parquet file has indices of 32 bits or more, but plain values in nested columns, and an Arrow file,
+        whose columns have one dictionary each, plain values everywhere.
 
     Raises
     ------
@@ -52,7 +54,11 @@ class TableWriter:
             os.umask(mask)
             os.fchmod(handle, 0o666 & ~mask)
             os.close(handle)
-            self._writer = self._open(ending, schema)
+            self._schema = schema
+            if ending in PARQUET or (ending in ARROW and ending != ".arrows"):
+                in_file = _wide if ending in PARQUET else _plain
+                self._schema = pa.schema([field.with_type(in_file(field.type)) for field in schema])
+            self._writer = self._open(ending, self._schema)
         except (pa.ArrowException, OSError) as error:
             self._temporary.unlink()
             raise self._unwritable(error) from error
@@ -60,7 +66,7 @@ class TableWriter:
     def write(self, table: pa.Table) -> None:
         """Append rows."""
         try:
-            self._writer.write_table(table)
+            self._writer.write_table(table if table.schema.equals(self._schema) else table.cast(self._schema))
         except (pa.ArrowException, OSError) as error:
             raise self._unwritable(error) from error
 
@@ -88,7 +94,30 @@ class TableWriter:
         return kind(str(self._temporary), schema)
 
     def _unwritable(self, error: Exception) -> SchemaError:
-        text = str(error).split("\n")[0]
-        # The IPC file format holds one dictionary a column, and every input batch may bring another.
-        hint = " Name an output that ends in .arrows or .parquet." if "Dictionary replacement" in text else ""
-        return SchemaError(f"cannot write {self._path}: {text}{hint}")
+        first = str(error).split("\n")[0]
+        return SchemaError(f"cannot write {self._path}: {first}")
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """The type of a column in a parquet file."""
+    if not pa.types.is_dictionary(kind):
+        return _plain(kind)
+    return kind if kind.index_type.bit_width >= 32 else pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """A type of the same values without dictionaries."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return kind.value_type
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if types.is_map(kind):
+        parts = [field.with_type(_plain(field.type)) for field in (kind.key_field, kind.item_field)]
+        return pa.map_(*parts, keys_sorted=kind.keys_sorted)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        value = kind.value_field.with_type(_plain(kind.value_type))
+        if types.is_fixed_size_list(kind):
+            return pa.list_(value, kind.list_size)
+        return pa.list_(value) if types.is_list(kind) else pa.large_list(value)
+    return kind

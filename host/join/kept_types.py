@@ -312,12 +312,12 @@ def value_bytes(array: pa.Array) -> np.ndarray | int:
     if types.is_union(kind):
         found: np.ndarray = np.ones(len(array), np.int64)
         for at, code in enumerate(kind.type_codes):
-            each = np.broadcast_to(value_bytes(array.field(at)), len(array.field(at)))
+            sizes = np.broadcast_to(value_bytes(array.field(at)), len(array.field(at)))
             if kind.mode == "sparse":
-                found += each
+                found = found + sizes
             else:
                 own = array.type_codes.to_numpy() == code
-                found[own] += each[array.offsets.to_numpy()[own]] + 4
+                found[own] += sizes[array.offsets.to_numpy()[own]] + 4
         return found
     if types.is_fixed_size_list(kind):
         (values,) = _children(array)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from host.aggregates import AggregatePlan
 from host.arrow_array import empty_array
 from host.errors import ResultTooLargeError
+from host.join import kept_types
 from host.join.engine import (
     OTHER,
     PAIR_BYTES,
@@ -24,7 +25,6 @@ from host.join.engine import (
     Ranges,
     beyond_memory,
 )
-from host.join.kept_types import MOST_CHUNK_BYTES
 from host.join.match_bits import MatchBits
 from host.join.row_log import RowLog, empty_table
 from host.join.sequencer import Call
@@ -213,7 +213,7 @@ class Materializer:
             numbers = _numbers if self.bits else pa.array
             count = sum(map(len, parts[self._sides[0]]))
             check_room(self._memory, count, 8 * count * len(self._sides))
-            if 8 * count <= MOST_CHUNK_BYTES:
+            if 8 * count <= kept_types.MOST_CHUNK_BYTES:
                 parts = {side: [_whole(parts[side])] for side in self._sides}
             columns = [pa.chunked_array([numbers(part) for part in parts[side]], pa.int64()) for side in self._sides]
             return pa.table(columns, schema=self._schema)

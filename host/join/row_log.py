@@ -178,7 +178,8 @@ class RowLog:
             return empty_table(pa.schema(fields)).columns
         if not self._blocks:  # all are missing
             return [pa.chunked_array([pa.nulls(len(rows), field.type)]) for field in fields]
-        found = self._stretch(rows, names, ascending) or self._plain(rows, [n for n in names if n in self._widths])
+        found = self._stretch(rows, names, ascending)
+        found |= self._plain(rows, [name for name in names if name in self._widths and name not in found])
         others = [name for name in names if name not in found]
         if others:
             found |= dict(zip(others, self._taken(rows, others).columns, strict=True))
@@ -220,16 +221,16 @@ class RowLog:
             block.views[name] = _bytes_of(block.table.column(name), self._widths.get(name, _SIZE_WIDTH))
         return block.views[name]
 
-    def _stretch(self, rows: np.ndarray, names: list[str], ascending: bool) -> dict[str, pa.ChunkedArray] | None:
-        """Slices of blocks, where `take` may give them."""
+    def _stretch(self, rows: np.ndarray, names: list[str], ascending: bool) -> dict[str, pa.ChunkedArray]:
+        """Slices of blocks, where `take` may give them; of several blocks put together, unless they are too large."""
         count = len(rows)
         if int(rows[0]) < 0 or int(rows[-1]) - int(rows[0]) != count - 1:
-            return None
+            return {}
         if not ascending and not np.all(rows[1:] - rows[:-1] == 1):
-            return None
+            return {}
         first, last = (int(place) for place in self._places(rows[[0, -1]]))
         if last - first != count - 1:  # rows of other partitions lie between them
-            return None
+            return {}
         parts, touched, varying = [], 0, 0
         for block in self._blocks:
             start, stop = max(first, block.start), min(last + 1, block.end)
@@ -237,9 +238,11 @@ class RowLog:
                 parts.append(block.table.select(names).slice(start - block.start, stop - start))
                 touched, varying = touched + len(block.table), varying + block.varying
         if touched > 4 * count or sum(map(len, parts)) != count:
-            return None
+            return {}
         whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
-        if len(parts) > 1 and varying <= kept_types.MOST_CHUNK_BYTES:
+        if varying > kept_types.MOST_CHUNK_BYTES:
+            names = [name for name in names if name in self._varies]
+        elif len(parts) > 1:
             whole = whole.combine_chunks()
         return {name: whole.column(name) for name in names}
 

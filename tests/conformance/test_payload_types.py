@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from host import Rows, Watermark, WindowJoin, Within, errors
-from host.predicates import Compare
+from host.aggregates import Count
+from host.join import kept_types
+from host.predicates import AsOf, Band, Compare
 
 
 class Measure(pa.ExtensionType):
@@ -129,6 +131,107 @@ def test_views_on_a_device(device):
     rows = pa.table({"k": [0, 1, 2, 3], "p": column, "q": [0, 1, 2, 3]})
     with join_of(column, device) as join:
         assert join.process(rows, rows)["p_right"].to_pylist() == WORDS
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if not name.startswith("extension")])
+def test_a_payload_of_every_type_in_chunks_of_few_bytes(name, monkeypatch, tmp_path):
+    """As if offsets numbered 12 bytes: in a call, in blocks, again from the state, and at the end."""
+    monkeypatch.setattr(kept_types, "MOST_CHUNK_BYTES", 12)
+    column = COLUMNS[name]
+    rows = pa.table(
+        {"k": [0, 1, 2, 3], "p": pa.chunked_array([column.slice(0, 1), column.slice(1)]), "q": [3, 2, 1, 0]}
+    )
+    values = dict(enumerate(column.to_pylist()))
+    other = pa.table({"k": [9, 1, 0, 2], "p": column, "q": [5, 4, 4, 7]})
+    due = [(2, values[2], values[3]), (1, values[1], values[1]), (0, values[0], values[2])]
+
+    def listed(table):
+        table.validate(full=True)
+        assert table["p"].type == table["p_right"].type == column.type
+        return list(zip(*(table[of].to_pylist() for of in ("k", "p", "p_right")), strict=True))
+
+    with join_of(column, how="left", state=str(tmp_path)) as join:
+        assert join.process(rows, None).num_rows == 0
+        found = join.process(None, other)
+        assert sorted(listed(found), key=lambda row: -row[0]) == due
+    with join_of(column, how="left", state=str(tmp_path)) as join:
+        assert listed(join.repeat()) == listed(found)
+        late = other.set_column(2, "q", pa.array([8, 8, 8, 8]))
+        again = [row for block in join.process_blocks(None, late, block_bytes=1) for row in listed(block)]
+        assert sorted(again, key=lambda row: -row[0]) == due
+        assert listed(join.finish()) == [(3, values[3], None)]
+
+
+TAKEN = {
+    "plain": lambda words: words,
+    "struct": lambda words: pa.StructArray.from_arrays([words], ["x"]),
+    "list": lambda words: pa.ListArray.from_arrays(pa.array(range(len(words) + 1), pa.int32()), words),
+    "map": lambda words: pa.MapArray.from_arrays(
+        pa.array(range(len(words) + 1), pa.int32()), pa.array(["x"] * len(words)), words
+    ),
+    "list of structs": lambda words: pa.ListArray.from_arrays(
+        pa.array(range(len(words) + 1), pa.int32()), pa.StructArray.from_arrays([words], ["x"])
+    ),
+}
+JOINS = {
+    "rows": {"on": Band("k", "k", 0, 2), "left": Rows(1000), "right": Rows(1000), "order": "inner"},
+    "full": {"on": Compare("k", "=", "k"), "left": Rows(70), "right": Rows(70), "how": "full", "order": "inner"},
+    "equal words": {"on": Compare("w", "=", "w"), "left": Rows(500), "right": Rows(500), "order": "inner"},
+    "times": {"on": Band("k", "k", 0, 1), "within": Within("t", "t", 0, 200), "order": "inner"},
+    "semi": {"on": Compare("k", "=", "k"), "left": Rows(1000), "right": Rows(1000), "how": "left_semi"},
+    "itself": {"on": Band("k", "k", 0, 1), "left": Rows(500), "right": Rows(500), "self_join": True, "order": "inner"},
+    "sequence": {"on": Band("k", "k", 0, 2), "left": Rows(999), "right": Rows(999), "sequence": "t", "order": "inner"},
+    "as-of": {"on": AsOf("t", "t", "backward", 300), "how": "left", "watermark": Watermark(left=0, right=0, lag=0)},
+    "close": {
+        "on": Compare("k", "=", "k"), "within": Within("t", "t", 0, 9), "form": "aggregate", "at": "close",
+        "aggregates": [Count()], "watermark": Watermark(left=0, right=0, lag=0),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(JOINS))
+@pytest.mark.parametrize(("index", "taken"), [*((pa.int8(), name) for name in TAKEN), (pa.uint8(), "plain")], ids=str)
+def test_dictionaries_outgrow_their_indices(name, index, taken, tmp_path):
+    """Batches with dictionaries of 90 words each: as the same join of plain words, in one type from the first on."""
+    state = tmp_path if name != "close" and taken in ("plain", "list") else None
+    schemas, found = joined(JOINS[name], index, taken, state)
+    assert len(schemas) == 1
+    _, due = joined(JOINS[name], None, taken)
+    assert found == due
+    assert due
+
+
+def joined(spec, index, taken, state=None):
+    """The schemas and rows of six calls and the end; with a state the join is opened again after each."""
+    schemas, found = set(), []
+
+    def open_join():
+        return WindowJoin(**spec, device="cpu", **({"state": str(state)} if state else {}))
+
+    join = open_join()
+    for call in range(6):
+        sides = [words(index, taken, call) if call in (0, 2 + side, 4 + side) else None for side in range(2)]
+        result = join.process(*sides[: 1 if spec.get("self_join") else 2])
+        result.validate(full=True)
+        if state:
+            join.close()
+            join = open_join()
+            assert join.repeat().to_pylist() == result.to_pylist()
+        schemas.add(result.schema)
+        found += result.to_pylist()
+    found += join.finish().to_pylist()
+    join.close()
+    return schemas, found
+
+
+def words(index, taken, call):
+    """A batch of 90 rows with texts of which some are those of other batches."""
+    column = pa.array([f"word {(n + 60 * call) % 250}" for n in range(90)])
+    if index is not None:
+        column = column.dictionary_encode().cast(pa.dictionary(index, pa.string()))
+    numbers = np.arange(90)
+    times = 90 * call + numbers
+    return pa.table({"k": (numbers * 7 + call) % 90, "t": times, "w": column, "p": TAKEN[taken](column)})
 
 
 FAR = 2**70

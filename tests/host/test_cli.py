@@ -555,6 +555,38 @@ def test_a_column_twice(files: tuple[Path, Path]) -> None:
     assert "right.csv has 2 columns 'price'" in result.output
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv", "arrow", "arrows"])
+@pytest.mark.parametrize("nested", ["", "struct", "list"])
+def test_dictionaries_that_outgrow_their_indices(tmp_path: Path, ending: str, nested: str) -> None:
+    """Each batch of the input brings a dictionary of its own; the output can be read, by this command too."""
+    kind = pa.dictionary(pa.int8(), pa.string())
+    columns = [pa.array([f"{n} of {at}" for n in range(90)]).dictionary_encode().cast(kind) for at in range(3)]
+    if nested == "struct":
+        columns = [pa.StructArray.from_arrays([column], ["x"]) for column in columns]
+    elif nested == "list":
+        columns = [pa.ListArray.from_arrays(pa.array(range(91), pa.int32()), column) for column in columns]
+    parts = [
+        pa.table({"limit": range(90), "id": range(90 * at, 90 * at + 90), "word": c}) for at, c in enumerate(columns)
+    ]
+    left = pa.concat_tables(parts)
+    with pa.ipc.new_stream(tmp_path / "left.arrows", left.schema) as writer:
+        writer.write_table(left)
+    write(pa.table({"price": range(90)}), tmp_path / "right.parquet")
+    output = tmp_path / f"out.{ending}"
+    files = tmp_path / "left.arrows", tmp_path / "right.parquet"
+    result = mullion("join", *files, "--on", "limit = price", "--batch-rows", 128, "-o", output)
+    if ending == "csv" and nested:
+        assert result.exit_code == 1
+        assert result.output.splitlines()[-1].startswith("error: ")
+        return
+    assert result.exit_code == 0, result.output
+    again = mullion("join", output, files[1], "--on", "limit = price", "-o", tmp_path / "again.arrows")
+    assert again.exit_code == 0, again.output
+    for path in (output, tmp_path / "again.arrows"):
+        found = read(path).select(["id", "word"]).to_pylist()
+        assert sorted(found, key=lambda row: row["id"]) == left.select(["id", "word"]).to_pylist()
+
+
 @pytest.mark.parametrize("ending", ["arrow", "arrows"])
 def test_a_damaged_arrow_file_is_named(files: tuple[Path, Path], tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"left.{ending}"

@@ -1,23 +1,27 @@
 """What is malformed, too large or cut short is told by name, and harms nobody else."""
 
+import dataclasses
 import json
 import random
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from host import Rows, WindowJoin
 from host.daemon import DaemonClient
 from host.daemon.address import Address
-from host.daemon.daemon import Daemon
+from host.daemon.daemon import Daemon, FlightOptions
 from host.daemon.flight_rows import exchange_schema, unwrap, wrap
 from host.daemon.frames import HEADER, MAGIC, MAX_JSON, VERSION, FrameSocket
 from host.daemon.rows import cut, decode, encode, encode_within
 from host.errors import LimitError, MullionError, ProtocolError, from_wire
-from tests.host.daemon.conftest import LEFT, RIGHT, batch, expected, open_query, process
+from host.join import kept_types
+from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
 
 PROCESS = {"op": "process", "query": "q", "batch": 0, "run": "", "instance": ""}
@@ -204,8 +208,6 @@ def test_messages_above_the_limit(start: Callable[..., Daemon]) -> None:
 
 
 def test_limits_over_flight(start: Callable[..., Daemon]) -> None:
-    from host.daemon.daemon import FlightOptions
-
     daemon = start(max_message=8192, max_staged=20_000, flight=FlightOptions("127.0.0.1", 0, "t"))
     with DaemonClient(daemon.addresses[1], "t", timeout=20) as client:
         open_query(client)
@@ -286,3 +288,38 @@ def test_status_is_json(daemon: Daemon, client: DaemonClient) -> None:
     process(client, 0)
     status = daemon.service.status()
     assert json.loads(json.dumps(status)) == status
+
+
+@pytest.mark.parametrize("front_end", [0, 1], ids=["unix", "flight"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_dictionaries_and_chunks_through_a_daemon(
+    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch, front_end: int, nested: bool, tmp_path: Path
+) -> None:
+    """Dictionaries that outgrow their indices, and text for several chunks: as in process, and from the disk."""
+    monkeypatch.setattr(kept_types, "MOST_CHUNK_BYTES", 500)
+    daemon = start(max_kept=600, max_message=4096, flight=FlightOptions("127.0.0.1", 0, "t"))
+    kind = pa.dictionary(pa.int8(), pa.string())
+    field = pa.list_(pa.struct({"x": kind})) if nested else kind
+    left = pa.schema([("limit", pa.int64()), ("word", field), ("text", pa.string())])
+    spec = dataclasses.replace(SPEC, left=Rows(1000), right=Rows(1000))
+
+    def rows(call: int) -> pa.RecordBatch:
+        column = pa.array([f"{n} of {call}" for n in range(90)]).dictionary_encode().cast(kind)
+        if nested:
+            offsets = pa.array(range(91), pa.int32())
+            column = pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays([column], ["x"]))
+        return pa.record_batch([pa.array(range(90)), column, pa.array(["x" * n for n in range(90)])], schema=left)
+
+    right = pa.record_batch([pa.array(range(90)), pa.array(["r"] * 90)], schema=RIGHT)
+    options: dict[str, Any] = {"left_schema": left, "right_schema": RIGHT}
+    with (
+        WindowJoin.from_spec(spec, device="numpy", **options) as join,
+        DaemonClient(daemon.addresses[front_end], "t" if front_end else None, timeout=20) as client,
+    ):
+        client.open_query("q", spec, left, RIGHT, streaming=True, state=str(tmp_path))
+        for call in range(4):
+            due = join.process(pa.Table.from_batches([rows(call)]), pa.Table.from_batches([right])).to_pylist()
+            for _ in range(2):  # the second time from what was kept
+                batches = list(client.process("q", call, [("left", rows(call)), ("right", right)]))
+                assert {batch.schema for batch in batches} == {spec.output_schema(left, RIGHT)}
+                assert [row for batch in batches for row in batch.to_pylist()] == due
