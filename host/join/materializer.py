@@ -124,7 +124,7 @@ class Materializer:
         gone = {side: bits.rest() for side, bits in self.bits.items()}
         if not self._spec.unmatched:
             return empty_table(self._schema)
-        return self.table({side: [part] for side, part in self._by_place(gone).items()})
+        return self.whole_table({side: [part] for side, part in self._by_place(gone).items()})
 
     # Pairs
 
@@ -207,17 +207,24 @@ class Materializer:
             return 8 * len(self._sides)
         return sum((self._logs[side].row_bytes(rows[side]) for side in self._sides if side in self._logs), start=1)
 
+    def whole_table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
+        """As `table`, of all that a call gives. Raises ResultTooLargeError where there is no room for it."""
+        if self._spec.form == "pairs":
+            count = sum(map(len, parts[self._sides[0]]))
+            check_room(self._memory, count, 8 * count * len(self._sides))
+        else:
+            check_rows(self._memory, self._logs, {side: parts[side] for side in self._sides if side in self._logs})
+        return self.table(parts)
+
     def table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
-        """Rows or pairs of these row numbers; -1 stands for NULLs. Raises ResultTooLargeError where it does not fit."""
+        """Rows or pairs of these row numbers; -1 stands for NULLs."""
         if self._spec.form == "pairs":
             numbers = _numbers if self.bits else pa.array
             count = sum(map(len, parts[self._sides[0]]))
-            check_room(self._memory, count, 8 * count * len(self._sides))
             if 8 * count <= kept_types.MOST_CHUNK_BYTES:
                 parts = {side: [_whole(parts[side])] for side in self._sides}
             columns = [pa.chunked_array([numbers(part) for part in parts[side]], pa.int64()) for side in self._sides]
             return pa.table(columns, schema=self._schema)
-        check_rows(self._memory, self._logs, {side: parts[side] for side in self._sides if side in self._logs})
         taken = {}
         for side in self._sides:
             names = [name for of, name, _ in self._columns if of == side]
@@ -414,7 +421,7 @@ class PairBlocks:
         parts, count = self._ready, self._held
         self._ready, self._held = {side: [] for side in SIDES}, 0
         if self._bytes is None:
-            yield self._materializer.table(parts)
+            yield self._materializer.whole_table(parts)
             return
         sides, most = self._materializer.sides, most_pairs(self._bytes)
         rows = {side: np.concatenate([_NONE, *parts[side]]) for side in sides}
