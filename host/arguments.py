@@ -24,7 +24,7 @@ WHERE = re.compile(
 
 def condition(
     conditions: tuple[str, ...], wheres: tuple[str, ...], left: pa.Schema, right: pa.Schema, *, all_of: bool
-) -> Predicate | AllOf:
+) -> Predicate | AllOf | Where:
     """The join condition from all texts of a command line.
 
     Parameters
@@ -43,7 +43,10 @@ def condition(
         A text that is none of these.
     """
     predicates = [_condition(text, left, right) for text in conditions]
-    pairs = predicates if all_of or len(predicates) == 1 else [AnyOf(*predicates)]  # type: ignore[arg-type]
+    if all_of or len(predicates) == 1:
+        pairs = predicates
+    else:  # TRUE or another is TRUE
+        pairs = [AllOf() if AllOf() in predicates else AnyOf(*predicates)]  # type: ignore[arg-type]
     tests = _tests(wheres, left, right)
     return pairs[0] if len(pairs) + len(tests) == 1 else AllOf(*pairs, *tests)
 
@@ -68,7 +71,7 @@ def _where(text: str, schemas: dict[str, pa.Schema]) -> Where:
     return Where(parts["side"], column, parts["op"], constant)
 
 
-def _condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate | AllOf:
+def _condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate | AllOf | Where:
     """The condition of a text such as "limit,price,-5,5", "limit < price" or one in SQL."""
     parts = _parts(text)
     if len(parts) == 4:

@@ -19,7 +19,7 @@ from host.index.specs import index_from_dict
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
 from host.join.condition import Condition, check_side, condition_columns, in_words
 from host.key_type import key_type
-from host.predicates import AllOf, AsOf, Compare, Predicate, from_dict, one_sided
+from host.predicates import AllOf, AsOf, Compare, Predicate, Where, from_dict, one_sided
 from host.time_axis import TimeAxis, check_time_type
 from host.windows import Rows, Watermark, Within
 
@@ -29,6 +29,7 @@ HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti", "right_anti"
 _HOW_SPELLINGS = {
     "leftouter": "left", "rightouter": "right", "outer": "full", "fullouter": "full", "semi": "left_semi",
     "leftsemi": "left_semi", "anti": "left_anti", "leftanti": "left_anti", "rightanti": "right_anti",
+    "cross": "inner",
 }  # fmt: skip
 _UNMATCHED = {
     "left": ("left",), "right": ("right",), "full": ("left", "right"), "left_anti": ("left",), "right_anti": ("right",),
@@ -55,7 +56,8 @@ class JoinSpec:
     Parameters
     ----------
     on : Band, Compare, AnyOf, AllOf or AsOf
-        The join condition. An as-of join has no window beside it.
+        The join condition; `AllOf()` holds for every pair of rows (a cross join), `AnyOf()` for none. An as-of join has
+        no window beside it.
     left, right : Rows or int, optional
         Count windows: how many rows of each stream are kept. Both, or neither.
     within : Within, optional
@@ -109,7 +111,7 @@ class JoinSpec:
         If the parts do not make a join.
     """
 
-    on: Predicate | AllOf | AsOf
+    on: Predicate | AllOf | AsOf | Where
     left: Any = None
     right: Any = None
     within: Within | None = None
@@ -132,10 +134,10 @@ class JoinSpec:
         object.__setattr__(self, "how", _how(self.how))
         if isinstance(self.on, AsOf):
             self._check_as_of()
-        elif not isinstance(self.on, (Predicate, AllOf)) or one_sided(self.on):
-            raise PredicateError(
-                f"on must be a Band, Compare, AnyOf, AllOf or AsOf that compares the two sides, not {self.on!r}"
-            )
+        elif not isinstance(self.on, (Predicate, AllOf, Where)):
+            raise PredicateError(f"on must be a Band, Compare, AnyOf, AllOf or AsOf, not {self.on!r}")
+        elif one_sided(self.on):
+            object.__setattr__(self, "on", AllOf(self.on))
         for side in ("left", "right"):
             window = getattr(self, side)
             if isinstance(window, int) and not isinstance(window, bool):
@@ -408,11 +410,13 @@ class JoinSpec:
         return [columns[name] for name in self.select]
 
     def kept_columns(self, side: str, left_schema: pa.Schema, right_schema: pa.Schema) -> list[str]:
-        """The columns of a side that the join reads or gives out, in the order in which the side has them."""
-        kept = self.needed_columns(side, left_schema if side == "left" else right_schema)
+        """The columns of a side that the join reads or gives out, in the order in which the side has them; one at
+        least, as Arrow does not count the rows of tables without columns."""
+        schema = left_schema if side == "left" else right_schema
+        kept = self.needed_columns(side, schema)
         if self.form == "rows" or self.closing:
             kept |= {column for of, column, _ in self.output_columns(left_schema, right_schema) if of == side}
-        return [name for name in (left_schema if side == "left" else right_schema).names if name in kept]
+        return [name for name in schema.names if name in kept] or schema.names[:1]
 
     def _aggregate_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
         fields = self.plan(left, right).fields
@@ -435,7 +439,9 @@ class JoinSpec:
         twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise SchemaError(f"the {side} side has several columns named {min(twice)!r}: rename all but one")
-        there = ", ".join(names) or "none"
+        if not names:
+            raise SchemaError(f"the {side} side has no columns: Arrow does not count the rows of such tables")
+        there = ", ".join(names)
         for column, part in condition_columns(self.on, side):
             if not has_column(schema, column):
                 of = f", of {part!r}" if isinstance(self.on, AllOf) else ""
@@ -626,8 +632,6 @@ def _how(how: Any) -> str:
     plain = str(how).lower().replace("_", "")
     known = _HOW_SPELLINGS.get(plain, plain)
     if known not in HOWS:
-        if plain == "cross":
-            raise UnsupportedError("how='cross' is not supported: for every pair in the windows join on an open Band")
         raise PredicateError(f"there is no join how={how!r}: use one of {', '.join(HOWS)}")
     return known
 

@@ -5,10 +5,12 @@ sqlglot makes the tree; here it becomes bands, comparisons, windows, or an error
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import functools
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -18,13 +20,14 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokens import Token, TokenType
 from sqlglot.tokens import Tokenizer as BaseTokenizer
 
 from host.columns import column_type, has_column
 from host.durations import NANOSECONDS, nanoseconds
 from host.errors import KeyTypeError, MullionError, PredicateError, SqlError, WindowError
+from host.join.condition import Condition
 from host.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
 from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
 from host.predicates.where import DISTINCT
@@ -83,7 +86,7 @@ def parse_join(
     event_times : mapping of str to iterable of str, optional
         By the names of the tables, columns that carry a watermark: a pair of them goes before other timestamps.
     bounded : mapping of str to int, optional
-        The rows of each table, where these are all that there will be: then no window need be given.
+        The rows of each table, where these are all that there will be: its count windows, where there is no window.
     suffix, **options
         Of `JoinSpec`.
 
@@ -92,18 +95,27 @@ def parse_join(
     SqlError
         What the text has and a join here has not, with its line and column.
     WindowError
-        If the text bounds no pair of times at both ends, and neither `rows` nor `bounded` is given.
+        If `times` names columns whose difference the text does not bound at both ends.
     MullionError
         What `JoinSpec` raises.
     """
     reader = _Reader(text)
+    with reader.shallow():
+        return _join(reader, schemas, rows, times, watermark, event_times or {}, bounded, suffix, options)
+
+
+def _join(
+    reader: _Reader, schemas: Mapping[str, pa.Schema], rows: Any, times: Any, watermark: Watermark | None,
+    event_times: Mapping[str, Iterable[str]], bounded: Mapping[str, int] | None, suffix: str, options: dict[str, Any],
+) -> SqlJoin:  # fmt: skip
     tree = reader.statement()
     tables, how = reader.tables(tree, schemas)
-    sides = {side: schemas[name] for side, (name, _) in zip(SIDES, tables, strict=True)}
+    names = {side: name for side, (name, _) in zip(SIDES, tables, strict=True)}
+    sides = {side: schemas[name] for side, name in names.items()}
     reader.know(sides, {side: alias for side, (_, alias) in zip(SIDES, tables, strict=True)})
-    join = tree.args["joins"][0]
-    condition = join.args.get("on")
-    parts = reader.conjunction(condition) if condition is not None else []
+    join, where = tree.args["joins"][0], tree.args.get("where")
+    conditions = [join.args.get("on"), where and where.this]
+    parts = reader.conjunction(*((each, True) for each in conditions if each is not None))
     windows: dict[str, Any] = {}
     if reader.as_of:
         if rows is not None or times is not None:
@@ -112,34 +124,35 @@ def parse_join(
     elif rows is not None:
         windows = dict(zip(SIDES, rows, strict=True))
     else:
-        known = {s: set((event_times or {}).get(name, ())) for s, (name, _) in zip(SIDES, tables, strict=True)}
-        window = _time_pair(parts, sides, times, known)
+        known = {side: set(event_times.get(name, ())) for side, name in names.items()}
+        window = _time_pair(parts, times, known)
         if window is not None:
-            windows["within"] = window.within()
+            with reader.at(window.left.node):
+                windows["within"] = window.within()
             if any(not one_sided(p.predicate()) for p in parts if p is not window):
                 parts.remove(window)
-        elif bounded is not None:
-            windows = {side: Rows(max(1, bounded[name])) for side, (name, _) in zip(SIDES, tables, strict=True)}
-        else:
-            what = "the difference of no pair of timestamps" if times is None else f"no difference of {times!r}"
+        elif times is not None:
             raise WindowError(
-                f"the join has no window: its text bounds {what} at both ends, as with 'a.time BETWEEN b.time - "
-                "INTERVAL 1 MINUTE AND b.time'. Add that, or give count windows: rows=(n, m)"
+                f"the text bounds no difference of {times!r} at both ends, as 'a.time BETWEEN b.time - INTERVAL 1 "
+                "MINUTE AND b.time' would"
             )
+        elif bounded is not None:
+            windows = {side: Rows(max(1, bounded[name])) for side, name in names.items()}
     if not reader.as_of:
-        on = reader.whole(parts, condition)
+        on = reader.whole(parts)
     spec = JoinSpec(on=on, how=how, suffix=suffix, watermark=watermark, **windows, **options)
     columns = reader.selected(tree, spec, sides)
-    if columns is not None:
-        names = tuple(dict.fromkeys(name for name, _ in columns))
-        if names != tuple(name for _, _, name in spec.output_columns(sides["left"], sides["right"])):
-            spec = dataclasses.replace(spec, select=names)
+    made = tuple(name for _, _, name in spec.output_columns(sides["left"], sides["right"]))
+    if columns is None:
+        columns = [(name, name) for name in made]
     else:
-        columns = [(name, name) for _, _, name in spec.output_columns(sides["left"], sides["right"])]
+        selected = tuple(dict.fromkeys(name for name, _ in columns))
+        if selected != made:
+            spec = dataclasses.replace(spec, select=selected)
     return SqlJoin(tables[0][0], tables[1][0], spec, tuple(columns))
 
 
-def parse_condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate | AllOf:
+def parse_condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate | Where | AllOf:
     """Reads a condition such as ``left.venue = right.venue AND right.price BETWEEN left.limit - 5 AND left.limit + 5``.
 
     Parameters
@@ -154,9 +167,10 @@ def parse_condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate |
         What the text has and a condition here has not, with its line and column.
     """
     reader = _Reader(text)
-    tree = reader.condition()
-    reader.know({"left": left, "right": right}, {"left": "left", "right": "right"})
-    return reader.whole(reader.conjunction(tree), tree)
+    with reader.shallow():
+        tree = reader.condition()
+        reader.know({"left": left, "right": right}, {"left": "left", "right": "right"})
+        return reader.whole(reader.conjunction((tree, True)))
 
 
 # The dialect: what Spark and DuckDB have in common, either's quotes around names.
@@ -198,10 +212,13 @@ _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "<
 _HOLDS = {"=": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "<=>": "__eq__",
           DISTINCT: "__ne__"}  # fmt: skip
 _HOW = {
-    ("", ""): "inner", ("", "INNER"): "inner", ("LEFT", ""): "left", ("LEFT", "OUTER"): "left", ("RIGHT", ""): "right",
+    ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
+    ("LEFT", ""): "left", ("LEFT", "OUTER"): "left", ("RIGHT", ""): "right",
     ("RIGHT", "OUTER"): "right", ("FULL", ""): "full", ("FULL", "OUTER"): "full", ("LEFT", "SEMI"): "left_semi",
     ("LEFT", "ANTI"): "left_anti", ("", "SEMI"): "left_semi", ("", "ANTI"): "left_anti",
 }  # fmt: skip
+_MOST_DIGITS = 400
+"""Of a constant: float64 has values of 309 digits before the point, and of 324 places behind it."""
 _TIMES = (Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_TZ, Family.DURATION, Family.TIME)
 
 
@@ -262,6 +279,8 @@ class _Apart:
             return Compare(self.left.path, self.compare, self.right.path)
         if self.low == self.high == 0 and not self.sum:
             return Compare(self.left.path, "=", self.right.path)
+        if self.closed() and self.low > self.high:  # type: ignore[operator]
+            return AnyOf()
         return Band(self.left.path, self.right.path, self.bound(self.low), self.bound(self.high), self.sum)
 
     def within(self) -> Within:
@@ -278,14 +297,11 @@ class _Apart:
     def closed(self) -> bool:
         return self.low is not None and self.high is not None
 
-    def merged(self, other: _Apart) -> _Apart | None:
-        """Both as one, where one has a lower and one an upper end alone."""
-        if (self.left.path, self.right.path, self.sum) != (other.left.path, other.right.path, other.sum):
-            return None
-        if self.kinds is None:
-            return None
-        if not self._one_end() or not other._one_end() or (self.low is None) == (other.low is None):
-            return None
+    def one_end(self) -> bool:
+        return (self.low is None) != (self.high is None)
+
+    def merged(self, other: _Apart) -> _Apart:
+        """Both as one, of which one has a lower and one an upper end alone."""
         low = self.low if other.low is None else other.low
         high = self.high if other.high is None else other.high
         return _Apart(self.left, self.right, low, high, self.kinds, sum=self.sum)
@@ -296,9 +312,6 @@ class _Apart:
         if self.kinds[0].family is Family.DATE:
             return Fraction(NANOS_PER_DAY)
         return min(self.kinds[0].unit, self.kinds[1].unit)
-
-    def _one_end(self) -> bool:
-        return (self.low is None) != (self.high is None)
 
 
 def duration_text(length: Fraction) -> Any:
@@ -323,11 +336,9 @@ def _number(value: Fraction, family: Family) -> int | float | Decimal:
     return Decimal((value * 10**digits).numerator).scaleb(-digits)
 
 
-def _time_pair(
-    parts: list[Any], schemas: dict[str, pa.Schema], times: tuple[str, str] | None, known: dict[str, set[str]]
-) -> _Apart | None:
+def _time_pair(parts: list[Any], times: tuple[str, str] | None, known: dict[str, set[str]]) -> _Apart | None:
     """The part that is the time window."""
-    pairs = [part for part in parts if isinstance(part, _Apart) and part.closed()]
+    pairs = [part for part in parts if isinstance(part, _Apart) and part.closed() and part.predicate() != AnyOf()]
     if times is not None:
         return next((part for part in pairs if (part.left.path, part.right.path) == tuple(times)), None)
     stamps = [
@@ -368,6 +379,16 @@ class _Reader:
         column = start - self.text.rfind("\n", 0, start)
         return SqlError(f"line {line}, column {column}: {what}", line, column)
 
+    @contextlib.contextmanager
+    def at(self, node: Node) -> Iterator[None]:
+        """Gives errors the place of a node, where they have none."""
+        try:
+            yield
+        except SqlError:
+            raise
+        except MullionError as error:
+            self.refuse(node, str(error))
+
     def _start(self, node: Node) -> int:
         """Where an expression begins: of what sqlglot says of its parts, the first."""
         while node is not None:
@@ -383,6 +404,24 @@ class _Reader:
             if " ".join(token.text.upper().split()) in words:
                 return token.start
         return 0
+
+    @contextlib.contextmanager
+    def shallow(self) -> Iterator[None]:
+        """Refuses a text that nests deeper than the interpreter's stack goes, at its deepest place."""
+        try:
+            yield
+        except RecursionError:
+            depth = most = place = before = 0
+            for token in _once_nested(_Statement().tokenize(self.text)):
+                word = token.text.upper()
+                before = before + 1 if word in ("NOT", "-") else 0
+                depth += (word in ("(", "CASE")) - (word in (")", "END"))
+                if depth + before > most:
+                    most, place = depth + before, token.start
+            raise self.error(
+                place,
+                f"the text nests {most} deep here, which is more than can be read: write it with fewer levels",
+            ) from None
 
     # The tree
 
@@ -400,9 +439,13 @@ class _Reader:
 
     def _parsed(self, dialect: Dialect, into: Any) -> Node:
         try:
-            tokens = _asof_first(dialect.tokenize(self.text))
+            tokens = _once_nested(_asof_first(dialect.tokenize(self.text)))
             parser = dialect.parser()
             found = parser.parse(tokens, self.text) if into is None else parser.parse_into(into, tokens, self.text)
+        except TokenError as error:
+            place = re.fullmatch(r"(.*) from \d+:(\d+)", str(error.__cause__), re.DOTALL)
+            what = f"{place[1]} at its end" if place else str(error)
+            raise self.error(int(place[2]) if place else 0, what) from error
         except SqlglotError as error:
             told = getattr(error, "errors", None) or [{}]
             line, end = told[0].get("line", 1), told[0].get("col", 1)
@@ -417,14 +460,13 @@ class _Reader:
 
     def tables(self, tree: Node, schemas: Mapping[str, pa.Schema]) -> tuple[list[tuple[str, str]], str]:
         """Name and alias of the table of each side, and how they are joined."""
-        known = {"expressions", "from_", "joins", "kind"}
+        known = {"expressions", "from_", "joins", "kind", "where"}
         for clause, value in tree.args.items():
             if value and clause not in known:
                 word = {"with_": "WITH", "group": "GROUP BY", "order": "ORDER BY"}.get(
                     clause, clause.upper().strip("_")
                 )
-                hint = ": put the condition behind ON" if clause == "where" else ""
-                raise self.error(self._word(word), f"{word} is not supported{hint}")
+                raise self.error(self._word(word), f"{word} is not supported")
         joins = tree.args.get("joins") or []
         source = tree.args.get("from_")
         if source is None or len(joins) != 1:
@@ -437,7 +479,8 @@ class _Reader:
         if found[0][1].lower() == found[1][1].lower():
             self.refuse(join.this, f"both sides are called {found[1][1]!r}: give them aliases, FROM t a JOIN t b")
         method, kind = join.args.get("method") or "", (join.side or "", join.kind or "")
-        self.as_of = method == "ASOF" and _HOW.get(kind) in ("inner", "left")
+        crossed = kind == ("", "CROSS") or self._behind_comma(join.this)
+        self.as_of = method == "ASOF" and not crossed and _HOW.get(kind) in ("inner", "left")
         if (method and not self.as_of) or kind not in _HOW:
             words = " ".join(word for word in (method, *kind) if word)
             raise self.error(self._word(*words.split()), f"{words} JOIN is not supported")
@@ -445,9 +488,22 @@ class _Reader:
             if join.args.get(clause) and not self.as_of:
                 raise self.error(self._word(clause.upper()), f"{clause.upper()} is not supported here: use ON")
         matched = self.as_of and (join.args.get("match_condition") or join.args.get("using"))
-        if join.args.get("on") is None and not matched:
-            self.refuse(join.this, "the join has no ON")
-        return found, _HOW[kind]
+        if join.args.get("on") is None and not matched and not crossed:
+            self.refuse(join.this, "the join has no ON: for every pair of rows write CROSS JOIN")
+        how = _HOW[kind]
+        if tree.args.get("where") and (how != "inner" or self.as_of):
+            words = "ASOF" if self.as_of else how.upper().replace("_", " ")
+            raise self.error(
+                self._word("WHERE"),
+                f"WHERE behind {words} JOIN takes rows from its result, which is not supported: put what decides on "
+                "matches behind ON, and filter the result by the rest",
+            )
+        return found, how
+
+    def _behind_comma(self, table: Node) -> bool:
+        start = self._start(table)
+        before = [token for token in _Statement().tokenize(self.text) if token.start < start]
+        return bool(before) and before[-1].token_type == TokenType.COMMA
 
     def _table(self, table: Node, schemas: Mapping[str, pa.Schema]) -> tuple[str, str]:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
@@ -570,29 +626,33 @@ class _Reader:
 
     # Conditions
 
-    def conjunction(self, node: Node) -> list[Any]:
-        """The parts of a condition, with both ends of a band as one part."""
+    def conjunction(self, *conditions: tuple[Node, bool]) -> list[Any]:
+        """The parts of conditions that all hold (False: that all fail), with both ends of a band as one part."""
         parts: list[Any] = []
-        for each in self._parts(node):
-            for at, part in enumerate(parts):
-                if isinstance(part, _Apart) and isinstance(each, _Apart) and (one := part.merged(each)) is not None:
-                    parts[at] = one
-                    break
-            else:
-                parts.append(each)
+        waiting: dict[tuple[Any, ...], list[int]] = {}  # parts that lack one end of a band
+        for node, holds in conditions:
+            for leaf, positive in _leaves(node, holds, exp.And):
+                for part in self._parts(leaf, positive):
+                    self._check(leaf, part)
+                    if isinstance(part, _Apart) and part.one_end():
+                        pair = (part.left.path, part.right.path, part.sum)
+                        if lacking := waiting.get((*pair, part.low is None)):
+                            at = lacking.pop(0)
+                            parts[at] = parts[at].merged(part)
+                            continue
+                        waiting.setdefault((*pair, part.high is None), []).append(len(parts))
+                    parts.append(part)
         return parts
 
-    def whole(self, parts: list[Any], node: Node) -> Predicate | AllOf:
+    def whole(self, parts: list[Any]) -> Predicate | Where | AllOf:
         """The condition that all parts make."""
-        try:
-            made = [part.predicate() for part in parts]
-            if len(made) == 1 and not one_sided(made[0]):
-                return made[0]
-            if not made:
-                self.refuse(node, "it holds for every pair of rows: a join needs a condition")
-            return AllOf(*made)
-        except MullionError as error:
-            self.refuse(node, str(error))
+        made = [part.predicate() for part in parts]
+        return made[0] if len(made) == 1 else AllOf(*made)
+
+    def _check(self, node: Node, part: Any) -> None:
+        """Refuses what cannot be asked of the columns' types, at its place in the text."""
+        with self.at(node):
+            Condition(part.predicate(), self.schemas["left"], self.schemas["right"])
 
     def nearest(self, join: Node, parts: list[Any]) -> AsOf:
         """The condition of an as-of join: one of times, behind ON or in MATCH_CONDITION, and equalities."""
@@ -607,7 +667,7 @@ class _Reader:
                     join.args["on"],
                     "beside MATCH_CONDITION an as-of join takes equalities of columns, and parts about one side alone",
                 )
-            rest = self.conjunction(match)
+            rest = self.conjunction((match, True))
         for name in join.args.get("using") or ():
             paths = [self._path(side, [name]) for side in SIDES]
             if None in paths:
@@ -645,113 +705,77 @@ class _Reader:
             self.refuse(place, "an as-of join has one time at or before the other, and at most a greatest distance")
         by = [(part.left.path, part.right.path) for part in equal]
         where = [part.predicate() for part in tests]
-        return AsOf(times.left.path, times.right.path, direction, tolerance, by, exact, where)
+        with self.at(place):
+            return AsOf(times.left.path, times.right.path, direction, tolerance, by, exact, where)
 
-    def _parts(self, node: Node) -> list[Any]:
-        node = node.unnest()
+    def _parts(self, node: Node, holds: bool) -> list[Any]:
+        """The parts of a condition that is no conjunction, or of its negation: NULL satisfies neither."""
         constant = self._constant(node)
         if constant is not None:
-            if not constant:
-                self.refuse(node, "it holds for no pair of rows")
-            return []
-        if isinstance(node, exp.And):
-            return self._parts(node.left) + self._parts(node.right)
-        if isinstance(node, exp.Or):
-            return self._union(node)
-        if isinstance(node, exp.Not):
-            if isinstance(node.this.unnest(), (exp.Column, exp.Dot)):
-                return [self._test(node, node.this.unnest(), "=", False)]
-            return self._parts(self._negated(node))
+            return [] if constant[0] is holds else [_Part(AnyOf())]
+        if isinstance(node, (exp.And, exp.Or)):
+            branches = list(_leaves(node, holds, exp.Or))
+            return self._union(node, [(branch, self.conjunction((branch, positive))) for branch, positive in branches])
         if isinstance(node, exp.Between):
             if node.args.get("symmetric"):
                 self.refuse(node, "BETWEEN SYMMETRIC is not supported")
-            low, high = node.args["low"], node.args["high"]
-            return self._compared(node, ">=", node.this, low) + self._compared(node, "<=", node.this, high)
+            value, low, high = node.this, node.args["low"], node.args["high"]
+            if holds:
+                return self._compared(node, ">=", value, low) + self._compared(node, "<=", value, high)
+            ends = (self._compared(node, "<", value, low), self._compared(node, ">", value, high))
+            return self._union(node, [(node, end) for end in ends])
         if isinstance(node, exp.In):
             if not node.expressions:
                 self.refuse(node, "IN takes a list of constants")
-            tests = [
-                part.predicate() for each in node.expressions for part in self._compared(node, "=", node.this, each)
-            ]
-            if not all(isinstance(test, Where) for test in tests):
-                self.refuse(node, "IN takes a list of constants")
-            return [_Part(tests[0] if len(tests) == 1 else AnyOf(*tests))]
-        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            return [self._test(node, node.this.unnest(), "<=>", None)]
-        if isinstance(node, (exp.Column, exp.Dot)):
-            return [self._test(node, node, "=", True)]
-        operator = _OPERATORS.get(type(node))
-        if operator is not None:
-            return self._compared(node, operator, node.left, node.right)
-        self.refuse(node, f"{_told(node)} is not supported in a condition")
-
-    def _negated(self, node: Node) -> Node:
-        """What is true where NOT is, as comparisons: NULL stays NULL under both."""
-        made: Node
-        inner = node.this.unnest()
-        if isinstance(inner, exp.Not):
-            return inner.this
-        if isinstance(inner, (exp.And, exp.Or)):
-            kind = exp.Or if isinstance(inner, exp.And) else exp.And
-            made = kind(this=exp.Not(this=inner.left.copy()), expression=exp.Not(this=inner.right.copy()))
-        elif isinstance(inner, exp.Between):
-            value = inner.this
-            made = exp.Or(
-                this=exp.LT(this=value.copy(), expression=inner.args["low"].copy()),
-                expression=exp.GT(this=value.copy(), expression=inner.args["high"].copy()),
+            made = [self._compared(node, "=" if holds else "!=", node.this, each) for each in node.expressions]
+            return (
+                self._union(node, [(node, part) for part in made])
+                if holds
+                else [each for part in made for each in part]
             )
-        elif isinstance(inner, exp.In) and inner.expressions:
-            tests: Node = [exp.NEQ(this=inner.this.copy(), expression=each.copy()) for each in inner.expressions]
-            made = exp.and_(*tests)
-        elif isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
-            made = exp.NullSafeNEQ(this=inner.this.copy(), expression=exp.Null())
-        elif _OPERATORS.get(type(inner)) in _NEGATED:
-            wanted = _NEGATED[_OPERATORS[type(inner)]]
-            kind = next(kind for kind, operator in _OPERATORS.items() if operator == wanted)
-            made = kind(this=inner.left.copy(), expression=inner.right.copy())
-        else:
-            self.refuse(inner, f"NOT of {_told(inner)} is not supported")
-        return made
+        if isinstance(node, exp.Is) and isinstance(node.expression, (exp.Null, exp.Boolean)):
+            value = None if isinstance(node.expression, exp.Null) else bool(node.expression.this)
+            return [self._test(node, node.this.unnest(), "<=>" if holds else DISTINCT, value)]
+        if isinstance(node, (exp.Column, exp.Dot)):
+            return [self._test(node, node, "=", holds)]
+        operator = _OPERATORS.get(type(node))
+        if operator is None:
+            self.refuse(node, f"{_told(node)} is not supported in a condition")
+        return self._compared(node, operator if holds else _NEGATED[operator], node.left, node.right)
 
-    def _constant(self, node: Node) -> bool | None:
-        """Whether a condition without columns holds; None for one with columns."""
+    def _constant(self, node: Node) -> tuple[bool | None] | None:
+        """Whether a condition without columns holds, in a tuple, None for NULL; None for one with columns."""
         if isinstance(node, exp.Boolean):
-            return bool(node.this)
+            return (bool(node.this),)
         if isinstance(node, exp.Null):
-            return False
-        if isinstance(node, exp.Not):
-            inner = self._constant(node.this.unnest())
-            return None if inner is None else not inner and not isinstance(node.this.unnest(), exp.Null)
+            return (None,)
         operator = _OPERATORS.get(type(node))
         if operator is None or node.find(exp.Column) is not None:
             return None
+        empty = [isinstance(side.unnest(), exp.Null) for side in (node.left, node.right)]
+        if any(empty):
+            return (all(empty) == (operator == "<=>") if operator in ("<=>", DISTINCT) else None,)
         one, other = self._linear(node.left), self._linear(node.right)
         if one.kinds != other.kinds and not (one.kinds | other.kinds) <= {"number"}:
             self.refuse(node, "a number is no length of time: write an INTERVAL")
-        return bool(getattr(one.number + one.duration, _HOLDS[operator])(other.number + other.duration))
+        return (bool(getattr(one.number + one.duration, _HOLDS[operator])(other.number + other.duration)),)
 
-    def _union(self, node: Node) -> list[Any]:
-        branches, waiting = [], [node.right, node.left]
-        while waiting:
-            each = waiting.pop().unnest()
-            waiting += [each.right, each.left] if isinstance(each, exp.Or) else []
-            branches += [] if isinstance(each, exp.Or) else [each]
+    def _union(self, node: Node, branches: list[tuple[Node, list[Any]]]) -> list[Any]:
+        """The part that holds where the parts of one branch at least all do."""
         made = []
-        for branch in branches:
-            if self._constant(branch) is False and len(branches) > 1:
-                continue
-            parts = self.conjunction(branch)
+        for branch, parts in branches:
             if not parts:
                 return []
+            predicates = [part.predicate() for part in parts]
+            if AnyOf() in predicates:
+                continue
             if len(parts) > 1:
                 self.refuse(branch, "a conjunction inside OR is not supported, but for both ends of one band")
-            made.append(parts[0].predicate())
-        if not made:
-            self.refuse(node, "it holds for no pair of rows")
-        try:
-            return [_Part(made[0] if len(made) == 1 else AnyOf(*made))]
-        except MullionError as error:
-            self.refuse(node, str(error))
+            made += predicates
+        if len(made) == 1:
+            return [_Part(made[0])]
+        with self.at(node):
+            return [_Part(AnyOf(*made))]
 
     def _compared(self, node: Node, operator: str, one: Node, other: Node) -> list[Any]:
         one, other = one.unnest(), other.unnest()
@@ -929,10 +953,8 @@ class _Reader:
         return self._where(node, column, operator, value)
 
     def _where(self, node: Node, column: _Column, operator: str, value: Any) -> _Part:
-        try:
+        with self.at(node):
             return _Part(Where(column.side, column.path, operator, value))
-        except MullionError as error:
-            self.refuse(node, str(error))
 
     # Values
 
@@ -963,17 +985,27 @@ class _Reader:
         return None
 
     def _linear(self, node: Node) -> _Linear:
-        node = node.unnest()
+        added = []  # from the right: a sum may have any number of terms
+        while isinstance(node := node.unnest(), (exp.Add, exp.Sub)):
+            added.append((node.right, 1 if isinstance(node, exp.Add) else -1))
+            node = node.left
+        total = self._term(node)
+        for term, sign in reversed(added):
+            total = total.plus(self._linear(term), sign)
+        return total
+
+    def _term(self, node: Node) -> _Linear:
         if isinstance(node, (exp.Column, exp.Dot)):
             return _Linear([(1, self._column(node))])
         if isinstance(node, exp.Literal) and not node.is_string:
-            return _Linear([], number=Fraction(Decimal(node.this)), kinds=frozenset({"number"}))
+            number = Decimal(node.this)
+            if abs(number.adjusted()) > _MOST_DIGITS or len(number.as_tuple().digits) > _MOST_DIGITS:
+                self.refuse(node, f"a number of more than {_MOST_DIGITS} digits fits no column")
+            return _Linear([], number=Fraction(number), kinds=frozenset({"number"}))
         if isinstance(node, exp.Interval):
             return _Linear([], duration=Fraction(self._interval(node)), kinds=frozenset({"duration"}))
         if isinstance(node, exp.Neg):
             return _Linear([]).plus(self._linear(node.this), -1)
-        if isinstance(node, (exp.Add, exp.Sub)):
-            return self._linear(node.left).plus(self._linear(node.right), 1 if isinstance(node, exp.Add) else -1)
         if isinstance(node, exp.Mul):
             one, other = self._linear(node.left), self._linear(node.right)
             if not one.columns and not other.columns and not (one.duration and other.duration):
@@ -1012,6 +1044,39 @@ def _asof_first(tokens: list[Token]) -> list[Token]:
         if token.text.upper() == "ASOF" and first < at:
             tokens[first : at + 1] = [token, *tokens[first:at]]
     return tokens
+
+
+def _pairs(tokens: list[Token]) -> dict[int, int]:
+    """Where the parenthesis that closes each opening one stands, among tokens."""
+    found, open_ones = {}, []
+    for at, token in enumerate(tokens):
+        if token.token_type == TokenType.L_PAREN:
+            open_ones.append(at)
+        elif token.token_type == TokenType.R_PAREN and open_ones:
+            found[open_ones.pop()] = at
+    return found
+
+
+def _once_nested(tokens: list[Token]) -> list[Token]:
+    """Without parentheses that enclose what others enclose already: the parser goes down into each pair."""
+    pairs = _pairs(tokens)
+    twice = {at + 1 for at, end in pairs.items() if pairs.get(at + 1) == end - 1}
+    left_out = twice | {pairs[at] for at in twice}
+    return [token for at, token in enumerate(tokens) if at not in left_out]
+
+
+def _leaves(node: Node, holds: bool, joined: Any) -> Iterator[tuple[Node, bool]]:
+    """What ``AND`` (or ``OR``, as `joined` says) joins, and whether it is to hold or to fail, NOT resolved."""
+    other = exp.Or if joined is exp.And else exp.And
+    waiting = [(node, holds)]
+    while waiting:
+        node, holds = waiting.pop()
+        while isinstance(node := node.unnest(), exp.Not):
+            node, holds = node.this, not holds
+        if isinstance(node, joined if holds else other):
+            waiting += [(node.right, holds), (node.left, holds)]
+        else:
+            yield node, holds
 
 
 def _told(node: Node) -> str:

@@ -45,7 +45,7 @@ class Condition:
 
     Parameters
     ----------
-    on : Predicate or AllOf
+    on : Predicate, AllOf or Where
     left, right : pyarrow.Schema
     key_bits : int
         Of the widest composite key: 64, or 128.
@@ -73,7 +73,7 @@ class Condition:
         If a bound or a constant does not fit the type of its column.
     """
 
-    def __init__(self, on: Predicate | AllOf, left: pa.Schema, right: pa.Schema, key_bits: int = 64):
+    def __init__(self, on: Predicate | AllOf | Where, left: pa.Schema, right: pa.Schema, key_bits: int = 64):
         parts = _parts(on)
         self._schemas = {"left": left, "right": right}
         pairs = [part for part in parts if isinstance(part, Predicate) and not one_sided(part)]
@@ -202,7 +202,7 @@ class Condition:
         """Which rows satisfy every part about their side alone; bool, shape (n,); None where there is no such part."""
         valid: np.ndarray | None = None
         for test in self._filters:
-            if test.side == side:
+            if side in test.sides:
                 valid = both(valid, test.holds(table))
         return valid
 
@@ -281,7 +281,7 @@ class Condition:
         return [f"row test:  {in_words(test.part)}" for test in self._filters]
 
 
-def check_side(on: Predicate | AllOf | AsOf, side: str, schema: pa.Schema) -> None:
+def check_side(on: Predicate | AllOf | AsOf | Where, side: str, schema: pa.Schema) -> None:
     """Checks the types of the columns of one side, which are there. Raises KeyTypeError, PredicateError."""
     if isinstance(on, AsOf):
         for name in on.names(side):
@@ -290,7 +290,7 @@ def check_side(on: Predicate | AllOf | AsOf, side: str, schema: pa.Schema) -> No
         key_type(column_type(schema, on.time(side)), on.time(side))
     for part in _parts(on):
         if one_sided(part):
-            if _wheres(part)[0].side == side:
+            if side in _sides(part):
                 Filter(part, {side: schema})
             continue
         name = getattr(part, side)
@@ -300,22 +300,20 @@ def check_side(on: Predicate | AllOf | AsOf, side: str, schema: pa.Schema) -> No
         key_type(kind, name)
 
 
-def condition_columns(on: Predicate | AllOf | AsOf, side: str) -> list[tuple[str, Predicate | AsOf | Where]]:
+def condition_columns(on: Predicate | AllOf | AsOf | Where, side: str) -> list[tuple[str, Predicate | AsOf | Where]]:
     """The columns of one side that a condition names, with the part that does."""
     found: list[tuple[str, Predicate | AsOf | Where]] = []
     if isinstance(on, AsOf):
         found += [(name, on) for name in on.names(side)]
     for part in _parts(on):
         if one_sided(part):
-            test = _wheres(part)[0]
-            if test.side == side:
-                found.append((test.column, part))
+            found += [(test.column, part) for test in _wheres(part)[:1] if test.side == side]
         else:
             found.append((getattr(part, side), part))
     return found
 
 
-def _parts(on: Predicate | AllOf | AsOf) -> tuple[Predicate | Where, ...]:
+def _parts(on: Predicate | AllOf | AsOf | Where) -> tuple[Predicate | Where, ...]:
     """The parts of a condition; of an as-of condition those about one side."""
     return on.where if isinstance(on, AsOf) else on.parts if isinstance(on, AllOf) else (on,)
 
@@ -338,6 +336,8 @@ def in_words(part: Predicate | Where | AllOf | AsOf) -> str:
         high = "" if part.high is None else f" <= {part.high}"
         return f"{low}right.{part.right} {'+' if part.sum else '-'} left.{part.left}{high}"
     assert isinstance(part, (AnyOf, AllOf))
+    if not part.parts:
+        return "TRUE" if isinstance(part, AllOf) else "FALSE"
     joined = (" or " if isinstance(part, AnyOf) else " and ").join(map(in_words, part.parts))
     return f"({joined})" if isinstance(part, AnyOf) else joined
 
@@ -358,22 +358,28 @@ def both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
 
 
 class Filter:
-    """A part about one side alone."""
+    """A part that does not compare the sides: about one of them, or one that no row of either satisfies."""
 
     def __init__(self, part: Predicate | Where, schemas: dict[str, pa.Schema]):
         self.part = part
+        self.sides = _sides(part)
         tests = _wheres(part)
-        self.side, self._column = tests[0].side, tests[0].column
-        kind = column_type(schemas[self.side], self._column)
-        self._tests = [_test(test, kind) for test in tests]
+        self._column = tests[0].column if tests else None
+        self._tests = [_test(test, column_type(schemas[test.side], test.column)) for test in tests]
 
     def holds(self, table: pa.Table) -> np.ndarray:
         """For which rows it holds; bool, shape (n,)."""
-        column = column_of(table, self._column)
-        found = self._tests[0](column)
-        for test in self._tests[1:]:
-            found = found | test(column)
+        found = np.zeros(len(table), np.bool_)
+        if self._column is not None:
+            column = column_of(table, self._column)
+            for test in self._tests:
+                found |= test(column)
         return found
+
+
+def _sides(part: object) -> tuple[str, ...]:
+    """The sides whose rows a part decides on by itself."""
+    return tuple({test.side for test in _wheres(part)}) or ("left", "right")
 
 
 def _wheres(part: object) -> list[Where]:

@@ -16,13 +16,13 @@ class AllOf:
     Parameters
     ----------
     *parts : Band, Compare, AnyOf, Where or AllOf
-        Over any columns, at least one. Parts of an `AllOf` inside are parts of this one. Where none compares the two
-        sides, all pairs of rows that satisfy the parts about their sides qualify.
+        Over any columns. Parts of an `AllOf` inside are parts of this one. Where none compares the two sides, all pairs
+        of rows that satisfy the parts about their sides qualify: without parts every pair does, SQL's TRUE.
 
     Raises
     ------
     PredicateError
-        If a part is no predicate, or there is none.
+        If a part is no predicate.
     """
 
     def __init__(self, *parts: Predicate | Where | AllOf):
@@ -34,8 +34,6 @@ class AllOf:
                 flat.append(part)
             else:
                 raise PredicateError(f"AllOf takes Band, Compare, AnyOf and Where, not {part!r}")
-        if not flat:
-            raise PredicateError("AllOf needs at least one part")
         self.parts: tuple[Predicate | Where, ...] = tuple(flat)
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,5 +50,5 @@ class AllOf:
 
 
 def one_sided(part: Predicate | Where | AllOf) -> bool:
-    """Whether a part is about one side alone: a `Where`, or an `AnyOf` of them."""
-    return isinstance(part, Where) or (isinstance(part, AnyOf) and isinstance(part.parts[0], Where))
+    """Whether a part does not compare the two sides: a `Where`, or an `AnyOf` of them or of nothing."""
+    return isinstance(part, Where) or (isinstance(part, AnyOf) and all(isinstance(each, Where) for each in part.parts))

@@ -17,22 +17,22 @@ class AnyOf(Predicate):
     Parameters
     ----------
     *parts : Band, Compare, AnyOf or Where
-        All on the same two columns, or all `Where` on the same column of one side.
+        All on the same two columns, or all `Where` on the same column of one side. Parts of an `AnyOf` inside are parts
+        of this one. Without parts it holds for no pair, as SQL's FALSE.
 
     Raises
     ------
     PredicateError
-        If there is no part, or a part is no predicate.
+        If a part is no predicate.
     UnsupportedError
         If the parts name different columns, or a part is a conjunction or compares with ``<=>`` or ``is distinct
         from``.
     """
 
     def __init__(self, *parts: Predicate | Where):
-        if not parts:
-            raise PredicateError("AnyOf needs at least one predicate")
         from host.predicates.all_of import AllOf  # which takes this as a part
 
+        flat: list[Predicate | Where] = []
         for part in parts:
             if isinstance(part, AllOf):
                 raise UnsupportedError("a conjunction (AllOf) inside AnyOf is not supported: only an AllOf of AnyOf is")
@@ -40,12 +40,13 @@ class AnyOf(Predicate):
                 raise PredicateError(f"AnyOf takes predicates, not {part!r}")
             if isinstance(part, Compare) and part.null_safe:
                 raise UnsupportedError(f"{part!r} inside AnyOf is not supported: {part.op} stands alone or in AllOf")
-        self.parts = parts
-        wheres = [part for part in parts if isinstance(part, Where)]
+            flat += part.parts if isinstance(part, AnyOf) else [part]
+        self.parts: tuple[Predicate | Where, ...] = tuple(flat)
+        wheres = [part for part in flat if isinstance(part, Where)]
         if wheres:
-            if len({(part.side, part.column) for part in wheres}) > 1 or len(wheres) < len(parts):
+            if len({(part.side, part.column) for part in wheres}) > 1 or len(wheres) < len(flat):
                 raise UnsupportedError(
-                    f"AnyOf over several columns ({', '.join(map(repr, parts))}) is not supported: use one column of "
+                    f"AnyOf over several columns ({', '.join(map(repr, flat))}) is not supported: use one column of "
                     "one side with constants, or one pair of columns"
                 )
             self.left = self.right = wheres[0].column
@@ -54,7 +55,8 @@ class AnyOf(Predicate):
         if len(columns) > 1:
             pairs = ", ".join(f"{a} + {b}" if added else f"{a}/{b}" for a, b, added in sorted(columns))
             raise UnsupportedError(f"AnyOf over several pairs of columns ({pairs}) is not supported yet: use one pair")
-        self.left, self.right, self.sum = next(iter(columns))
+        if columns:
+            self.left, self.right, self.sum = next(iter(columns))
 
     def _predicates(self) -> list[Predicate]:
         return [part for part in self.parts if isinstance(part, Predicate)]

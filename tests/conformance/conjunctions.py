@@ -124,6 +124,9 @@ SHAPES: dict[str, tuple[AllOf | Compare, list[tuple]]] = {
         AllOf(Where("left", "narrow", ">", 2), Where("right", "name", "is distinct from", "a")),
         [_where("left", "narrow", lambda v: v > 2), ("where-null", "right", NAMES.index("name"), lambda v: v != "a")],
     ),
+    "always": (AllOf(), []),
+    "never": (AllOf(AnyOf()), [("never",)]),
+    "never+narrow": (AllOf(Band("narrow", "narrow", -3, 5), AnyOf()), [_pair("narrow", ("band", -3, 5)), ("never",)]),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
+from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
 from host.errors import UnsupportedError
 from host.index import Index, SpoJoin
 from tests.conformance import check
@@ -23,7 +23,7 @@ from tests.conformance.pairwise import pairwise
 from tests.conformance.predicates import PREDICATES
 from tests.conformance.streams import CUTS, SEQUENCES, make_streams
 from tests.conformance.test_contract import name_of
-from tests.conformance.test_how import HOWS, check_how
+from tests.conformance.test_how import HOWS, check_how, endless
 from tests.conformance.windows import WINDOWS
 from tests.conftest import SEED
 from tests.oracles.nested_loop import NestedLoop
@@ -109,7 +109,48 @@ def test_self_join(shape: str, itself: bool, index: str, device_case: DeviceCase
             result = join.process(batch)
             assert list(zip(result["left_row"].to_pylist(), result["right_row"].to_pylist(), strict=True)) == due
             found += len(due)
-    assert found
+    assert bool(found) == (AnyOf() not in on.parts if isinstance(on, AllOf) else True)
+
+
+CONSTANTS = pairwise(
+    {
+        "shape": ["always", "never", "never+narrow", "where-alone"],
+        "how": ["inner", *HOWS],
+        "window": ["rows-1", "rows-unequal", "within-asymmetric", "within-late"],
+        "form": ["rows", "pairs"],
+        "order": ["none", "outer", "inner"],
+        "sequence": list(SEQUENCES),
+        "cut": list(CUTS),
+        "partitions": ["1", "3"],
+        "state": ["none", "kept"],
+    },
+    SEED,
+)
+
+
+@pytest.mark.parametrize("case", CONSTANTS, ids=name_of)
+def test_conditions_that_compare_nothing(
+    case: dict, device_case: DeviceCase, device: object, seed: int, tmp_path: Path
+) -> None:
+    window, how, sequenced = WINDOWS[case["window"]], case["how"], case["sequence"] != "none"
+    rng = np.random.default_rng([seed, CONSTANTS.index(case)])
+    streams = make_streams(KEY, "random", window, case["sequence"], case["cut"], 40, rng)
+    streams = with_columns(streams, rng, nan=False)
+    on, parts = SHAPES[case["shape"]]
+    arguments = check.host_arguments(("compare", "="), KEY, window, sequenced) | {"on": on, "how": how}
+    loop = check.oracle(("compare", "="), KEY, window, sequenced, how)
+    loop.predicate, loop.keys = ("all", parts), {"left": NAMES, "right": NAMES}
+    if device_case.name == "cpu":
+        arguments |= {"partitions": int(case["partitions"]), "state": tmp_path if case["state"] == "kept" else None}
+    arguments |= {"form": case["form"], "order": case["order"], "device": device}
+    arguments |= {"left_schema": streams.left.schema, "right_schema": streams.right.schema}
+    if how != "inner" and endless(how, window):
+        with pytest.raises(UnsupportedError, match=how):
+            WindowJoin(**arguments)
+        return
+    with WindowJoin(**arguments) as join:
+        check_all = check_join if how == "inner" else check_how
+        check_all(join, loop, streams, case["form"], case["order"])
 
 
 #: Equalities that a value of 64 bits stands beside, and their parts of the nested loop.

@@ -10,7 +10,8 @@ A predicate is one of
 - ``("any", [predicate, ...])``: the union of several over the same pair of columns;
 - ``("all", [part, ...])`` over several columns, whose parts are ``("pair", i, j, predicate)`` on columns i and j of
   the left and right keys, ``("same", i, j)``, where NULL equals NULL, ``("distinct", i, j)``, its opposite, and
-  ``("where", side, i, test)``, a Python function of one value that is there (``"where-null"``: or NULL).
+  ``("where", side, i, test)``, a Python function of one value that is there (``"where-null"``: or NULL), and
+  ``("never",)``. Without parts every pair qualifies.
 """
 
 import math
@@ -99,6 +100,8 @@ def matches(predicate: tuple, left: object, right: object) -> bool:
 
 def holds(part: tuple, left: tuple, right: tuple) -> bool:
     """Whether one pair of rows, as tuples of keys, satisfies one part of a conjunction."""
+    if part[0] == "never":
+        return False
     if part[0].startswith("where"):
         value = (left if part[1] == "left" else right)[part[2]]
         if part[0] == "where-null" and value is None:
@@ -116,6 +119,8 @@ def holds(part: tuple, left: tuple, right: tuple) -> bool:
 
 def hopeless(part: tuple, side: str, key: tuple) -> bool:
     """Whether a row, as a tuple of keys, satisfies one part of a conjunction with no row of the other side."""
+    if part[0] == "never":
+        return True
     if part[0].startswith("where"):
         return part[1] == side and not holds(part, key, key)
     value = key[part[1] if side == "left" else part[2]]

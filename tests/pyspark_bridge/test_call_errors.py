@@ -46,7 +46,6 @@ def frame(spark):
         ({"right": None}, errors.WindowError, "right"),
         ({"left": "5 minutes"}, errors.WindowError, "Within"),
         ({"within": Within("ts", "ts", "0 s", "1 s")}, errors.WindowError, "either"),
-        ({"how": "cross"}, errors.UnsupportedError, "cross"),
         ({"how": "sideways"}, errors.MullionError, "sideways"),
         ({"form": "sets"}, errors.PredicateError, "sets"),
         ({"order": "backwards"}, errors.PredicateError, "backwards"),
