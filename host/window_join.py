@@ -44,7 +44,7 @@ from host.join.partitioned_engine import ClosingPartitions, open_partitions
 from host.join.range_mirror import RUNS
 from host.join.residual_engine import ResidualEngine
 from host.join.routes import Loads, RoutePlanner, Routes
-from host.join.row_log import RowLog, empty_table
+from host.join.row_log import RowLog, check_columns, empty_table
 from host.join.sequencer import Call, Sequencer
 from host.join.whole_call import WholeCall
 from host.predicates import AsOf
@@ -800,6 +800,7 @@ class WindowJoin:
         for side, of in (("left", left), ("right", right)):
             roles = SIDES if self.spec.self_join else (side,)
             columns_kept = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)})
+            check_columns(side, columns_kept)  # a sequence puts them in order, in any form
             self._kept[side] = columns_kept.names
             self._as_is[side] = all(is_kept_as_is(field.type) for field in columns_kept)
         sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from host.errors import SchemaError, UnsupportedError
 from host.join.engine import OTHER, SIDES, Batch
+from host.join.kept_types import kept
 from host.join.row_log import empty_table
 from host.join.sequencer import Sequencer
 from host.spec import PAIRS_SCHEMA, RANGES_SCHEMA, JoinSpec
@@ -69,6 +70,7 @@ class RangeMirror:
             raise UnsupportedError(f"a mirror is for form='ranges', not {spec.form!r}")
         spec.output_schema(left_schema, right_schema)
         self._schemas = {"left": left_schema, "right": right_schema}
+        self._columns = {side: spec.kept_columns(side, left_schema, right_schema) for side in SIDES}
         self._sequencer = Sequencer(spec, left_schema, right_schema)
         bits = max(kind.bits for kind in self._sequencer.generator.key_types.values())
         self._dtype = np.dtype(f"int{bits}")
@@ -108,11 +110,11 @@ class RangeMirror:
         if not ranges.schema.equals(RANGES_SCHEMA) or RUNS not in metadata:
             raise SchemaError("a mirror takes the result of a join with form='ranges', its metadata included")
         events = json.loads(metadata[RUNS])
-        given = {"left": left, "right": right}
-        call = self._sequencer.sequence(
-            {side: empty_table(self._schemas[side]) if given[side] is None else given[side] for side in SIDES},
-            events["pushes"],
-        )
+        tables = {}
+        for side, given in (("left", left), ("right", right)):
+            rows = empty_table(self._schemas[side]) if given is None else given
+            tables[side] = kept(rows.select(self._columns[side]))
+        call = self._sequencer.sequence(tables, events["pushes"])
         try:
             ended = {side: self._follow(side, call.batches[side], events) for side in SIDES}
             parts = [part for side in SIDES for part in self._found(side, ranges)]

@@ -72,15 +72,7 @@ class RowLog:
     def __init__(self, side: str, schema: pa.Schema, most_block_rows: int = 1 << 20, threads: int = 1):
         self._schema = schema
         self._kept = kept_schema(schema)
-        for field in schema:
-            try:
-                check_type(field.type)
-            except pa.ArrowException as error:
-                raise SchemaError(
-                    f"column {field.name!r} of the {side} side has type {field.type}, whose rows pyarrow "
-                    f"{pa.__version__} cannot pick ({error}): cast it to a plain type, leave it out, or ask for "
-                    "form='pairs'"
-                ) from error
+        check_columns(side, schema)
         self._blocks: list[_Block] = []
         self._numbers: np.ndarray | None = None  # of the rows kept, where there are gaps
         self._before = 0  # rows before these
@@ -360,3 +352,15 @@ def _column_bytes(column: pa.ChunkedArray) -> np.ndarray:
 def empty_table(schema: pa.Schema) -> pa.Table:
     """A table of no rows, whatever the types; pyarrow's own `Schema.empty_table` knows no unions."""
     return pa.table([pa.chunked_array([], field.type) for field in schema], schema=schema)
+
+
+def check_columns(side: str, schema: pa.Schema) -> None:
+    """Raises SchemaError if a column of a side has a type whose rows cannot be picked in any way."""
+    for field in schema:
+        try:
+            check_type(field.type)
+        except pa.ArrowException as error:
+            raise SchemaError(
+                f"column {field.name!r} of the {side} side has type {field.type}, whose rows pyarrow {pa.__version__} "
+                f"cannot pick ({error}): cast it to a plain type, or leave it out of condition and result"
+            ) from error

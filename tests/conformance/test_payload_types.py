@@ -10,7 +10,9 @@ import pytest
 from host import Rows, Watermark, WindowJoin, Within, errors
 from host.aggregates import Count
 from host.join import kept_types
-from host.predicates import AsOf, Band, Compare
+from host.join.range_mirror import RangeMirror
+from host.predicates import AsOf, Band, Compare, Where
+from tests.conformance.small_joins import pairs_of
 
 
 class Measure(pa.ExtensionType):
@@ -113,6 +115,107 @@ def test_a_payload_that_cannot_be_picked_is_refused_at_the_start(name):
     with join_of(column, form="pairs") as join:  # where no row of it is needed, it does no harm
         rows = pa.table({"k": [0, 1, 2, 3], "p": column, "q": [3, 2, 1, 0]})
         assert join.process(rows, rows).num_rows == 4
+
+
+def alike(a, b):
+    """Whether two values are equal, field by field; NULL and NaN equal nothing."""
+    if isinstance(a, dict):
+        return isinstance(b, dict) and all(alike(a[name], b[name]) for name in a)
+    return a is not None and a == b
+
+
+def opened_or_refused(**options):
+    """A join; None where it is refused with the name of the column `k`, or a field of it, and its type."""
+    try:
+        return WindowJoin(**options)
+    except (errors.SchemaError, errors.KeyTypeError, errors.UnsupportedError) as error:
+        said = str(error)
+    kind = options["left_schema"].field("k").type
+    kinds = [kind, *([kind.field(0).type] if pa.types.is_struct(kind) else [])]
+    ranges = options["form"] == "ranges" and "without an order" in said
+    assert ranges or any(
+        f"column 'k{'.x' * at}'" in said and f"type {each}" in said for at, each in enumerate(kinds)
+    ), said
+    return None
+
+
+FORMS = {
+    "rows": {"form": "rows"},
+    "counts": {"form": "counts"},
+    "ranges": {"form": "ranges"},
+    "aggregate": {"form": "aggregate", "aggregates": [Count()]},
+    "inner order": {"order": "inner"},
+    "full": {"how": "full"},
+    "partitions": {"partitions": 2},
+    "numpy": {"device": "numpy"},
+    "splitjoin": {"engine": "splitjoin"},
+    "self": {"self_join": True, "itself": True},
+}
+
+
+@pytest.mark.parametrize("name", [*COLUMNS, *REFUSED])
+def test_a_key_of_every_type_in_every_form(name, tmp_path):
+    """Under a sequence that turns the rows round, with state, where the form has one, before and after a restart; or
+    refused as the join is opened."""
+    for form in FORMS:
+        check_key(name, form, tmp_path / form)
+
+
+def check_key(name, form, state):
+    column = {**COLUMNS, **REFUSED}[name]
+    left = pa.table({"k": column, "q": [3, 2, 1, 0], "views": pa.array(list("abcd"), pa.string_view())})
+    right = left.set_column(1, "q", pa.array([7, 6, 5, 4]))
+    options = {"on": Compare("k", "=", "k"), "left": Rows(9), "right": Rows(9), "sequence": "q", "form": "pairs"}
+    options |= {"left_schema": left.schema, "right_schema": right.schema} | FORMS[form]
+    options |= {} if form == "ranges" else {"state": str(state)}
+    sides = (left,) if form == "self" else (left, right)
+    values = (column.cast(pa.int64()) if pa.types.is_time64(column.type) else column).to_pylist()
+    due = {(3 - a, 3 - b) for a in range(4) for b in range(4) if alike(values[a], values[b])}
+    join = opened_or_refused(**options)
+    if join is None:
+        return
+    with join:
+        found = join.process(*sides)
+        if form == "ranges":
+            found = RangeMirror(join.spec, left.schema, right.schema).pairs(found, left, right)
+    if form in ("counts", "aggregate"):
+        matches = found["matches" if form == "counts" else "count(1)"].to_pylist()
+        assert matches == [0] * 4 + [sum(b == row for _, b in due) for row in range(4)]
+    elif form == "rows":
+        assert found["views"].type == pa.string_view()
+        rows = zip(found["q"].to_pylist(), found["q_right"].to_pylist(), strict=True)
+        assert {(a, b - 4) for a, b in rows} == due
+    else:
+        assert {pair for pair in pairs_of(found) if None not in pair} == due
+    if form != "ranges":
+        with WindowJoin(**options) as join:
+            assert join.repeat().num_rows == found.num_rows
+            if form == "full":
+                alone = 8 - len({a for a, _ in due}) - len({b for _, b in due})
+                assert found.num_rows + join.finish().num_rows == len(due) + alone
+
+
+@pytest.mark.parametrize("role", ["by", "time", "where"])
+@pytest.mark.parametrize("name", [*COLUMNS, *REFUSED])
+def test_as_of_by_a_column_of_every_type(name, role):
+    column = {**COLUMNS, **REFUSED}[name]
+    rows = pa.table({"k": column, "q": [3, 2, 1, 0]})
+    on = {
+        "by": lambda: AsOf("q", "q", tolerance=0, by="k"),
+        "time": lambda: AsOf("k", "k", tolerance=0),
+        "where": lambda: AsOf("q", "q", tolerance=0, where=Where("right", "k", "is distinct from", None)),
+    }[role]()
+    options = {"left_schema": rows.schema, "right_schema": rows.schema, "sequence": "q", "form": "pairs"}
+    join = opened_or_refused(on=on, **options)
+    if join is None:
+        return
+    with join:
+        found = pairs_of(join.process(rows, rows)) + pairs_of(join.finish())
+    values = column.to_pylist()
+    there = [
+        3 - at for at in range(4) if (values[at] is not None if role == "where" else alike(values[at], values[at]))
+    ]
+    assert found == [(at, at) for at in sorted(there)]
 
 
 def test_more_rows_than_run_ends_can_number():
