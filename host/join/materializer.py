@@ -300,7 +300,7 @@ class Materializer:
             places.append(rows + call.opposite[side])
             matches += met
         order = np.argsort(np.concatenate(places), kind="stable")
-        return pa.concat_tables(tables).take(order), matches
+        return pa.concat_tables(tables).combine_chunks().take(order), matches
 
     def closed(self, found: list[Aggregates], never: np.ndarray = _NONE) -> tuple[pa.Table, int]:
         """The left rows whose windows are over, and those that match nothing, by arrival; and the pairs in them."""
@@ -333,7 +333,7 @@ class Materializer:
             complement = pa.array(np.full(len(rows), part.complement))
             limits = [pa.array(first), pa.array(opposite - 1), *times]
             parts.append(pa.table([sides.cast(pa.string()), *numbers, complement, *limits], schema=RANGES_SCHEMA))
-        table = pa.concat_tables([RANGES_SCHEMA.empty_table(), *parts])
+        table = pa.concat_tables([RANGES_SCHEMA.empty_table(), *parts]).combine_chunks()
         return table, len(table)
 
 

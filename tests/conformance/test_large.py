@@ -2,13 +2,21 @@
 
 import functools
 import itertools
+import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
+from click.testing import CliRunner
 
-from host import Rows, WindowJoin, Within
+from host import Compare, JoinSpec, Rows, WindowJoin, Within
+from host.cli import main
+from host.daemon import DaemonClient, Limits
+from host.daemon.daemon import Daemon, FlightOptions
 from tests.conformance.predicates import for_host
 from tests.oracles.duckdb_oracle import arrival_positions, join
 
@@ -122,3 +130,92 @@ def test_one_huge_call_equals_many_small_ones(kind, device_case, device, seed):
         results.append(pa.concat_tables(parts).combine_chunks())
     assert results[0].num_rows > 100_000
     assert results[0].equals(results[1])
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.full
+def test_more_than_2_gib_of_text_in_a_window(tmp_path):
+    """1.3 M rows of 2 KiB, through a state: each call's row comes out, again from the state, and by sequence."""
+    rows, note = 65536, "x" * 2048
+    spec = {"on": Compare("k", "=", "k2"), "left": Rows(2_000_000), "right": Rows(1000), "sequence": "q"}
+    with WindowJoin(**spec, state=str(tmp_path)) as join:
+        for call in range(20):
+            keys = np.arange(call * rows, (call + 1) * rows)
+            left = pa.table({"k": keys, "note": pa.array([note] * rows), "q": keys[::-1]})
+            found = join.process(left, pa.table({"k2": [call * rows], "q": keys[-1:] + 1}))
+            assert found["note"].to_pylist() == [note]
+    with WindowJoin(**spec, state=str(tmp_path)) as join:
+        assert join.repeat().equals(found)
+        wanted = np.arange(0, 20 * rows, rows // 2 + 1)
+        again = join.process(None, pa.table({"k2": wanted, "q": np.full(len(wanted), 20 * rows)}))
+        assert sorted(again["k"].to_pylist()) == wanted.tolist()
+        assert set(again["note"].to_pylist()) == {note}
+
+
+LARGE = {
+    "text": pa.array(["x" * 1_000_000]),
+    "bytes": pa.array([b"x" * 1_000_000]),
+    "list": pa.array([np.zeros(1_000_000, np.int8)]),
+    "struct": pa.array([{"x": ["x" * 500_000] * 2, "y": 1}]),
+    "dictionary": pa.array(["x" * 1_000_000]).dictionary_encode(),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", list(LARGE))
+def test_a_result_of_more_than_2_gib(kind):
+    """In a call, in blocks, by sequence from an input in chunks, and at the end of an outer join."""
+    left = pa.table({"k": [1], "s": LARGE[kind], "q": [0]})
+    right = pa.table({"k2": [1] * 2500, "q": [1] * 2500})
+    with WindowJoin(on=Compare("k", "=", "k2")) as join:
+        assert_large(join.process(left, right)["s"], LARGE[kind])
+    with WindowJoin(on=Compare("k", "=", "k2")) as join:
+        assert sum(map(len, join.process_blocks(left, right))) == 2500
+    many = pa.concat_tables([left] * 2500).set_column(2, "q", pa.array(range(2500, 0, -1)))
+    with WindowJoin(on=Compare("k", "=", "k2"), left=Rows(9999), right=Rows(9999), how="left", sequence="q") as join:
+        assert len(join.process(many, right.slice(0, 0))) == 0
+        assert_large(join.finish()["s"], LARGE[kind])
+
+
+def assert_large(column, values):
+    assert len(column) == 2500
+    assert column.num_chunks == (1 if pa.types.is_dictionary(column.type) else 2)
+    for chunk in column.chunks:
+        chunk.validate(full=True)
+        for at in (0, len(chunk) // 2, len(chunk) - 1):
+            assert chunk.slice(at, 1).equals(values)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("address", [0, 1], ids=["unix", "flight"])
+def test_a_result_of_more_than_2_gib_from_a_daemon(address, tmp_path):
+    spec = JoinSpec(on=Compare("k", "=", "k2"), left=Rows(9), right=Rows(9999))
+    left, right = pa.record_batch({"k": [1], "s": LARGE["text"]}), pa.record_batch({"k2": [1] * 2500})
+    daemon = Daemon(
+        "cpu", Path(tempfile.mkdtemp()) / "d.sock", flight=FlightOptions("127.0.0.1", 0, "t"), limits=Limits()
+    )
+    try:
+        with DaemonClient(daemon.addresses[address], "t" if address else None) as client:
+            client.open_query("q", spec, left.schema, right.schema, streaming=True, state=str(tmp_path))
+            for _ in range(2):
+                found = client.process("q", 0, [("left", left), ("right", right)])
+                assert sum(batch.num_rows for batch in found) == 2500
+    finally:
+        daemon.stop()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+def test_a_result_of_more_than_2_gib_in_a_file(ending, tmp_path):
+    """From an input that has more in one batch."""
+    left = pa.table({"k": [1] * 2500, "s": pa.chunked_array([LARGE["text"]] * 2500)})
+    with pa.ipc.new_stream(tmp_path / "left.arrows", left.schema) as writer:
+        writer.write_table(left)
+    pyarrow.parquet.write_table(pa.table({"k2": [1]}), tmp_path / "right.parquet")
+    files = [str(tmp_path / name) for name in ("left.arrows", "right.parquet", f"out.{ending}")]
+    result = CliRunner().invoke(main, ["join", *files[:2], "--on", "k = k2", "-o", files[2]])
+    assert result.exit_code == 0, result.output
+    assert os.path.getsize(files[2]) > (2 * GIB if ending != "parquet" else 0)
+    assert "2,500 matches" in result.output

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, Rows, WindowJoin
-from host.content import Content
+from host import Band, Rows, WindowJoin, content
+from host.content import Content, row_hashes
 from host.daemon import DaemonClient
 from host.errors import ReplayError
 from tests.host.daemon.conftest import batch, client, daemon, directory, either, expected, open_query, process, start  # noqa: F401  # noqa: F401
@@ -85,3 +85,11 @@ def test_a_restored_join_refuses_other_rows(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="batch 0 comes again with other right rows: 0 rows"):
         again.repeat(sides[0], None)
     assert again.repeat(*sides) == due
+
+
+def test_large_rows_are_hashed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.record_batch({"s": ["x" * n + "y" for n in (0, 1, 50, 7)], "b": [b"z" * n for n in (9, 30, 0, 11)]})
+    known = row_hashes(rows)
+    for most in (1, 7, 16, 64):
+        monkeypatch.setattr(content, "_MOST_BYTES", most)
+        assert (row_hashes(rows) == known).all()

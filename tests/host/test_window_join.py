@@ -3,10 +3,12 @@ import pyarrow as pa
 import pytest
 
 from host import Band, Rows, WindowJoin, Within
+from host.aggregates import Count, Sum
 from host.devices.numpy_device import NumpyDevice
 from host.devices.run_device import RunDevice
 from host.engines import SplitJoin
-from host.errors import CapacityError, DeviceError, KeyTypeError, SchemaError
+from host.errors import CapacityError, DeviceError, KeyTypeError, ResultTooLargeError, SchemaError
+from host.join import native_engine
 
 BAND = Band("a", "b", -1, 1)
 
@@ -221,3 +223,32 @@ def test_threads_are_for_the_cpu():
         WindowJoin(**spec, threads=0)
     with pytest.raises(DeviceError, match="threads=2 is for device='cpu'"):
         WindowJoin(**spec, threads=2, device="numpy")
+
+
+@pytest.mark.parametrize("how", ["inner", "full"])
+@pytest.mark.parametrize("form", ["rows", "pairs", "counts", "aggregate", "ranges"])
+def test_a_result_is_one_chunk(form, how, monkeypatch):
+    """Also where it is found in several steps, and its rows lie in several blocks: NumPy copies nothing."""
+    if how != "inner" and form not in ("rows", "pairs"):
+        return
+    monkeypatch.setattr(native_engine, "MOST_STEP_PAIRS", 64)
+    more = {"aggregates": [Count(), Sum("b")]} if form == "aggregate" else {}
+    with WindowJoin(on=BAND, left=Rows(500), right=Rows(500), form=form, how=how, device="cpu", **more) as join:
+        for _ in range(3):
+            result = join.process(left(*range(200)), right(*range(100, 300)))
+            assert len(result) > 100
+            assert {column.num_chunks for column in result.columns} == {1}
+        rest = join.finish() if how == "full" else result
+        assert {column.num_chunks for column in rest.columns} == {1}
+
+
+def test_a_result_without_room_is_refused_with_its_bytes():
+    """Of text, whose rows differ in size."""
+    notes = pa.table({"a": pa.array([0, 0, 5, 5], pa.int32()), "t": [0, 1, 2, 3], "note": ["", "x" * 40_000, "y", "z"]})
+    other = pa.table({"b": pa.array([0] * 60, pa.int32()), "u": [9] * 60})
+    device = NumpyDevice()
+    with WindowJoin(on=BAND, left=Rows(9), right=Rows(99), device=device) as join:
+        device.limit_host_memory(2_000_000)
+        with pytest.raises(ResultTooLargeError, match=r"120 rows, which take 2,40\d,\d{3} bytes") as caught:
+            join.process(notes, other)
+    assert caught.value.needed == 60 * (40_000 + 2 * 28)
