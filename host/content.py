@@ -126,8 +126,8 @@ def _texts(column: pa.LargeBinaryArray) -> np.ndarray:
         for start in range(0, size, _MOST_BYTES):
             piece = data[first + start : first + min(start + _MOST_BYTES, size)]
             octets = np.frombuffer(piece, np.uint8).astype(np.uint64) + np.uint64(1)
-            sums = int(np.sum(octets * _powers(_MULTIPLIER, len(octets)), dtype=np.uint64))
-            total += sums * pow(_MULTIPLIER, start, 1 << 64)
+            own = int(np.sum(octets * _powers(_MULTIPLIER, len(octets)), dtype=np.uint64))
+            total += own * pow(_MULTIPLIER, start, 1 << 64)
         return np.array([total % (1 << 64)], np.uint64)
     octets = np.frombuffer(data, np.uint8)[first : first + size].astype(np.uint64) + np.uint64(1)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(octets * _powers(_MULTIPLIER, size), dtype=np.uint64)])

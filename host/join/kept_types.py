@@ -323,13 +323,14 @@ def value_bytes(array: pa.Array) -> np.ndarray | int:
         (values,) = _children(array)
         return np.asarray(value_bytes(values)).reshape(len(array), kind.list_size).sum(axis=1)
     if _is_list(kind) or types.is_map(kind):
-        of, each = lengths(array), _sum_of_bytes(_children(array))
+        counts, each = lengths(array), _sum_of_bytes(_children(array))
         if isinstance(each, int):
-            return of * max(each, 1) + 4
-        ends = np.cumsum(of)
+            return counts * max(each, 1) + 4
+        ends = np.cumsum(counts)
         sums = np.concatenate([[0], np.cumsum(np.maximum(each, 1))])
-        return sums[ends] - sums[ends - of] + 4
-    return pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) + 4
+        return sums[ends] - sums[ends - counts] + 4
+    of = pc.binary_length(array)
+    return (of.fill_null(0) if of.null_count else of).to_numpy().astype(np.int64) + 4
 
 
 def _sum_of_bytes(arrays: list[pa.Array]) -> np.ndarray | int:

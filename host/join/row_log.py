@@ -146,7 +146,8 @@ class RowLog:
         for name in self._varies:
             sizes += _column_bytes(table.column(name))
         table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
-        for rows in _cuts(sizes):
+        whole = int(sizes.sum()) <= kept_types.MOST_CHUNK_BYTES
+        for rows in [slice(0, len(table))] if whole else _cuts(sizes):
             part = table.slice(rows.start, rows.stop - rows.start).combine_chunks()
             own = sizes[rows]
             self._blocks.append(_Block(start + rows.start, part, self.bytes_of(part), int(own.sum()), int(own.max())))
@@ -286,33 +287,30 @@ def picked(table: pa.Table, rows: np.ndarray) -> pa.Table:
 
 def _gathered(blocks: Sequence[_Block], places: np.ndarray, names: list[str], coded: list[str]) -> pa.Table:
     """Rows by their places, NULLs for -1, in one chunk."""
-    which = np.searchsorted([block.start for block in blocks], places, "right") - 1
-    missing = None
-    if (which < 0).any():
-        missing = places < 0
-        if (which[~missing] < 0).any():
-            raise IndexError("a row has a number before the first")
-    touched = np.unique(which if missing is None else which[~missing])
-    if len(touched) < 2:
-        block = blocks[int(touched[0]) if len(touched) else 0]
-        return block.table.select(names).take(pa.array(places - block.start, mask=missing))
-    used = [blocks[at] for at in touched.tolist()]
-    whole = sum(len(block.table) for block in used) <= 2 * len(places)
-    if whole and sum(block.varying for block in used) <= kept_types.MOST_CHUNK_BYTES:
-        starts = np.cumsum([0, *(len(block.table) for block in used)])[:-1] - [block.start for block in used]
-        indices = places + starts[np.searchsorted(touched, which).clip(max=len(used) - 1)]
-        joined = pa.concat_tables([block.table.select(names) for block in used])
-        return joined.take(pa.array(indices, mask=missing)).combine_chunks()
+    missing = places < 0 if int(places.min()) < 0 else None
+    rows, varying = blocks[-1].end - blocks[0].start, sum(block.varying for block in blocks)
+    if len(blocks) == 1 or (rows <= 4 * len(places) and varying <= kept_types.MOST_CHUNK_BYTES):
+        joined = pa.concat_tables([block.table.select(names) for block in blocks])
+        return joined.take(pa.array(places - blocks[0].start, mask=missing)).combine_chunks()
     # Only the rows wanted are copied from each block, then put in order.
+    which = np.searchsorted([block.start for block in blocks], places, "right")  # 0 of missing ones
+    ends = np.cumsum(np.bincount(which, minlength=len(blocks) + 1))
+    if ends[0] != (0 if missing is None else np.count_nonzero(missing)):
+        raise IndexError("a row has a number before the first")
     order = np.argsort(which.astype(np.int16) if len(blocks) < 1 << 15 else which, kind="stable")
-    order = order[np.count_nonzero(which < 0) :]
     parts = []
-    for at, rows in zip(used, np.split(order, np.searchsorted(which[order], touched[1:])), strict=True):
-        part = at.table.select(names).take(pa.array(places[rows] - at.start))
+    for block, begin, end in zip(blocks, ends, ends[1:], strict=False):
+        if begin == end:
+            continue
+        own = order[begin:end]
+        part = block.table.select(names).take(pa.array(places[own] - block.start))
         for name in coded:
             if len(part.column(name).chunk(0).dictionary) > len(part):
                 part = part.set_column(names.index(name), name, compacted(part.column(name).chunk(0)))
         parts.append(part)
+    if not parts:
+        parts.append(blocks[0].table.select(names).slice(0, 0))
+    order = order[ends[0] :]
     joined = pa.concat_tables(parts).combine_chunks()
     if missing is None and (order[1:] > order[:-1]).all():
         return joined

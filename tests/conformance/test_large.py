@@ -1,5 +1,6 @@
 """Larger random streams against DuckDB: windows that roll over many times, batches of many sizes."""
 
+import contextlib
 import functools
 import itertools
 import os
@@ -193,17 +194,14 @@ def assert_large(column, values):
 def test_a_result_of_more_than_2_gib_from_a_daemon(address, tmp_path):
     spec = JoinSpec(on=Compare("k", "=", "k2"), left=Rows(9), right=Rows(9999))
     left, right = pa.record_batch({"k": [1], "s": LARGE["text"]}), pa.record_batch({"k2": [1] * 2500})
-    daemon = Daemon(
-        "cpu", Path(tempfile.mkdtemp()) / "d.sock", flight=FlightOptions("127.0.0.1", 0, "t"), limits=Limits()
-    )
-    try:
-        with DaemonClient(daemon.addresses[address], "t" if address else None) as client:
-            client.open_query("q", spec, left.schema, right.schema, streaming=True, state=str(tmp_path))
-            for _ in range(2):
-                found = client.process("q", 0, [("left", left), ("right", right)])
-                assert sum(batch.num_rows for batch in found) == 2500
-    finally:
-        daemon.stop()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:  # pytest's is too long for a socket
+        daemon = Daemon("cpu", Path(folder) / "d.sock", flight=FlightOptions("127.0.0.1", 0, "t"), limits=Limits())
+        ends.callback(daemon.stop)
+        client = ends.enter_context(DaemonClient(daemon.addresses[address], "t" if address else None))
+        client.open_query("q", spec, left.schema, right.schema, streaming=True, state=str(tmp_path))
+        for _ in range(2):
+            found = client.process("q", 0, [("left", left), ("right", right)])
+            assert sum(batch.num_rows for batch in found) == 2500
 
 
 @pytest.mark.full
