@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from host.columns import column_type, has_column
+from host.constants import exact_float
 from host.errors import PredicateError, WindowError
 from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where
 from host.windows import Within
@@ -99,7 +100,10 @@ def _bound(text: str, column: pa.DataType | None) -> Any:
         return number
     if re.fullmatch(r"[+-]?\d+", text):
         return int(text)
-    return float(text)
+    if not number.is_finite():
+        return float(text)
+    near = exact_float(number)
+    return number if near is None else near
 
 
 def as_of(

@@ -8,6 +8,8 @@ import decimal
 import math
 from typing import Any, ClassVar
 
+from host.constants import whole_number
+from host.durations import length
 from host.errors import PredicateError, WindowError
 
 
@@ -31,10 +33,12 @@ class EngineKind:
         """Raises WindowError unless each of these parameters is a whole number of at least that much."""
         for parameter, bound in least.items():
             value = getattr(self, parameter)
-            if isinstance(value, bool) or not isinstance(value, int) or value < bound:
+            number = whole_number(value)
+            if number is None or number < bound:
                 raise WindowError(
                     f"{parameter} of the engine {self.name!r} must be a whole number of at least {bound}, not {value!r}"
                 )
+            object.__setattr__(self, parameter, number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,8 +181,10 @@ class Outer:
     every: int = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.every, bool) or not isinstance(self.every, int) or not 1 <= self.every < 1 << 62:
+        every = whole_number(self.every)
+        if every is None or not 1 <= every < 1 << 62:
             raise PredicateError(f"every of Outer must be a whole number of at least 1, not {self.every!r}")
+        object.__setattr__(self, "every", every)
 
     def __str__(self) -> str:
         return "outer" if self.every == 1 else f"outer, every {self.every:,}"
@@ -208,15 +214,17 @@ class Inner:
     every: int = 1
 
     def __post_init__(self) -> None:
-        every = self.every
-        if isinstance(every, bool) or not isinstance(every, int) or not 1 <= every < 1 << 62 or every & (every - 1):
-            raise PredicateError(f"every of Inner must be a power of two, not {every!r}")
+        every = whole_number(self.every)
+        if every is None or not 1 <= every < 1 << 62 or every & (every - 1):
+            raise PredicateError(f"every of Inner must be a power of two, not {self.every!r}")
+        object.__setattr__(self, "every", every)
 
     def __str__(self) -> str:
         return "inner" if self.every == 1 else f"inner, every {self.every:,}"
 
 
 MOST_PARTITIONS = 256
+_LIMITS = (("partitions", "count", MOST_PARTITIONS), ("subwindow_rows", "subwindow_rows", 1 << 40))
 _BY = ("auto", "equality", "ranges", "subwindows")
 
 
@@ -255,15 +263,19 @@ class Partitions:
     width: Any = None
 
     def __post_init__(self) -> None:
-        limits: list[tuple[str, Any, int]] = [("partitions", self.count, MOST_PARTITIONS)]
-        if self.subwindow_rows is not None:
-            limits.append(("subwindow_rows", self.subwindow_rows, 1 << 40))
-        for name, value, most in limits:
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        for name, field, most in _LIMITS:
+            value = getattr(self, field)
+            if value is None and field != "count":
+                continue
+            number = whole_number(value)
+            if number is None or not 1 <= number <= most:
                 raise WindowError(f"{name} must be a whole number from 1 to {most}, not {value!r}")
-        numeric = isinstance(self.width, (int, float, decimal.Decimal)) and not isinstance(self.width, bool)
-        if not (math.isfinite(self.width) if numeric else isinstance(self.width, (type(None), dt.timedelta, str))):
+            object.__setattr__(self, field, number)
+        width = length("width of Partitions", self.width, WindowError)
+        numeric = isinstance(width, (int, float, decimal.Decimal)) and not isinstance(width, bool)
+        if not (math.isfinite(width) if numeric else isinstance(width, (type(None), dt.timedelta, str))):
             raise WindowError(f"width of Partitions must be a finite number or a duration, not {self.width!r}")
+        object.__setattr__(self, "width", width)
         if self.by not in _BY:
             raise WindowError(f"by of Partitions must be one of {', '.join(_BY)}, not {self.by!r}")
 
@@ -301,8 +313,10 @@ class Elements(Partitions):
         super().__post_init__()
         if self.in_step not in ("replaced", "counts", "cache"):
             raise WindowError(f"in_step must be 'replaced', 'counts' or 'cache', not {self.in_step!r}")
-        if isinstance(self.interval, bool) or not isinstance(self.interval, int) or self.interval < 1:
+        interval = whole_number(self.interval)
+        if interval is None or interval < 1:
             raise WindowError(f"interval must be a whole number of rows, at least 1, not {self.interval!r}")
+        object.__setattr__(self, "interval", interval)
         if self.by != "subwindows":
             raise WindowError(f"elements take subwindows in turn, and cannot go by {self.by!r}")
 

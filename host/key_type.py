@@ -208,7 +208,8 @@ def key_type(arrow: pa.DataType, column: str) -> KeyType:
 def key_types(left: pa.DataType, left_name: str, right: pa.DataType, right_name: str) -> tuple[KeyType, KeyType]:
     """The encodings of the two columns of one predicate.
 
-    An integer of at most 32 bits meets a float as float64, which holds it exactly; a wider one is refused.
+    An integer of at most 32 bits meets a float as float64, which holds it exactly; a wider one is refused. A date meets
+    a timestamp without a time zone as its midnight.
 
     Raises
     ------
@@ -221,10 +222,20 @@ def key_types(left: pa.DataType, left_name: str, right: pa.DataType, right_name:
     pair = {a.family, b.family}
     if pair == {Family.NUMBER, Family.FLOAT}:
         return _as_float(a, left_name, right_name), _as_float(b, right_name, left_name)
+    if pair == {Family.DATE, Family.TIMESTAMP}:
+        return _as_timestamp(a), _as_timestamp(b)
+    zone = ": a date has no time zone" if pair == {Family.DATE, Family.TIMESTAMP_TZ} else ""
     raise KeyTypeError(
-        f"column {left_name!r} of type {left} and column {right_name!r} of type {right} cannot be compared exactly: "
-        "cast one of them"
+        f"column {left_name!r} of type {left} and column {right_name!r} of type {right} cannot be compared exactly"
+        f"{zone}: cast one of them"
     )
+
+
+def _as_timestamp(kind: KeyType) -> KeyType:
+    """A date as its midnight."""
+    if kind.family is Family.TIMESTAMP:
+        return kind
+    return dataclasses.replace(kind, family=Family.TIMESTAMP, unit=kind.unit * NANOS_PER_DAY)
 
 
 def _as_float(kind: KeyType, name: str, other: str) -> KeyType:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from host.constants import whole_number
 from host.devices.cpu_device import check_judy
 from host.errors import KeyTypeError, UnsupportedError, WindowError
 from host.float_order import decode_float, encode_float
@@ -79,7 +80,8 @@ class RangeIndex:
                 f"the index {chosen.name!r} has no range search in order of keys: "
                 "use csb_tree, burst_trie, judy, or slices of one"
             )
-        if isinstance(span, bool) or not isinstance(span, int) or not 1 <= span < 1 << 62:
+        length = whole_number(span)
+        if length is None or not 1 <= length < 1 << 62:
             raise WindowError(f"span must be a positive number of units of time, not {span!r}")
         if key_type not in _KEYS:
             raise KeyTypeError(f"key_type must be one of {', '.join(_KEYS)}, not {key_type!r}")
@@ -93,7 +95,7 @@ class RangeIndex:
         self._values = values
         name, parameters = core_index(chosen)
         self._core = _core.RangeIndex(
-            key_bits=8 * self._dtype.itemsize, index=name, parameters=parameters, span=span, value=_VALUES[values]
+            key_bits=8 * self._dtype.itemsize, index=name, parameters=parameters, span=length, value=_VALUES[values]
         )
         self._expired: int | None = None
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from host.aggregates import AggregatePlan, aggregate_from_dict, open_aggregates
 from host.columns import column_type, has_column, root_column
+from host.constants import whole_number
 from host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
 from host.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
 from host.index import Index, open_index
@@ -140,7 +141,7 @@ class JoinSpec:
             object.__setattr__(self, "on", AllOf(self.on))
         for side in ("left", "right"):
             window = getattr(self, side)
-            if isinstance(window, int) and not isinstance(window, bool):
+            if whole_number(window) is not None:
                 object.__setattr__(self, side, Rows(window))
             elif window is not None and not isinstance(window, Rows):
                 raise WindowError(f"{side} must be Rows(n), not {window!r}: a time window goes in within=Within(...)")
@@ -179,8 +180,10 @@ class JoinSpec:
         if self.capacity is not None:
             if counted:
                 raise WindowError("capacity is not for count windows, which declare their rows")
-            if isinstance(self.capacity, bool) or not isinstance(self.capacity, int) or self.capacity < 1:
+            rows = whole_number(self.capacity)
+            if rows is None or rows < 1:
                 raise WindowError(f"capacity must be a positive number of rows, not {self.capacity!r}")
+            object.__setattr__(self, "capacity", rows)
         self._check_self_join()
         self._check_aggregates()
         if self.how != "inner" and self.form in ("counts", "ranges", "aggregate"):

@@ -25,7 +25,8 @@ from sqlglot.tokens import Token, TokenType
 from sqlglot.tokens import Tokenizer as BaseTokenizer
 
 from host.columns import column_type, has_column
-from host.durations import NANOSECONDS, nanoseconds
+from host.constants import exact_float, moment, read_moment
+from host.durations import duration_text, nanoseconds
 from host.errors import KeyTypeError, MullionError, PredicateError, SqlError, WindowError
 from host.join.condition import Condition
 from host.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
@@ -314,22 +315,11 @@ class _Apart:
         return min(self.kinds[0].unit, self.kinds[1].unit)
 
 
-def duration_text(length: Fraction) -> Any:
-    """Nanoseconds as a duration in the largest unit that they are a whole number of; 0 as an integer."""
-    if not length:
-        return 0
-    if length.denominator != 1:
-        raise PredicateError(f"a duration of {length} ns is finer than a nanosecond")
-    unit = max((u for u in NANOSECONDS if u != "week" and length % NANOSECONDS[u] == 0), key=NANOSECONDS.__getitem__)
-    count = length.numerator // NANOSECONDS[unit]
-    return f"{count} {unit}{'' if abs(count) == 1 else 's'}"
-
-
 def _number(value: Fraction, family: Family) -> int | float | Decimal:
     if value.denominator == 1:
         return value.numerator
-    if family is Family.FLOAT:
-        return float(value)
+    if family is Family.FLOAT and (near := exact_float(value)) is not None:
+        return near
     digits = 0
     while (value * 10**digits).denominator != 1:
         digits += 1  # a constant of the text has an end
@@ -344,7 +334,7 @@ def _time_pair(parts: list[Any], times: tuple[str, str] | None, known: dict[str,
     stamps = [
         part
         for part in pairs
-        if part.kinds is not None and part.kinds[0].family in (Family.TIMESTAMP, Family.TIMESTAMP_TZ)
+        if part.kinds is not None and all(pa.types.is_timestamp(kind.arrow) for kind in part.kinds)
     ]
 
     def marks(part: _Apart) -> int:
@@ -926,7 +916,12 @@ class _Reader:
         if family in (Family.NUMBER, Family.FLOAT):
             if difference.duration:
                 self.refuse(node, "an INTERVAL is for times, and this column holds numbers")
-            value: Any = _number(-sign * difference.number, family)
+            number = -sign * difference.number
+            if family is Family.FLOAT and exact_float(number) is None:
+                self.refuse(
+                    node, f"{column.path!r} has type {kind.arrow}, and the constant does not fit float64: round it"
+                )
+            value: Any = _number(number, family)
             if family is Family.FLOAT and kind.bits == 32 and float(np.float32(value)) != float(value):
                 self.refuse(
                     node, f"{column.path!r} has type {kind.arrow}, which {value} does not fit: cast it to double"
@@ -975,11 +970,15 @@ class _Reader:
             kind = node.to.this
             try:
                 if kind == exp.DataType.Type.DATE:
-                    return (dt.date.fromisoformat(node.this.this),)
+                    day = read_moment(node.this.this, Family.DATE)
+                    if moment(day).family is not Family.DATE:  # type: ignore[union-attr]
+                        self.refuse(node, f"{node.this.this!r} is no date alone: write TIMESTAMP")
+                    return (day,)
                 if kind in (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNTZ):
-                    return (dt.datetime.fromisoformat(node.this.this),)
+                    stamp = read_moment(node.this.this, Family.TIMESTAMP)
+                    return (dt.datetime.combine(stamp, dt.time()) if type(stamp) is dt.date else stamp,)
                 if kind == exp.DataType.Type.TIME:
-                    return (dt.time.fromisoformat(node.this.this),)
+                    return (read_moment(node.this.this, Family.TIME),)
             except ValueError as error:
                 self.refuse(node, str(error))
         return None

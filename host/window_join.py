@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from host.constants import whole_number
 from host.content import Content, check_same
 from host.devices import Device, open_device
 from host.engines import Elements, Partitions, Steps, open_partitioning
@@ -319,14 +320,13 @@ class WindowJoin:
         Tables are as small as this with `form="rows"` and ``"pairs"``, on engines that find pairs in parts: see the
         user guide.
         """
-        if isinstance(block_bytes, bool) or not isinstance(block_bytes, int) or block_bytes < 1:
-            raise WindowError(f"block_bytes must be a whole number of at least 1, not {block_bytes!r}")
+        size = _block_bytes(block_bytes)
         with self._turn():
             self._check_open(right)
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
             self._check_whole(whole)
-            return _begun(self._called(left, right, batch, None, whole, block_bytes))
+            return _begun(self._called(left, right, batch, None, whole, size))
 
     def push(
         self, left: pa.Table | pa.RecordBatch | None = None, right: pa.Table | pa.RecordBatch | None = None
@@ -509,8 +509,9 @@ class WindowJoin:
         block_bytes: int = BLOCK_BYTES,
     ) -> _Tables:
         """As `repeat`, in tables, as `process_blocks` gives them."""
+        size = _block_bytes(block_bytes)
         with self._turn():
-            return _begun(self._repeated(left, right, block_bytes))
+            return _begun(self._repeated(left, right, size))
 
     def _repeated(
         self,
@@ -1310,6 +1311,14 @@ def _begun(tables: _Tables) -> _Tables:
             tables.close()
 
     return after(next(tables, None))
+
+
+def _block_bytes(size: object) -> int:
+    """The greatest size of a table. Raises WindowError."""
+    number = whole_number(size)
+    if number is None or number < 1:
+        raise WindowError(f"block_bytes must be a whole number of at least 1, not {size!r}")
+    return number
 
 
 def _condition_of(text: str, left: pa.Schema | None, right: pa.Schema | None) -> Any:

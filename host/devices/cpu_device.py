@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from host.aggregates import AggregatePlan
+from host.constants import whole_number
 from host.devices.device import Device, DeviceInfo, usable_memory
 from host.engines import EngineKind, Shared, SplitJoin, Steps
 from host.errors import DeviceError, UnsupportedError
@@ -72,7 +73,8 @@ class CpuDevice(Device):
     engines: tuple[str, ...] = (Steps.name, SplitJoin.name, Shared.name)
 
     def __init__(self, threads: int | None = None, memory_bytes: int | None = None, engine: str | None = None):
-        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        most = 1 << 20 if threads is None else whole_number(threads)
+        if most is None or most < 1:
             raise DeviceError(f"threads must be a whole number of at least 1, not {threads!r}")
         memory = usable_memory() if memory_bytes is None else memory_bytes
         if engine is not None:
@@ -86,7 +88,7 @@ class CpuDevice(Device):
         super().__init__(
             DeviceInfo(name, "cpu", f"native core, {_core.isa()}, {_core.threads()} threads", memory), memory
         )
-        self.threads = threads if threads is not None else (1 << 20)
+        self.threads = most
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:

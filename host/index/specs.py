@@ -8,7 +8,8 @@ import datetime as dt
 import math
 from typing import Any, ClassVar
 
-from host.durations import nanoseconds
+from host.constants import whole_number
+from host.durations import length, nanoseconds
 from host.errors import WindowError
 
 
@@ -44,10 +45,12 @@ class Index:
             value = getattr(self, parameter)
             if value is None and parameter in optional:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < bound:
+            number = whole_number(value)
+            if number is None or number < bound:
                 raise WindowError(
                     f"{parameter} of the index {self.name!r} must be a whole number of at least {bound}, not {value!r}"
                 )
+            object.__setattr__(self, parameter, number)
 
 
 class RunPolicy(Index, abc.ABC):
@@ -470,10 +473,10 @@ class Slices(Index):
         ordered, runs = ("csb_tree", "burst_trie", "judy"), ("sorted_runs", "sorted_array")
         panjoin, pim = ("bisort", "rap_table", "wib_tree"), ("bplus_tree", "b_chain", "ib_chain", "im_tree", "pim_tree")
         _set_inner(self, (*ordered, *runs, *panjoin, *pim))
-        stride = self.stride
+        stride = length("stride of the index 'slices'", self.stride, WindowError)
         if isinstance(stride, dt.timedelta):
             stride = f"{nanoseconds(stride)} nanoseconds"
-            object.__setattr__(self, "stride", stride)
+        object.__setattr__(self, "stride", stride)
         if stride is None:
             return
         if isinstance(stride, bool) or not isinstance(stride, (int, str)):

@@ -17,6 +17,7 @@ from host.join.condition import Condition, Filter, both
 from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
 from host.key_type import NANOS_PER_DAY, Family, KeyType, key_types
 from host.predicates import AsOf, Compare
+from host.predicates.literal import float_bound, is_duration
 from host.time_axis import check_time_type, limit_of_times
 from host.windows import Watermark
 from host.windows.watermark_tracker import WatermarkTracker
@@ -156,14 +157,12 @@ class AsOfAxis:
         if value is None:
             return None
         if self.floats:
-            if isinstance(value, (int, float)) or hasattr(value, "as_tuple"):
-                return float(value)
-            raise PredicateError(f"tolerance={value!r} is a duration, but the times {self._names()} are numbers")
+            return float_bound(f"the times {self._names()}", value)
         length = self._length(value, "tolerance")
         return None if length >= 1 << 64 else length.numerator // length.denominator
 
     def _length(self, value: Any, what: str) -> Fraction:
-        if isinstance(value, (int, float)) or hasattr(value, "as_tuple"):
+        if not is_duration(value):
             if not self.integers and value != 0:
                 raise PredicateError(
                     f"{what}={value!r} needs a unit, such as '{value} seconds': the columns {self._names()} are times"

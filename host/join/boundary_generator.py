@@ -7,7 +7,6 @@ the exact treatment of floats and composite keys are ours.
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import decimal
 from collections.abc import Callable
 from fractions import Fraction
@@ -21,6 +20,7 @@ from host.errors import PredicateError
 from host.float_order import decode_float, encode_float
 from host.key_type import LONG, NANOS_PER_DAY, Family, KeyType
 from host.predicates import Compare, Piece, Predicate
+from host.predicates.literal import float_bound, is_duration
 
 _INT64 = np.iinfo(np.int64)
 CODE_TYPE = KeyType(pa.int64(), Family.NUMBER, 64, int(_INT64.min), int(_INT64.max))
@@ -400,7 +400,7 @@ def _saturating_add(
 
 def exact_bound(value: object, family: Family, columns: str) -> Fraction:
     """A bound on keys, or their difference, in the family's own unit. Raises PredicateError, WindowError."""
-    if isinstance(value, (str, dt.timedelta)):
+    if is_duration(value):
         if family in (Family.NUMBER, Family.FLOAT):
             raise PredicateError(f"the keys {columns} are numbers: give {value!r} as a number")
         length = Fraction(nanoseconds(value))
@@ -444,15 +444,8 @@ def _merge_integer(bands: list[_IntegerBand]) -> list[_IntegerBand]:
 
 
 def _float_band(piece: Piece, columns: str) -> _FloatBand:
-    ends: list[float | None] = []
-    for value in (piece.low, piece.high):
-        if isinstance(value, (str, dt.timedelta)):
-            raise PredicateError(f"the keys {columns} are numbers: give {value!r} as a number")
-        try:
-            ends.append(None if value is None else float(value))  # type: ignore[arg-type]
-        except OverflowError:
-            raise PredicateError(f"the bound {value!r} on the keys {columns} does not fit float64") from None
-    return _FloatBand(ends[0], ends[1], piece.low_strict, piece.high_strict)
+    low, high = (None if end is None else float_bound(f"the keys {columns}", end) for end in (piece.low, piece.high))
+    return _FloatBand(low, high, piece.low_strict, piece.high_strict)
 
 
 def _group_float(bands: list[_FloatBand]) -> list[list[_FloatBand]]:

@@ -7,6 +7,7 @@ import time
 
 import pyarrow as pa
 
+from host.constants import whole_number
 from host.durations import nanoseconds
 from host.errors import WindowError
 from host.join.engine import SIDES
@@ -39,13 +40,14 @@ class Collector:
     """
 
     def __init__(self, max_rows: int = MAX_ROWS, max_delay: str | dt.timedelta | None = None):
-        if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
+        rows = whole_number(max_rows)
+        if rows is None or rows < 1:
             raise WindowError(f"max_rows must be a whole number of rows, at least 1, not {max_rows!r}")
-        self._max_rows = max_rows
-        self._delay = None if max_delay is None else nanoseconds(max_delay) / 1e9
+        self._max_rows = rows
+        self._delay = None if max_delay is None else nanoseconds(max_delay)
         if self._delay is not None and self._delay < 0:
             raise WindowError(f"max_delay must not be negative, as {max_delay!r} is")
-        self._since = 0.0
+        self._since = 0
         self._waiting: dict[str, list[pa.Table]] = {side: [] for side in SIDES}
         self.pushes: list[tuple[int, int]] = []
 
@@ -55,7 +57,7 @@ class Collector:
         if not any(counts):
             return
         if not self.pushes:
-            self._since = time.monotonic()
+            self._since = time.monotonic_ns()
         self.pushes.append(counts)
         for side, table in tables.items():
             if len(table):
@@ -73,7 +75,7 @@ class Collector:
             return None
         if self.rows >= self._max_rows:
             return 0.0
-        return None if self._delay is None else max(self._since + self._delay - time.monotonic(), 0.0)
+        return None if self._delay is None else max(self._since + self._delay - time.monotonic_ns(), 0) / 1e9
 
     def waiting(self) -> dict[str, pa.Table | None]:
         """The rows of each side that wait, None for none."""

@@ -7,7 +7,6 @@ for equality with a band, are ours.
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import decimal
 from collections.abc import Callable
 from fractions import Fraction
@@ -17,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from host.columns import column_of, column_type
+from host.constants import exact_float, moment, read_moment
 from host.durations import nanoseconds
 from host.errors import KeyTypeError, PredicateError
 from host.float_order import decode_float
 from host.join.boundary_generator import CODE_TYPE, BoundaryGenerator, CompositeGenerator, LongCompositeGenerator
 from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
-from host.key_type import Family, KeyType, key_type, key_types
+from host.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
 from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
 from host.predicates.where import DISTINCT
 
@@ -399,10 +399,8 @@ def _test(where: Where, kind: pa.DataType) -> Callable[[pa.ChunkedArray], np.nda
     value, op = where.value, where.op
     plain = comparable_type(kind)
     if op == DISTINCT:
-        if value is None:
-            return lambda column: pc.is_valid(column).to_numpy().astype(np.bool_, copy=False)
-        differs = _test(dataclasses.replace(where, op="!="), kind)
-        return lambda column: differs(column) | pc.is_null(column).to_numpy().astype(np.bool_, copy=False)
+        same = _test(dataclasses.replace(where, op="<=>"), kind)
+        return lambda column: ~same(column)
     if value is None:
         return lambda column: pc.is_null(column).to_numpy().astype(np.bool_, copy=False)
     if has_codes(kind) and not pa.types.is_struct(plain):
@@ -462,7 +460,13 @@ def _interval(op: str, exact: Fraction | float, of: KeyType) -> tuple[int, int, 
     return low, high, op != "!="
 
 
-_EPOCH = dt.datetime(1970, 1, 1)
+_WANTED = {
+    Family.DURATION: "a timedelta or a duration",
+    Family.DATE: "a date, or a datetime without a time zone, or its ISO 8601 text",
+    Family.TIMESTAMP: "a datetime without a time zone, or its ISO 8601 text",
+    Family.TIMESTAMP_TZ: "a datetime with a time zone, or its ISO 8601 text",
+    Family.TIME: "a time of day without a time zone, or its ISO 8601 text",
+}
 
 
 def _constant(where: Where, of: KeyType) -> Fraction | float:
@@ -471,45 +475,28 @@ def _constant(where: Where, of: KeyType) -> Fraction | float:
     if family in (Family.NUMBER, Family.FLOAT):
         if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
             raise _misfit(where, of.arrow, "a number")
-        try:
-            if family is Family.FLOAT or value in (float("inf"), float("-inf")):
-                return float(value)
-        except OverflowError:
-            raise _misfit(where, of.arrow, "a number that fits float64") from None
+        if value in (float("inf"), float("-inf")):
+            return float(value)
+        if family is Family.FLOAT:
+            number = exact_float(value)
+            if number is None:
+                raise _misfit(where, of.arrow, "a number that fits float64")
+            return number
         if isinstance(value, float) and not value.is_integer():  # 0.1 means a tenth
             return Fraction(decimal.Decimal(repr(value)))
         return Fraction(value)
-    if family is Family.DURATION:
-        if not isinstance(value, (str, dt.timedelta)):
-            raise _misfit(where, of.arrow, "a timedelta or a duration")
-        return Fraction(nanoseconds(value))
-    if family is Family.DATE and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        return Fraction((value - _EPOCH.date()).days)
-    if family in (Family.TIMESTAMP, Family.TIMESTAMP_TZ) and isinstance(value, dt.datetime):
-        zoned = value.tzinfo is not None
-        if zoned == (family is Family.TIMESTAMP_TZ):
-            epoch = _EPOCH.replace(tzinfo=dt.UTC) if zoned else _EPOCH
-            return Fraction((value - epoch) // dt.timedelta(microseconds=1) * 1000)
-    if family is Family.TIME and isinstance(value, dt.time) and value.tzinfo is None:
-        return Fraction(((value.hour * 60 + value.minute) * 60 + value.second) * 10**9 + value.microsecond * 1000)
     if isinstance(value, str):
-        exact = {
-            Family.DATE: pa.date32(),
-            Family.TIMESTAMP: pa.timestamp("ns"),
-            Family.TIMESTAMP_TZ: pa.timestamp("ns", "UTC"),
-            Family.TIME: pa.time64("ns"),
-        }[family]
         try:
-            return Fraction(pa.scalar(value).cast(exact).value)
-        except pa.ArrowException:
-            pass
-    wanted = {
-        Family.DATE: "a date",
-        Family.TIMESTAMP: "a datetime without a time zone",
-        Family.TIMESTAMP_TZ: "a datetime with a time zone",
-        Family.TIME: "a time of day without a time zone",
-    }[family]
-    raise _misfit(where, of.arrow, f"{wanted}, or its ISO 8601 text")
+            value = nanoseconds(value) if family is Family.DURATION else read_moment(value, family)
+        except (ValueError, OverflowError):
+            raise _misfit(where, of.arrow, _WANTED[family]) from None
+        if family is Family.DURATION:
+            return Fraction(value)
+    found = moment(value)
+    days = (Family.DATE, Family.TIMESTAMP)  # a date is its midnight
+    if found is None or not (found.family is family or (found.family in days and family in days)):
+        raise _misfit(where, of.arrow, _WANTED[family])
+    return found.nanoseconds / (NANOS_PER_DAY if family is Family.DATE else 1)
 
 
 def _misfit(where: Where, kind: pa.DataType, wanted: str) -> PredicateError:

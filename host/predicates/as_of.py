@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from host.durations import nanoseconds
 from host.errors import PredicateError
 from host.predicates.all_of import AllOf, one_sided
-from host.predicates.literal import bound_from_json, bound_to_json, check_bound
+from host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable
 from host.predicates.predicate import Predicate
 from host.predicates.where import Where
 
@@ -66,10 +65,8 @@ class AsOf:
             raise PredicateError(f"exact must be True or False, not {self.exact!r}")
         tolerance = check_bound("tolerance", self.tolerance)
         object.__setattr__(self, "tolerance", tolerance)
-        if tolerance is not None:
-            length: Any = tolerance if isinstance(tolerance, (int, float)) or hasattr(tolerance, "as_tuple") else None
-            if (nanoseconds(tolerance) if length is None else length) < 0:
-                raise PredicateError(f"tolerance={tolerance!r} is negative: it is a distance, in either direction")
+        if tolerance is not None and comparable(tolerance) < 0:
+            raise PredicateError(f"tolerance={tolerance!r} is negative: it is a distance, in either direction")
         object.__setattr__(self, "by", tuple(map(_pair, [self.by] if isinstance(self.by, str) else self.by)))
         given = [self.where] if isinstance(self.where, (Where, Predicate, AllOf)) else list(self.where)
         parts = AllOf(*given).parts if given else ()

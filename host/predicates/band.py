@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from host.errors import PredicateError
-from host.predicates.literal import bound_from_json, bound_to_json, check_bound
+from host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable, is_duration
 from host.predicates.piece import Piece
 from host.predicates.predicate import Predicate
 
@@ -24,14 +24,14 @@ class Band(Predicate):
         Key column of each side.
     low, high : int, float, Decimal, timedelta, str or None
         Ends of the band, both included; None leaves an end open. Date and timestamp keys take a timedelta or
-        a duration such as ``"-5 minutes"``.
+        a duration such as ``"-5 minutes"``. Scalars of NumPy, pandas and Arrow are taken as they are, exactly.
     sum : bool
         Bounds are of the sum of the two keys: integers, decimals or durations.
 
     Raises
     ------
     PredicateError
-        If a bound is NaN or no number, or `low` is above `high`.
+        If a bound is NaN, no number or finer than a nanosecond, or `low` is above `high`.
     """
 
     left: str
@@ -49,18 +49,10 @@ class Band(Predicate):
         object.__setattr__(self, "low", check_bound("low", self.low))
         object.__setattr__(self, "high", check_bound("high", self.high))
         if self.low is not None and self.high is not None:
-            from host.durations import nanoseconds
-
-            as_numbers = [nanoseconds(b) if isinstance(b, str) else b for b in (self.low, self.high)]
-            try:
-                wrong = as_numbers[0] > as_numbers[1]
-            except TypeError:
-                if any(isinstance(b, str) for b in (self.low, self.high)):
-                    as_numbers = [b if isinstance(b, int) else nanoseconds(b) for b in as_numbers]
-                    wrong = as_numbers[0] > as_numbers[1]
-                else:
-                    raise PredicateError(f"low={self.low!r} and high={self.high!r} cannot be compared") from None
-            if wrong:
+            low, high = comparable(self.low), comparable(self.high)
+            if is_duration(self.low) != is_duration(self.high) and 0 not in (low, high):
+                raise PredicateError(f"low={self.low!r} and high={self.high!r} cannot be compared")
+            if low > high:
                 raise PredicateError(f"low={self.low!r} lies above high={self.high!r}: the band is empty")
 
     def pieces(self) -> list[Piece]:

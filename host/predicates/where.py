@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+from fractions import Fraction
 from typing import Any
 
+from host.constants import Moment, plain
 from host.errors import PredicateError
+from host.key_type import Family
 from host.predicates.literal import bound_from_json, bound_to_json, check_bound
 
 DISTINCT = "is distinct from"
@@ -27,8 +30,9 @@ class Where:
     op : str
         One of ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=``, ``!=`` (or ``<>``), ``<=>``, ``is distinct from``.
     value : int, float, Decimal, str, bytes, bool, date, datetime, time, timedelta or None
-        The constant. None is for ``<=>`` and ``is distinct from`` alone: the column is NULL, or is not. Otherwise NULL
-        and NaN in the column fail, but that NULL is distinct from every constant.
+        The constant, exactly; scalars of NumPy, pandas and Arrow too. A date is its midnight where it meets a time
+        without a time zone. None is for ``<=>`` and ``is distinct from`` alone: the column is NULL, or is not.
+        Otherwise NULL and NaN in the column fail, but that they are distinct from every constant.
 
     Raises
     ------
@@ -50,10 +54,10 @@ class Where:
         if op not in OPERATORS:
             raise PredicateError(f"{self.op!r} is no operator: use one of {' '.join(OPERATORS)}")
         object.__setattr__(self, "op", op)
-        value = self.value.item() if hasattr(self.value, "item") else self.value
+        value = plain("value", self.value)
         if value is None and op not in ("<=>", DISTINCT):
             raise PredicateError(f"{self.column} {op} NULL holds for no row: use <=> or 'is distinct from' with NULL")
-        if not (value is None or isinstance(value, (bool, bytes, dt.date, dt.time))):
+        if not (value is None or isinstance(value, (bool, bytes, dt.date, dt.time, Moment))):
             check_bound("value_low" if value == float("-inf") else "value", value)  # an infinity is a value here
         object.__setattr__(self, "value", value)
 
@@ -74,6 +78,8 @@ class Where:
 def _to_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
+    if isinstance(value, Moment):
+        return {"moment": value.family.value, "nanoseconds": str(value.nanoseconds)}
     for kind in (dt.datetime, dt.date, dt.time):
         if isinstance(value, kind):
             return {kind.__name__: value.isoformat()}
@@ -84,6 +90,8 @@ def _from_json(value: Any) -> Any:
     if isinstance(value, dict):
         if "bytes" in value:
             return bytes.fromhex(value["bytes"])
+        if "moment" in value:
+            return Moment(Family(value["moment"]), Fraction(value["nanoseconds"]))
         for kind in (dt.datetime, dt.date, dt.time):
             if kind.__name__ in value:
                 return kind.fromisoformat(value[kind.__name__])

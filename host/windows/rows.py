@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from host.constants import whole_number
 from host.errors import WindowError
 
 MOST_ROWS = (1 << 31) - (1 << 20)  # row numbers on a device have 32 bits
@@ -27,8 +28,8 @@ class Rows:
     count: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not hasattr(self.count, "__index__"):
+        if (count := whole_number(self.count)) is None:
             raise WindowError(f"Rows takes a number of rows, not {self.count!r}")
-        object.__setattr__(self, "count", int(self.count))
+        object.__setattr__(self, "count", count)
         if not 1 <= self.count <= MOST_ROWS:
             raise WindowError(f"Rows({self.count}) is not a window: use 1 to {MOST_ROWS} rows")

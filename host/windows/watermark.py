@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from typing import Any
 
-from host.durations import nanoseconds
+from host.constants import whole_number
+from host.durations import length, nanoseconds
 from host.errors import WindowError
 
 MOST_LAG = 1 << 16
@@ -64,9 +66,12 @@ class Watermark:
         if self.left is None and self.right is None:
             raise WindowError("a watermark needs the delay of at least one side")
         for name in ("left", "right", "idle_after"):
-            length = getattr(self, name)
-            if length is not None and (length if isinstance(length, int) else nanoseconds(length)) < 0:
-                raise WindowError(f"the watermark's {name}={length!r} is negative")
+            delay = length(f"the watermark's {name}", getattr(self, name), WindowError)
+            object.__setattr__(self, name, delay)
+            if isinstance(delay, bool) or not isinstance(delay, (type(None), int, str, dt.timedelta)):
+                raise WindowError(f"the watermark's {name} must be a duration or an integer, not {delay!r}")
+            if delay is not None and (delay if isinstance(delay, int) else nanoseconds(delay)) < 0:
+                raise WindowError(f"the watermark's {name}={delay!r} is negative")
         for side in ("left", "right"):
             column = getattr(self, f"{side}_column")
             if column is not None and not isinstance(column, str):
@@ -79,11 +84,11 @@ class Watermark:
                     )
         if self.policy not in ("min", "max"):
             raise WindowError(f"the watermark's policy must be 'min' or 'max', not {self.policy!r}")
-        if not _whole(self.lag) or not 0 <= self.lag <= MOST_LAG:
+        lag = whole_number(self.lag)
+        if lag is None or not 0 <= lag <= MOST_LAG:
             raise WindowError(f"the watermark's lag must be a whole number of calls, 0 to {MOST_LAG}, not {self.lag!r}")
-        if self.initial is not None and not _whole(self.initial):
-            raise WindowError(f"the watermark's initial value must be a whole number or None, not {self.initial!r}")
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+        object.__setattr__(self, "lag", lag)
+        if self.initial is not None:
+            if (initial := whole_number(self.initial)) is None:
+                raise WindowError(f"the watermark's initial value must be a whole number or None, not {self.initial!r}")
+            object.__setattr__(self, "initial", initial)

@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 from typing import Any
 
-from host.durations import nanoseconds
+from host.durations import length, nanoseconds
 from host.errors import WindowError
 
 
@@ -19,10 +19,10 @@ class Within:
     Parameters
     ----------
     left_time, right_time : str
-        Time column of each side: timestamps, dates or integers.
+        Time column of each side: timestamps, dates, times of day, durations or integers.
     low, high : str, timedelta or int
-        Durations such as ``"-10 minutes"``; plain integers for integer columns. Both ends included; None: that end is
-        open, and the rows that it would bound are kept without end.
+        Durations such as ``"-10 minutes"``, of NumPy, pandas and Arrow too; plain integers for integer columns. Both
+        ends included; None: that end is open, and the rows that it would bound are kept without end.
 
     Raises
     ------
@@ -43,7 +43,8 @@ class Within:
             raise WindowError("low and high of a time window cannot both be open: leave within= out to keep every row")
         ends = []
         for name in ("low", "high"):
-            end = getattr(self, name)
+            end = length(name, getattr(self, name), WindowError)
+            object.__setattr__(self, name, end)
             if end is None:
                 continue
             if isinstance(end, bool) or not isinstance(end, (str, dt.timedelta, int)):
