@@ -19,7 +19,7 @@ from host.index import Index, open_index
 from host.index.specs import index_from_dict
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
 from host.join.condition import Condition, check_side, condition_columns, in_words
-from host.key_type import key_type
+from host.key_type import key_types
 from host.predicates import AllOf, AsOf, Compare, Predicate, Where, from_dict, one_sided
 from host.time_axis import TimeAxis, check_time_type
 from host.windows import Rows, Watermark, Within
@@ -503,12 +503,14 @@ class JoinSpec:
         """
         if self.sequence is None:
             return {"left": 1, "right": 1}
-        left, right = (key_type(s.field(self.sequence).type, self.sequence) for s in (left_schema, right_schema))
-        if left.family is not right.family:
+        kinds = [schema.field(self.sequence).type for schema in (left_schema, right_schema)]
+        try:
+            left, right = key_types(kinds[0], self.sequence, kinds[1], self.sequence)
+        except KeyTypeError as error:
             raise KeyTypeError(
-                f"the sequence column {self.sequence!r} has type {left.arrow} on the left and {right.arrow} "
+                f"the sequence column {self.sequence!r} has type {kinds[0]} on the left and {kinds[1]} "
                 "on the right side, which cannot be compared: cast one of them"
-            )
+            ) from error
         unit = min(left.unit, right.unit)
         return {"left": int(left.unit / unit), "right": int(right.unit / unit)}
 

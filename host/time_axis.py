@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from host.durations import nanoseconds
-from host.errors import KeyTypeError, WindowError
-from host.key_type import Family, key_type
+from host.errors import KeyTypeError, MullionError, WindowError
+from host.float_order import decode_float, encode_float
+from host.key_type import NANOS_PER_DAY, Family, key_type, key_types
+from host.predicates.literal import is_duration
 from host.windows import Watermark, Within
 from host.windows.watermark_tracker import WatermarkTracker
-
-_NANOS_PER_DAY = 86_400 * 1_000_000_000
-
-
-_FAMILIES = (Family.NUMBER, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_TZ)
 
 
 def check_time_type(arrow: pa.DataType, column: str) -> None:
     """Raises KeyTypeError if a column of this type holds no event times."""
-    kind = key_type(arrow, column)
-    if kind.family not in _FAMILIES or pa.types.is_decimal(arrow) or pa.types.is_uint64(arrow):
+    if key_type(arrow, column).family is Family.FLOAT or pa.types.is_decimal(arrow):
         raise KeyTypeError(
-            f"the time column {column!r} has type {arrow}: use timestamps, dates or integers that fit 64 bits signed"
+            f"the time column {column!r} has type {arrow}: use timestamps, dates, times of day, durations or integers"
         )
 
 
@@ -59,13 +55,141 @@ def _shifted(times: np.ndarray, by: int) -> np.ndarray:
     return shifted
 
 
-def _saturated(length: int) -> int:
-    """A length that bounds the same differences of times, and is not much longer than any of them."""
-    return max(-_BEYOND, min(_BEYOND, length))
+def saturated(length: Fraction, *, up: bool = False) -> int:
+    """A length in whole units, rounded down or `up`, that bounds the same differences of times, and is not much longer
+    than any of them."""
+    whole = -(-length.numerator // length.denominator) if up else length.numerator // length.denominator
+    return max(-_BEYOND, min(_BEYOND, whole))
 
 
-class TimeAxis:
-    """Converts time columns, window ends and delays to one unit: the finer of the two columns'.
+class Axis:
+    """Converts time columns and delays to one unit: the finer of the two columns'.
+
+    Parameters
+    ----------
+    columns : dict of str to str
+        The time column of each side.
+    types : sequence of pyarrow.DataType
+        Those of the left and the right one.
+    watermark : Watermark or None
+
+    Attributes
+    ----------
+    floats : bool
+        Times are encoded float64.
+    integers : bool
+        Lengths are numbers, no durations.
+    offset : int
+        What is taken off each time: 2**63 where a side has uint64 and neither has signed integers, else 0.
+    delay : int
+        The longer of the watermark's delays, 0 without one.
+
+    Raises
+    ------
+    KeyTypeError
+        If a column holds no times, or the two cannot be compared exactly.
+    MullionError
+        `error`, if a delay does not fit the columns.
+    """
+
+    error: ClassVar[type[MullionError]] = WindowError
+
+    def __init__(self, columns: dict[str, str], types: Sequence[pa.DataType], watermark: Watermark | None):
+        self._columns, self._watermark = columns, watermark
+        left, right = types
+        kinds = key_types(left, columns["left"], right, columns["right"])
+        self._kinds = dict(zip(("left", "right"), kinds, strict=True))
+        family = kinds[0].family
+        self.floats = family is Family.FLOAT
+        self.integers = family in (Family.NUMBER, Family.FLOAT)
+        self._unit = min(kind.unit for kind in kinds)
+        self._nanos_per_unit = Fraction(NANOS_PER_DAY) if family is Family.DATE else self._unit
+        self._times = {side: int(kind.unit / self._unit) for side, kind in self._kinds.items()}
+        unsigned = all(pa.types.is_unsigned_integer(kind) for kind in types)
+        self.offset = 1 << 63 if unsigned and any(map(pa.types.is_uint64, types)) else 0
+        self._delays: dict[str, int] = {}
+        self._idle_after = None
+        if watermark is not None:
+            for side in ("left", "right"):
+                if (value := getattr(watermark, side)) is not None:
+                    self._delays[side] = saturated(self._length(value, f"the {side} delay"), up=True)
+            if watermark.idle_after is not None:
+                self._idle_after = saturated(self._length(watermark.idle_after, "idle_after"))
+        self.delay = max(self._delays.values(), default=0)
+        self._judged = tuple(self._delays)
+
+    def _length(self, value: Any, what: str) -> Fraction:
+        """A length in units of the axis."""
+        if not is_duration(value):
+            if not self.integers and value != 0:
+                raise self.error(
+                    f"{what}={value!r} needs a unit, such as '{value} seconds': the columns {self._names()} are times"
+                )
+            return Fraction(str(value) if isinstance(value, float) else value) / (self._unit if self.integers else 1)
+        length = Fraction(nanoseconds(value))
+        if self.integers and length:
+            raise self.error(
+                f"{what}={value!r} is a duration, but the time columns {self._names()} are numbers: give a number"
+            )
+        return length / self._nanos_per_unit
+
+    @property
+    def nanoseconds(self) -> Fraction | None:
+        """Of a unit; None where the columns are numbers."""
+        return None if self.integers else Fraction(self._nanos_per_unit)
+
+    def _names(self) -> str:
+        return " and ".join(repr(c) for c in self._columns.values())
+
+    def encode(self, side: str, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Times as int64, shape (n,), and which of them there are (None: all).
+
+        Raises
+        ------
+        KeyTypeError
+            If a time does not fit 64 bits in the finer unit of the two sides.
+        """
+        kind, name = self._kinds[side], self._columns[side]
+        try:
+            keys, valid = kind.encode(column)
+        except KeyTypeError as error:
+            raise KeyTypeError(f"column {name!r} of the {side} side: {error}") from error
+        times = (
+            encode_float(decode_float(keys).astype(np.float64)) if self.floats else keys.astype(np.int64, copy=False)
+        )
+        if valid is not None:
+            times = np.where(valid, times, 0)
+        if self.floats:
+            return times, valid
+        by, shift = self._times[side], kind.offset - self.offset
+        least, greatest = -(-int(_INT64.min) // by) - shift, int(_INT64.max) // by - shift
+        if len(times) and (least > _INT64.min or greatest < _INT64.max):
+            wrong = (times < max(least, _INT64.min)) | (times > min(greatest, _INT64.max))
+            wrong = wrong if valid is None else wrong & valid
+            if wrong.any():
+                raise KeyTypeError(
+                    f"time {int(times[np.argmax(wrong)]) + kind.offset} of column {name!r} of the {side} side does not "
+                    "fit 64 bits in the unit of the other side's times: cast both to one type"
+                )
+        with np.errstate(over="ignore"):  # what is not valid may wrap
+            times = (times.view(np.uint64) + np.uint64(shift % _BEYOND)).view(np.int64) if shift else times
+            return times * by if by != 1 else times, valid
+
+    def tracker(self) -> WatermarkTracker | None:
+        """A tracker of the watermark, or None without one."""
+        if self._watermark is None:
+            return None
+        tick, initial = 1, self._watermark.initial
+        if not self.integers:
+            per_milli = Fraction(1_000_000) / self._nanos_per_unit
+            tick = max(int(per_milli), 1)
+            initial = None if initial is None else int(initial * per_milli // 1)
+        initial = None if initial is None else initial - self.offset
+        return WatermarkTracker(self._watermark, self._delays, tick, initial, self._judged, self._idle_after)
+
+
+class TimeAxis(Axis):
+    """The axis of a time window.
 
     Parameters
     ----------
@@ -78,8 +202,6 @@ class TimeAxis:
     ----------
     low, high : int
         Ends of ``right_time - left_time``, no farther than 2**64 from 0.
-    delay : int
-        The longer of the watermark's delays, 0 without one.
 
     Raises
     ------
@@ -90,112 +212,15 @@ class TimeAxis:
     """
 
     def __init__(self, within: Within, watermark: Watermark | None, left: pa.DataType, right: pa.DataType):
-        self._columns = {"left": within.left_time, "right": within.right_time}
-        kinds = {"left": key_type(left, within.left_time), "right": key_type(right, within.right_time)}
         check_time_type(left, within.left_time)
         check_time_type(right, within.right_time)
-        if kinds["left"].family is not kinds["right"].family:
-            raise KeyTypeError(
-                f"the time columns {within.left_time!r} ({left}) and {within.right_time!r} ({right}) "
-                "cannot be compared: cast one of them"
-            )
-        self.integers = kinds["left"].family is Family.NUMBER
-        family = kinds["left"].family
-        self._unit = min(kinds["left"].unit, kinds["right"].unit)
-        self._nanos_per_unit = Fraction(_NANOS_PER_DAY) if family is Family.DATE else self._unit
-        self._times = {side: int(kind.unit / self._unit) for side, kind in kinds.items()}
+        super().__init__({"left": within.left_time, "right": within.right_time}, (left, right), watermark)
         self._open = {"left": within.high is None, "right": within.low is None}  # whose rows stay without end
-        self.low, self.high = -_BEYOND, _BEYOND
-        if within.low is not None:
-            low = self._length(within.low, "low")
-            self.low = _saturated(-((-low.numerator) // low.denominator))
-        if within.high is not None:
-            high = self._length(within.high, "high")
-            self.high = _saturated(high.numerator // high.denominator)
-        self._watermark = watermark
-        self._delays: dict[str, int] = {}
-        if watermark is not None:
-            for side in ("left", "right"):
-                value = getattr(watermark, side)
-                if value is not None:
-                    exact = self._length(value, f"the {side} delay")
-                    self._delays[side] = _saturated(-((-exact.numerator) // exact.denominator))
-        self.delay = max(self._delays.values(), default=0)
-        self._idle_after = None
-        if watermark is not None and watermark.idle_after is not None:
-            length = self._length(watermark.idle_after, "idle_after")
-            self._idle_after = _saturated(length.numerator // length.denominator)
+        self.low = -_BEYOND if within.low is None else saturated(self._length(within.low, "low"), up=True)
+        self.high = _BEYOND if within.high is None else saturated(self._length(within.high, "high"))
         # Rows that meet have equal times there: what is past for one side is past for the other.
-        both = bool(self._delays) and within.equal_times
-        self._judged = ("left", "right") if both else tuple(self._delays)
-
-    def _length(self, value: Any, what: str) -> Fraction:
-        if isinstance(value, int):
-            if not self.integers and value != 0:
-                raise WindowError(
-                    f"{what}={value!r} needs a unit, such as '{value} seconds': the columns {self._names()} are times"
-                )
-            return Fraction(value)
-        length = Fraction(nanoseconds(value))
-        if self.integers:
-            if length:
-                raise WindowError(
-                    f"{what}={value!r} is a duration, but "
-                    f"the time columns {self._names()} are integers: give an integer"
-                )
-            return length
-        return length / self._nanos_per_unit
-
-    @property
-    def nanoseconds(self) -> Fraction | None:
-        """Of a unit; None where the columns are integers."""
-        return None if self.integers else Fraction(self._nanos_per_unit)
-
-    def _names(self) -> str:
-        return " and ".join(repr(c) for c in self._columns.values())
-
-    def encode(self, side: str, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Times as int64, shape (n,), and which of them there are (None: all).
-
-        Raises
-        ------
-        KeyTypeError
-            If a time does not fit the finer unit of the other side.
-        """
-        valid = pc.is_valid(column).to_numpy() if column.null_count else None
-        kind = column.type
-        if pa.types.is_timestamp(kind):
-            column = column.cast(pa.int64())
-        elif pa.types.is_date32(kind):
-            column = column.cast(pa.int32()).cast(pa.int64())
-        elif pa.types.is_date64(kind):
-            column = pc.divide(column.cast(pa.int64()), 86_400_000)
-        else:
-            column = column.cast(pa.int64())
-        times = (column.fill_null(0) if valid is not None else column).to_numpy()
-        by = self._times[side]
-        if by != 1 and len(times):
-            top = np.iinfo(np.int64).max // by
-            wrong = (times > top) | (times < -top)
-            if wrong.any():
-                raise KeyTypeError(
-                    f"time {times[wrong][0]} of column {self._columns[side]!r} "
-                    "does not fit the unit of the other side's times: cast both to one unit"
-                )
-            times = times * by
-        return times, valid
-
-    def tracker(self) -> WatermarkTracker | None:
-        """A tracker of the watermark, or None without one."""
-        if self._watermark is None:
-            return None
-        tick, initial = 1, self._watermark.initial
-        if not self.integers:
-            per_milli = Fraction(1_000_000) / self._nanos_per_unit
-            tick = max(int(per_milli), 1)
-            if initial is not None:
-                initial = int(initial * per_milli // 1)
-        return WatermarkTracker(self._watermark, self._delays, tick, initial, self._judged, self._idle_after)
+        if self._delays and within.equal_times:
+            self._judged = ("left", "right")
 
     def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
         """The greatest time of each side whose rows no later row can match, in 64 bits; None: there is none.

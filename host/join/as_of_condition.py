@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
 from host.columns import column_of, column_type
-from host.durations import nanoseconds
 from host.errors import KeyTypeError, PredicateError
-from host.float_order import decode_float, encode_float
 from host.join.boundary_generator import CODE_TYPE, BoundaryGenerator
 from host.join.condition import Condition, Filter, both
 from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
-from host.key_type import NANOS_PER_DAY, Family, KeyType, key_types
+from host.key_type import Family, KeyType, key_types
 from host.predicates import AsOf, Compare
-from host.predicates.literal import float_bound, is_duration
-from host.time_axis import check_time_type, limit_of_times
+from host.predicates.literal import float_bound
+from host.time_axis import Axis, check_time_type, limit_of_times, saturated
 from host.windows import Watermark
 from host.windows.watermark_tracker import WatermarkTracker
-
-_INT64 = np.iinfo(np.int64)
-_TIMES = (Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_TZ, Family.DURATION, Family.TIME)
 
 
 class AsOfCondition(Condition):
@@ -98,8 +90,8 @@ class AsOfCondition(Condition):
         return [f"driver:    {names or 'time alone'}{how}, then rows in order of time", *self._row_tests()]
 
 
-class AsOfAxis:
-    """Times of both sides as 64-bit integers, for as-of joins.
+class AsOfAxis(Axis):
+    """The axis of an as-of join, whose times may be floats, decimals and durations too.
 
     Parameters
     ----------
@@ -110,11 +102,9 @@ class AsOfAxis:
 
     Attributes
     ----------
-    floats : bool
-        Times are encoded float64.
     tolerance : int, float or None
         In the unit of the times, rounded down; a float where they are floats. None: any distance.
-    low, high, delay : int
+    low, high : int
         As of `TimeAxis`.
 
     Raises
@@ -125,117 +115,20 @@ class AsOfAxis:
         If the tolerance or a delay does not fit the columns.
     """
 
+    error = PredicateError
     low = high = 0
 
     def __init__(self, on: AsOf, watermark: Watermark | None, left: pa.DataType, right: pa.DataType):
-        self._on, self._watermark = on, watermark
         if watermark is not None:
             check_time_type(left, on.left_time)
             check_time_type(right, on.right_time)
-        a, b = key_types(left, on.left_time, right, on.right_time)
-        self._kinds = {"left": a, "right": b}
-        self.floats = a.family is Family.FLOAT
-        self.integers = a.family not in _TIMES
-        self._unit = min(a.unit, b.unit)
-        self._nanos_per_unit = Fraction(NANOS_PER_DAY) if a.family is Family.DATE else self._unit
-        self._times = {side: int(kind.unit / self._unit) for side, kind in self._kinds.items()}
-        self._shifted = a.arrow == b.arrow and pa.types.is_uint64(a.arrow)  # both keep the encoding of uint64
-        self.tolerance = self._tolerance()
-        self._delays: dict[str, int] = {}
-        for side in ("left", "right"):
-            if watermark is not None and (value := getattr(watermark, side)) is not None:
-                exact = self._length(value, f"the {side} delay")
-                self._delays[side] = min(-((-exact.numerator) // exact.denominator), 1 << 64)
-        self.delay = max(self._delays.values(), default=0)
-        self._idle_after = None
-        if watermark is not None and watermark.idle_after is not None:
-            length = self._length(watermark.idle_after, "idle_after")
-            self._idle_after = min(length.numerator // length.denominator, 1 << 64)
-
-    def _tolerance(self) -> int | float | None:
-        value = self._on.tolerance
-        if value is None:
-            return None
-        if self.floats:
-            return float_bound(f"the times {self._names()}", value)
-        length = self._length(value, "tolerance")
-        return None if length >= 1 << 64 else length.numerator // length.denominator
-
-    def _length(self, value: Any, what: str) -> Fraction:
-        if not is_duration(value):
-            if not self.integers and value != 0:
-                raise PredicateError(
-                    f"{what}={value!r} needs a unit, such as '{value} seconds': the columns {self._names()} are times"
-                )
-            return Fraction(str(value) if isinstance(value, float) else value) / (self._unit if self.integers else 1)
-        length = Fraction(nanoseconds(value))
-        if self.integers and length:
-            raise PredicateError(
-                f"{what}={value!r} is a duration, but the columns {self._names()} are numbers: give a number"
-            )
-        return length / self._nanos_per_unit
-
-    def _names(self) -> str:
-        return f"{self._on.left_time!r} and {self._on.right_time!r}"
-
-    @property
-    def nanoseconds(self) -> Fraction | None:
-        """Of a unit; None where the columns are numbers."""
-        return None if self.integers else Fraction(self._nanos_per_unit)
-
-    def encode(self, side: str, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Times as int64, shape (n,), and which of them there are (None: all).
-
-        Raises
-        ------
-        KeyTypeError
-            If a time does not fit 64 bits in the finer unit of the two sides.
-        """
-        kind = self._kinds[side]
-        name = self._on.time(side)
-        try:
-            keys, valid = kind.encode(column)
-        except KeyTypeError as error:
-            raise KeyTypeError(f"column {name!r} of the {side} side: {error}") from error
-        if self.floats:
-            times = encode_float(decode_float(keys).astype(np.float64)) if keys.dtype == np.int32 else keys
-        else:
-            times = keys.astype(np.int64, copy=False)
-        if valid is not None:
-            times = np.where(valid, times, 0)
-        if self.floats:
-            return times, valid
-        wrong = np.zeros(0, np.bool_)
-        if kind.bits == 64 and kind.offset and not self._shifted:  # uint64 beside another type
-            wrong = times >= 0
-            times = times ^ _INT64.min
-        elif kind.offset and not self._shifted:
-            times = times + kind.offset
-        by = self._times[side]
-        if by != 1:
-            top = _INT64.max // by
-            wrong = (times > top) | (times < -top)
-            times = times * by
-        if valid is not None and len(wrong):
-            wrong &= valid
-        if wrong.any():
-            raise KeyTypeError(
-                f"time {column[int(np.argmax(wrong))].as_py()} of column {name!r} of the {side} side does not fit 64 "
-                "bits in the unit of the other side's times: cast both to one type"
-            )
-        return times, valid
-
-    def tracker(self) -> WatermarkTracker | None:
-        """A tracker of the watermark, or None without one."""
-        if self._watermark is None:
-            return None
-        tick, initial = 1, self._watermark.initial
-        if not self.integers:
-            per_milli = Fraction(1_000_000) / self._nanos_per_unit
-            tick = max(int(per_milli), 1)
-            if initial is not None:
-                initial = int(initial * per_milli // 1)
-        return WatermarkTracker(self._watermark, self._delays, tick, initial, tuple(self._delays), self._idle_after)
+        super().__init__({"left": on.left_time, "right": on.right_time}, (left, right), watermark)
+        self.tolerance: int | float | None = None
+        if on.tolerance is not None and self.floats:
+            self.tolerance = float_bound(f"the times {self._names()}", on.tolerance)
+        elif on.tolerance is not None:
+            length = self._length(on.tolerance, "tolerance")
+            self.tolerance = None if length >= 1 << 64 else saturated(length)
 
     def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
         """For rows of a side: the time that all rows of the other side to come are past."""

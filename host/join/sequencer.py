@@ -150,7 +150,9 @@ class Sequencer:
     @property
     def watermark(self) -> int | None:
         """The watermark in force, in the unit of the time columns."""
-        return self._tracker.in_force if self._tracker is not None else None
+        if self._tracker is None or self._axis is None or self._tracker.in_force is None:
+            return None
+        return self._tracker.in_force + self._axis.offset
 
     @property
     def watermark_side(self) -> str | None:
