@@ -70,6 +70,11 @@ class KeyType:
         """NumPy type of the encoded keys: int32, int64 or `LONG`."""
         return LONG if self.bits == 128 else np.dtype(np.int32 if self.bits == 32 else np.int64)
 
+    @property
+    def zero(self) -> int:
+        """The key of the value 0."""
+        return int(encode_float(np.zeros(1))[0]) if self.family is Family.FLOAT else -self.offset
+
     def encode(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
         """Encodes a column.
 

@@ -10,6 +10,7 @@ import dataclasses
 import decimal
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +42,9 @@ class Condition:
        else the first; an engine may let another part drive later on. Where no part compares the two sides, all keys are
        equal.
 
-    Of ``is distinct from``, and of ``!=`` on text and the like, each distinct value of the part has a code.
+    Of ``is distinct from``, and of ``!=`` on text and the like, each distinct value of the part has a code. Of a union
+    with ``<=>``, whether the values are NULL is one of the parts of 1, and the union itself, with 0 for NULL, one of
+    those of 2.
 
     Parameters
     ----------
@@ -78,13 +81,14 @@ class Condition:
         self._schemas = {"left": left, "right": right}
         pairs = [part for part in parts if isinstance(part, Predicate) and not one_sided(part)]
         self._filters = [Filter(part, self._schemas) for part in parts if one_sided(part)]
-        equal = [part for part in pairs if isinstance(part, Compare) and part.equality]
+        # A union with `<=>` is an equality of whether the values are NULL, and a union in which NULL stands as 0.
+        equal = [part for part in pairs if _equates(part)]
         self._unequal = {
-            part: ValueCodes([(*self._types(part), part.null_safe)])
+            part: ValueCodes([(*self._types(part), part.null_safe)], apart=part.op == DISTINCT)
             for part in pairs
             if isinstance(part, Compare) and (part.op == DISTINCT or (part.op == "!=" and self._coded(part)))
         }
-        rest = [part for part in pairs if part not in equal]
+        rest = [part for part in pairs if part not in equal or isinstance(part, AnyOf)]
         kinds = {part: self._key_types(part) for part in rest}
         by_ends = sorted(rest, key=_open_ends)  # stable: those alike stay as they were given
         self.codes: ValueCodes | None = None
@@ -97,14 +101,14 @@ class Condition:
             if plain and not fitting:
                 self.generator = BoundaryGenerator(equal[0], *self._key_types(equal[0]))
             else:
-                columns = [(*self._types(part), part.null_safe) for part in equal]
-                self.codes = ValueCodes(columns)
+                self.codes = ValueCodes([self._compared(part) for part in equal])
                 if fitting:
                     self._value = fitting[0]
                     kind = CompositeGenerator if _narrow(kinds[fitting[0]]) else LongCompositeGenerator
                     self.generator = kind(fitting[0], *kinds[fitting[0]])
                 else:
-                    self.generator = BoundaryGenerator(equal[0], CODE_TYPE, CODE_TYPE)
+                    alike = Compare(equal[0].left, "=", equal[0].right)
+                    self.generator = BoundaryGenerator(alike, CODE_TYPE, CODE_TYPE)
             self._driver: Predicate | None = equal[0]
             if by_ends and by_ends[0] is not self._value:
                 self._too_wide = by_ends[0]
@@ -114,10 +118,11 @@ class Condition:
         else:
             self._driver = None
             self.generator = BoundaryGenerator(Compare("", "=", ""), CODE_TYPE, CODE_TYPE)
-        taken = [part for part in (self._value, self._driver) if part is not None]
-        self._residual_parts = [part for part in rest if part not in taken]
+        taken = self._value if equal else self._driver
+        self._residual_parts = [part for part in rest if part != taken]
         self.residuals = [BoundaryGenerator(part, *kinds[part]) for part in self._residual_parts]
         self.one_column = not self._filters and all(part.left == part.right and not part.sum for part in pairs)
+        self.one_column &= not any(isinstance(part, Compare) and part.op == DISTINCT for part in pairs)  # NaN is apart
         self.exchangeable = not equal and bool(self.residuals)
         for generator in (self.generator, *self.residuals):
             generator.one_column = self.one_column  # else the sides differ in rows or other keys
@@ -125,6 +130,12 @@ class Condition:
     def _types(self, part: Predicate) -> tuple[pa.DataType, str, pa.DataType, str]:
         left, right = self._schemas["left"], self._schemas["right"]
         return column_type(left, part.left), part.left, column_type(right, part.right), part.right
+
+    def _compared(self, part: Compare | AnyOf) -> tuple[pa.DataType, str, pa.DataType, str, bool]:
+        """What is compared for equality, as `ValueCodes` takes it."""
+        if isinstance(part, AnyOf):
+            return pa.bool_(), part.left, pa.bool_(), part.right, False
+        return (*self._types(part), part.null_safe)
 
     def _coded(self, part: Predicate) -> bool:
         left, _, right, _ = self._types(part)
@@ -189,6 +200,7 @@ class Condition:
             keys, known = self._encoded(side, table, rows, self._driver, self.generator.key_types[side])
             return keys, both(valid, known), tuple(others)
         columns = [column_of(table, getattr(part, side)) for part in self._equal]
+        columns = [pc.is_null(c) if isinstance(p, AnyOf) else c for p, c in zip(self._equal, columns, strict=True)]
         keys, known = self.codes.encode(side, columns, rows)
         valid = both(valid, known)
         if self._value is not None:
@@ -210,12 +222,17 @@ class Condition:
         self, side: str, table: pa.Table, rows: np.ndarray, part: Predicate, kind: KeyType
     ) -> tuple[np.ndarray, np.ndarray | None]:
         name = getattr(part, side)
+        column = column_of(table, name)
         if part in self._unequal:
-            return self._unequal[part].encode(side, [column_of(table, name)], rows)
+            return self._unequal[part].encode(side, [column], rows)
         try:
-            return kind.encode(column_of(table, name))
+            keys, valid = kind.encode(column)
         except KeyTypeError as error:
             raise KeyTypeError(f"column {name!r} of the {side} side: {error}") from error
+        if column.null_count and isinstance(part, AnyOf) and part.null_safe:
+            null = pc.is_null(column).to_numpy()
+            keys, valid = np.where(null, keys.dtype.type(kind.zero), keys), null | valid
+        return keys, valid
 
     @property
     def has_equality(self) -> bool:
@@ -225,7 +242,7 @@ class Condition:
     @property
     def bounded(self) -> bool:
         """Whether every interval that a driving key may meet has two ends."""
-        return self._driver is not None and _open_ends(self._driver) == 0
+        return bool(self._equal) or (self._driver is not None and _open_ends(self._driver) == 0)
 
     def equality_hashes(self, side: str, keys: np.ndarray) -> np.ndarray:
         """For driving keys, shape (n,), numbers, uint64, that are the same for rows whose columns compared for equality
@@ -259,7 +276,10 @@ class Condition:
         """
         parts = [part for part in (self._driver, *self._residual_parts) if part is not None]
         driving = parts.pop(driver) if parts else None
-        equal = " and ".join(map(in_words, self._equal))
+        equal = " and ".join(
+            f"(left.{part.left} is null) = (right.{part.right} is null)" if isinstance(part, AnyOf) else in_words(part)
+            for part in self._equal
+        )
         if self._value is not None:
             bits = self.generator.key_types["left"].bits
             words = f"{equal} and {in_words(self._value)}, as one composite key of {bits} bits: a code, then the value"
@@ -340,6 +360,11 @@ def in_words(part: Predicate | Where | AllOf | AsOf) -> str:
         return "TRUE" if isinstance(part, AllOf) else "FALSE"
     joined = (" or " if isinstance(part, AnyOf) else " and ").join(map(in_words, part.parts))
     return f"({joined})" if isinstance(part, AnyOf) else joined
+
+
+def _equates(part: Predicate) -> TypeGuard[Compare | AnyOf]:
+    """Whether a part compares for equality: the values, or, in a union with ``<=>``, whether they are NULL."""
+    return (isinstance(part, Compare) and part.equality) or (isinstance(part, AnyOf) and part.null_safe)
 
 
 def _open_ends(part: Predicate) -> int:

@@ -14,6 +14,7 @@ from host.join.engine import SIDES
 from host.key_type import Family, KeyType, key_types
 
 MOST_CODES = 1 << 29  # of values that the windows hold at a time
+_APART = {side: object() for side in SIDES}  # stands for NaN
 _LEAST_SWEEP = 1 << 10  # codes in use before any are looked for that no row has
 
 
@@ -28,6 +29,8 @@ class ValueCodes:
     columns : sequence of (left type, left name, right type, right name, null_safe)
         The columns that are compared, pair by pair. With `null_safe` NULL equals NULL, else it equals nothing. NaN
         equals nothing.
+    apart : bool
+        NaN has a code too, on each side one that the other side never has.
 
     Raises
     ------
@@ -35,7 +38,8 @@ class ValueCodes:
         If the types of a pair have no common equality.
     """
 
-    def __init__(self, columns: Sequence[tuple[pa.DataType, str, pa.DataType, str, bool]]):
+    def __init__(self, columns: Sequence[tuple[pa.DataType, str, pa.DataType, str, bool]], *, apart: bool = False):
+        self._apart = apart
         self._columns = [(_leaves(a, an, b, bn), null_safe) for a, an, b, bn, null_safe in columns]
         self._codes: dict[Hashable, int] = {}
         self._values: list[Hashable] = []  # by code
@@ -74,7 +78,7 @@ class ValueCodes:
         """
         words: list[np.ndarray] = []  # of each leaf: integers that stand for its values within this batch
         values: list[_Words] = []
-        valid: np.ndarray | None = None
+        valid = nan = None
         for (leaves, null_safe), column in zip(self._columns, columns, strict=True):
             for leaf in leaves:
                 found = leaf.words(side, column)
@@ -86,9 +90,11 @@ class ValueCodes:
                     found.null_at = len(words) - 1
                 if found.nan is not None:
                     valid = ~found.nan if valid is None else valid & ~found.nan
+                    nan = found.nan if nan is None else nan | found.nan
                 words.append(found.words)
                 found.at = len(words) - 1
                 values.append(found)
+        every = rows
         if valid is not None:
             if valid.all():
                 valid = None
@@ -102,6 +108,11 @@ class ValueCodes:
             return codes, None
         spread = np.zeros(len(valid), np.int64)
         spread[valid] = codes
+        if nan is not None and self._apart:
+            code = self._codes_of([_APART[side]])[0]
+            spread[nan] = code
+            self._last[side][code] = every[nan][-1]
+            valid = valid | nan
         return spread, valid
 
     def _codes_of(self, values: Sequence[Hashable]) -> np.ndarray:

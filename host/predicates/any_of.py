@@ -8,7 +8,7 @@ from host.errors import PredicateError, UnsupportedError
 from host.predicates.compare import Compare
 from host.predicates.piece import Piece
 from host.predicates.predicate import Predicate
-from host.predicates.where import Where
+from host.predicates.where import DISTINCT, Where
 
 
 class AnyOf(Predicate):
@@ -25,8 +25,7 @@ class AnyOf(Predicate):
     PredicateError
         If a part is no predicate.
     UnsupportedError
-        If the parts name different columns, or a part is a conjunction or compares with ``<=>`` or ``is distinct
-        from``.
+        If the parts name different columns, or a part is a conjunction or compares with ``is distinct from``.
     """
 
     def __init__(self, *parts: Predicate | Where):
@@ -38,7 +37,7 @@ class AnyOf(Predicate):
                 raise UnsupportedError("a conjunction (AllOf) inside AnyOf is not supported: only an AllOf of AnyOf is")
             if not isinstance(part, (Predicate, Where)):
                 raise PredicateError(f"AnyOf takes predicates, not {part!r}")
-            if isinstance(part, Compare) and part.null_safe:
+            if isinstance(part, Compare) and part.op == DISTINCT:
                 raise UnsupportedError(f"{part!r} inside AnyOf is not supported: {part.op} stands alone or in AllOf")
             flat += part.parts if isinstance(part, AnyOf) else [part]
         self.parts: tuple[Predicate | Where, ...] = tuple(flat)
@@ -60,6 +59,11 @@ class AnyOf(Predicate):
 
     def _predicates(self) -> list[Predicate]:
         return [part for part in self.parts if isinstance(part, Predicate)]
+
+    @property
+    def null_safe(self) -> bool:
+        """Whether NULL equals NULL: a part is ``<=>``."""
+        return any(part.null_safe for part in self.parts if isinstance(part, (Compare, AnyOf)))
 
     def pieces(self) -> list[Piece]:
         return [piece for part in self._predicates() for piece in part.pieces()]

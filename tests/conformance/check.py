@@ -158,7 +158,7 @@ def plain(column: pa.ChunkedArray) -> list:
     if pa.types.is_floating(column.type):
         return list(map(repr, column.to_pylist()))  # NaN, too, equals itself
     if pa.types.is_temporal(column.type):
-        column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
     return column.to_pylist()
 
 

@@ -12,7 +12,7 @@ from tests.conformance.streams import Streams
 WINDOW = pa.struct({"start": pa.timestamp("us"), "end": pa.timestamp("us")})
 COLUMNS = {
     "name": pa.string(), "raw": pa.binary(), "flag": pa.bool_(), "narrow": pa.int32(), "wide": pa.int64(),
-    "single": pa.float32(), "double": pa.float64(), "span": WINDOW, "day": pa.date32(),
+    "single": pa.float32(), "double": pa.float64(), "span": WINDOW, "day": pa.date32(), "stamp": pa.timestamp("s"),
 }  # fmt: skip
 NAMES = list(COLUMNS)
 
@@ -71,6 +71,16 @@ SHAPES: dict[str, tuple[AllOf | Compare, list[tuple]]] = {
             _pair("day", ("compare", "!=")),
         ],
     ),
+    "union-null-safe": (
+        AllOf(
+            AnyOf(Compare("narrow", "<=>", "narrow"), Band("narrow", "narrow", 3, None)),
+            AnyOf(Band("day", "stamp", "-36 hours", "0"), Compare("day", "<=>", "stamp")),
+        ),
+        [
+            ("same-or", NAMES.index("narrow"), NAMES.index("narrow"), ("band", 3, None)),
+            ("same-or", NAMES.index("day"), NAMES.index("stamp"), ("band", dt.timedelta(hours=-36), 0)),
+        ],
+    ),
     "structs": (
         AllOf(Compare("span", "=", "span"), Band("narrow", "narrow", -20, 20)),
         [_pair("span", EQUAL), _pair("narrow", ("band", -20, 20))],
@@ -108,12 +118,14 @@ SHAPES: dict[str, tuple[AllOf | Compare, list[tuple]]] = {
             Band("narrow", "narrow", -15, 9, sum=True),
             Compare("raw", "!=", "raw"),
             Compare("flag", "is distinct from", "flag"),
+            Compare("double", "is distinct from", "single"),
         ),
         [
             _pair("narrow", ("any", [("sum", None, -6), ("sum", -2, 7)]), "wide"),
             _pair("narrow", ("sum", -15, 9)),
             _pair("raw", ("compare", "!=")),
             ("distinct", NAMES.index("flag"), NAMES.index("flag")),
+            ("distinct", NAMES.index("double"), NAMES.index("single")),
         ],
     ),
     "equal+sum": (
@@ -152,6 +164,7 @@ def random_columns(count: int, rng: np.random.Generator, *, nan: bool) -> pa.Tab
             ),
             "span": column(spans, WINDOW),
             "day": column(rng.integers(0, 9, count).tolist(), pa.date32()),
+            "stamp": column((rng.integers(0, 18, count) * 43_200).tolist(), pa.timestamp("s")),
         }
     )
 

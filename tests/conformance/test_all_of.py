@@ -288,7 +288,8 @@ def _parts() -> st.SearchStrategy[tuple]:
     def at(name: str) -> int:
         return NAMES.index(name)
 
-    pairs_of_numbers = st.tuples(whole, whole) | st.sampled_from(["single", "double", "day"]).map(lambda c: (c, c))
+    alike = st.sampled_from(["single", "double", "day"]).map(lambda c: (c, c))
+    pairs_of_numbers = st.tuples(whole, whole) | alike | st.sampled_from([("day", "stamp"), ("stamp", "day")])
     pairs_of_any = pairs_of_numbers | st.sampled_from(["name", "raw", "flag", "span"]).map(lambda c: (c, c))
     return st.one_of(
         st.tuples(
@@ -299,6 +300,13 @@ def _parts() -> st.SearchStrategy[tuple]:
         ),
         pairs_of_any.map(lambda p: (Compare(p[0], "=", p[1]), ("pair", at(p[0]), at(p[1]), ("compare", "=")))),
         pairs_of_any.map(lambda p: (Compare(p[0], "<=>", p[1]), ("same", at(p[0]), at(p[1])))),
+        pairs_of_any.map(lambda p: (Compare(p[0], "is distinct from", p[1]), ("distinct", at(p[0]), at(p[1])))),
+        st.tuples(pairs_of_numbers, st.sampled_from(["<", ">", "!=", "="])).map(
+            lambda p: (
+                AnyOf(Compare(p[0][0], p[1], p[0][1]), Compare(p[0][0], "<=>", p[0][1])),
+                ("same-or", at(p[0][0]), at(p[0][1]), ("compare", p[1])),
+            )
+        ),
         st.tuples(st.sampled_from(["left", "right"]), number, st.integers(-3, 3)).map(
             lambda p: (Where(p[0], p[1], "<=", p[2]), ("where", p[0], at(p[1]), lambda value: value <= p[2]))
         ),

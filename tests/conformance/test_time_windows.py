@@ -61,6 +61,7 @@ def test_time_windows_at_the_limits_of_64_bits(index, time_windows, device):
 TIMES = [
     *(pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.date32(), pa.date64()),
     *(pa.timestamp(unit, zone) for unit, zone in (("s", None), ("ms", None), ("us", "UTC"), ("ns", None))),
+    *(pa.uint64(), pa.duration("us"), pa.time32("s"), pa.time64("ns")),
 ]
 
 
@@ -84,7 +85,7 @@ def joins_at_the_ends(rng):
         unit = 1
         if pa.types.is_date(kind):
             unit = dt.timedelta(days=1)
-        elif pa.types.is_timestamp(kind):
+        elif pa.types.is_temporal(kind):
             unit = dt.timedelta(seconds=1) if kind.unit == "s" else dt.timedelta.resolution
         low, high = (int(end) * unit for end in np.sort(rng.choice([-(2**29), -5, -1, 0, 1, 5, 2**29], 2)))
         delays = tuple(int(delay) * unit for delay in rng.choice([0, 1, 10, 2**29], 2))

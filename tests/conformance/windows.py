@@ -23,6 +23,10 @@ MICROS = TimeCase(pa.timestamp("us"), pa.timestamp("us"), dt.timedelta(microseco
 MILLIS = TimeCase(pa.timestamp("us"), pa.timestamp("us"), dt.timedelta(milliseconds=1), (1000, 1000))
 ZONED = TimeCase(pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC"), dt.timedelta(milliseconds=1), (1000, 1000))
 UNITS = TimeCase(pa.timestamp("s"), pa.timestamp("ms"), dt.timedelta(seconds=1), (1, 1000))
+DAYS = TimeCase(pa.date32(), pa.timestamp("s"), dt.timedelta(days=1), (1, 86_400))
+SPANS = TimeCase(pa.duration("s"), pa.duration("ms"), dt.timedelta(seconds=1), (1, 1000))
+CLOCK = TimeCase(pa.time32("ms"), pa.time64("us"), dt.timedelta(milliseconds=1), (1, 1000))
+UNSIGNED = TimeCase(pa.uint64(), pa.uint32(), 1)
 DATES = TimeCase(pa.date32(), pa.date32(), dt.timedelta(days=1))
 
 
@@ -49,14 +53,14 @@ WINDOWS = {
     "rows-unequal-back": WindowCase((32, 1)),
     "rows-wide": WindowCase((5000, 5000)),
     "within-symmetric": WindowCase(low=-5, high=5, time=INTEGERS),
-    "within-asymmetric": WindowCase(low=-9, high=-1, time=MICROS),
+    "within-asymmetric": WindowCase(low=-9, high=-1, time=CLOCK),
     "within-ahead": WindowCase(low=2, high=12, time=ZONED),
     "within-zero": WindowCase(low=0, high=0, time=DATES),
-    "within-units": WindowCase(low=-6, high=3, time=UNITS),
+    "within-units": WindowCase(low=-6, high=3, time=DAYS),
     "within-late": WindowCase(low=-4, high=4, time=MILLIS, delays=(2, 3)),
-    "within-late-asymmetric": WindowCase(low=-8, high=-3, time=INTEGERS, delays=(0, 6)),
+    "within-late-asymmetric": WindowCase(low=-8, high=-3, time=UNSIGNED, delays=(0, 6)),
     "within-late-ahead": WindowCase(low=1, high=30, time=NARROW, delays=(4, 0)),
-    "within-late-left": WindowCase(low=-5, high=5, time=ZONED, delays=(1, None)),
+    "within-late-left": WindowCase(low=-5, high=5, time=SPANS, delays=(1, None)),
     "within-late-right": WindowCase(low=-5, high=5, time=UNITS, delays=(None, 2)),
     "within-late-lag": WindowCase(low=-4, high=4, time=MILLIS, delays=(2, 2), lag=1),
 }

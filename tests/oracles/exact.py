@@ -12,7 +12,7 @@ DAY = 86_400 * 10**9
 
 def is_temporal(kind: pa.DataType) -> bool:
     """Whether bounds on keys of this type are durations."""
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    return pa.types.is_temporal(kind)
 
 
 def exact(column: pa.ChunkedArray | pa.Array) -> list:
@@ -24,12 +24,9 @@ def exact(column: pa.ChunkedArray | pa.Array) -> list:
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     kind = column.type
-    if pa.types.is_timestamp(kind):
-        scale = NANOSECONDS[kind.unit]
-        return [None if v is None else v * scale for v in column.cast(pa.int64()).to_pylist()]
-    if pa.types.is_duration(kind) or pa.types.is_time(kind):
-        plain = pa.int32() if kind.bit_width == 32 else pa.int64()
-        return [None if v is None else v * NANOSECONDS[kind.unit] for v in column.cast(plain).to_pylist()]
+    if is_temporal(kind) and not pa.types.is_date(kind):
+        scale, whole = NANOSECONDS[kind.unit], pa.int32() if kind.bit_width == 32 else pa.int64()
+        return [None if v is None else v * scale for v in column.cast(whole).to_pylist()]
     if pa.types.is_date32(kind):
         return [None if v is None else v * DAY for v in column.cast(pa.int32()).to_pylist()]
     if pa.types.is_date64(kind):

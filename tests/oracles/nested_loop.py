@@ -9,9 +9,10 @@ A predicate is one of
 - ``("compare", op)``: ``l op r`` with op one of ``= == < <= > >= != <>``;
 - ``("any", [predicate, ...])``: the union of several over the same pair of columns;
 - ``("all", [part, ...])`` over several columns, whose parts are ``("pair", i, j, predicate)`` on columns i and j of
-  the left and right keys, ``("same", i, j)``, where NULL equals NULL, ``("distinct", i, j)``, its opposite, and
-  ``("where", side, i, test)``, a Python function of one value that is there (``"where-null"``: or NULL), and
-  ``("never",)``. Without parts every pair qualifies.
+  the left and right keys, ``("same", i, j)``, where NULL equals NULL, ``("distinct", i, j)``, its opposite,
+  ``("same-or", i, j, predicate)``, either of two,
+  ``("where", side, i, test)``, a Python function of one value
+  that is there (``"where-null"``: or NULL), and ``("never",)``. Without parts every pair qualifies.
 """
 
 import math
@@ -108,13 +109,20 @@ def holds(part: tuple, left: tuple, right: tuple) -> bool:
             return True
         return value is not None and value == value and part[3](value)
     one, other = left[part[1]], right[part[2]]
-    if part[0] == "same":
-        return (one is None and other is None) or (one is not None and other is not None and one == other)
-    if part[0] == "distinct":
-        return (one is None) != (other is None) or (one is not None and one != other)
+    if part[0] in ("same", "same-or") and same(one, other):
+        return True
+    if part[0] in ("same", "distinct"):
+        return part[0] == "distinct" and not same(one, other)
     if isinstance(one, tuple) and isinstance(other, tuple):  # structs: field by field
         return all(matches(part[3], a, b) for a, b in zip(one, other, strict=True))
     return matches(part[3], one, other)
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values are equal, or both NULL; structs field by field. NaN equals nothing."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return all(same(a, b) for a, b in zip(one, other, strict=True))
+    return one == other
 
 
 def hopeless(part: tuple, side: str, key: tuple) -> bool:
@@ -124,8 +132,10 @@ def hopeless(part: tuple, side: str, key: tuple) -> bool:
     if part[0].startswith("where"):
         return part[1] == side and not holds(part, key, key)
     value = key[part[1] if side == "left" else part[2]]
-    if part[0] in ("same", "distinct"):
-        return value != value
+    if part[0] == "distinct":
+        return False
+    if part[0] in ("same", "same-or"):
+        return any(each != each for each in (value if isinstance(value, tuple) else (value,)))
     return any(each is None or each != each for each in (value if isinstance(value, tuple) else (value,)))
 
 
