@@ -76,7 +76,7 @@ def plain(name: str, value: Any, error: type[MullionError] = PredicateError) -> 
         `error`: there is no such value that is exactly the same.
     """
     if type(value) in _PLAIN or isinstance(value, Moment):
-        return value
+        return Decimal("NaN") if isinstance(value, Decimal) and value.is_snan() else value  # that raises nothing
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, pa.Scalar):

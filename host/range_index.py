@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from host.constants import whole_number
+from host.constants import plain, whole_number
 from host.devices.cpu_device import check_judy
 from host.errors import KeyTypeError, UnsupportedError, WindowError
 from host.float_order import decode_float, encode_float
@@ -105,7 +106,8 @@ class RangeIndex:
         Parameters
         ----------
         keys : array_like, shape (n,)
-            Of the index's type; float keys without NaN.
+            Of the index's type, in any type that holds them exactly, lists of Python integers too; float keys without
+            NaN.
         times : array_like of int, shape (n,)
             In any order. Rows of times that have expired are left out.
         values : array_like, shape (n,), or None
@@ -119,19 +121,19 @@ class RangeIndex:
         Raises
         ------
         KeyTypeError
-            If a key does not fit the type exactly, or is NaN.
+            If a key, time or value does not fit the type exactly, or a key is NaN.
         WindowError
             If values are missing, or there are none, or the lengths differ.
         """
-        encoded = self._encode(np.atleast_1d(np.asarray(keys)))
-        when = np.ascontiguousarray(np.atleast_1d(np.asarray(times)), np.int64)
+        encoded = self._encode(keys)
+        when = _exact("time", times, np.dtype(np.int64))
         if (values is None) != (self._values == "arrival"):
             raise WindowError(
                 f"this index holds values={self._values!r}: give values for int64 and float64, and only then"
             )
         column = None
         if values is not None:
-            column = np.ascontiguousarray(np.atleast_1d(np.asarray(values)), self._values).view(np.int64)
+            column = _exact("value", values, np.dtype(self._values)).view(np.int64)
         if encoded.ndim != 1 or len({len(encoded), len(when), len(when if column is None else column)}) != 1:
             raise WindowError("keys, times and values must have one value for each row")
         if self._expired is not None and len(when) and when.min() <= self._expired:
@@ -240,7 +242,7 @@ class RangeIndex:
         It is for rows that came in order of time: in a slice that has expired in part, the row that came last may have
         expired before one that came earlier, and then there is none.
         """
-        return self._core.find(self._encode(np.atleast_1d(np.asarray(keys))))
+        return self._core.find(self._encode(keys))
 
     def expire(self, until: int) -> None:
         """Rows of this time and earlier ones go: slices whole and in the background, else row by row."""
@@ -266,17 +268,15 @@ class RangeIndex:
         """What the structure tells of its inside, by name."""
         return self._core.figures()
 
-    def _encode(self, keys: np.ndarray) -> np.ndarray:
-        kind = self._dtype.kind
-        numbers = not len(keys) or keys.dtype.kind in "iufb"
-        exact = keys.astype(self._dtype) if numbers else keys
-        if not numbers or not np.array_equal(exact, keys):
-            raise KeyTypeError(f"a key does not fit the type {self._dtype} of this index exactly")
+    def _encode(self, keys: ArrayLike) -> np.ndarray:
+        kind, exact = self._dtype.kind, _exact("key", keys, self._dtype)
         if kind == "f":
+            if np.isnan(exact).any():
+                raise KeyTypeError("NaN does not fit this index exactly: its keys have an order")
             return encode_float(exact)
         if kind == "u":
             return (exact ^ self._dtype.type(1 << (8 * self._dtype.itemsize - 1))).view(self._encoded)
-        return np.ascontiguousarray(exact)
+        return exact
 
     def _decode(self, keys: np.ndarray) -> np.ndarray:
         kind = self._dtype.kind
@@ -295,15 +295,19 @@ class RangeIndex:
     def _bounds(self, low: Number | None, high: Number | None) -> tuple[int, int] | None:
         """Both ends, encoded; None for an empty range."""
         ends = []
-        for bound, up in ((low, True), (high, False)):
+        for given, up in ((low, True), (high, False)):
+            bound = plain("an end of a range", given, KeyTypeError)
+            if bound != bound:
+                raise KeyTypeError("a range of keys has no end at NaN")
+            if isinstance(bound, bool) or not isinstance(bound, (int, float, Decimal, type(None))):
+                raise KeyTypeError(f"a range of keys ends at a number, not at {given!r}")
             if self._dtype.kind == "f":
-                limit = np.float64(-np.inf if up else np.inf) if bound is None else np.float64(bound)
-                narrow = self._dtype.type(limit)
-                if np.isnan(narrow):
-                    raise KeyTypeError("a range of keys has no end at NaN")
-                if up and narrow < limit:
+                limit = (-math.inf if up else math.inf) if bound is None else bound
+                with np.errstate(over="ignore"):
+                    narrow = self._dtype.type(_nearest(limit))
+                if up and float(narrow) < limit:
                     narrow = np.nextafter(narrow, self._dtype.type(np.inf))
-                elif not up and narrow > limit:
+                elif not up and float(narrow) > limit:
                     narrow = np.nextafter(narrow, self._dtype.type(-np.inf))
                 ends.append(int(encode_float(np.array([narrow]))[0]))
                 continue
@@ -317,3 +321,30 @@ class RangeIndex:
                 return None
             ends.append(int(self._encode(np.array([max(domain.min, min(domain.max, whole))], self._dtype))[0]))
         return (ends[0], ends[1]) if ends[0] <= ends[1] else None
+
+
+def _nearest(number: int | float | Decimal) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _exact(what: str, given: ArrayLike, dtype: np.dtype[Any]) -> np.ndarray:
+    """Values as an array of a type, shape (n,). Raises KeyTypeError where one would change."""
+    array = np.atleast_1d(np.asarray(given))
+    if array.dtype.kind in "fO" and isinstance(given, (list, tuple)):
+        array = np.asarray(given, object)  # NumPy makes floats of integers of which none of its types holds all
+    numbers = not len(array) or array.dtype.kind in "iufbO"
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):
+            exact = np.ascontiguousarray(array.astype(dtype))
+            same = exact == array
+            if "f" in (dtype.kind, array.dtype.kind) and dtype.kind != array.dtype.kind != "O" and len(array):
+                far = np.abs(array.astype(np.float64)) >= 2**24  # both as floats, they may have been rounded alike
+                same[far] = exact[far].astype(object) == array[far].astype(object)
+    except (TypeError, ValueError, OverflowError):
+        numbers = False
+    if not numbers or not (same | (exact != exact) if dtype.kind == "f" else same).all():
+        raise KeyTypeError(f"a {what} does not fit the type {dtype} of this index exactly")
+    return exact

@@ -27,7 +27,7 @@ def check_bound(name: str, value: object) -> object:
     ):
         raise PredicateError(f"{name} must be a number, Decimal, timedelta, duration text or None, not {value!r}")
     if isinstance(value, (float, decimal.Decimal)):
-        if value.is_nan() if isinstance(value, decimal.Decimal) else math.isnan(value):
+        if math.isnan(value):
             raise PredicateError(f"{name} is NaN: leave it out (None) for an open end")
         if math.isinf(value):
             if (value < 0) != name.endswith("low"):

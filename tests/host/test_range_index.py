@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from host.errors import KeyTypeError, UnsupportedError, WindowError
@@ -303,3 +303,51 @@ def test_what_is_refused() -> None:
         open_window_index(span=5, key_type="float64").map(float("nan"), None, "count")
     with pytest.raises(KeyTypeError, match="exactly"):
         open_window_index(span=5, key_type="float64").insert([float("nan")], [0])
+
+
+@settings(max_examples=60)
+@given(
+    key_type=st.sampled_from(KEYS),
+    keys=st.lists(
+        st.integers(-(2**65), 2**65)
+        | st.sampled_from([0, 1, 2**53 + 1, 2**63, 2**64 - 1, 2**64, 0.5, 2.0**63, -(2.0**63), 0.1, 16_777_217])
+        | st.floats(allow_nan=False),
+        min_size=1,
+        max_size=4,
+    ),
+    wrap=st.sampled_from([list, np.array]),
+)
+@example(key_type="uint64", keys=[0, 2**64 - 1], wrap=list)
+@example(key_type="float64", keys=[2**53 + 1], wrap=list)
+def test_keys_of_a_list_are_taken_exactly_or_refused(key_type, keys, wrap):
+    window = open_window_index("csb_tree", span=300, key_type=key_type)
+    given = wrap(keys)
+    taken = given.tolist() if wrap is np.array else keys  # an array may have rounded them already
+    dtype = np.dtype(key_type)
+    finite = [key for key in taken if abs(key) != np.inf]
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            fits = all(float(dtype.type(key)) == key for key in finite)
+    else:
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        fits = finite == taken and all(key == int(key) and least <= key <= most for key in finite)
+    times = [0] * len(keys)
+    if not fits:
+        with pytest.raises(KeyTypeError):
+            window.insert(given, times)
+        return
+    assert window.insert(given, times) == len(keys)
+    assert sorted(key for key, _ in window.iterate()) == sorted(taken)
+    for key in taken:
+        assert window.map(key, key, "count") == taken.count(key)
+        assert (window.find([key]) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("times", "values"), [([0.5], [1]), ([2**63], [1]), ([0], [0.5]), ([0], [2**63]), ([None], [1])]
+)
+def test_times_and_values_are_taken_exactly_or_refused(times, values):
+    window = open_window_index(span=300, values="int64")
+    with pytest.raises(KeyTypeError, match="does not fit"):
+        window.insert([1], times, values)
+    assert window.insert([1], [2.0], [np.uint64(3)]) == 1
