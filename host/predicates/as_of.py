@@ -25,8 +25,8 @@ class AsOf:
     Parameters
     ----------
     left_time, right_time : str
-        Time column of each side: timestamps, dates, integers, floats, decimals or durations. Streams take timestamps,
-        dates and integers.
+        Time column of each side: timestamps, dates, times of day, durations, integers, floats or decimals. Streams take
+        all but floats and decimals.
     direction : str
         ``"backward"``: right rows at or before the left row; ``"forward"``: at or after it; ``"nearest"``: both.
     tolerance : str, timedelta, int, float, Decimal or None

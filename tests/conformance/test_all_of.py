@@ -320,7 +320,10 @@ CONJUNCTIONS = st.lists(_parts(), min_size=1, max_size=5).filter(
 
 @pytest.mark.parametrize(
     ("device", "index"),
-    [("cpu", "auto"), ("numpy", "auto"), ("sim:splitjoin-model", "auto"), *(("cpu", name) for name in SPO_JOINS)],
+    [
+        *(("cpu", "auto"), ("numpy", "auto"), ("sim:splitjoin-model", "auto"), ("cpu", "partitions")),
+        *(("cpu", name) for name in SPO_JOINS),
+    ],
 )
 @settings(max_examples=40)
 @given(
@@ -336,6 +339,7 @@ def test_random_conjunctions(device: str, index: str, parts: list, sizes: list, 
     with WindowJoin(
         on=AllOf(*(part for part, _ in parts)), left=Rows(rows[0]), right=Rows(rows[1]), form="pairs", order="inner",
         device=device, left_schema=schema, right_schema=schema, index=SPO_JOINS.get(index, "auto"),
+        partitions=3 if index == "partitions" else 1,
     ) as join:  # fmt: skip
         for left, right in sizes:
             batches = [random_columns(count, rng, nan=True) for count in (left, right)]
