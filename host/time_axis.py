@@ -129,7 +129,7 @@ class Axis:
         length = Fraction(nanoseconds(value))
         if self.integers and length:
             raise self.error(
-                f"{what}={value!r} is a duration, but the time columns {self._names()} are numbers: give a number"
+                f"{what}={value!r} is a duration, but the columns {self._names()} are numbers: give a number"
             )
         return length / self._nanos_per_unit
 

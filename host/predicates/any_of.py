@@ -63,7 +63,7 @@ class AnyOf(Predicate):
     @property
     def null_safe(self) -> bool:
         """Whether NULL equals NULL: a part is ``<=>``."""
-        return any(part.null_safe for part in self.parts if isinstance(part, (Compare, AnyOf)))
+        return any(part.null_safe for part in self.parts if isinstance(part, Compare))
 
     def pieces(self) -> list[Piece]:
         return [piece for part in self._predicates() for piece in part.pieces()]
