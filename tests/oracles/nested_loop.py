@@ -10,9 +10,11 @@ A predicate is one of
 - ``("any", [predicate, ...])``: the union of several over the same pair of columns;
 - ``("all", [part, ...])`` over several columns, whose parts are ``("pair", i, j, predicate)`` on columns i and j of
   the left and right keys, ``("same", i, j)``, where NULL equals NULL, ``("distinct", i, j)``, its opposite,
-  ``("same-or", i, j, predicate)``, either of two,
-  ``("where", side, i, test)``, a Python function of one value
-  that is there (``"where-null"``: or NULL), and ``("never",)``. Without parts every pair qualifies.
+  ``("same-or", i, j, predicate)``, either of two, ``("where", side, i, test)``, a Python function of one value that is
+  there (``"where-null"``: or NULL; ``"where-any"``: of a value, NULL as None and NaN too), and ``("never",)``. Without
+  parts every pair qualifies.
+
+Structs are tuples, compared field by field: equal if all fields are, not equal if all are there and one is not.
 """
 
 import math
@@ -79,6 +81,9 @@ def matches(predicate: tuple, left: object, right: object) -> bool:
         return all(holds(part, left, right) for part in predicate[1])
     if left is None or right is None:
         return False
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        equal = [matches(("compare", "="), a, b) for a, b in zip(left, right, strict=True)]
+        return all(equal) if OPERATORS[predicate[1]] is operator.eq else not (lacks(left) or lacks(right) or all(equal))
     floating = isinstance(left, float) or isinstance(right, float)
     if floating:
         left, right = float(left), float(right)
@@ -105,6 +110,8 @@ def holds(part: tuple, left: tuple, right: tuple) -> bool:
         return False
     if part[0].startswith("where"):
         value = (left if part[1] == "left" else right)[part[2]]
+        if part[0] == "where-any":
+            return part[3](value)
         if part[0] == "where-null" and value is None:
             return True
         return value is not None and value == value and part[3](value)
@@ -113,16 +120,21 @@ def holds(part: tuple, left: tuple, right: tuple) -> bool:
         return True
     if part[0] in ("same", "distinct"):
         return part[0] == "distinct" and not same(one, other)
-    if isinstance(one, tuple) and isinstance(other, tuple):  # structs: field by field
-        return all(matches(part[3], a, b) for a, b in zip(one, other, strict=True))
     return matches(part[3], one, other)
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two values are equal, or both NULL; structs field by field. NaN equals nothing."""
+    """Whether two keys are equal, where NULL equals NULL."""
     if isinstance(one, tuple) and isinstance(other, tuple):
         return all(same(a, b) for a, b in zip(one, other, strict=True))
-    return one == other
+    return one is other is None or matches(("compare", "="), one, other)
+
+
+def lacks(value: object, *, null: bool = True) -> bool:
+    """Whether a key is, or has within it, NaN, or NULL where that counts."""
+    if isinstance(value, tuple):
+        return any(lacks(each, null=null) for each in value)
+    return (null and value is None) or value != value
 
 
 def hopeless(part: tuple, side: str, key: tuple) -> bool:
@@ -132,11 +144,7 @@ def hopeless(part: tuple, side: str, key: tuple) -> bool:
     if part[0].startswith("where"):
         return part[1] == side and not holds(part, key, key)
     value = key[part[1] if side == "left" else part[2]]
-    if part[0] == "distinct":
-        return False
-    if part[0] in ("same", "same-or"):
-        return any(each != each for each in (value if isinstance(value, tuple) else (value,)))
-    return any(each is None or each != each for each in (value if isinstance(value, tuple) else (value,)))
+    return part[0] != "distinct" and lacks(value, null=part[0] not in ("same", "same-or"))
 
 
 class NestedLoop:
@@ -151,7 +159,7 @@ class NestedLoop:
         ``(n of the left window, m of the right window)`` for count windows: a right row sees the last n left
         rows.
     within
-        ``(left time column, right time column, low, high)`` for time windows.
+        ``(left time column, right time column, low, high)`` for time windows; None for an open end.
     sequence
         Name of the sequence column, or None: all left rows of a call arrive before all its right rows.
     delays
@@ -187,8 +195,8 @@ class NestedLoop:
         itself: bool = False,
         how: str = "inner",
     ):
-        if (rows is None) == (within is None):
-            raise ValueError("give either rows or within")
+        if rows is not None and within is not None:
+            raise ValueError("give rows or within, or neither: every row is kept")
         self.self_join, self.itself, self.how = self_join, itself, how
         self.predicate, self.rows, self.within, self.sequence = predicate, rows, within, sequence
         self.keys = {"left": left_key, "right": right_key}
@@ -210,12 +218,16 @@ class NestedLoop:
 
     def process(self, left: pa.Table | None, right: pa.Table | None) -> list[Pair]:
         """One call; the pairs it must return, ordered by probing row, then by stored row."""
+        return self.process_pushes([(left, right)])
+
+    def process_pushes(self, pushes: list[tuple[pa.Table | None, pa.Table | None]]) -> list[Pair]:
+        """One call of rows that arrive in several pushes, as `process`."""
         # What holds now was known lag + 1 calls ago; this call's own rows count from a later call on.
         watermark = self.before = self.watermarks.pop(0)
         result: list[Pair] = []
         if self.self_join:
-            return self._process_self(left, watermark)
-        for side, key, time in self._arrivals(left, right):
+            return self._process_self([left for left, _ in pushes], watermark)
+        for side, key, time in self._arrivals(pushes):
             stream = self.streams[side]
             late = False
             if time is not None and side in self.judged:
@@ -284,20 +296,22 @@ class NestedLoop:
             # Any later row of the other stream sees the last rows of this one, so many as its window has.
             later = len(self.streams[side].rows) - 1 - row.number
             return later >= self.rows[0 if side == "left" else 1]
+        if self.bounds is None:
+            return False
         if row.time is None:
             return True
         other = "right" if side == "left" else "left"
         watermark = self.watermarks[0]  # what is not after it is late in the next call
-        if other not in self.judged or watermark is None:
+        reach = self.bounds[1] if side == "left" else self.bounds[0]
+        if other not in self.judged or watermark is None or reach is None:
             return False
-        last = row.time + self.bounds[1] if side == "left" else row.time - self.bounds[0]
-        return last <= watermark
+        return (row.time + reach if side == "left" else row.time - reach) <= watermark
 
-    def _process_self(self, table: pa.Table, watermark: int | None) -> list[Pair]:
+    def _process_self(self, tables: list[pa.Table | None], watermark: int | None) -> list[Pair]:
         """One call of a self join, in the same order."""
         result: list[Pair] = []
         # The stream in each role: both have the same rows in the same order, and their own keys.
-        arrivals = self._arrivals(table, table)
+        arrivals = self._arrivals([(table, table) for table in tables])
         roles = [[row for row in arrivals if row[0] == side] for side in ("left", "right")]
         for pair in zip(*roles, strict=True):
             new = {}
@@ -325,10 +339,10 @@ class NestedLoop:
         self.call += 1
         return result
 
-    def _arrivals(self, left: pa.Table | None, right: pa.Table | None) -> list[tuple]:
+    def _arrivals(self, pushes: list[tuple[pa.Table | None, pa.Table | None]]) -> list[tuple]:
         """``(side, key, time)`` of every row of the call in arrival order."""
         arrivals = []
-        for side, table in (("left", left), ("right", right)):
+        for side, table in (each for push in pushes for each in zip(("left", "right"), push, strict=True)):
             if table is None:
                 continue
             if isinstance(table, pa.RecordBatch):
@@ -337,12 +351,13 @@ class NestedLoop:
             if isinstance(names, str):
                 keys: list = exact(table[names])
             else:
-                keys = list(zip(*(exact(table[name]) for name in names), strict=True))
+                columns = [exact(table[name]) for name in names]
+                keys = [tuple(column[row] for column in columns) for row in range(table.num_rows)]
             times = exact(table[self.times[side]]) if self.times else [None] * len(keys)
             order = exact(table[self.sequence]) if self.sequence else [0] * len(keys)
             arrivals += [(at, side, key, time) for at, key, time in zip(order, keys, times, strict=True)]
         if self.sequence and arrivals:
-            arrivals.sort(key=lambda row: row[0])  # stable, and the left rows were put in first
+            arrivals.sort(key=lambda row: row[0])  # stable, and the left rows of a push were put in first
             if self.last_sequence is not None and arrivals[0][0] < self.last_sequence:
                 raise ValueError("the sequence goes back: the operator has to refuse this call")
             self.last_sequence = arrivals[-1][0]
@@ -361,7 +376,9 @@ class NestedLoop:
             return True
         if left.time is None or right.time is None:
             return False
-        return self.bounds[0] <= right.time - left.time <= self.bounds[1]
+        low, high = self.bounds
+        apart = right.time - left.time
+        return (low is None or low <= apart) and (high is None or apart <= high)
 
     def _watermark(self) -> int | None:
         """The watermark after a call; it never goes back."""
