@@ -30,7 +30,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 DEV_STAMP := $(VENV)/.installed-dev
 STAMP := $(DEV_STAMP) $(CORE)
 
-.PHONY: help demo demo-cluster test lint format bench bench-papers bench-cluster bench-grid bitstream report fault fault-real soak wheel sanitize lock clean
+.PHONY: help demo demo-cluster test lint format bench bench-papers bench-cluster bench-grid bitstream report fault fault-real random-joins soak wheel sanitize lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -117,6 +117,9 @@ fault: $(STAMP) ## simulated schedules of faults, on all cores (SEEDS=5000 FIRST
 
 fault-real: $(STAMP) ## processes killed in each phase of a batch in turn, of a client and of Spark (KILLS=100 KINDS=client,daemon,task,executor,driver)
 	@$(BIN)/python -m tests.fault --kills $(or $(KILLS),100) --first $(or $(FIRST),0) $(if $(KINDS),--kinds $(KINDS))
+
+random-joins: $(STAMP) ## random joins of all kinds against a nested loop, on all cores (JOINS=25000 FIRST=0)
+	@$(BIN)/python -m tests.random_joins --joins $(or $(JOINS),25000) --first $(or $(FIRST),0)
 
 soak: $(STAMP) ## one join for hours, with state: memory and files must not grow (HOURS=1)
 	@$(BIN)/python -m bench.soak --hours $(or $(HOURS),1)

@@ -99,10 +99,9 @@ class AsOfLoop:
         for _, side, time, by in rows:
             row = Row(self.arrived[side], time, by)
             self.arrived[side] += 1
-            if time is not None and side in self.delays:
-                if in_force is not None and time <= in_force:
-                    self.late[side] += 1
-                    continue
+            if None not in (time, in_force) and side in self.delays and time <= in_force:
+                self.late[side] += 1
+                continue
             if lacks(time) or lacks(by):
                 if side == "left" and self.how == "left":
                     alone.append((row.number, None))

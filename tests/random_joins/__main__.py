@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
 import time
@@ -14,12 +13,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from tests.random_joins.case import draw
-from tests.random_joins.check import run
-from tests.random_joins.seeds import Task, quiet, run_seeds, told
-from tests.random_joins.shrink import SECONDS, shrink
+from tests.random_joins.case import Case
+from tests.random_joins.seeds import found, quiet, run_seeds
+from tests.random_joins.shrink import SECONDS
 
-SHARE = 10  # joins that a process takes at a time
 EXAMPLES = 5  # seeds of a kind in the summary
 
 
@@ -36,54 +33,55 @@ def main() -> int:
     quiet()
     failed = 0
     if options.seed is not None:
-        case = draw(options.seed)
-        outcome = run(case)
-        print(case.told(), f"{outcome.verdict}: {outcome.text or outcome.pairs}", sep="\n")
-        if outcome.fault and options.shrink:
-            print("", told(options.seed, *shrink(case, outcome, options.shrink)), sep="\n")
-        failed += outcome.fault
+        result = found(options.seed, options.shrink)
+        failed += result.outcome.fault
+        print(result.case.told(), "")
+        print(result.told() if result.smallest else f"{result.outcome.verdict} {result.outcome.text}")
     if options.joins:
         failed += _run(options)
     return 1 if failed else 0
 
 
+def _traits(case: Case) -> dict[str, str]:
+    """What the summary counts of a case."""
+    options = case.options
+    return {
+        "form": options["form"] + (" at close" if options.get("at") == "close" else ""),
+        "how": options["how"],
+        "window": "as-of" if case.as_of else "count" if case.rows else "time" if case.within else "none",
+        "device": case.device,
+        "way": case.way.name,
+        "partitions": str(getattr(case.partitions, "by", case.partitions)),
+        **{name: getattr(options.get(name), "name", str(options.get(name))) for name in ("index", "engine")},
+    }
+
+
 def _run(options: Any) -> int:
     """How many joins failed; each is told of, and a summary is written."""
     seeds = range(options.first, options.first + options.joins)
-    tasks = [Task(seeds[at : at + SHARE], options.shrink) for at in range(0, len(seeds), SHARE)]
     verdicts: Counter[str] = Counter()
-    kinds: dict[str, dict[str, list[int]]] = {verdict: defaultdict(list) for verdict in ("refused", "wrong", "failed")}
+    kinds: dict[str, dict[str, list[int]]] = {verdict: defaultdict(list) for verdict in ("wrong", "failed", "refused")}
     traits: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     begun = time.perf_counter()
-    with (
-        multiprocessing.get_context("spawn").Pool(options.jobs, quiet, maxtasksperchild=50) as pool,
-        tqdm(total=options.joins, unit=" joins", smoothing=0.05) as bar,
-    ):
-        for outcomes in pool.imap_unordered(run_seeds, tasks):
-            for seed, case, outcome, own in outcomes:
-                verdicts[outcome.verdict] += 1
-                if outcome.verdict == "right" and not outcome.pairs:
-                    verdicts["right, without a row"] += 1
-                for name, value in own.items():
-                    traits[name][value][outcome.verdict] += 1
-                if outcome.verdict != "right":
-                    kinds[outcome.verdict][outcome.kind].append(seed)
-                if case is not None:
-                    tqdm.write(f"{told(seed, case, outcome)}\n")
-            bar.update(len(outcomes))
-            bar.set_postfix(failed=verdicts["wrong"] + verdicts["failed"])
+    with tqdm(total=len(seeds), unit=" joins", smoothing=0.05) as bar:
+        for result in run_seeds(seeds, options.jobs, options.shrink):
+            outcome = result.outcome
+            verdicts[outcome.verdict] += 1
+            verdicts["right, without a row"] += outcome.verdict == "right" and not outcome.pairs
+            for name, value in _traits(result.case).items():
+                traits[name][value][outcome.verdict] += 1
+            if outcome.verdict != "right":
+                kinds[outcome.verdict][outcome.kind].append(result.seed)
+            if result.smallest is not None:
+                tqdm.write(f"{result.told()}\n")
+            bar.update()
+            bar.set_postfix(failed=verdicts["wrong"] + verdicts["failed"], refresh=False)
     summary = {
         "first": options.first,
         "joins": options.joins,
         "seconds": round(time.perf_counter() - begun, 1),
         "verdicts": dict(verdicts),
-        **{
-            verdict: {
-                kind: {"joins": len(seeds), "seeds": sorted(seeds)[:EXAMPLES]}
-                for kind, seeds in sorted(of.items(), key=lambda item: -len(item[1]))
-            }
-            for verdict, of in kinds.items()
-        },
+        **{verdict: _ordered(of) for verdict, of in kinds.items()},
         "traits": {name: {value: dict(own) for value, own in sorted(of.items())} for name, of in traits.items()},
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -94,6 +92,14 @@ def _run(options: Any) -> int:
         f"refused; summary in {options.json}"
     )
     return failed
+
+
+def _ordered(kinds: dict[str, list[int]]) -> dict[str, dict[str, Any]]:
+    """Kinds of errors with how many joins had each, and some of their seeds; the most frequent first."""
+    return {
+        kind: {"joins": len(seeds), "seeds": sorted(seeds)[:EXAMPLES]}
+        for kind, seeds in sorted(kinds.items(), key=lambda item: -len(item[1]))
+    }
 
 
 if __name__ == "__main__":

@@ -13,10 +13,39 @@ from typing import Any
 import pyarrow as pa
 
 from mullion import (
-    AllOf, AnyOf, AsOf, Auto, Band, BChain, BiSort, BurstTrie, Compare, Count, IbChain, ImTree, Inner, JoinSpec, Max,
-    Mean, Min, Outer, Partitions, PimTree, RapTable, Rows, Shared, Slices, SortedRuns, SplitJoin, SpoJoin, Sum,
-    Watermark, Where, WibTree, Within,
-)  # fmt: skip
+    AllOf,
+    AnyOf,
+    AsOf,
+    Auto,
+    Band,
+    BChain,
+    BiSort,
+    BurstTrie,
+    Compare,
+    Count,
+    IbChain,
+    ImTree,
+    Inner,
+    JoinSpec,
+    Max,
+    Mean,
+    Min,
+    Outer,
+    Partitions,
+    PimTree,
+    RapTable,
+    Rows,
+    Shared,
+    Slices,
+    SortedRuns,
+    SplitJoin,
+    SpoJoin,
+    Sum,
+    Watermark,
+    Where,
+    WibTree,
+    Within,
+)
 from tests.oracles.exact import DAY
 from tests.random_joins import values
 from tests.random_joins.values import OPEN, Given
@@ -99,7 +128,8 @@ class Way:
     Attributes
     ----------
     name : str
-        ``"process"``, ``"blocks"``, ``"push"``, ``"state"`` (in one process), ``"stream"``, ``"request"`` (by a daemon).
+        ``"process"``, ``"blocks"``, ``"push"``, ``"state"`` (in one process), ``"stream"`` or ``"request"`` (by a
+        daemon).
     block_bytes, max_rows
         For blocks and pushes.
     reopened : tuple of (int, bool, str, Partitions or int, bool)
@@ -188,7 +218,7 @@ class Case:
         lines = [f"seed {self.seed}, device {self.device}, partitions {self.partitions}, {self.way}"]
         try:
             lines.append(f"{self.spec()!r}")
-        except Exception:  # noqa: BLE001 (that is what the case is about)
+        except Exception:  # which is what the case is about then
             lines.append(f"{self.parts or self.as_of} rows={self.rows} within={self.within} {self.options}")
         if self.delays is not None:
             lines.append(f"delays {self.delays} {self.watermark}")
@@ -268,9 +298,7 @@ class Draw:
         weights = [values.FAMILIES[name][1] for name in names]
         if not ordered and self.chance(0.12):
             fields = [self._kinds(ordered=False) for _ in range(rng.randint(1, 3))]
-            both = [
-                pa.struct([pa.field(f"f{at}", kinds[side]) for at, kinds in enumerate(fields)]) for side in (1, 2)
-            ]
+            both = [pa.struct([pa.field(f"f{at}", kinds[side]) for at, kinds in enumerate(fields)]) for side in (1, 2)]
             return "struct", both[0], both[1]
         (family,) = rng.choices(names, weights)
         if self.chance(0.02):
@@ -321,9 +349,7 @@ class Draw:
         if kind == "any":
             inner = rng.choices(["band", "compare"], k=rng.randint(1, 3))
             ops = rng.choices(["=", "<", "<=", ">", ">=", "!="], k=3)
-            parts = tuple(
-                self._made(each, op, family, left, right) for each, op in zip(inner, ops, strict=False)
-            )
+            parts = tuple(self._made(each, op, family, left, right) for each, op in zip(inner, ops, strict=False))
             return Part("any", left, right, parts=parts)
         if kind == "compare":
             return Part("compare", left, right, op=op)
@@ -427,9 +453,7 @@ class Draw:
     def _as_of(self) -> tuple[dict[str, Any], _Times]:
         rng = self.rng
         times = self._times(rng.choice(["int", "stamp", "stamp", "zoned", "date", "float", "duration", "decimal"]))
-        by = []
-        for _ in range(rng.choice([0, 1, 1, 2])):
-            by.append(self._pair(ordered=False)[1:3])
+        by = [self._pair(ordered=False)[1:3] for _ in range(rng.choice([0, 1, 1, 2]))]
         tolerance = OPEN
         if self.chance(0.6):
             away = rng.choice([0, 1, 3, 9]) * times.step
@@ -462,8 +486,11 @@ class Draw:
             how = rng.choice(["inner", "left"] if as_of else ["inner", "inner", *HOWS])
         options["form"] = form
         options["how"] = how
-        if form == "aggregate" and timed and self.chance(0.5) and not (
-            "self_join" in options and "itself" not in options
+        if (
+            form == "aggregate"
+            and timed
+            and self.chance(0.5)
+            and not ("self_join" in options and "itself" not in options)
         ):
             options["at"] = "close"
         return form, how
@@ -473,9 +500,7 @@ class Draw:
             orders = ["none", "none", "outer", "inner", "inner", Outer(3), Inner(2)]
             options["order"] = self.rng.choice(orders)
 
-    def _device(
-        self, form: str, as_of: bool, options: dict[str, Any], rows: Any
-    ) -> tuple[str, Any, Any, Any]:
+    def _device(self, form: str, as_of: bool, options: dict[str, Any], rows: Any) -> tuple[str, Any, Any, Any]:
         rng = self.rng
         device = rng.choice(["cpu"] * 8 + ["cpu:threads=1", "cpu:threads=2", "numpy", "numpy", "opencl"])
         if self.chance(0.03):
@@ -545,8 +570,8 @@ class Draw:
         aggregates: list[Any] = [Count()]
         for at in range(rng.randint(1, 3)):
             kind = rng.choice(
-                [*values.INTEGERS, *values.FLOATS, *values.DECIMALS[:6], *values.DATES, *values.STAMPS, *values.DURATIONS,
-                 *values.TIMES, *values.TEXTS, pa.bool_(), *values.BYTES, pa.dictionary(pa.int8(), pa.string())]
+                [*values.INTEGERS, *values.FLOATS, *values.DECIMALS[:6], *values.DATES, *values.STAMPS, *values.TIMES,
+                 *values.DURATIONS, *values.TEXTS, pa.bool_(), *values.BYTES, pa.dictionary(pa.int8(), pa.string())]
             )  # fmt: skip
             number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
             functions = [Count, *([Min, Max] if number or pa.types.is_temporal(kind) else [])]

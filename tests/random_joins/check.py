@@ -91,7 +91,7 @@ def run(case: Case) -> Outcome:
         if not isinstance(error, MullionError) or " failed: " in str(error):
             return Outcome("failed", _traced(error), _kind(error))
         return Outcome("refused", str(error), _kind(error), 0 if checker is None else checker.found)
-    except Exception as error:  # noqa: BLE001 (any other is a fault)
+    except Exception as error:  # any other is a fault
         return Outcome("failed", _traced(error), _kind(error))
     return Outcome("right", pairs=checker.found)
 
@@ -160,7 +160,7 @@ class Checker:
                     due = self._rest()
                 else:
                     due = self._due(calls[number])
-                self._compare(tables, due, "finish()" if end else f"call {number}", whole=kind == "all")
+                self._compare(tables, due, "finish()" if end else f"call {number}", ended=kind != "call")
                 number += 1
 
     # What is due
@@ -238,7 +238,7 @@ class Checker:
 
     # What came
 
-    def _compare(self, tables: list[pa.Table], due: list[Any], place: str, *, whole: bool) -> None:
+    def _compare(self, tables: list[pa.Table], due: list[Any], place: str, *, ended: bool) -> None:
         for table in tables:
             table.validate(full=True)
         self.tables, self.last = tables, due
@@ -249,13 +249,13 @@ class Checker:
         elif self.form == "counts":
             self._counts(tables, due, place)
         elif self.form == "aggregate":
-            self._aggregates(tables, due, place)
+            self._aggregates(tables, due, place, ended=ended)
         elif self.form == "ranges":
             _multiset([pair for table in tables for pair in _row_numbers(table)], _numbers(due), place)
         else:
             found = self._found(tables)
             _multiset(found, due, place)
-            if not whole:
+            if self.case.way.name != "request":
                 self._in_order(found, due, place)
 
     def _same(self, tables: list[pa.Table], place: str) -> None:
@@ -285,7 +285,9 @@ class Checker:
             own = {side: self.schemas[side].get_field_index("id") for side in SIDES}
             ids = {side: columns.get((side, own[side]), [None] * len(table)) for side in SIDES}
             for row, pair in enumerate(zip(ids["left"], ids["right"], strict=True)):
-                numbers = [None if each is None else self.numbers[side][each] for side, each in zip(SIDES, pair)]
+                numbers = [
+                    None if each is None else self.numbers[side][each] for side, each in zip(SIDES, pair, strict=True)
+                ]
                 for side, number in zip(SIDES, numbers, strict=True):
                     mine = [column[row] for (of, _), column in columns.items() if of == side]
                     given = [None] * len(mine) if number is None else list(self.rows[side][number])
@@ -331,7 +333,7 @@ class Checker:
             wrong = {key: (found.get(key), due.get(key)) for key in {**found, **due} if found.get(key) != due.get(key)}
             raise WrongError(f"{place}: counts of (side, row) are (found, due) {wrong}")
 
-    def _aggregates(self, tables: list[pa.Table], pairs: list[Pair], place: str) -> None:
+    def _aggregates(self, tables: list[pa.Table], pairs: list[Pair], place: str, *, ended: bool) -> None:
         """Each row of the call, or left rows whose windows are over, with what they have met."""
         lines = [row for table in tables for row in _rows(table)]
         history = self._history()
@@ -357,7 +359,7 @@ class Checker:
         alone = [
             row.number
             for row in stored
-            if not row.late and row.number not in self.closed and (place == "finish()" or self.loop._alone("left", row))
+            if not row.late and row.number not in self.closed and (ended or self.loop._alone("left", row))
         ]
         self.closed.update(alone)
         identity = [self.rows["left"][number][self.schemas["left"].get_field_index("id")] for number in alone]
@@ -491,9 +493,7 @@ def _with_state(case: Case, checker: Checker) -> Results:
     """A join with state that is opened again now and then."""
     reopened = {call: more for call, *more in case.way.reopened}
     with tempfile.TemporaryDirectory(prefix="mullion-") as folder:
-        join = WindowJoin(
-            **_arguments(case), device=_device(case.device), partitions=case.partitions, state=folder
-        )
+        join = WindowJoin(**_arguments(case), device=_device(case.device), partitions=case.partitions, state=folder)
         try:
             for number in range(len(case.calls) + 1):
                 if number in reopened:

@@ -259,7 +259,7 @@ def length(rng: random.Random, exact: Fraction | None, *, temporal: bool) -> Giv
     exact = Fraction(exact)
     ways: list[Any] = []
     if temporal:
-        assert exact.denominator == 1
+        exact = Fraction(round(exact))  # beside a column of another family
         nanos = int(exact)
         ways.append(f"{nanos} ns")
         if abs(nanos) < 2**62 and rng.random() < 0.05:
@@ -289,6 +289,8 @@ def constant(rng: random.Random, values: list[Any], kind: pa.DataType) -> Given:
     if pa.types.is_floating(inner):
         return Given(float(value), float(value))
     if not is_temporal(inner):
+        if isinstance(value, float):  # of a pool that is shared with a column of floats: 0.1 means a tenth
+            return Given(value, Fraction(decimal.Decimal(repr(value))) if math.isfinite(value) else value)
         exact = Fraction(value)
         if exact.denominator == 1:
             return Given(int(exact), exact)
