@@ -277,6 +277,9 @@ class Draw:
         self._order(form, as_of, options)
         if sequence:
             options["sequence"] = "q"
+        bounded = (form == "aggregate" and options.get("at") == "close") or how not in ("inner", "left_semi")
+        if way == "stream" and not self.chance(0.1) and ((bounded or as_of) and delays is None):
+            way = "request"  # a stream could not let its rows go
         device, engine, index, partitions = self._device(form, as_of, options, rows)
         options |= {name: each for name, each in (("engine", engine), ("index", index)) if each is not None}
         self._payload(form, options)
@@ -286,7 +289,7 @@ class Draw:
         )
         return Case(
             self.seed, parts, about, rows, within, delays, watermark, options, schemas, calls, device, partitions,
-            self._way(way, len(calls), device, partitions),
+            self._way(way, len(calls), device, partitions, only_cpu=as_of or form == "aggregate", engine=engine),
         )  # fmt: skip
 
     # Conditions
@@ -470,6 +473,8 @@ class Draw:
             "by": tuple(by),
             "exact": self.chance(0.75),
         }
+        if tolerance is OPEN and self.chance(0.8):
+            about["direction"] = "backward"
         return about, times
 
     # What comes out, and where
@@ -530,10 +535,11 @@ class Draw:
                      PimTree(insertion_depth=1, merge_ratio=0.5), ImTree(merge_ratio=1)]
                 )  # fmt: skip
             else:
-                index = rng.choice([*self._indexes(), "nested_loop", Auto(border_rows=2)])
+                indexes = [each for each in self._indexes() if each != "spo_join" and not isinstance(each, SpoJoin)]
+                index = rng.choice([*indexes, "nested_loop", Auto(border_rows=2)])
         elif not cpu and "splitjoin" not in device:
             index = rng.choice([None, "sorted_runs", "bisort", BiSort(buffer_rows=4)])
-        if steps and "sim" not in device and self.chance(0.25):
+        if steps and "sim" not in device and self.chance(0.25) and (not as_of or self.chance(0.5)):
             partitions = rng.choice([2, 3, 5])
             if self.chance(0.5) and not as_of:
                 partitions = Partitions(
@@ -640,16 +646,17 @@ class Draw:
             calls.append(tuple(pushes))
         return tuple(calls)
 
-    def _way(self, name: str, calls: int, device: str, partitions: Any) -> Way:
+    def _way(self, name: str, calls: int, device: str, partitions: Any, *, only_cpu: bool, engine: Any) -> Way:
         rng = self.rng
         reopened = []
         if name == "state":
             for call in range(1, calls + 1):
                 if self.chance(0.5):
-                    other = device if self.chance(0.6) else rng.choice(["cpu", "numpy", "cpu:threads=1"])
+                    others = ["cpu", "cpu:threads=1", *([] if only_cpu else ["numpy"])]
+                    other = device if self.chance(0.6) else rng.choice(others)
                     if other != device and not device.startswith(("cpu", "numpy")):
                         other = device
-                    count = partitions if self.chance(0.7) else rng.choice([1, 2, 4])
+                    count = partitions if self.chance(0.7) or engine not in (None, "steps") else rng.choice([1, 2, 4])
                     reopened.append((call, self.chance(0.6), other, count, self.chance(0.5)))
         return Way(name, rng.choice([1, 64, 1000, 1 << 20]), rng.choice([1, 5, 20, 1 << 16]), tuple(reopened))
 

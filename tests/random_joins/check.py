@@ -22,6 +22,7 @@ from host.daemon import DaemonClient, Limits
 from host.daemon.daemon import Daemon
 from mullion import (
     CapacityError,
+    DeviceError,
     KeyTypeError,
     MullionError,
     OrderError,
@@ -361,6 +362,7 @@ class Checker:
             for row in stored
             if not row.late and row.number not in self.closed and (ended or self.loop._alone("left", row))
         ]
+        alone.sort(key=lambda number: not self.loop._alone("left", stored[number]))  # finish() gives the rest
         self.closed.update(alone)
         identity = [self.rows["left"][number][self.schemas["left"].get_field_index("id")] for number in alone]
         if [line["id"] for line in lines] != identity:
@@ -536,8 +538,9 @@ _queries = itertools.count()
 @cache
 def _daemon(device: str) -> DaemonClient:
     """A client of a daemon that lives as long as this process."""
+    _device(device)  # or there is none here
     folder = Path(tempfile.mkdtemp(prefix="mullion-"))
-    daemon = Daemon(device, folder / "d.sock", limits=Limits(grace=1.0))
+    daemon = Daemon(open_device(device), folder / "d.sock", limits=Limits(grace=1.0))
     client = DaemonClient(daemon.addresses[0], timeout=60)
 
     def stop() -> None:
@@ -551,5 +554,8 @@ def _daemon(device: str) -> DaemonClient:
 
 @cache
 def _device(name: str) -> Any:
-    """The device, open as long as this process."""
-    return open_device(name)
+    """The device, open as long as this process; one that is absent refuses its joins."""
+    try:
+        return open_device(name)
+    except DeviceError as error:
+        raise UnsupportedError(f"there is no device {name} here: {error}") from error

@@ -134,8 +134,12 @@ def pool(rng: random.Random, left: pa.DataType, right: pa.DataType) -> list[Any]
         centers += [Fraction(20_000 * DAY)] * 3
     if any(pa.types.is_decimal(kind) for kind in kinds):
         centers += [sign * (2**63) * each for each in units for sign in (1, -1)][: rng.choice([0, 0, 4])]
+    if rng.random() < 0.8:  # where values of both sides can be near one another
+        low, high = (choose(end[at] * unit(kind) for kind, end in zip(kinds, map(ends, kinds), strict=True))
+                     for at, choose in ((0, max), (1, min)))  # fmt: skip
+        centers = [center for center in centers if low <= center <= high] or [Fraction(0)]
     found: list[Any] = []
-    for center in rng.sample(centers, rng.choice([1, 1, 2, 3])):
+    for center in rng.choices(centers, k=rng.choice([1, 1, 2, 3])):
         step = rng.choice(steps)
         found += [center // each * each + at * step for at in range(-6, 7) for each in steps[-1:]]
     return found
