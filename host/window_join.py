@@ -841,7 +841,9 @@ class WindowJoin:
                 folds=self._plan.folds if self._plan is not None and not residuals else None,
                 closing=self.spec.closing,
             )  # fmt: skip
-        self._engine = engine if self._plan is None or not residuals else PairAggregateEngine(engine, self._plan)
+        if self._plan is not None and residuals:
+            engine = PairAggregateEngine(engine, self._plan, sequencer.itself if self.spec.itself else None)
+        self._engine = engine
         self._sequencer = sequencer
         self._logs = logs
         if self._state is not None and self._state.records:

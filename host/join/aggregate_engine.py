@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -299,10 +299,15 @@ class PairAggregateEngine(Engine):
     engine : Engine
         Closed with this one.
     plan : AggregatePlan
+    itself : callable, optional
+        The arrival numbers, int64, of the rows of a call that meet themselves too, from its batches.
     """
 
-    def __init__(self, engine: Engine, plan: AggregatePlan):
+    def __init__(
+        self, engine: Engine, plan: AggregatePlan, itself: Callable[[dict[str, Batch]], np.ndarray] | None = None
+    ):
         self.spec = engine.spec
+        self._itself = itself
         self.engine = engine
         self._folds = plan.folds
         self._values = {
@@ -352,6 +357,9 @@ class PairAggregateEngine(Engine):
             for pairs in _by_side(found, opposite, first):
                 values = self._get(OTHER[pairs.side], pairs.stored)
                 totals[pairs.side].add(np.ascontiguousarray(pairs.probing - first[pairs.side]), values)
+        if self._itself is not None:  # engines do not find these pairs; a row meets itself in its right role
+            rows = self._itself(batches)
+            totals["right"].add(np.ascontiguousarray(rows - first["right"]), self._get("left", rows))
         for side in SIDES:
             yield Aggregates(side, first[side] + np.arange(len(opposite[side])), *totals[side].take())
         self._trim_counted(arrived)

@@ -292,7 +292,7 @@ class Sequencer:
             else:
                 self._encode(call, side)
         if self._spec.itself:
-            call.itself = self._itself(call)
+            call.itself = self.itself(call.batches)
         if whole is not None:
             call.newest = dict(whole.newest)
         return call
@@ -444,9 +444,10 @@ class Sequencer:
         batch = Batch(keys, rows, opposite, times, others)
         call.batches[side] = batch if valid is None or valid.all() else batch.take(np.flatnonzero(valid))
 
-    def _itself(self, call: Call) -> np.ndarray:
-        """The rows whose own two keys, and whose time twice, satisfy the join."""
-        left, right = call.batches["left"], call.batches["right"]
+    def itself(self, batches: dict[str, Batch]) -> np.ndarray:
+        """The rows of a call's batches whose own two keys, and whose time twice, satisfy the join: their arrival
+        numbers, int64."""
+        left, right = batches["left"], batches["right"]
         if self._axis is not None and not self._axis.low <= 0 <= self._axis.high:
             return np.zeros(0, np.int64)
         rows, own, other = np.intersect1d(left.rows, right.rows, assume_unique=True, return_indices=True)
