@@ -185,6 +185,8 @@ def test_self_joins(window, itself):
     rng = np.random.default_rng(9)
     calls = [(rows(rng, 80, s), None) for s in (0, 30, 60)]
     check(BAND, ("band", -3, 4), calls, **window, self_join=True, itself=itself)
+    residual = AllOf(Band("k", "k", -3, 4), Band("k", "k", -1, 9))  # made of pairs
+    check(residual, ("band", -1, 4), calls, **window, self_join=True, itself=itself)
 
 
 @pytest.mark.parametrize(

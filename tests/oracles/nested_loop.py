@@ -81,6 +81,8 @@ def matches(predicate: tuple, left: object, right: object) -> bool:
         return all(holds(part, left, right) for part in predicate[1])
     if left is None or right is None:
         return False
+    if predicate[0] == "any":
+        return any(matches(each, left, right) for each in predicate[1])
     if isinstance(left, tuple) and isinstance(right, tuple):
         equal = [matches(("compare", "="), a, b) for a, b in zip(left, right, strict=True)]
         return all(equal) if OPERATORS[predicate[1]] is operator.eq else not (lacks(left) or lacks(right) or all(equal))
@@ -90,8 +92,6 @@ def matches(predicate: tuple, left: object, right: object) -> bool:
         if math.isnan(left) or math.isnan(right):
             return False
     kind = predicate[0]
-    if kind == "any":
-        return any(matches(each, left, right) for each in predicate[1])
     if kind == "compare":
         return OPERATORS[predicate[1]](left, right)
     if kind not in ("band", "sum"):
