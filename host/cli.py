@@ -280,7 +280,7 @@ def serve(
     "--how",
     default="inner",
     show_default=True,
-    help="inner, left, right, full, left_semi, left_anti or right_anti.",
+    help="inner (or cross), left, right, full, left_semi, left_anti or right_anti.",
 )
 @click.option("--explain", is_flag=True, help="Tell how the join is carried out, and read no rows.")
 @click.option(
@@ -321,7 +321,8 @@ def join(
                              durations such as "-10 minutes" for dates and timestamps
       "limit < price"        left column, one of = < <= > >= != <=>, right column
       "left.venue = right.venue AND right.price BETWEEN left.limit - 5 AND left.limit + 5"
-                             in SQL; a column that one side alone has may stand by its name alone
+                             in SQL; a column that one side alone has may stand by its name alone;
+                             TRUE joins every pair of rows of the windows
     Give --left-rows and --right-rows, or --within, of which one end may be empty (open), or no window: every
     row is kept.
 

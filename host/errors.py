@@ -22,7 +22,7 @@ class SqlError(PredicateError):
     Attributes
     ----------
     line, column : int or None
-        Where in the text, from 1; None where the error has crossed the wire.
+        Where in the text, from 1.
     """
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None):
@@ -182,6 +182,14 @@ def _classes(root: type[MullionError] = MullionError) -> dict[str, type[MullionE
     return found
 
 
+def _details(kind: type[MullionError]) -> tuple[str, ...]:
+    """The attributes of an error that cross the wire beside its message."""
+    details: dict[type[MullionError], tuple[str, ...]] = {
+        CapacityError: ("needed", "available"), IncompleteError: ("core",), SqlError: ("line", "column"),
+    }  # fmt: skip
+    return next((names for each, names in details.items() if issubclass(kind, each)), ())
+
+
 def to_wire(error: BaseException) -> dict[str, Any]:
     """A JSON-able description of an error.
 
@@ -189,11 +197,7 @@ def to_wire(error: BaseException) -> dict[str, Any]:
     """
     if isinstance(error, MullionError):
         wire: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
-        if isinstance(error, CapacityError):
-            wire |= {"needed": error.needed, "available": error.available}
-        if isinstance(error, IncompleteError):
-            wire |= {"core": error.core}
-        return wire
+        return wire | {name: getattr(error, name) for name in _details(type(error))}
     return {"error": "DaemonError", "message": f"{type(error).__name__}: {error}"}
 
 
@@ -201,8 +205,4 @@ def from_wire(wire: dict[str, Any]) -> MullionError:
     """The exception that `to_wire` described, of the same class and with the same message."""
     kind = _classes().get(str(wire.get("error")), DaemonError)
     message = str(wire.get("message", "unknown error"))
-    if issubclass(kind, CapacityError):
-        return kind(message, wire.get("needed"), wire.get("available"))
-    if issubclass(kind, IncompleteError):
-        return kind(message, wire.get("core"))
-    return kind(message)
+    return kind(message, **{name: wire.get(name) for name in _details(kind)})

@@ -27,9 +27,11 @@ def sql(
     """Joins two tables as a SQL text says.
 
     ``SELECT`` ``*`` or columns by name, ``FROM a [INNER | LEFT | RIGHT | FULL | LEFT SEMI | LEFT ANTI] JOIN b ON`` a
-    condition: comparisons (``= <=> < <= > >= !=``, ``BETWEEN``, ``IN``, ``IS [NOT] NULL``, ``IS [NOT] DISTINCT FROM``)
-    of a column of each side, or of a column and a constant, joined by ``AND``; constants added to and subtracted from
-    columns, ``a + b <= c``, ``abs(a - b) <= c``, ``INTERVAL``; ``OR`` over one pair of columns.
+    condition, or ``a CROSS JOIN b`` and ``a, b``; behind inner joins a ``WHERE``, which is part of the condition.
+    Conditions are comparisons (``= <=> < <= > >= !=``, ``BETWEEN``, ``IN``, ``IS [NOT] NULL``, ``IS [NOT] DISTINCT
+    FROM``) of a column of each side, or of a column and a constant, joined by ``AND``; constants added to and
+    subtracted from columns, ``a + b <= c``, ``abs(a - b) <= c``, ``INTERVAL``; ``OR`` over one pair of columns;
+    ``TRUE``, ``FALSE``.
 
     Parameters
     ----------
@@ -58,13 +60,14 @@ def sql(
     SqlError
         What the text has and a join here has not, with its line and column.
     WindowError
-        If streams have no window: the text bounds no pair of timestamps at both ends, and `rows` is not given.
+        If `times` names columns whose difference the text does not bound at both ends.
     MullionError
-        What `JoinSpec`, `WindowJoin` and `window_join` raise.
+        What `JoinSpec`, `WindowJoin` and `window_join` raise, for streams without a window too.
 
     Notes
     -----
-    Tables in this process are bounded: without bounds on times, every row meets every other.
+    Without bounds on a pair of times and without `rows` there is no window: every row meets every other. Of streams,
+    inner and semi joins alone take that.
 
     On floating-point columns the arithmetic of the text decides each pair: it is taken as ``left + constant`` compared
     with ``right``, and refused in every form that is rounded otherwise, such as ``abs(a - b) <= 0.2``.

@@ -89,8 +89,9 @@ def window_join(
         The sides. The same one twice is a self join: it is read once, and each row meets itself and, in both roles,
         the earlier rows of the window.
     on : Band, Compare, AnyOf, AllOf, AsOf or str
-        The condition; as text, such as "left.venue = right.venue AND left.limit < right.price", columns are left.name
-        and right.name, or the name alone where one side alone has it.
+        The condition; `AllOf()`, or TRUE in a text, for every pair of rows, a cross join. In a text, such as
+        "left.venue = right.venue AND left.limit < right.price", columns are left.name and right.name, or the name alone
+        where one side alone has it.
     left, right : Rows
         Count windows: how many rows of each side are kept.
     within : Within

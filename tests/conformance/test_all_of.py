@@ -538,3 +538,22 @@ def test_explain() -> None:
         "row test:  right.span.end < datetime.datetime(1970, 1, 1, 0, 0, 0, 3)",
     ]
     assert len(set(itertools.chain(*drivers.values()))) > len(SHAPES)
+
+
+@pytest.mark.parametrize(("on", "meets"), [(AllOf(), True), (AnyOf(), False)])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_aggregates_of_every_pair_and_of_none(on: AllOf | AnyOf, meets: bool, partitions: int) -> None:
+    rng = np.random.default_rng(3)
+    left, right = (pa.table({"k": pa.array([None, *range(49)]), "t": rng.integers(0, 40, 50)}) for _ in range(2))
+    window = {"within": Within("t", "t", -3, 5)}
+    with WindowJoin(
+        on=on, form="aggregate", aggregates=["count()", "max(k)"], at="close", partitions=partitions, **window
+    ) as join:
+        found = pa.concat_tables([join.process(left, right), join.finish()]).sort_by("k")
+    due = []
+    for time in left.sort_by("k")["t"].to_pylist():
+        near = [k for k, t in zip(*right.to_pydict().values(), strict=True) if meets and -3 <= t - time <= 5]
+        due.append([len(near), max((k for k in near if k is not None), default=None)])
+    assert [list(row.values())[2:] for row in found.to_pylist()] == due
+    with pytest.raises(UnsupportedError, match="ranges"):
+        WindowJoin(on=on, form="ranges", left_schema=left.schema, right_schema=right.schema, **window)

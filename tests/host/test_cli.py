@@ -645,3 +645,29 @@ def test_top(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         assert "numpy" in result.output
         assert client.status()["queries"]["q"]["stats"]["state_calls"] == 1
+
+
+def test_conditions_that_compare_nothing(tmp_path):
+    left, right = tmp_path / "left.csv", tmp_path / "right.csv"
+    left.write_text("a\n1\n2\n")
+    right.write_text("b\n1\n3\n")
+
+    def rows(*arguments: object) -> list[str]:
+        result = mullion("join", left, right, *arguments)
+        assert result.exit_code == 0, result.output
+        return sorted(result.stdout.splitlines()[1:])
+
+    every = ["1,1", "1,3", "2,1", "2,3"]
+    for condition in (["TRUE"], ["1 = 1", "a = b"], ["TRUE", "FALSE"], ["(" * 400 + "1 < 2" + ")" * 400]):
+        assert rows(*(word for text in condition for word in ("--on", text)), "--how", "cross") == every
+    assert rows("--on", "FALSE", "--on", "a = b") == ["1,1"]
+    assert rows("--on", "FALSE", "--how", "full") == [",1", ",3", "1,", "2,"]
+    assert rows("--on", "TRUE", "--where", "left.a > 1") == every[2:]
+    assert rows("--on", "TRUE", "--on", "a < b", "--all-of") == ["1,3", "2,3"]
+    for text in ("(TRUE AND " * 400 + "a = b" + ")" * 400, "NOT " * 400 + "(a = b)"):
+        result = mullion("join", left, right, "--on", text)
+        assert result.exit_code == 1
+        assert "the text nests 400 deep here" in result.output
+    result = mullion("join", left, right, "--on", "a = b", "--where", "(" * 400 + "left.a > 1" + ")" * 400)
+    assert result.exit_code == 1
+    assert "--where must be like" in result.output

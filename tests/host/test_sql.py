@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from host.errors import from_wire, to_wire
 from mullion import (
     AllOf,
     AnyOf,
@@ -316,7 +317,7 @@ for _name, _table in TYPED.items():
 
 
 @st.composite
-def tests_of(draw: st.DrawFn, columns: tuple[str, ...], kind: str) -> str:
+def asked_of(draw: st.DrawFn, columns: tuple[str, ...], kind: str) -> str:
     """A test of one column and constants, or of a pair of columns."""
     constants, steps = KINDS[kind][2], STEPS.get(kind)
     constant = st.sampled_from(constants)
@@ -371,7 +372,7 @@ def texts(draw: st.DrawFn) -> str:
         left, right = (draw(st.sampled_from(side)) for side in KINDS[kind][:2])
         columns = draw(st.sampled_from([(left,), (right,), (left, right), (left, right)]))
         constants = st.sampled_from(["TRUE", "FALSE", "NULL", "1 = 1", "2 < 1", "NULL IS DISTINCT FROM 1", "1 = NULL"])
-        return nested(st.one_of(*[tests_of(columns, kind)] * 6, constants), draw(st.integers(0, 2)))
+        return nested(st.one_of(*[asked_of(columns, kind)] * 6, constants), draw(st.integers(0, 2)))
 
     parts = [leaf() for _ in range(draw(st.integers(1, 4)))]
     joined = " AND ".join(parts)
@@ -539,7 +540,8 @@ def test_refused_statements(text, column, said):
     with pytest.raises(SqlError) as error:
         sql(text, **TABLES)
     assert said in str(error.value)
-    assert (error.value.line, error.value.column) == (1, column)
+    again = from_wire(to_wire(error.value))
+    assert (again.line, again.column) == (error.value.line, error.value.column) == (1, column)
     assert len(re.findall(r"line \d+, column", str(error.value))) == 1
 
 

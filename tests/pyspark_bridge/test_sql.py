@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from mullion import Band, SchemaError, SqlError, WindowError, Within, sql
+from mullion import Band, SchemaError, SqlError, UnsupportedError, Within, sql
 from pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
@@ -27,6 +27,54 @@ def test_batch_frames_against_sparks_sql(spark, daemon, seed, how):
     wanted = Counter(theirs.collect())
     assert Counter(ours.collect()) == wanted
     assert len(wanted) > 20
+
+
+@pytest.mark.parametrize(
+    "joined",
+    ["{bids} b, {asks} a", "{bids} b FULL JOIN {asks} a ON FALSE", "{bids} b LEFT JOIN {asks} a ON b.limit < 3",
+     "{bids} b FULL JOIN {asks} a ON a.price < b.limit - 9", "{bids} b CROSS JOIN {asks} a WHERE a.price < b.limit - 9",
+     "{bids} b CROSS JOIN {bids} a"],
+)  # fmt: skip
+def test_batch_frames_need_no_window(spark, daemon, seed, joined):
+    """As in `window_join`; conditions that compare nothing, over rows with NULLs, too."""
+    bids, asks = (spark.createDataFrame(side[0].slice(0, 25)) for side in bids_and_asks(seed, spread=15))
+    text = f"SELECT b.id, a.id AS other FROM {joined}"
+    wanted = Counter(map(tuple, spark.sql(text, bids=bids, asks=asks).collect()))
+    ours = sql(text.format(bids="bids", asks="asks"), bids=bids, asks=asks, daemon=daemon.address)
+    assert Counter(map(tuple, ours.collect())) == wanted
+    assert len(wanted) > 5
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize(("on", "parts"), [("TRUE", []), ("1 = 0", [("never",)])])
+def test_streams_meet_by_their_windows_alone(runner, daemon, seed, on, parts, partitions):
+    bids, asks = bids_and_asks(seed, batches=4, rows=20, spread=25)
+    left = runner.stream("bids", bids).withWatermark("ts", "2 seconds")
+    right = runner.stream("asks", asks).withWatermark("ts", "5 seconds")
+    within = {"within": Within("ts", "ts", "-5 seconds", "3 seconds")}
+    joined = window_join(left, right, on=on, how="left", **within, daemon=daemon.address, partitions=partitions)
+    runner.run(joined.select("id", "id_right"))
+    loop = NestedLoop(
+        ("all", parts), ["limit"], ["price"], within=("ts", "ts", seconds(-5), seconds(3)),
+        delays=(seconds(2), seconds(5)), initial=0, lag=1, how="left",
+    )  # fmt: skip
+    wanted = Counter()
+    for batch in range(4):
+        wanted.update((batch, *pair) for pair in loop.results(loop.process(bids[batch], asks[batch])))
+    assert Counter((batch, row["id"], row["id_right"]) for batch, row in runner.results["query"]) == wanted
+    assert len(wanted) > 20
+
+
+def test_streams_without_a_window_are_as_in_window_join(runner, daemon, seed, caplog):
+    bids, asks = bids_and_asks(seed, batches=2, rows=20, spread=25)
+    frames = {"bids": runner.stream("bids", bids), "asks": runner.stream("asks", asks)}
+    with pytest.raises(UnsupportedError, match="without a window"):
+        sql("SELECT * FROM bids b LEFT JOIN asks a ON b.limit = a.price", **frames)
+    runner.run(sql("SELECT b.id, a.id AS other FROM bids b JOIN asks a ON b.limit = a.price", **frames))
+    assert "has no window" in caplog.text
+    loop = NestedLoop(("band", 0, 0), "limit", "price", rows=(1000, 1000))
+    wanted = Counter(pair for side in zip(bids, asks, strict=True) for pair in loop.results(loop.process(*side)))
+    assert Counter((row["id"], row["other"]) for _, row in runner.results["query"]) == wanted
 
 
 def test_streams_take_their_watermarked_columns(runner, daemon, seed):
@@ -71,7 +119,5 @@ def test_refusals(spark):
     bids = spark.range(3).withColumn("at", F.current_timestamp())
     with pytest.raises(SqlError, match="line 1, column 38"):
         sql("SELECT * FROM bids b JOIN asks a ON  b.nosuch = a.id", bids=bids, asks=bids)
-    with pytest.raises(WindowError, match="no window"):
-        sql("SELECT * FROM bids b JOIN asks a ON b.id < a.id AND a.at > b.at", bids=bids, asks=bids)
     with pytest.raises(SchemaError, match="one kind"):
         sql("SELECT * FROM bids b JOIN asks a ON b.id < a.id", bids=bids, asks=pa.table({"id": [1]}))

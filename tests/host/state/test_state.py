@@ -37,6 +37,7 @@ JOINS: dict[str, dict[str, Any]] = {
     "text": {"on": AllOf(Compare("x", "=", "x"), Band("a", "b", -20, 20)), "left": Rows(90), "right": Rows(60)},
     "union": {"on": AnyOf(Band("a", "b", -9, -5), Band("a", "b", 5, 9)), "left": Rows(90), "right": Rows(60)},
     "pairs": {"on": Band("a", "b", -3, 3), "left": Rows(90), "right": Rows(60), "form": "pairs"},
+    "all pairs": {"on": AllOf(), "left": Rows(9), "right": Rows(6), "form": "pairs"},
     "counts": {"on": Band("a", "b", -3, 3), "left": Rows(90), "right": Rows(60), "form": "counts"},
 }
 for _how in ("left", "full", "left_semi", "left_anti"):
