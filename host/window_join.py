@@ -10,7 +10,9 @@ import threading
 import time
 import weakref
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,12 @@ from host.content import Content, check_same
 from host.devices import Device, open_device
 from host.engines import Elements, Partitions, Steps, open_partitioning
 from host.errors import (
+    CapacityError,
     DeviceError,
     IncompleteError,
     MullionError,
     ReplayError,
+    ResultTooLargeError,
     SchemaError,
     StateError,
     UnsupportedError,
@@ -40,7 +44,7 @@ from host.join.collector import MAX_ROWS, Collector
 from host.join.driver_choice import ChoosingEngine
 from host.join.engine import OTHER, SIDES, Border, Engine, Found
 from host.join.kept_types import is_kept_as_is, kept
-from host.join.materializer import Materializer, most_pairs, slices
+from host.join.materializer import Materializer, PairBlocks, most_pairs, slices
 from host.join.partitioned_engine import ClosingPartitions, open_partitions
 from host.join.range_mirror import RUNS
 from host.join.residual_engine import ResidualEngine
@@ -51,7 +55,7 @@ from host.join.whole_call import WholeCall
 from host.predicates import AsOf
 from host.spec import JoinSpec
 from host.state import Record, StateLog, open_store
-from host.state.log import schema_of, schema_text
+from host.state.log import schema_of, schema_text, under
 from host.stats import Stats
 from host.tracing import OpenSpan, span
 
@@ -178,12 +182,14 @@ class WindowJoin:
         self._seconds = {"encode": 0.0, "output": 0.0}
         self._broken: str | None = None
         self._rows_ticket: int | None = None  # of the memory for rows that are kept
-        self._reading = False  # the result of a call that is under way
+        self._tables: Generator[pa.Table, None, None] | None = None  # the result of the newest call
+        self._changed = False  # that call has changed what is held beside the engine
         self._last_batch = -1
         self._routes: Routes | None = None  # by which the rows of the newest call came
         self._finished = False
         self._schemas: dict[str, pa.Schema] = {}
-        self._kept: dict[str, list[str]] = {}  # the columns of each side that are needed
+        self._kept: dict[str, pa.Schema] = {}  # the columns of each side that are needed
+        self._strict: dict[str, list[str]] = {}  # those of them that are not null
         self._as_is: dict[str, bool] = {}  # whether these are kept with the types that they have
         self._logs: dict[str, RowLog] = {}
         self._engine: Engine | None = None
@@ -211,7 +217,7 @@ class WindowJoin:
             for side, schema in (("left", left_schema), ("right", right_schema)):
                 if schema is not None:
                     self._learn(side, schema)
-        except MullionError:
+        except BaseException:
             self.close()
             raise
 
@@ -373,9 +379,7 @@ class WindowJoin:
         with self._turn():
             self._check_open(None)
             waiting = self._collector.waiting()
-            result = self._call(waiting["left"], waiting["right"], None, self._collector.pushes or None)
-            self._collector.clear()
-            return result
+            return self._call(waiting["left"], waiting["right"], None, self._collector.pushes or None)
 
     def process_pushes(self, left: pa.Table | None, right: pa.Table | None, pushes: list[tuple[int, int]]) -> pa.Table:
         """Joins rows that a caller has gathered: as `push` for each, then `flush`.
@@ -402,7 +406,7 @@ class WindowJoin:
     def _check_usable(self) -> None:
         if self._broken is not None:
             raise DeviceError(f"this join is no longer usable: {self._broken}")
-        if self._reading:
+        if self._tables is not None and getgeneratorstate(self._tables) not in (GEN_CREATED, GEN_CLOSED):
             raise UnsupportedError(
                 "the result of process_blocks() is still being read: take all of its tables, or close() its iterator"
             )
@@ -451,15 +455,16 @@ class WindowJoin:
             tables = {"left": _as_table("left", left), "right": _as_table("right", right)}
             schemas = dict(self._schemas)
             try:
-                for side, table in tables.items():
-                    if table is not None:
-                        self._learn(side, table.schema)
-                if self._engine is None:
-                    raise self._unknown_columns()
-                self._load_newest()
-                needed = {side: self._needed(side, table) for side, table in tables.items()}
-                call = self._sequence(needed, pushes, whole)
-            except MullionError:
+                with self._of_input():
+                    for side, table in tables.items():
+                        if table is not None:
+                            self._learn(side, table.schema)
+                    if self._engine is None:
+                        raise self._unknown_columns()
+                    self._load_newest()
+                    needed = {side: self._needed(side, table) for side, table in tables.items()}
+                    call = self._sequence(needed, pushes, whole)
+            except BaseException:
                 if self._engine is None:
                     self._schemas = schemas  # a refused first call teaches nothing
                 raise
@@ -523,14 +528,13 @@ class WindowJoin:
             self._check_usable()
             if self._repeatable is None or self._engine is None or self._state is None:
                 raise StateError("no call can be repeated: only the newest one of the state, before any other call")
-            record = self._repeatable
+            record, log = self._repeatable, self._state
             if left is not None or right is not None:
                 self._check_repeat(record, {"left": _as_table("left", left), "right": _as_table("right", right)})
-            self._repeatable = None
-            with self._breaking(self._engine):
+            with self._of_input():
                 self._sequencer.state = record.before
                 tables, _, whole = self._logged(record)
-                call = self._sequence(tables, self._state.pushes(record), whole)
+                call = self._sequence(tables, log.pushes(record), whole)
         yield from self._joined(self._engine, call, None, block_bytes)
 
     def finish(self) -> pa.Table:
@@ -559,13 +563,23 @@ class WindowJoin:
                 raise self._unknown_columns()
             self._load_newest()
             self._finished = True
-            if isinstance(self._engine, AggregateEngine | ClosingPartitions) and self.spec.closing:
-                rest, matches = self._materializer.closed([self._engine.closed(None)])
+            with self._breaking(self._engine):
+                return self._rest(self._engine)
+
+    def _rest(self, engine: Engine) -> pa.Table:
+        """What comes out at the end of both streams."""
+        found: list[Any] = []
+        with self._of_output():
+            with self._of_device():
+                if isinstance(engine, AggregateEngine | ClosingPartitions) and self.spec.closing:
+                    found = [engine.closed(None)]
+                elif isinstance(engine, AsOfEngine):
+                    found = [engine.ready(dict.fromkeys(SIDES), everything=True)]
+            if found:
+                rest, matches = self._materializer.closed(found)
                 self._totals.matches += matches
             else:
                 rest = self._materializer.rest()
-            if isinstance(self._materializer, AsOfMaterializer):
-                self._totals.matches += self._materializer.rest_matches
             for side, log in self._kept_logs():
                 log.trim(self._sequencer.arrived[side])
             return rest
@@ -802,7 +816,8 @@ class WindowJoin:
             roles = SIDES if self.spec.self_join else (side,)
             columns_kept = _only(of, {n for role in roles for n in self.spec.kept_columns(role, left, right)})
             check_columns(side, columns_kept)  # a sequence puts them in order, in any form
-            self._kept[side] = columns_kept.names
+            self._kept[side] = columns_kept
+            self._strict[side] = [field.name for field in columns_kept if not field.nullable]
             self._as_is[side] = all(is_kept_as_is(field.type) for field in columns_kept)
         sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
         self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
@@ -896,18 +911,19 @@ class WindowJoin:
 
     def _needed(self, side: str, table: pa.Table | None) -> pa.Table:
         """The columns of a batch that the join needs, as they are kept."""
-        schema = self._schemas[side]
+        wanted = self._kept[side]
         if table is None:
-            table = empty_table(schema)
-        elif table.column_names != schema.names:
-            table = table.select(schema.names)
-        if not table.schema.equals(schema):
-            try:
-                table = table.cast(schema)
-            except (ValueError, pa.ArrowException) as error:  # NULLs where earlier batches said there are none
-                raise SchemaError(f"the {side} batch does not fit the columns of earlier ones: {error}") from error
-        if table.column_names != self._kept[side]:
-            table = table.select(self._kept[side])
+            table = empty_table(wanted)
+        elif table.column_names != wanted.names:
+            table = table.select(wanted.names)
+        for name in self._strict[side]:
+            if table.column(name).null_count:
+                raise SchemaError(
+                    f"column {name!r} of the {side} batch has NULL, and is not null by the columns that the join was "
+                    "opened with: give them as they may be, by left_schema= and right_schema="
+                )
+        if not table.schema.equals(wanted):
+            table = pa.table(table.columns, schema=wanted)
         return table if self._as_is[side] else kept(table)
 
     # One call
@@ -954,17 +970,73 @@ class WindowJoin:
         return call
 
     @contextmanager
-    def _breaking(self, engine: Engine) -> Iterator[None]:
+    def _breaking(self, engine: Engine, applied: int | None = None) -> Iterator[None]:
         """What fails in here leaves the join unusable: its windows hold part of a call, and to go on would lose or
-        double pairs."""
+        double pairs. Unless nothing is changed yet beside the engine, and that is as it was at `applied`."""
         try:
             yield
         except BaseException as error:
-            self._broken = f"a call failed half-way ({type(error).__name__}: {error})"
-            engine.close()
-            if isinstance(error, MullionError) or not isinstance(error, Exception):
-                raise
-            raise DeviceError(f"device {self._device.info.name} failed: {type(error).__name__}: {error}") from error
+            if self._changed or applied is None or engine.applied != applied:
+                self._broken = self._broken or f"a call failed half-way ({type(error).__name__}: {error})"
+                engine.close()
+            raise
+
+    @contextmanager
+    def _of_device(self) -> Iterator[None]:
+        """What fails in here is the device's."""
+        name = self._device.info.name
+        try:
+            yield
+        except MullionError:
+            raise
+        except MemoryError as error:
+            raise CapacityError(
+                f"device {name} has no memory left for this call ({error}): give fewer rows in a call, or narrow the "
+                "condition"
+            ) from error
+        except Exception as error:
+            raise DeviceError(f"device {name} failed: {type(error).__name__}: {error}") from error
+
+    @contextmanager
+    def _of_input(self) -> Iterator[None]:
+        """What fails in here is by the rows that were given, or are in the state."""
+        try:
+            yield
+        except MullionError:
+            raise
+        except MemoryError as error:
+            raise CapacityError(
+                f"there is no memory left for the rows of this call ({error}): give fewer rows in a call"
+            ) from error
+        except pa.ArrowException as error:
+            raise SchemaError(f"pyarrow cannot read the rows of this call: {error}. {self._columns()}") from error
+
+    @contextmanager
+    def _of_output(self) -> Iterator[None]:
+        """What fails in here is by what the result is to be."""
+        try:
+            yield
+        except MullionError:
+            raise
+        except MemoryError as error:
+            room = self._device.host_memory.room
+            raise ResultTooLargeError(
+                f"there is no memory left for the result of this call ({error}), of {room:,} bytes for results: narrow "
+                "the condition, give fewer rows in a call, select fewer columns, or take the result in blocks, by "
+                "process_blocks()",
+                available=room,
+            ) from error
+        except pa.ArrowException as error:
+            raise SchemaError(f"pyarrow cannot make the result of this call: {error}. {self._columns()}") from error
+
+    def _columns(self) -> str:
+        """The columns that are kept, for an error that pyarrow gives without a name."""
+        sides = (
+            f"{side}: " + ", ".join(f"{field.name!r} {field.type}" for field in fields)
+            for side, fields in self._kept.items()
+            if len(fields)
+        )
+        return f"The columns that are needed are, {'; '.join(sides)}: cast the one it is about, or leave it out"
 
     def _joined(self, engine: Engine, call: Call, number: int | None, block_bytes: int | None) -> _Tables:
         """The result of a call, which has the caller's number; None: it is in the state already.
@@ -973,69 +1045,98 @@ class WindowJoin:
         """
         rows = {f"{side}_rows": len(table) for side, table in call.tables.items()}
         traced = OpenSpan("join", batch=number, device=self._device.info.name, **rows)
-        tables = self._joining(engine, call, number, block_bytes, traced)
-        left = False
-        self._reading = True
+        applied, left = engine.applied, False
+        self._changed = False
+        self._tables = tables = self._joining(engine, call, number, block_bytes, traced)
         try:
-            while True:
-                with self._turn():
-                    if self._broken is not None:
-                        if left:
-                            return
-                        raise DeviceError(f"this join is no longer usable: {self._broken}")
-                    with self._breaking(engine):
+            with self._breaking(engine, applied):
+                while True:
+                    with self._turn():
+                        if self._broken is not None:
+                            if left:
+                                return
+                            raise DeviceError(f"this join is no longer usable: {self._broken}")
                         table = next(tables, None)
                     if table is None:
                         return
-                if not left:
-                    try:
-                        yield table
-                    except GeneratorExit:
-                        left = True
+                    if not left:
+                        try:
+                            yield table
+                        except GeneratorExit:
+                            left = True
         except BaseException as error:
             traced.end(error)
             raise
         finally:
             traced.end()
-            self._reading = False
 
     def _joining(
         self, engine: Engine, call: Call, number: int | None, block_bytes: int | None, traced: OpenSpan
-    ) -> Iterator[pa.Table]:
-        """As `_joined`, but that nothing here knows of a caller that leaves."""
-        before = self._sequencer.state
+    ) -> _Tables:
+        """As `_joined`, but that nothing here knows of a caller that leaves.
+
+        The rows are written while they are joined, and committed once the result is there.
+        """
+        before, begun = self._sequencer.state, None
         # To repeat this call takes what the windows hold before it.
         needed = {side: self._oldest_restored(engine, side) for side in SIDES}
-        begun = None
-        if self._state is not None and number is not None:
-            done = not self._materializer.bits
-            sent, definition = self._sent(call), self._definition()
-            values = None
-            if call.whole is not None:
-                own = {side: call.numbers[side] - call.first[side] for side in sent}  # as they lie in the file
-                values, places = dataclasses.replace(call.whole, rows=own).to_tables()
-                sent |= places
-            with traced.current():
-                begun = self._state.begin(
-                    number, sent, definition, before, dict(call.arrived), done=done, whole=values, oldest=needed,
-                    pushes=call.pushes,
-                )  # fmt: skip
-        self._keep_rows(call)
-        paired = self.spec.form in ("rows", "pairs")
+        try:
+            if self._state is not None and number is not None:
+                with traced.current():
+                    begun = self._begin(call, number, before)
+            with self._of_output():
+                limits, matches = yield from self._found(engine, call, block_bytes, traced)
+                self._expire(engine, limits)
+                matched = self._matched()
+        except BaseException:
+            if begun is not None and self._state is not None:
+                self._state.withdraw(begun)
+            raise
+        if begun is not None and self._state is not None:
+            waited = time.perf_counter()
+            with traced.current(), span("wait for the state"):
+                self._state.commit(begun, matched, needed)
+            self._totals.state_seconds += time.perf_counter() - waited
+        if number is not None:
+            self._last_batch = number
+        self._collector.clear()
+        self._totals.calls += 1
+        self._totals.matches += matches
+        for side in SIDES:
+            self._totals.add(f"late_{side}", call.late[side])
+            self._totals.add(f"unmatchable_{side}", call.unmatchable[side])
+
+    def _begin(self, call: Call, number: int, before: dict[str, Any]) -> Future[dict[str, Any]]:
+        """Starts to write the rows of a call."""
+        assert self._state is not None
+        sent, values = self._sent(call), None
+        if call.whole is not None:
+            own = {side: call.numbers[side] - call.first[side] for side in sent}  # as they lie in the file
+            values, places = dataclasses.replace(call.whole, rows=own).to_tables()
+            sent |= places
+        arrived, definition = dict(call.arrived), self._definition()
+        return self._state.begin(number, sent, definition, before, arrived, whole=values, pushes=call.pushes)
+
+    def _found(
+        self, engine: Engine, call: Call, block_bytes: int | None, traced: OpenSpan
+    ) -> Generator[pa.Table, None, tuple[dict[str, int | None], int]]:
+        """Joins a call and gives its result; the times that are useless from now on, and how many pairs there were."""
+        paired = self.spec.form in ("rows", "pairs") and not isinstance(engine, AsOfEngine)
         engine.most_pairs = most_pairs(block_bytes) if paired and block_bytes is not None else None
-        counting = self.spec.form == "counts"
-        parts = traced.each("engine", engine.process(call.batches, call.opposite, call.arrived, counting=counting))
+        parts = traced.each("engine", self._parts(engine, call))
         incomplete: IncompleteError | None = None
         rest: list[pa.Table] = []
-        if paired and not isinstance(self._materializer, AsOfMaterializer):
-            blocks = self._materializer.blocks(call, block_bytes)
+        if paired:
+            blocks: PairBlocks | None = None
             try:
                 for part in parts:
+                    blocks = blocks or self._blocks(call, block_bytes)
                     yield from traced.each("materialize", self._timed(blocks.add(part)))
                     if isinstance(part, Border):
                         yield self._materializer.nothing
             except IncompleteError as error:
                 incomplete = error
+            blocks = blocks or self._blocks(call, block_bytes)
             limits = self._advance(call)
             for table in traced.each("materialize", self._timed(blocks.end(limits, complete=incomplete is None))):
                 if incomplete is not None:
@@ -1045,10 +1146,14 @@ class WindowJoin:
             matches = blocks.matches
         else:
             found, incomplete = _found(parts)
+            self._keep_rows(call)
             limits = self._advance(call)
-            if isinstance(engine, AggregateEngine | ClosingPartitions) and self.spec.closing:
-                gone = limits["left"]
-                found = [] if gone is None else [engine.closed(gone)]
+            with self._of_device():
+                if isinstance(engine, AggregateEngine | ClosingPartitions) and self.spec.closing:
+                    gone = limits["left"]
+                    found = [] if gone is None else [engine.closed(gone)]
+                elif isinstance(engine, AsOfEngine):
+                    found = [engine.ready(limits)]
             start = time.perf_counter()
             with traced.current(), span("materialize"):
                 result, matches = self._materializer.result(found, call, limits)
@@ -1066,21 +1171,18 @@ class WindowJoin:
                 yield table
             else:
                 yield from slices(table, block_bytes)
-        self._expire(engine, limits)
-        if begun is not None:
-            assert self._state is not None
-            waited = time.perf_counter()
-            with traced.current(), span("wait for the state"):
-                self._state.commit(begun, self._matched())
-                self._state.trim(needed)
-            self._totals.state_seconds += time.perf_counter() - waited
-        if number is not None:
-            self._last_batch = number
-        self._totals.calls += 1
-        self._totals.matches += matches
-        for side in SIDES:
-            self._totals.add(f"late_{side}", call.late[side])
-            self._totals.add(f"unmatchable_{side}", call.unmatchable[side])
+        return limits, matches
+
+    def _parts(self, engine: Engine, call: Call) -> Iterator[Found]:
+        """What an engine finds."""
+        with self._of_device():
+            counting = self.spec.form == "counts"
+            yield from engine.process(call.batches, call.opposite, call.arrived, counting=counting)
+
+    def _blocks(self, call: Call, block_bytes: int | None) -> PairBlocks:
+        """What makes the result of a call that an engine has begun to join."""
+        self._keep_rows(call)
+        return self._materializer.blocks(call, block_bytes)
 
     def _timed(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """What comes out of these, its time counted as that of the output."""
@@ -1094,6 +1196,7 @@ class WindowJoin:
 
     def _keep_rows(self, call: Call) -> None:
         """Takes note of a call's rows, which may come out from now on."""
+        self._changed, self._repeatable = True, None
         for side, log in self._kept_logs():
             if call.whole is not None and call.whole.order is not None:
                 log.append(call.first[side], call.tables[side], call.numbers[side])
@@ -1109,7 +1212,8 @@ class WindowJoin:
 
     def _expire(self, engine: Engine, limits: dict[str, int | None]) -> None:
         if not self.spec.counted:
-            engine.expire_times(limits)
+            with self._of_device():
+                engine.expire_times(limits)
         for side, log in self._kept_logs():
             log.trim(self._oldest(engine, side))
         self._reserve_rows(0)
@@ -1170,11 +1274,7 @@ class WindowJoin:
         whole = None if record.whole is None else WholeCall.from_tables(record.whole, logged)
         tables = {side: table for side, table in logged.items() if side in SIDES}
         for side, table in tables.items():
-            wanted = self._needed(side, None).schema
-            for field in wanted:
-                if field.name not in table.column_names:
-                    table = table.append_column(field, pa.nulls(len(table), field.type))
-            tables[side] = kept(table.select(wanted.names))  # versions before kept other types
+            tables[side] = under(self._needed(side, None).schema, table, side, self._state.store.place)
         if self.spec.self_join:
             tables["right"] = tables["left"]
         return tables, matched, whole
@@ -1182,12 +1282,18 @@ class WindowJoin:
     def _restore(self) -> None:
         """Stores the rows of all calls in the state but the newest, which may be asked for again."""
         assert self._state is not None
+        if not self._state.records:
+            return
+        assert self._engine is not None
         started = time.perf_counter()
-        for record in self._state.records[:-1]:
-            self._load(record)
+        with self._breaking(self._engine):
+            *older, newest = self._state.records
+            for record in older:
+                self._load(record)
+            if newest.join["schemas"] != self._definition()["schemas"]:
+                self._logged(newest)  # refused now, if its rows do not fit the columns of today
+            self._repeatable = newest
         self._totals.restore_seconds += time.perf_counter() - started
-        if self._state.records:
-            self._repeatable = self._state.records[-1]
 
     def _check_repeat(self, record: Record, given: dict[str, pa.Table | None]) -> None:
         """Raises ReplayError unless these are the rows of a call in the state, columns added since aside."""
@@ -1226,33 +1332,35 @@ class WindowJoin:
 
     def _load_newest(self) -> None:
         if self._repeatable is not None:
-            record, self._repeatable = self._repeatable, None
+            assert self._engine is not None
             started = time.perf_counter()
-            self._load(record)
+            with self._breaking(self._engine):
+                self._load(self._repeatable)
             self._totals.restore_seconds += time.perf_counter() - started
 
     def _load(self, record: Record) -> None:
         engine = self._engine
         assert engine is not None
         assert self._state is not None
-        with self._breaking(engine):
+        with self._of_input():
             self._sequencer.state = record.before
             tables, matched, whole = self._logged(record)
             call = self._sequenced(tables, self._state.pushes(record), whole)
-            engine.room_for(call.batches)
-            engine.load(call.batches, call.opposite, call.arrived)
+            with self._of_device():
+                engine.room_for(call.batches)
+                engine.load(call.batches, call.opposite, call.arrived)
             self._keep_rows(call)
             limits = self._advance(call)
             self._materializer.load(call, limits, matched)
             self._expire(engine, limits)
 
-    def _matched(self) -> dict[str, np.ndarray] | None:
+    def _matched(self) -> dict[str, np.ndarray]:
         """The rows that a call has matched for the first time, where that is followed."""
         matched = {}
         for side, bits in self._materializer.bits.items():
             matched[side] = np.unique(np.concatenate([np.zeros(0, np.int64), *(bits.followed or ())]))
             bits.followed = []
-        return matched or None
+        return matched
 
     def _oldest_restored(self, engine: Engine, side: str) -> int:
         """The oldest row of a side that a restored join must have."""

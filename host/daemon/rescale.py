@@ -20,7 +20,7 @@ from host.daemon.windows import Windows, query_place, windows_below
 from host.engines import Partitions
 from host.errors import StateError, UnsupportedError, WindowError
 from host.join.engine import SIDES
-from host.join.kept_types import kept, kept_schema
+from host.join.kept_types import kept_schema
 from host.join.routes import RoutePlanner, Routes, no_counts
 from host.join.row_log import empty_table, picked
 from host.join.sequencer import Sequencer
@@ -29,7 +29,7 @@ from host.join.whole_call import WholeCall
 from host.progress import Progress
 from host.spec import JoinSpec
 from host.state import Record, StateLog, Store, open_store
-from host.state.log import UNFINISHED, ended, schema_of
+from host.state.log import UNFINISHED, ended, schema_of, under
 
 MOST = 1 << 15
 """Partitions: a table of routes has them as int16."""
@@ -306,7 +306,10 @@ class _Calls:
                         f"batch {batch} begins with {name} {record.before[name]} in {self.logs[at].store.place}, with "
                         f"{before[name]} in {self.logs[some].store.place}: these are not windows of one query"
                     )
-        tables = {at: {side: self._table(side, found[side]) for side in SIDES} for at, (found, _) in read.items()}
+        tables = {
+            at: {side: under(self._stored[side], found[side], side, self.logs[at].store.place) for side in SIDES}
+            for at, (found, _) in read.items()
+        }
         if records[some].whole is None:
             whole, own = self._of_one(before, tables[some])
             wholes, tables = {some: whole}, {some: own}
@@ -377,13 +380,6 @@ class _Calls:
         order[np.arange(len(call.tables["right"])) + call.opposite["right"] - call.first["left"]] = True
         rows = {side: np.arange(len(table)) for side, table in call.tables.items()}
         return WholeCall(call.newest, sequence, order, rows), call.tables
-
-    def _table(self, side: str, table: pa.Table) -> pa.Table:
-        """Rows with the columns that are kept now."""
-        for field in self.schemas[side]:
-            if field.name in self._kept[side] and field.name not in table.column_names:
-                table = table.append_column(field, pa.nulls(len(table), field.type))
-        return kept(table.select(self._kept[side]))
 
 
 def _placement(spec: JoinSpec, schemas: dict[str, pa.Schema], partitions: Partitions, name: str | None) -> Placement:
@@ -501,7 +497,7 @@ def _write(
             for at, of_sides in call.matched:
                 for side in set(tracked) & set(of_sides):
                     matched[side].append(moved[at, side].get(of_sides[side], window))
-            begun = writer.begin(call.batch, tables, definition, before, end, done=False, whole=values)
+            begun = writer.begin(call.batch, tables, definition, before, end, whole=values)
             writer.commit(begun, {side: np.unique(np.concatenate(known)) for side, known in matched.items()})
         done.calls += 1
         done.rows += sum(map(len, call.tables.values()))

@@ -84,6 +84,7 @@ class AggregateEngine(Engine):
             window = 0 if spec.counts is None else spec.counts[side]
             self._windows[side] = kind(folds=folds, window=window, width=min(high - low, _INT64_MAX))
         self._waiting = WaitingRows(generator)  # left rows, of `close`
+        self._applied = 0
         self._ticket: int | None = None
         first = {side: -(-spec.counts[side] // spec.partitions) if spec.counts else 1 << 14 for side in self._stored}
         self._reserve(first)
@@ -104,6 +105,10 @@ class AggregateEngine(Engine):
 
     def figures(self, side: str) -> dict[str, Any]:
         return {"runs": self._windows[side].runs} if side in self._windows else {}
+
+    @property
+    def applied(self) -> int | None:
+        return self._applied
 
     def oldest_row(self, side: str) -> int | None:
         if side not in self._windows:
@@ -143,6 +148,7 @@ class AggregateEngine(Engine):
         counting: bool = False,
     ) -> Iterator[Aggregates]:  # fmt: skip
         if self._close:
+            self._applied += 1
             self._waiting.add(batches["left"])
             self._put("right", batches["right"])
             return
@@ -156,6 +162,7 @@ class AggregateEngine(Engine):
                 if len(probing):
                     yield self._probe(side, probing, orders[side], stored[OTHER[side]])
             started = time.perf_counter()
+            self._applied += 1
             for side in SIDES:
                 self._windows[side].store()
             self.seconds["store"] += time.perf_counter() - started
@@ -336,6 +343,10 @@ class PairAggregateEngine(Engine):
     def report(self) -> dict[str, Any]:
         return self.engine.report()
 
+    @property
+    def applied(self) -> int | None:
+        return self.engine.applied
+
     def oldest_row(self, side: str) -> int | None:
         return self.engine.oldest_row(side)
 
@@ -349,14 +360,19 @@ class PairAggregateEngine(Engine):
         self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int], *,
         counting: bool = False,
     ) -> Iterator[Aggregates]:  # fmt: skip
-        self._put(batches)
         first = {side: arrived[side] - len(opposite[side]) for side in SIDES}
+        known = False  # the values of the call: once the engine has begun with it
         totals = {side: _core.AggregateTotals(self._folds[OTHER[side]], len(opposite[side])) for side in SIDES}
         for found in self.engine.process(batches, opposite, arrived):
             assert isinstance(found, Pairs | OrderedPairs)
+            if not known:
+                self._put(batches)
+                known = True
             for pairs in _by_side(found, opposite, first):
                 values = self._get(OTHER[pairs.side], pairs.stored)
                 totals[pairs.side].add(np.ascontiguousarray(pairs.probing - first[pairs.side]), values)
+        if not known:
+            self._put(batches)
         if self._itself is not None:  # engines do not find these pairs; a row meets itself in its right role
             rows = self._itself(batches)
             totals["right"].add(np.ascontiguousarray(rows - first["right"]), self._get("left", rows))
@@ -375,6 +391,9 @@ class PairAggregateEngine(Engine):
             if last_useless[side] is not None:
                 oldest = self.engine.oldest_row(side)
                 self._trim(side, _INT64_MAX if oldest is None else oldest)
+
+    def stop(self) -> None:
+        self.engine.stop()
 
     def close(self) -> None:
         self.engine.close()

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from host.join.as_of_condition import AsOfAxis, AsOfCondition
-from host.join.engine import SIDES, Batch, Engine, EngineSpec, Found
+from host.join.engine import SIDES, Batch, Engine, EngineSpec, Found, OrderedPairs
 from host.join.materializer import check_rows
 from host.join.placement import mixed
 from host.join.row_log import RowLog, empty_table
@@ -204,9 +204,9 @@ class AsOfEngine(Engine):
         rows[old] = np.append(kept, -1)[slots[old]]  # -1 is the last of them
         return rows
 
-    def ready(self, limits: dict[str, int | None], *, everything: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Joins the rows that `process` took. Slots of the left rows that are answered, ascending, int64, and of their
-        right rows, -1 for none.
+    def ready(self, limits: dict[str, int | None], *, everything: bool = False) -> OrderedPairs:
+        """Joins the rows that `process` took. Slots of the left rows that are answered, ascending, and of their right
+        rows, -1 for none.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class AsOfEngine(Engine):
             order = np.argsort(left, kind="stable")
             left, right = left[order], right[order]
         self.seconds["probe"] += time.perf_counter() - started
-        return left, right
+        return OrderedPairs(left, right)
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         """Gives back what rows that `ready` has forgotten took."""
@@ -299,29 +299,25 @@ class AsOfMaterializer:
         self._rows = spec.form == "rows"
         self._unmatched = spec.how == "left"
         self.bits: dict[str, Any] = {}
-        self.rest_matches = 0  # pairs that `rest` gave
 
     def result(
         self,
-        found: list[Found],
+        found: list[OrderedPairs],
         call: Call,
         limits: dict[str, int | None],
     ) -> tuple[pa.Table, int]:
-        """The result of a call, and how many pairs it has: pairs, then unmatched rows, each in the order of arrival."""
-        left, right = self._engine.ready(limits)
-        never = self._engine.slots("left", call.never["left"]) if self._unmatched else _NONE
-        return self._table(left, right, never)
+        """The result of a call, of what is `ready`, and how many pairs it has: pairs, then unmatched rows, each in the
+        order of arrival."""
+        return self.closed(found, self._engine.slots("left", call.never["left"]) if self._unmatched else _NONE)
 
     def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed."""
         self._engine.ready(limits)
 
-    def rest(self) -> pa.Table:
-        """At the end of both streams: the left rows that wait."""
-        table, self.rest_matches = self._table(*self._engine.ready(dict.fromkeys(SIDES), everything=True), _NONE)
-        return table
-
-    def _table(self, left: np.ndarray, right: np.ndarray, never: np.ndarray) -> tuple[pa.Table, int]:
+    def closed(self, found: list[OrderedPairs], never: np.ndarray = _NONE) -> tuple[pa.Table, int]:
+        """As `result`, with the slots of the left rows that match nothing."""
+        (answered,) = found
+        left, right = answered.left, answered.right
         matches = len(left)
         if self._unmatched:
             matched = right >= 0
@@ -339,13 +335,13 @@ class AsOfMaterializer:
             if self._rows:
                 names = [name for of, name, _ in self._columns if of == side]
                 if names:
-                    columns = self._logs[side].take(slots, names, ascending=side == "left" and matches == len(left))
-                    taken |= {(side, name): column for name, column in zip(names, columns, strict=True)}
+                    rows = self._logs[side].take(slots, names, ascending=side == "left" and matches == len(left))
+                    taken |= {(side, name): column for name, column in zip(names, rows, strict=True)}
             else:
-                rows = self._engine.rows(side, slots)
-                taken[side, ""] = pa.array(rows, mask=rows < 0 if self._unmatched else None)
+                numbers = self._engine.rows(side, slots)
+                taken[side, ""] = pa.array(numbers, mask=numbers < 0 if self._unmatched else None)
         if self._rows:
-            found = [taken[side, name] for side, name, _ in self._columns]
+            columns = [taken[side, name] for side, name, _ in self._columns]
         else:
-            found = list(taken.values())
-        return pa.table(found, schema=self._schema), matches
+            columns = list(taken.values())
+        return pa.table(columns, schema=self._schema), matches

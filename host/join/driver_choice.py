@@ -68,6 +68,7 @@ class ChoosingEngine(ResidualEngine):
         self._drawn, self._hits = 0.0, np.zeros(len(parts))
         self._no_room: set[int] = set()  # parts whose index was refused
         self._choice_seconds, self._past_seconds, self._past_runs = 0.0, dict[str, float](), 0
+        self._past_applied = 0
 
     @property
     def seconds(self) -> dict[str, float]:  # type: ignore[override]
@@ -91,6 +92,11 @@ class ChoosingEngine(ResidualEngine):
     @property
     def shares(self) -> list[float] | None:
         return (self._hits / self._drawn).tolist() if self._drawn else None
+
+    @property
+    def applied(self) -> int | None:
+        applied = self.engine.applied
+        return None if applied is None else self._past_applied + applied
 
     def report(self) -> dict[str, Any]:
         """With ``driver``, ``shares`` and ``driver_changes``; the part that drives at first has the place 0."""
@@ -136,6 +142,7 @@ class ChoosingEngine(ResidualEngine):
         for step, seconds in self.engine.seconds.items():
             self._past_seconds[step] = self._past_seconds.get(step, 0.0) + seconds
         self._past_runs += self.engine.probed_runs
+        self._past_applied += self.engine.applied or 0
         self.engine.close()
         self.engine, self.driver = engine, driver
         self._residuals = [part for part in self._parts if part is not self._parts[driver]]

@@ -333,6 +333,12 @@ class Engine(abc.ABC):
         """What the engine tells of itself, by name; nothing in the middle of a call."""
         return {}
 
+    @property
+    def applied(self) -> int | None:
+        """Steps that have changed what it holds: where that is as it was, a call that has failed has changed nothing.
+        None: it does not tell."""
+        return None
+
     @abc.abstractmethod
     def oldest_row(self, side: str) -> int | None:
         """The oldest row number of a side on the device, or None. For time windows."""
@@ -395,6 +401,9 @@ class Engine(abc.ABC):
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         """Drops rows with a time at or before a limit of 64 bits (None: none), or some of them: whole runs, or the
         oldest."""
+
+    def stop(self) -> None:  # noqa: B027 - what cannot end a call ends it where it ends
+        """Ends a call that is under way in another thread, where it can; the engine takes no other one."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -267,6 +267,10 @@ class NativeEngine(Engine):
     def report(self) -> dict[str, Any]:
         return {} if self._core is None else self._core.report()
 
+    @property
+    def applied(self) -> int | None:
+        return None if self._core is None else self._core.applied
+
     def oldest_row(self, side: str) -> int | None:
         oldest = self._engine.oldest(SIDES.index(side), -1)
         return None if oldest < 0 else oldest
@@ -473,6 +477,10 @@ class NativeEngine(Engine):
             limit = self._expired[side]
             if limit is not None:
                 self._engine.expire_times(SIDES.index(side), limit)
+
+    def stop(self) -> None:
+        if self._core is not None:
+            self._core.stop()
 
     def close(self) -> None:
         self._core = None

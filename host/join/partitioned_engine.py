@@ -212,7 +212,12 @@ class PartitionedEngine(Engine):
             oldest = self.oldest_row(side)
             placement.forget(_INT64.max if oldest is None else oldest)
 
+    def stop(self) -> None:
+        for engine in self._engines:
+            engine.stop()
+
     def close(self) -> None:
+        self.stop()  # what is under way where the call that waits for it was interrupted
         self._threads.shutdown()
         for engine in self._engines:
             engine.close()

@@ -73,6 +73,10 @@ class ResidualEngine(Engine):
     def report(self) -> dict[str, Any]:
         return self.engine.report()
 
+    @property
+    def applied(self) -> int | None:
+        return self.engine.applied
+
     def oldest_row(self, side: str) -> int | None:
         return self.engine.oldest_row(side)
 
@@ -88,13 +92,16 @@ class ResidualEngine(Engine):
         counting: bool = False,
     ) -> Iterator[Found]:
         self.engine.most_pairs = None if counting else self.most_pairs
-        self._put(batches)
         first = {side: arrived[side] - len(opposite[side]) for side in SIDES}
         lost: IncompleteError | None = None
+        known = False  # the keys of the call: once the engine has begun with it
         for step in self._steps(batches, opposite, first):
             asked = self._asked
             try:
                 for found in self.engine.process(*step):
+                    if not known:
+                        self._put(batches)
+                        known = True
                     if isinstance(found, Border):
                         yield found
                         continue
@@ -110,6 +117,8 @@ class ResidualEngine(Engine):
             if rows:
                 per_row = (self._asked - asked) / rows
                 self._step_rows = int(min(max(_PAIRS / max(per_row, 1e-9), _LEAST_ROWS), _MOST_ROWS))
+        if not known:
+            self._put(batches)
         self._trim_counted(arrived)
         if lost is not None:
             raise lost
@@ -126,6 +135,9 @@ class ResidualEngine(Engine):
             if last_useless[side] is not None:
                 oldest = self.engine.oldest_row(side)
                 self._trim(side, np.iinfo(np.int64).max if oldest is None else oldest)
+
+    def stop(self) -> None:
+        self.engine.stop()
 
     def close(self) -> None:
         self.engine.close()

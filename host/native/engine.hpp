@@ -96,6 +96,7 @@ class EngineBase {
   // For tests: a core fails after so many more rows.
   virtual void inject_fault(size_t, int64_t) { throw std::invalid_argument("this engine has no cores that could fail"); }
   double seconds[4] = {0, 0, 0, 0};  // sort, probe, copy, store
+  uint64_t applied = 0;              // steps that have begun to change what is held: those that failed before changed nothing
   uint64_t probed_runs = 0;
 };
 
@@ -130,6 +131,21 @@ class Engine final : public EngineBase {
       seconds += std::chrono::duration<double>(now - clock).count();
       clock = now;
     };
+    const uint64_t before = applied;
+    const struct Undo {  // of what the step needs and a step that is refused or fails leaves
+      ~Undo() {
+        if (engine.applied != before) return;
+        for (int side = 0; side < 2; ++side) {
+          engine.times_[side].take_back(marks[side]);
+          engine.batch_[side] = Batch();
+          engine.stored_[side] = Batch();
+        }
+        for (Matches& matches : engine.matches_) matches.clear();
+      }
+      Engine& engine;
+      const uint64_t before;
+      const Times::Mark marks[2];
+    } undo{*this, before, {times_[0].mark(), times_[1].mark()}};
     for (int side = 0; side < 2; ++side) {
       const Input& in = storing[side];
       if (in.times != nullptr && in.stored && !(settings_.self_join && side == 1)) {
@@ -170,13 +186,7 @@ class Engine final : public EngineBase {
     lap(seconds[1]);
 
     for (int side = 0; side < 2; ++side) result.counts[side] = std::move(counts_[side]);
-    if (result.refused) {
-      for (int side = 0; side < 2; ++side) {
-        batch_[side] = Batch();
-        stored_[side] = Batch();
-      }
-      return result;
-    }
+    if (result.refused) return result;
     offsets_.assign(all + 1, 0);
     for (size_t task = 0; task < all; ++task) {
       offsets_[task + 1] = offsets_[task] + matches_[task].pairs;
@@ -193,6 +203,7 @@ class Engine final : public EngineBase {
     for (size_t task = 0; task < all; ++task) matches_[task].clear();  // what many pairs took
     lap(seconds[2]);
 
+    ++applied;
     run_tasks(sides, threads, nullptr, [&](size_t side) {
       const Input& in = storing[side];
       Run<Key>& run = (apart_ ? stored_ : batch_)[side].run;

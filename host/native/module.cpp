@@ -40,8 +40,11 @@ Wide wide(const Long& value) {
   return std::clamp((static_cast<Wide>(value.first) << 64) | value.second, -far, far);
 }
 
-// Lets a signal's handler run, at most every 20 ms; true if it raised.
+thread_local const std::atomic<bool>* stopped = nullptr;  // of the engine that this thread's call is of
+
+// Lets a signal's handler run, at most every 20 ms; true if it raised, or if another thread ends the call.
 bool poll() {
+  if (stopped != nullptr && stopped->load(std::memory_order_relaxed)) return true;
   using Clock = std::chrono::steady_clock;
   thread_local Clock::time_point last{};
   const auto now = Clock::now();
@@ -164,12 +167,18 @@ class PyEngine {
     bool interrupted = false;
     {
       const nb::gil_scoped_release release;
+      const auto* const outer = std::exchange(stopped, &stop_);  // a signal's handler may call another engine
       try {
         result = engine->step(inputs, apart ? stored : inputs, form, probing, threads, poll, most);
       } catch (const Interrupted&) {
         interrupted = true;
+      } catch (...) {
+        stopped = outer;
+        throw;
       }
+      stopped = outer;
     }
+    if (interrupted && stop_.load() && !PyErr_Occurred()) throw std::runtime_error("this call was broken off");
     if (interrupted) throw nb::python_error();
     if (counting || ranges || result.refused) {
       nb::object sides[2];
@@ -208,6 +217,9 @@ class PyEngine {
     std::atomic<bool>& busy;
   };
 
+  // Ends a call under way, from another thread; the engine takes no other one.
+  void stop() { stop_.store(true); }
+
   // The engine, for a call on one side.
   EngineBase& of(int side) const {
     if (side != 0 && side != 1) throw nb::index_error("a side is 0 or 1");
@@ -215,7 +227,7 @@ class PyEngine {
   }
 
   std::unique_ptr<EngineBase> engine;
-  std::atomic<bool> busy_{false};
+  std::atomic<bool> busy_{false}, stop_{false};
 };
 
 const KernelTable& kernels(const std::optional<std::string>& isa) {
@@ -325,6 +337,7 @@ NB_MODULE(_core, m) {
       .def("step", &PyEngine::step, "left"_a, "right"_a, nb::kw_only(), "counting"_a = false, "whole"_a = false,
            "probing"_a = true, "threads"_a = 1 << 20, "ranges"_a = nb::none(), "stored_left"_a = nb::none(),
            "stored_right"_a = nb::none(), "most"_a = kAnyPairs)
+      .def("stop", &PyEngine::stop)
       .def("expire_times", [](PyEngine& self, int side, int64_t limit) { const PyEngine::Turn turn(self.busy_); self.of(side).expire_times(side, limit); }, "side"_a, "limit"_a)
       .def("purge", [](PyEngine& self, int side, int64_t limit) { const PyEngine::Turn turn(self.busy_); self.of(side).purge(side, limit); }, "side"_a, "limit"_a)
       .def("arrived", [](PyEngine& self, int side, int64_t rows) { const PyEngine::Turn turn(self.busy_); self.of(side).arrived(side, rows); }, "side"_a, "rows"_a)
@@ -351,6 +364,7 @@ NB_MODULE(_core, m) {
         const PyEngine::Turn turn(self.busy_);
         self.engine->inject_fault(core, rows);
       }, "core"_a, "rows"_a)
+      .def_prop_ro("applied", [](const PyEngine& self) { return self.engine->applied; })
       .def_prop_ro("bytes", [](const PyEngine& self) { return self.engine->bytes(); })
       .def_prop_ro("probed_runs", [](const PyEngine& self) { return self.engine->probed_runs; })
       .def_prop_ro("seconds", [](const PyEngine& self) {

@@ -74,6 +74,7 @@ class SharedEngine final : public EngineBase {
     if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
     const bool counting = form == Form::kCounts;
     check(input);
+    ++applied;
     const auto start = Clock::now();
     Result result;
     for (int side = 0; side < 2; ++side) {
@@ -167,7 +168,9 @@ class SharedEngine final : public EngineBase {
   static constexpr size_t kMostTask = 1024;
   static constexpr size_t kGroup = 32;         // probes that descend together
   static constexpr size_t kFewRows = 512;      // of a step that one thread does
-  static constexpr uint64_t kPollTasks = 64;
+  static constexpr uint64_t kPollWork = 1 << 16;  // rows looked at between two looks at signals
+  static constexpr uint64_t kTaskWork = 1 << 10;  // what a task counts for at least
+  static constexpr auto kPollWait = std::chrono::milliseconds(20);
 
   // The rows that a step brings on one side, and the index over those before.
   struct Side {
@@ -205,7 +208,8 @@ class SharedEngine final : public EngineBase {
     std::vector<std::vector<uint64_t>> found;
     std::vector<size_t> parts;  // of an index, by the task's rows
     uint64_t random = 0;
-    uint64_t turns = 0;
+    int worker = 0;
+    uint64_t done = 0;  // rows looked at since it looked at signals
   };
 
   int sides() const { return settings_.self_join ? 1 : 2; }
@@ -277,6 +281,7 @@ class SharedEngine final : public EngineBase {
 
   void work(int worker) {
     Scratch scratch;
+    scratch.worker = worker;
     scratch.random = schedule_ == 0 ? 0 : (schedule_ * 0x9E3779B97F4A7C15u + steps_ * 0xBF58476D1CE4E5B9u + worker) | 1;
     try {
       for (Slot* slot = nullptr; (slot = acquire(worker, slot != nullptr, scratch)) != nullptr;) {
@@ -308,9 +313,16 @@ class SharedEngine final : public EngineBase {
     }
   }
 
+  // For work of any length, outside of locks: throws Interrupted where the step is to end.
+  void attend(Scratch& scratch, uint64_t work) {
+    if ((scratch.done += work) < kPollWork) return;
+    scratch.done = 0;
+    if (stop_.load() || (scratch.worker == 0 && poll_ != nullptr && poll_())) throw Interrupted();
+  }
+
   // The next task, or null where there is none, or where this thread is to leave.
   Slot* acquire(int worker, bool had, Scratch& scratch) {
-    if (worker == 0 && ++scratch.turns % kPollTasks == 0 && poll_ != nullptr && poll_()) throw Interrupted();
+    attend(scratch, kTaskWork);
     disturb(scratch);
     const auto now = Clock::now();
     std::unique_lock lock(queue_, std::defer_lock);
@@ -324,7 +336,13 @@ class SharedEngine final : public EngineBase {
       }
       if (closed_) {
         ++waits_;
-        turn_.wait(lock);
+        if (worker > 0) turn_.wait(lock);
+        while (worker == 0 && closed_ && !stop_.load()) {
+          turn_.wait_for(lock, kPollWait);
+          lock.unlock();
+          attend(scratch, kPollWork);
+          lock.lock();
+        }
         continue;
       }
       if constexpr (Index::kMerges) {
@@ -343,6 +361,7 @@ class SharedEngine final : public EngineBase {
       if (taken_.load(std::memory_order_relaxed) - head_.load(std::memory_order_acquire) < slots_.size()) break;
       lock.unlock();
       propagate();
+      attend(scratch, kTaskWork);
       std::this_thread::yield();
       lock.lock();
     }
@@ -436,6 +455,7 @@ class SharedEngine final : public EngineBase {
     slot.found.clear();
     for (size_t i = 0; i < slot.count; ++i) {
       std::vector<uint64_t>& found = scratch.found[i];
+      attend(scratch, found.size());
       if (!counting_) {
         if (found.size() > 1) std::sort(found.begin(), found.end());
         const size_t before = slot.found.size();
@@ -530,8 +550,9 @@ class SharedEngine final : public EngineBase {
       const int64_t first = timed() ? side.base : std::max(end - span, side.base);
       const int64_t time = own.times != nullptr ? own.times[row.place] : 0;
       std::vector<uint64_t>& found = scratch.found[probe.row];
-      uint64_t matches = 0;
+      uint64_t matches = 0, met = 0;
       const auto take = [&](int64_t stored) {
+        ++met;
         if (own.times != nullptr) {
           const Wide apart = static_cast<Wide>(side.times.of(stored)) - time;
           const Wide low = probe.role == 0 ? settings_.time_low : -settings_.time_high;
@@ -566,6 +587,7 @@ class SharedEngine final : public EngineBase {
       if (row.seen > edge && row.seen - edge > most_scanned_.load(std::memory_order_relaxed)) {
         most_scanned_.store(row.seen - edge, std::memory_order_relaxed);
       }
+      attend(scratch, met + (row.seen > edge ? row.seen - edge : 0));
       if (matches > 0) counts_[probe.role][row.place] += static_cast<int64_t>(matches);
     }
   }

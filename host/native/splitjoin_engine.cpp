@@ -980,6 +980,7 @@ class SplitJoin final : public EngineBase {
         throw std::invalid_argument("rows must come after those of earlier steps");
       }
     }
+    ++applied;
     try {
       tree_->shared.probing = probing;
       most_pairs_ = most;

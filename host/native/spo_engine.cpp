@@ -236,6 +236,7 @@ class SpoEngine final : public EngineBase {
     if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
     const bool counting = form == Form::kCounts;
     check(input, storing);
+    ++applied;
     auto clock = std::chrono::steady_clock::now();
     const auto lap = [&clock](double& seconds) {
       const auto now = std::chrono::steady_clock::now();

@@ -128,6 +128,16 @@ class Times {
     end_ = end;
   }
 
+  // What rows there are, to go back to: those put since are forgotten.
+  struct Mark {
+    int64_t begin, end;
+  };
+  Mark mark() const { return {begin_, end_}; }
+  void take_back(const Mark& mark) {
+    begin_ = mark.begin;
+    end_ = mark.end;
+  }
+
   // Forgets rows before `oldest`.
   void trim(int64_t oldest) { begin_ = std::clamp(oldest, begin_, end_); }
 

@@ -29,6 +29,7 @@ import xxhash
 
 from host.errors import StateError, StateTakenError
 from host.join.engine import SIDES
+from host.join.kept_types import kept
 from host.state.store import Store
 from host.tracing import carried, span
 
@@ -117,6 +118,7 @@ class StateLog:
         self.store = store
         self._owner = secrets.token_hex(4)
         self._writer: ThreadPoolExecutor | None = None
+        self._oldest: dict[str, int] | None = None  # as of `commit`
         self.cut_short: int | None = None
         self.files, self.seconds = 0, 0.0
         self.records = self._found()
@@ -217,12 +219,10 @@ class StateLog:
         before: dict[str, Any],
         end: dict[str, int],
         *,
-        done: bool,
         whole: dict[str, Any] | None = None,
         pushes: list[tuple[int, int]] | None = None,
-        oldest: dict[str, int] | None = None,
     ) -> Future[dict[str, Any]]:
-        """Starts to write a call, in a thread; for `commit`.
+        """Starts to write the rows of a call, in a thread; for `commit`, or `withdraw`.
 
         Parameters
         ----------
@@ -230,12 +230,8 @@ class StateLog:
             As in `Record`.
         tables : dict of str to pyarrow.Table
             The rows of the call by side, and what belongs to them.
-        done : bool
-            There is nothing to add once the call is joined: it is committed by the thread.
         pushes : list of (int, int), optional
             What `pushes` gives.
-        oldest : dict of str to int, optional
-            What `trim` is given once the call is committed.
 
         Raises
         ------
@@ -248,19 +244,15 @@ class StateLog:
                 f"the state's file {self.store.path(_commit_name(number))} is missing: the rows of batch "
                 f"{self.cut_short} are there, and the next one sent is {batch}"
             )
-        needed = (record.number for record in self.records if oldest is None or not _before(record, oldest))
-        first = next(needed, number)
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "mullion-state")
 
         def write() -> dict[str, Any]:
-            fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end, "first": first}
-            fields |= {"whole": whole, "pushes": None if pushes is None else _text(np.array(pushes).ravel())}
+            fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end, "whole": whole}
+            fields["pushes"] = None if pushes is None else _text(np.array(pushes).ravel())
             with span("write state"):
-                fields |= self._write(number, batch, tables)
-                if done:
-                    self._commit(Record(matched={}, **fields))
-            return fields
+                self._trim()
+                return fields | self._write(number, batch, tables)
 
         return self._writer.submit(carried(write))
 
@@ -279,16 +271,20 @@ class StateLog:
             self._create(name, pieces)
         return {"number": number, "file": name, "digest": _checksum(*pieces), "size": size, "parts": parts}
 
-    def commit(self, begun: Future[dict[str, Any]], matched: dict[str, np.ndarray] | None) -> None:
-        """Waits until a call is durable.
+    def commit(
+        self, begun: Future[dict[str, Any]], matched: dict[str, np.ndarray], oldest: dict[str, int] | None = None
+    ) -> None:
+        """Waits until a call is durable. The call must have its result by now: it cannot be taken back.
 
         Parameters
         ----------
         begun : Future
             What `begin` gave.
-        matched : dict of str to ndarray of int64, or None
-            Rows that the call has matched for the first time, of the sides for which that is followed; None where
-            the call was begun as done.
+        matched : dict of str to ndarray of int64
+            Rows that the call has matched for the first time, of the sides for which that is followed.
+        oldest : dict of str to int, optional
+            Calls all of whose rows are before these numbers are not needed from this one on, and go when the next one
+            is written.
 
         Raises
         ------
@@ -298,8 +294,16 @@ class StateLog:
             If the files cannot be written.
         """
         fields = begun.result()
-        if matched is not None:
-            self._commit(Record(matched={side: _text(rows) for side, rows in matched.items()}, **fields))
+        needed = (record.number for record in self.records if oldest is None or not _before(record, oldest))
+        first = next(needed, fields["number"])
+        self._commit(Record(matched={side: _text(rows) for side, rows in matched.items()}, first=first, **fields))
+        self._oldest = oldest
+
+    def withdraw(self, begun: Future[dict[str, Any]]) -> None:
+        """Deletes what was written of a call that came to nothing before its commit. A file that cannot be deleted does
+        no harm but to tell whoever opens the log that a call was cut short."""
+        with suppress(StateError):
+            self._delete(begun.result()["file"])
 
     def _commit(self, record: Record) -> None:
         pieces = _commit_pieces(vars(record))
@@ -316,11 +320,11 @@ class StateLog:
         self.records.append(record)
         self.cut_short = None
 
-    def trim(self, oldest: dict[str, int]) -> None:
-        """Deletes the oldest calls all of whose rows are before these numbers; the newest stays."""
-        while len(self.records) > 1 and _before(self.records[0], oldest):
-            record = self.records.pop(0)
-            self._delete(_commit_name(record.number), record.file)
+    def _trim(self) -> None:
+        """Deletes the oldest calls that are not needed since the newest commit; the newest stays."""
+        while self._oldest is not None and len(self.records) > 1 and _before(self.records[0], self._oldest):
+            self._delete(_commit_name(self.records[0].number), self.records[0].file)
+            del self.records[0]
 
     def end(self, partitions: int, windows: list[str]) -> None:
         """Lets no process go on with it, nor open it: others do, for so many partitions, in windows of these names.
@@ -447,3 +451,25 @@ def schema_text(schema: pa.Schema) -> str:
 def schema_of(text: str) -> pa.Schema:
     """What `schema_text` made."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def under(schema: pa.Schema, table: pa.Table, side: str, place: str) -> pa.Table:
+    """Rows of a log, of the columns that a join needs today, as it keeps them: those that were added since are NULL.
+
+    Raises
+    ------
+    StateError
+        If a value is NULL where none may be any more.
+    """
+    columns = []
+    table = kept(table.select([name for name in schema.names if name in table.column_names]))  # older ones kept others
+    for field in schema:
+        there = field.name in table.column_names
+        column = table.column(field.name) if there else pa.chunked_array([pa.nulls(len(table), field.type)])
+        if column.null_count and not field.nullable:
+            raise StateError(
+                f"the {side} column {field.name!r} has NULL in rows of the state in {place}, and is given as not null: "
+                "give a schema in which it may be NULL, as it was when these rows came"
+            )
+        columns.append(column)
+    return pa.table(columns, schema=schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 import os
 import resource
 import subprocess
@@ -248,7 +249,7 @@ def long_join(rows, **options):
 
 def under_way(join, call=None):
     # Waits until a call of the join probes.
-    while join._engine is None or not join._engine.seconds["sort"]:
+    while join._engine is None or not (join._engine.seconds["sort"] or join._engine.applied):
         assert call is None or call.is_alive()
         time.sleep(0.01)
     time.sleep(0.1)
@@ -267,8 +268,9 @@ def check_new_join():
 """
 
 INTERRUPTED = """
-raises = sys.argv[1] == "KeyboardInterrupt"
-join, left, right = long_join(1_000_000, device=sys.argv[2])
+import json
+raises, options = sys.argv[1] == "KeyboardInterrupt", json.loads(sys.argv[2])
+join, left, right = long_join(1_000_000, **options)
 handled = []
 if not raises:
     signal.signal(signal.SIGINT, lambda *_: handled.append(join.stats.calls))
@@ -277,19 +279,29 @@ main = threading.get_ident()
 def interrupt():
     under_way(join)
     signal.pthread_kill(main, signal.SIGINT)
+def ordered(table):
+    return table.sort_by([(name, "ascending") for name in table.column_names])
 thread = threading.Thread(target=interrupt)
 thread.start()
 if raises:
+    first = [table.slice(0, 2000) for table in long_join(2000)[1:]]
     try:
         join.process(left, right)
     except KeyboardInterrupt:
         print("interrupted")
     else:
         print("went on")
-    try:
-        join.process(left, right)
-    except DeviceError as error:
-        print(error)
+    print(join.usable)
+    if join.usable:  # nothing has changed
+        with long_join(2000, **options)[0] as new:
+            for tables in (first, [table.slice(0, 100) for table in first]):
+                assert ordered(join.process(*tables)).equals(ordered(new.process(*tables)))
+            assert join.stats.rows_left == new.stats.rows_left
+    else:
+        try:
+            join.process(*first)
+        except DeviceError as error:
+            assert "no longer usable: a call failed half-way (KeyboardInterrupt" in str(error)
     join.close()
 else:
     print(len(join.process(left, right)), handled)
@@ -300,21 +312,55 @@ print(_core.memory()[0])
 print(check_new_join())
 """
 
+#: Options of a join, and whether it stays usable when it is interrupted in its first step.
+ENGINES: list[tuple[dict[str, object], bool]] = [
+    ({"device": "cpu"}, True),
+    ({"device": "cpu:threads=1"}, True),
+    ({"how": "full", "order": "inner"}, True),
+    ({"index": "pim_tree"}, True),
+    ({"engine": "shared"}, False),
+    ({"partitions": 2}, False),
+]
+
 
 @no_sanitizer
-@pytest.mark.parametrize("device", ["cpu", "cpu:threads=1"])
-def test_ctrl_c_ends_a_call_of_minutes(device: str) -> None:
-    lines = run(INTERRUPTED, "KeyboardInterrupt", device).splitlines()
-    assert lines[0] == "interrupted"
-    assert "no longer usable: a call failed half-way (KeyboardInterrupt" in lines[1]
-    assert lines[2:] == ["0", "right"]
+@pytest.mark.parametrize(("options", "usable"), ENGINES, ids=str)
+def test_ctrl_c_ends_a_call_of_minutes(options: dict[str, object], usable: bool) -> None:
+    lines = run(INTERRUPTED, "KeyboardInterrupt", json.dumps(options)).splitlines()
+    assert lines == ["interrupted", str(usable), "0", "right"]
 
 
 @no_sanitizer
 def test_a_handler_that_raises_nothing_does_not_end_a_call() -> None:
-    pairs, memory, right = run(INTERRUPTED, "nothing", "cpu").splitlines()
+    pairs, memory, right = run(INTERRUPTED, "nothing", "{}").splitlines()
     assert pairs == f"{4 * 30_000 - 6} [0]"  # of u - t in 0 to 3
     assert (memory, right) == ("0", "right")
+
+
+SIGNALLED = """
+n, index = 300_000, sys.argv[1]
+join = WindowJoin(on=Band("a", "b", 0, 0), left=Rows(n), right=Rows(n), engine="shared", index=index, form="counts")
+join.process(pa.table({"a": np.zeros(n, np.int32)}), pa.table({"b": np.zeros(0, np.int32)}))
+ended, handled = threading.Event(), []
+signal.signal(signal.SIGUSR1, lambda *_: handled.append(None))
+main = threading.get_ident()
+def send():
+    while not ended.wait(0.005):
+        signal.pthread_kill(main, signal.SIGUSR1)
+thread = threading.Thread(target=send)
+thread.start()
+join.process(None, pa.table({"b": np.zeros(256, np.int32)}))  # 32 tasks, that look at 77 million rows
+count = len(handled)
+ended.set()
+thread.join()
+print(count)
+"""
+
+
+@no_sanitizer
+@pytest.mark.parametrize("index", ["bplus_tree", "pim_tree"])
+def test_signals_are_handled_in_the_middle_of_few_long_tasks(index: str) -> None:
+    assert int(run(SIGNALLED, index)) > 2  # not at the end alone
 
 
 FORKED = """

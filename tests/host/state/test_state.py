@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +22,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import host.window_join as window_join_module
-from host import AllOf, AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
-from host.errors import DeviceError, ReplayError, StateError, StateTakenError
+from host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from host.aggregates import Count, Max
+from host.errors import (
+    CapacityError,
+    DeviceError,
+    ReplayError,
+    SchemaError,
+    StateError,
+    StateTakenError,
+)
 from host.state import LocalStore
 from tests.host.state.faulty_store import Died, FaultyStore
 
@@ -458,3 +468,219 @@ def test_engines_load_without_pairs(store: FaultyStore, monkeypatch: pytest.Monk
 
 if __name__ == "__main__":
     make_golden(Path(sys.argv[1]))
+
+
+# What fails in the middle of a call
+
+
+class Tracer:
+    """Raises an error where a line of this package is about to run for the first time.
+
+    Parameters
+    ----------
+    at : (str, int) or None
+        File and number of the line; None: at none.
+    """
+
+    def __init__(self, at: tuple[str, int] | None = None, error: BaseException | None = None):
+        self.lines: dict[tuple[str, int], None] = {}
+        self._at, self._error = at, error
+
+    def __enter__(self) -> Tracer:
+        self._before = sys.gettrace()
+        sys.settrace(self._enters)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _enters(self, frame: types.FrameType, event: str, _: object) -> Any:
+        return self._runs if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    def _runs(self, frame: types.FrameType, event: str, _: object) -> Any:
+        place = frame.f_code.co_filename, frame.f_lineno
+        if event == "line" and place not in self.lines:
+            self.lines[place] = None
+            if place == self._at:
+                assert self._error is not None
+                raise self._error
+        return self._runs
+
+
+PACKAGE = os.path.dirname(window_join_module.__file__)
+OUTPUT = tuple(f"{PACKAGE}/join/{name}.py" for name in ("materializer", "row_log", "match_bits"))
+FAILING: dict[str, dict[str, Any]] = {
+    **{name: JOINS[name] for name in ("count", "sequence", "time full", "self", "counts", "count left_semi")},
+    "ordered": {**JOINS["count"], "order": "inner"},
+    "driven": {"on": AllOf(Compare("a", "<", "b"), Compare("s", ">", "t")), "left": Rows(90), "right": Rows(60)},
+    "as-of": {"on": AsOf("t", "t", "backward", by="x"), "how": "left", "watermark": Watermark(left=30, right=30)},
+    "aggregate": {**JOINS["count"], "form": "aggregate", "aggregates": [Count(), Max("b")]},
+    "partitions": {**JOINS["count"], "partitions": 2},
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_call_that_fails_anywhere_has_changed_nothing_or_gives_its_result(
+    name: str, store: FaultyStore, seed: int, request: pytest.FixtureRequest
+) -> None:
+    """An error at a line that a call or its repetition runs: at each in turn, with --full."""
+    errors = [MemoryError, pa.ArrowInvalid, KeyboardInterrupt]
+    options, stream = FAILING[name], calls(seed, 4)
+    due = results(options, stream)
+    rng = np.random.default_rng(seed)
+    for count, again in ((2, False), (3, True)):
+
+        def opened(count: int = count, *, again: bool = again) -> WindowJoin:
+            """A join that has taken so many calls, or a later one over its state."""
+            store.blobs.clear()
+            join = WindowJoin(**options, state="anywhere")
+            for tables in stream[:count]:
+                join.process(*sides(join, tables))
+            return WindowJoin(**options, state="anywhere") if again else join
+
+        def called(join: WindowJoin, *, again: bool = again) -> pa.Table:
+            return join.repeat() if again else join.process(*sides(join, stream[2]))
+
+        join = opened()
+        with Tracer() as seen:
+            assert content(called(join)) == due[2]
+        cases = list(itertools.product(seen.lines, errors))
+        if not request.config.getoption("--full"):
+            cases = [cases[at] for at in rng.choice(len(cases), 20, replace=False)]
+        for line, error in cases:
+            join, raised = opened(), type(None)
+            before = join.stats.calls
+            try:
+                with Tracer(line, error("no room")):
+                    found = called(join)
+            except BaseException as caught:  # KeyboardInterrupt too
+                raised = type(caught)
+            if raised is not type(None):
+                if error is KeyboardInterrupt or line[0] in OUTPUT:
+                    kind = {KeyboardInterrupt: KeyboardInterrupt, MemoryError: CapacityError}.get(error, SchemaError)
+                    assert issubclass(raised, kind), (line, raised)
+                if not join.usable or join.stats.calls > before:
+                    join.close()
+                    join = WindowJoin(**options, state="anywhere")
+                found = join.repeat() if join.last_batch == 2 else called(join)
+            assert content(found) == due[2], line
+            assert content(join.process(*sides(join, stream[3]))) == due[3], line
+            assert content(join.finish()) == due[4], line
+
+
+# What a schema may be when a join goes on
+
+PAYLOADS: dict[str, list[Any]] = {
+    "int64": [pa.int64(), [1, 2]],
+    "text": [pa.string(), ["a", "b"]],
+    "time": [pa.timestamp("us", "UTC"), [1, 2]],
+    "list": [pa.list_(pa.int64()), [[1, 2], []]],
+    "struct": [pa.struct({"x": pa.int64(), "y": pa.string()}), [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]],
+    "dictionary": [pa.dictionary(pa.int8(), pa.string()), ["a", "b"]],
+    "map": [pa.map_(pa.string(), pa.int64()), [[("a", 1)], []]],
+    "view": [pa.string_view(), ["a", "b"]],
+}
+
+
+def changed_types(kind: pa.DataType) -> list[pa.DataType]:
+    """Types that are much like one."""
+    types = pa.types
+    if types.is_timestamp(kind):
+        return [kind, pa.timestamp("us", "Europe/Berlin"), pa.timestamp("us"), pa.timestamp("ns", "UTC")]
+    if types.is_list(kind):
+        value = kind.value_field
+        return [kind, pa.list_(value.with_name("element")), pa.list_(value.with_nullable(False)),
+                pa.list_(value.with_metadata({"a": "b"})), pa.large_list(value)]  # fmt: skip
+    if types.is_struct(kind):
+        x, y = kind
+        return [kind, pa.struct([y, x]), pa.struct([x.with_nullable(False), y]),
+                pa.struct([x.with_metadata({"a": "b"}), y]), pa.struct([x, y.with_name("z")])]  # fmt: skip
+    if types.is_dictionary(kind):
+        return [kind, pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.string(), ordered=True)]
+    if types.is_map(kind):
+        return [kind, pa.map_(pa.field("k", pa.string(), nullable=False), pa.field("v", pa.int64()))]
+    return [kind, pa.large_string()] if types.is_string(kind) or types.is_string_view(kind) else [kind]
+
+
+@st.composite
+def schemas_of_calls(draw: st.DrawFn) -> list[tuple[pa.Table, pa.Table, bool]]:
+    """Rows of calls, in columns that are much alike, and whether another process makes the call."""
+    kind, values = PAYLOADS[draw(st.sampled_from(sorted(PAYLOADS)))]
+    found = []
+    for _ in range(draw(st.integers(2, 4))):
+        tables = []
+        for side in ("left", "right"):
+            null = draw(st.booleans())
+            key = pa.field("k", pa.int64(), draw(st.booleans()) or null)
+            own = draw(st.sampled_from(changed_types(kind))) if draw(st.booleans()) else kind
+            payload = pa.field("p", own, draw(st.booleans()) or null)
+            if draw(st.booleans()):
+                payload = payload.with_metadata({"comment": side})
+            schema = pa.schema([key, payload])
+            if draw(st.booleans()):
+                schema = pa.schema([payload, key], metadata={"of": side})
+            rows = {"k": [1, None if null else 2], "p": [values[0], None if null else values[1]]}
+            tables.append(
+                pa.table({name: pa.array(rows[name], schema.field(name).type) for name in schema.names}, schema)
+            )
+        found.append((*tables, draw(st.booleans())))
+    return found
+
+
+def test_a_column_that_becomes_not_null(store: FaultyStore) -> None:
+    options: dict[str, Any] = {"on": Compare("k", "=", "k2"), "left": Rows(5), "right": Rows(5), "state": "anywhere"}
+    loose = pa.schema([("k", pa.int64()), ("x", pa.string())])
+    strict = pa.schema([pa.field("k", pa.int64(), nullable=False), ("x", pa.string())])
+    row, right = pa.table({"k": [1], "x": ["a"]}, loose), pa.table({"k2": [1]})
+    with WindowJoin(**options) as join:
+        assert join.process(row, right.slice(0, 0)).num_rows == 0
+    with WindowJoin(**options, left_schema=strict) as join:
+        assert join.process(row.cast(strict), right).num_rows == 2
+        with pytest.raises(SchemaError, match=r"column 'k' of the left batch has NULL.*left_schema="):
+            join.process(pa.table({"k": [None], "x": ["b"]}, loose), None)
+    with WindowJoin(**options) as join:
+        assert join.repeat().num_rows == 2
+    with WindowJoin(**options, left_schema=loose) as join:
+        assert join.process(pa.table({"k": [None], "x": ["b"]}, loose), right).num_rows == 2
+    with pytest.raises(StateError, match="left column 'k' has NULL in rows of the state in memory"):
+        WindowJoin(**options, left_schema=strict)
+
+
+@settings(max_examples=80)
+@given(stream=schemas_of_calls(), how=st.sampled_from(["inner", "full", "left_semi"]))
+def test_a_schema_is_refused_by_name_or_answered(stream: list[tuple[pa.Table, pa.Table, bool]], how: str) -> None:
+    """At once and by repeat(); what is refused has changed nothing."""
+    options: dict[str, Any] = {"on": Compare("k", "=", "k"), "left": Rows(9), "right": Rows(9), "how": how}
+    with pytest.MonkeyPatch.context() as patch:
+        kept = FaultyStore()
+        patch.setattr(window_join_module, "open_store", lambda _: kept)
+        first = [{name: table.schema.field(name).type for name in "kp"} for table in stream[0][:2]]
+        loose = WindowJoin(**options)  # of columns that may be NULL
+        join, taken, strict = WindowJoin(**options, state="anywhere"), 0, False
+        for left, right, another in stream:
+            both = left, right
+            strict = strict or not all(table.schema.field(name).nullable for table in both for name in "kp")
+            refused = ""
+            try:
+                if another:
+                    join.close()
+                    join = WindowJoin(**options, state="anywhere", left_schema=left.schema, right_schema=right.schema)
+                found = join.process(left, right)
+            except (StateError, SchemaError) as error:
+                refused = str(error)
+            if refused:
+                types = [{name: table.schema.field(name).type for name in "kp"} for table in both]
+                assert strict or types != first, refused
+                assert "'k'" in refused or "'p'" in refused
+                join.close()
+                join = WindowJoin(**options, state="anywhere")
+                assert join.last_batch == taken - 1
+                continue
+            taken += 1
+            tables = [table.select(["k", "p"]).cast(pa.schema(kinds)) for table, kinds in zip(both, first, strict=True)]
+            due = content(loose.process(*tables))
+            for result in (found, WindowJoin(**options, state="anywhere").repeat()):
+                result.validate(full=True)
+                assert (
+                    content(result.select(["k", "p", *(["k_right", "p_right"] if how != "left_semi" else [])])) == due
+                )
