@@ -263,21 +263,20 @@ class WindowJoin:
         UnsupportedError
             After `finish`.
         ResultTooLargeError
-            If the result does not fit in memory. The join can then no longer be used; one with state can be opened
-            again.
+            If the result does not fit in memory.
         IncompleteError
             If a part of the device stopped answering. `partial` is the result without the pairs that it would have
-            found, and without unmatched rows. The join can then no longer be used.
+            found, and without unmatched rows.
         DeviceError, StateError
-            If the device failed, or the state could not be written. The join can then no longer be used; one with
-            state can be opened again.
+            If the device failed, or the state could not be written.
         ReplayError
             If `batch` is not above `last_batch`.
 
         Notes
         -----
-        A call that raises any but `ResultTooLargeError`, `IncompleteError`, `DeviceError` and `StateError` has changed
-        nothing.
+        A call that raises any but `CapacityError`, `DeviceError`, `StateError` and KeyboardInterrupt has changed
+        nothing. After these neither, where the join is `usable`; else nothing of the call is in its state, if it has
+        one, which can be opened again, but for a call whose number `last_batch` then has: `repeat` gives its result.
         """
         with self._turn():
             self._check_open(right)

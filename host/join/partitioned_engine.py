@@ -283,7 +283,15 @@ class PartitionedEngine(Engine):
             if self._cut[0] is batches:
                 return self._cut[1]
             self._placements = self._cut[2]
-        before, self._placements = self._placements, _copies(self._placements)
+        before = self._placements
+        self._cut = {}, [], before  # where this comes to nothing
+        self._placements = _copies(before)
+        parts = self._placed_parts(batches)
+        self._cut = batches, parts, before
+        return parts
+
+    def _placed_parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
+        """The rows of each partition, which the placements learn of."""
         coordinates = self._coordinates(batches)
         targets = {
             side: self._placements[side].place(coordinates[side], batches[side].rows, batches[side].times)
@@ -292,11 +300,8 @@ class PartitionedEngine(Engine):
         if self._shared:
             targets["right"] = targets["left"]
         if self._alike():
-            parts = self._by_targets(batches, targets)
-        else:
-            parts = self._by_reach(batches, coordinates, targets)
-        self._cut = batches, parts, before
-        return parts
+            return self._by_targets(batches, targets)
+        return self._by_reach(batches, coordinates, targets)
 
     def _coordinates(self, batches: dict[str, Batch]) -> dict[str, np.ndarray | None]:
         if self.coordinates is None:
@@ -409,21 +414,12 @@ class ClosingPartitions(PartitionedEngine):
         self._waiting.add(batches["left"])
         return super().process(batches, opposite, arrived, counting=counting)
 
-    def _parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
+    def _placed_parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
         """Right rows alone are stored, and none probes yet."""
-        if self._cut is not None:
-            if self._cut[0] is batches:
-                return self._cut[1]
-            self._placements = self._cut[2]
-        before, self._placements = self._placements, _copies(self._placements)
         right, empty = batches["right"], batches["left"].take(slice(0, 0))
         coordinates = None if self.coordinates is None else self.coordinates.of("right", right.keys)
         targets = self._placements["right"].place(coordinates, right.rows, right.times)
-        parts = [
-            {"left": empty, "right": right.take(np.flatnonzero(targets == at))} for at in range(len(self._engines))
-        ]
-        self._cut = batches, parts, before
-        return parts
+        return [{"left": empty, "right": right.take(np.flatnonzero(targets == at))} for at in range(len(self._engines))]
 
     def closed(self, limit: int | None) -> Aggregates:
         """What the left rows of this time and before have met, None: all, which then wait no longer."""
