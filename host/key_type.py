@@ -32,6 +32,7 @@ class Family(enum.Enum):
     TIMESTAMP_TZ = "timestamp with time zone"
     DURATION = "duration"
     TIME = "time of day"
+    NONE = "NULL"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,7 @@ class KeyType:
         Parameters
         ----------
         column : pyarrow.ChunkedArray
-            Of this type, n values.
+            Of this type, or of type null, n values.
 
         Returns
         -------
@@ -105,6 +106,8 @@ class KeyType:
         )
 
     def _encode(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
+        if pa.types.is_null(column.type):
+            return np.zeros(len(column), self.dtype), np.zeros(len(column), np.bool_)
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         if isinstance(array, pa.ChunkedArray):
             array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
@@ -204,6 +207,8 @@ def key_type(arrow: pa.DataType, column: str) -> KeyType:
         )
     if types.is_decimal(arrow):
         return KeyType(arrow, Family.NUMBER, 64, *full[64], unit=Fraction(10) ** -arrow.scale)
+    if types.is_null(arrow):
+        return KeyType(arrow, Family.NONE, 32, *full[32])
     raise KeyTypeError(
         f"column {column!r} has type {arrow}, which cannot be a key: use integers, floats, dates, timestamps, "
         "or decimals that fit 64 bits"
@@ -214,7 +219,7 @@ def key_types(left: pa.DataType, left_name: str, right: pa.DataType, right_name:
     """The encodings of the two columns of one predicate.
 
     An integer of at most 32 bits meets a float as float64, which holds it exactly; a wider one is refused. A date meets
-    a timestamp without a time zone as its midnight.
+    a timestamp without a time zone as its midnight. A column of type null holds no value of the other's type.
 
     Raises
     ------
@@ -225,6 +230,9 @@ def key_types(left: pa.DataType, left_name: str, right: pa.DataType, right_name:
     if a.family is b.family:
         return a, b
     pair = {a.family, b.family}
+    if Family.NONE in pair:
+        known = b if a.family is Family.NONE else a
+        return known, known
     if pair == {Family.NUMBER, Family.FLOAT}:
         return _as_float(a, left_name, right_name), _as_float(b, right_name, left_name)
     if pair == {Family.DATE, Family.TIMESTAMP}:

@@ -461,14 +461,16 @@ class JoinSpec:
             check_time_type(column_type(schema, columns["time"]), columns["time"])
         if "watermark" in columns:
             kinds = [column_type(schema, columns[role]) for role in ("time", "watermark")]
-            if kinds[0] != kinds[1]:
+            if kinds[0] != kinds[1] and not any(map(pa.types.is_null, kinds)):
                 raise KeyTypeError(
                     f"the watermark of the {side} side is that of {columns['watermark']!r} ({kinds[1]}), but its time "
                     f"column {columns['time']!r} has type {kinds[0]}: cast one of them"
                 )
         if self.sequence is not None:
             kind = schema.field(self.sequence).type
-            if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            if not any(
+                test(kind) for test in (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date, pa.types.is_null)
+            ):
                 raise KeyTypeError(
                     f"the sequence column {self.sequence!r} of the {side} side has type {kind}: "
                     "use integers, timestamps or dates"

@@ -831,7 +831,7 @@ class _Reader:
             return [_Apart(left, right, None, None, None, compare)]
         bound = self._amount(node, difference, kinds[0].family) * (-1 if positive else 1)
         floating = kinds[0].family is Family.FLOAT
-        if added and kinds[0].family not in (Family.NUMBER, Family.DURATION):
+        if added and kinds[0].family not in (Family.NUMBER, Family.DURATION, Family.NONE):
             why = "its sum is rounded" if floating else f"a {kinds[0].family.value} has no sum"
             self.refuse(node, f"the sum of {left.path!r} and {right.path!r} ({kinds[0].arrow}) is not supported: {why}")
         if floating and not plain:
@@ -864,6 +864,8 @@ class _Reader:
 
     def _amount(self, node: Node, difference: _Linear, family: Family) -> Fraction:
         """The constant of a difference, in the keys' unit of account."""
+        if family is Family.NONE:
+            return difference.number + difference.duration
         if family not in _TIMES:
             if difference.duration:
                 self.refuse(node, "an INTERVAL is for times, and these columns are numbers")
@@ -913,7 +915,7 @@ class _Reader:
             self.refuse(
                 node, "arithmetic on a floating-point column and a constant is not supported: compare the column"
             )
-        if family in (Family.NUMBER, Family.FLOAT):
+        if family in (Family.NUMBER, Family.FLOAT) or (family is Family.NONE and not difference.duration):
             if difference.duration:
                 self.refuse(node, "an INTERVAL is for times, and this column holds numbers")
             number = -sign * difference.number
@@ -928,7 +930,7 @@ class _Reader:
                 )
             if family is Family.FLOAT:
                 value = float(value)
-        elif family is Family.DURATION and not difference.number:
+        elif family in (Family.DURATION, Family.NONE) and not difference.number:
             value = duration_text(-sign * difference.duration) or "0 seconds"
         else:
             self.refuse(node, f"{column.path!r} has type {kind.arrow}: compare it with a constant of that type")

@@ -105,8 +105,9 @@ class Axis:
         self._unit = min(kind.unit for kind in kinds)
         self._nanos_per_unit = Fraction(NANOS_PER_DAY) if family is Family.DATE else self._unit
         self._times = {side: int(kind.unit / self._unit) for side, kind in self._kinds.items()}
-        unsigned = all(pa.types.is_unsigned_integer(kind) for kind in types)
-        self.offset = 1 << 63 if unsigned and any(map(pa.types.is_uint64, types)) else 0
+        compared = [kind.arrow for kind in kinds]
+        unsigned = all(pa.types.is_unsigned_integer(kind) for kind in compared)
+        self.offset = 1 << 63 if unsigned and any(map(pa.types.is_uint64, compared)) else 0
         self._delays: dict[str, int] = {}
         self._idle_after = None
         if watermark is not None:
@@ -121,7 +122,7 @@ class Axis:
     def _length(self, value: Any, what: str) -> Fraction:
         """A length in units of the axis."""
         if not is_duration(value):
-            if not self.integers and value != 0:
+            if not self.integers and value != 0 and self._kinds["left"].family is not Family.NONE:
                 raise self.error(
                     f"{what}={value!r} needs a unit, such as '{value} seconds': the columns {self._names()} are times"
                 )

@@ -40,7 +40,7 @@ def interleave(
     """
     sides = [_Side(left, sequence), _Side(right, sequence)]
     types = [side.type for side in sides]
-    if types[0] != types[1] and not all(map(pa.types.is_integer, types)):
+    if types[0] != types[1] and not all(map(pa.types.is_integer, types)) and not any(map(pa.types.is_null, types)):
         raise SchemaError(
             f"the sequence {sequence!r} is {types[0]} in {left.path} and {types[1]} in {right.path}; they must agree"
         )

@@ -145,7 +145,7 @@ class Condition:
         if part in self._unequal:
             return CODE_TYPE, CODE_TYPE
         left, right = key_types(*self._types(part))
-        if part.sum and left.family not in (Family.NUMBER, Family.DURATION):
+        if part.sum and left.family not in (Family.NUMBER, Family.DURATION, Family.NONE):
             why = "its sums are rounded" if left.family is Family.FLOAT else f"a {left.family.value} has no sum"
             raise KeyTypeError(
                 f"left.{part.left} + right.{part.right} is not supported for {left.arrow} and {right.arrow}, as {why}: "
@@ -428,6 +428,8 @@ def _test(where: Where, kind: pa.DataType) -> Callable[[pa.ChunkedArray], np.nda
         return lambda column: ~same(column)
     if value is None:
         return lambda column: pc.is_null(column).to_numpy().astype(np.bool_, copy=False)
+    if pa.types.is_null(plain):
+        return lambda column: np.zeros(len(column), np.bool_)
     if has_codes(kind) and not pa.types.is_struct(plain):
         wanted = bool if pa.types.is_boolean(plain) else str if plain == pa.large_string() else bytes
         if type(value) is not wanted:

@@ -394,7 +394,7 @@ class Sequencer:
                 f"row {row} of the {side} batch has no value in the sequence column {self._spec.sequence!r}: "
                 "every row needs one"
             )
-        if pa.types.is_timestamp(column.type):
+        if pa.types.is_timestamp(column.type) or pa.types.is_null(column.type):  # of no rows
             column = column.cast(pa.int64())
         elif pa.types.is_date(column.type):
             column = column.cast(pa.date32()).cast(pa.int32())

@@ -378,8 +378,9 @@ def can_follow(spec: JoinSpec) -> bool:
 def _common_type(part: Compare, left: pa.Schema, right: pa.Schema) -> pa.DataType:
     """A type in which values of both columns have one hash where they are equal."""
     kinds = column_type(left, part.left), column_type(right, part.right)
-    if kinds[0] == kinds[1]:
-        return kinds[0]
+    known = [kind for kind in kinds if not pa.types.is_null(kind)]
+    if kinds[0] == kinds[1] or len(known) < 2:
+        return known[0] if known else pa.int64()
     if all(pa.types.is_integer(kind) for kind in kinds):
         return pa.int64()
     if all(pa.types.is_floating(kind) for kind in kinds):

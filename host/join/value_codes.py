@@ -267,6 +267,8 @@ def _leaves(
     """The plain columns that two columns are compared by: themselves, or the fields of structs, in order."""
     path = {side: [] for side in SIDES} if path is None else path
     kinds = [comparable_type(left), comparable_type(right)]
+    if any(map(pa.types.is_null, kinds)):  # it holds no value of the other's type
+        kinds = [kinds[1] if pa.types.is_null(kinds[0]) else kinds[0]] * 2
     if all(pa.types.is_struct(kind) for kind in kinds):
         if kinds[0].num_fields != kinds[1].num_fields:
             raise KeyTypeError(
@@ -324,8 +326,10 @@ def has_codes(kind: pa.DataType) -> bool:
 
 
 def _field(column: pa.ChunkedArray, path: list[int]) -> pa.ChunkedArray:
-    """A field of a struct, NULL where the struct is; without a path the column itself."""
+    """A field of a struct, NULL where the struct is; without a path the column itself, and one of type null as well."""
     for at in path:
+        if pa.types.is_null(column.type):
+            return column
         column = pa.chunked_array([pc.struct_field(chunk, [at]) for chunk in column.chunks], column.type.field(at).type)
     return column
 

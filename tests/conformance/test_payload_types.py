@@ -11,7 +11,7 @@ from host import Rows, Watermark, WindowJoin, Within, errors
 from host.aggregates import Count
 from host.join import kept_types
 from host.join.range_mirror import RangeMirror
-from host.predicates import AsOf, Band, Compare, Where
+from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
 from tests.conformance.small_joins import pairs_of
 
 
@@ -216,6 +216,69 @@ def test_as_of_by_a_column_of_every_type(name, role):
         3 - at for at in range(4) if (values[at] is not None if role == "where" else alike(values[at], values[at]))
     ]
     assert found == [(at, at) for at in sorted(there)]
+
+
+DAY = dt.timedelta(days=1)
+CONDITIONS = {
+    **{op: lambda near, op=op: {"on": Compare("k", op, "k")} for op in ("=", "!=", "<", "<=>", "is distinct from")},
+    "band": lambda near: {"on": Band("k", "k", -near, near)},
+    "union": lambda near: {"on": AnyOf(Band("k", "k", near, None), Compare("k", "=", "k"))},
+    "sum": lambda near: {"on": AllOf(Compare("q", "=", "q"), Band("k", "k", -near, near, sum=True))},
+    "key and band": lambda near: {"on": AllOf(Compare("k", "=", "k"), Band("q", "q", 0, 3))},
+    "band and key": lambda near: {"on": AllOf(Compare("q", "=", "q"), Band("k", "k", -near, near))},
+    "where": lambda near: {"on": AllOf(Compare("q", "=", "q"), Where("left", "k", "is distinct from", None))},
+    "within": lambda near: {
+        "on": Compare("q", "=", "q"), "within": Within("k", "k", -near, near), "watermark": Watermark(near, near),
+    },
+    "by": lambda near: {"on": AsOf("q", "q", by="k")},
+    "nearest": lambda near: {"on": AsOf("k", "k", "nearest", near), "watermark": Watermark(near, near)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_a_column_of_type_null_is_one_of_the_other_type_without_values(name):
+    """A file with a header alone, and a column without a value, have such: on either side, in every role."""
+    column, none = COLUMNS[name], pa.nulls(4)
+    types = pa.types
+    number = types.is_integer(column.type) or types.is_floating(column.type) or types.is_decimal(column.type)
+    rows, bare = (pa.table({"k": keys, "q": [0, 1, 2, 3]}) for keys in (column, none))
+    try:
+        typed = pa.table({"k": pa.nulls(4, column.type), "q": [0, 1, 2, 3]})
+    except pa.ArrowException:  # of no union
+        return
+    for condition, of in CONDITIONS.items():
+        for turned, more in ((False, {}), (True, {}), (False, {"device": "numpy"}), (True, {"partitions": 2})):
+            options = of(1 if number else DAY) | {"form": "pairs"} | more
+            options |= {} if condition in ("within", "by", "nearest") else {"left": Rows(9), "right": Rows(9)}
+            if condition in ("by", "nearest", "band", "within") and more:
+                continue
+            found = [
+                outcome(*((rows, keys) if turned else (keys, rows)), how="left", **options) for keys in (bare, typed)
+            ]
+            assert found[0] == found[1], (condition, turned, more)
+            assert condition in ("<=>", "is distinct from", "where") or not any(
+                right is not None for _, right in found[0] or ()
+            )
+
+
+def outcome(left, right, /, **options):
+    """What a join gives, in all; None where it is refused."""
+    try:
+        with WindowJoin(left_schema=left.schema, right_schema=right.schema, **options) as join:
+            return pairs_of(join.process(left, right)) + pairs_of(join.finish())
+    except (errors.KeyTypeError, errors.SchemaError, errors.PredicateError):
+        return None
+
+
+@pytest.mark.parametrize("near", [1, DAY])
+@pytest.mark.parametrize("condition", list(CONDITIONS))
+def test_two_columns_of_type_null(condition, near):
+    """Bounds may be numbers or durations, as nothing tells what the columns hold."""
+    rows = pa.table({"k": pa.nulls(3), "q": [0, 1, 2]})
+    options = CONDITIONS[condition](near) | {"form": "pairs"}
+    options |= {} if condition in ("within", "by", "nearest") else {"left": Rows(9), "right": Rows(9)}
+    due = [(a, b) for a in range(3) for b in range(3)] if condition == "<=>" else []
+    assert sorted(outcome(rows, rows, **options)) == due
 
 
 def test_more_rows_than_run_ends_can_number():

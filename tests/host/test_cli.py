@@ -241,6 +241,37 @@ def test_as_of(tmp_path: Path, direction: str, exact: bool) -> None:
     assert f"80 left and 80 right rows, {matches} matches, 80 rows out" in told.stderr
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--on", "limit,price,-5,5"),
+        ("--on", "limit = price"),
+        ("--on", "abs(limit - price) <= 5"),
+        ("--on", "limit = price", "--left-rows", 9, "--right-rows", 9, "--sequence", "seq"),
+        ("--on", "limit = price", "--within", "t,t,-5 minutes,5 minutes"),
+        ("--on", "limit = price", "--within", "t,t,-5 minutes,5 minutes", "--device", "numpy"),
+        ("--as-of", "t,t", "--by", "limit,price", "--tolerance", "5 minutes"),
+        ("--as-of", "seq,seq", "--where", "right.price > 5"),
+    ],
+)
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_file_without_values(tmp_path: Path, options: tuple[object, ...], rows: int) -> None:
+    """A CSV file with a header alone, or with no value in the columns that are compared: nothing matches."""
+    left, right = tmp_path / "left.csv", tmp_path / "right.csv"
+    left.write_text("seq,limit,t\n1,100,2024-01-01 00:00:00\n2,105,2024-01-01 00:00:01\n")
+    right.write_text("seq,price,t\n" + "".join(f"{row},,\n" for row in range(3, 3 + rows)))
+    for files, kept in (((left, right), 2), ((right, left), rows)):
+        own = [str(option) for option in options]
+        if files[0] is right:
+            own = [
+                option.replace("limit,price", "price,limit").replace("limit = price", "price = limit")
+                .replace("limit - price", "price - limit").replace("right.price", "left.price") for option in own
+            ]  # fmt: skip
+        told = mullion("join", *files, *own, "--how", "left", "-o", tmp_path / "out.parquet")
+        assert told.exit_code == 0, told.output
+        assert f"0 matches, {kept} rows out" in told.stderr
+
+
 def test_as_of_explained_and_refused(tmp_path: Path) -> None:
     left = write(pa.table({"t": [1, 5], "k": ["a", "b"]}), tmp_path / "left.csv")
     right = write(pa.table({"t": [0, 4], "k": ["a", "b"], "x": [1.0, 2.0]}), tmp_path / "right.csv")

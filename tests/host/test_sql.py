@@ -596,6 +596,35 @@ def test_as_of_as_duckdb_reads_it(how, operator):
     assert len(wanted) > 20
 
 
+@pytest.mark.parametrize(
+    ("condition", "kind"),
+    [
+        ("a.k = b.k", pa.int64()),
+        ("a.k != b.k AND a.v = b.v", pa.string()),
+        ("a.k + 5 >= b.k AND a.v = b.v", pa.float64()),
+        ("abs(a.k - b.k) <= 3", pa.int32()),
+        ("b.k BETWEEN a.k - INTERVAL 5 MINUTES AND a.k", pa.timestamp("us")),
+        ("a.v = b.v AND a.k > 5", pa.int64()),
+        ("a.v = b.v AND a.k IN ('x', 'y')", pa.string()),
+        ("a.v = b.v AND a.k > INTERVAL 3 SECONDS", pa.duration("s")),
+        ("a.v = b.v AND a.k IS NULL", pa.date32()),
+        ("a.v = b.v AND a.k", pa.bool_()),
+        ("a.k <=> b.k", pa.binary()),
+        ("a.k IS DISTINCT FROM b.k", pa.int64()),
+    ],
+)
+@pytest.mark.parametrize("how", ["", "LEFT", "FULL", "LEFT ANTI"])
+def test_a_column_of_type_null_is_as_one_without_values(condition, kind, how):
+    """All None in pandas, a file with a header alone."""
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    some = pa.table({"k": pa.array([1, 2, None], kind) if number else pa.nulls(3, kind), "v": [0, 1, 2]})
+    typed, bare = (pa.table({"k": pa.nulls(2, of), "v": [0, 1]}) for of in (kind, pa.null()))
+    text = f"SELECT * FROM a {how} JOIN b ON {condition}"
+    for other in (bare, some):
+        found = sql(text, a=bare, b=other), sql(text, a=typed, b=typed if other is bare else other)
+        assert rows_of(found[0]) == rows_of(found[1])
+
+
 @pytest.mark.parametrize("how", ["", "LEFT"])
 def test_as_of_with_parts_about_one_side(how):
     """They are asked before the nearest is sought: of the right side as in a subquery; of the left behind it."""
