@@ -151,6 +151,8 @@ def _common(left: DataType, right: DataType) -> DataType | None:
     if left.simpleString() == right.simpleString():
         return left
     kinds = (left, right)
+    if any(isinstance(kind, T.NullType) for kind in kinds):  # it holds no value of the other's type
+        return right if isinstance(left, T.NullType) else left
     if all(isinstance(kind, T.IntegralType) for kind in kinds):
         return T.LongType()
     if all(isinstance(kind, T.FractionalType) and not isinstance(kind, T.DecimalType) for kind in kinds):

@@ -4,7 +4,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from host import AsOf
+from host import AsOf, Where
 from host.errors import UnsupportedError
 from pyspark_bridge import window_join
 from tests.pyspark_bridge.data import bids_and_asks
@@ -69,3 +69,11 @@ def test_streams_without_a_watermark_are_refused(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=1)
     with pytest.raises(UnsupportedError, match="watermark"):
         window_join(runner.stream("bids", bids), runner.stream("asks", asks), on=ON, daemon=daemon.address)
+
+
+def test_parts_about_one_side_decide_who_takes_part(spark, daemon):
+    left = spark.createDataFrame([(1, 10, "a"), (2, 20, None)], "l int, t long, s string")
+    right = spark.createDataFrame([(1, 8, True), (2, 9, False), (3, 19, True)], "r int, t long, ok boolean")
+    on = AsOf("t", "t", where=[Where("right", "ok", "=", True), Where("left", "s", "is distinct from", None)])
+    joined = window_join(left, right, on=on, how="left", daemon=daemon.address, select=["l", "r"])
+    assert sorted(map(tuple, joined.collect())) == [(1, 1), (2, None)]

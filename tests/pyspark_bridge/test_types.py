@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import types as T
 
-from host import Band, Compare, Rows
+from host import Band, Compare, Rows, Within
 from pyspark_bridge import window_join
 
 UTC = dt.UTC
@@ -96,3 +96,18 @@ def test_decimals_beyond_64_bits_are_refused_as_keys_only(spark, daemon):
     # The type holds values that fit, so that only a value can be refused.
     with pytest.raises(Exception, match=r"KeyTypeError.*decimal128\(38, 10\).*does not fit 64 bits"):
         joined.collect()
+
+
+@pytest.mark.parametrize("kind", ["int", "string", "timestamp", "void"])
+def test_a_void_column_matches_nothing(spark, daemon, kind):
+    bare = spark.sql("SELECT id, NULL AS k, NULL AS t FROM range(2)")
+    typed = spark.sql(f"SELECT id, CAST(NULL AS {kind}) AS k, timestamp_seconds(id) AS t FROM range(3)")
+    assert isinstance(bare.schema["k"].dataType, T.NullType)
+    within = Within("t", "t", "-5 seconds", "5 seconds")
+    for window in ({"left": Rows(9), "right": Rows(9)}, {"within": within}, {"within": within, "partitions": 2}):
+        for left, right, rows in ((bare, typed, 2), (typed, bare, 3)):
+            joined = window_join(left, right, on=Compare("k", "=", "k"), how="left", daemon=daemon.address, **window)
+            assert joined.schema == T.StructType(
+                [*left.schema, *(T.StructField(f"{field.name}_right", field.dataType) for field in right.schema)]
+            )
+            assert [row["id_right"] for row in joined.collect()] == [None] * rows
