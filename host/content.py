@@ -16,6 +16,7 @@ _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 _INVERSE = pow(_MULTIPLIER, -1, 1 << 64)
 _NULL = np.uint64(0x632BE59BD9B4E019)
 _SIDES = ("left", "right")
+_LISTS = (pa.ListArray, pa.LargeListArray, pa.ListViewArray, pa.LargeListViewArray, pa.FixedSizeListArray)
 _MOST_BYTES = 1 << 26  # of rows that are hashed at a time: text takes many times its bytes
 
 
@@ -101,6 +102,19 @@ def _values(column: pa.Array) -> np.ndarray:
         found = _plain(column.view(f"uint{kind.bit_width}"))
     elif kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
         found = _texts(column.cast(pa.large_binary()))
+    elif pa.types.is_dictionary(kind):
+        found = np.append(_values(column.dictionary), _NULL)[_plain(column.indices)]
+    elif pa.types.is_struct(kind):
+        for field in column.flatten():
+            found = mixed(found * np.uint64(_MULTIPLIER) + _values(field) + np.uint64(1))
+    elif pa.types.is_map(kind):
+        found = _values(column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))))
+    elif isinstance(column, _LISTS):
+        values = _values(column.flatten())
+        ends = np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy())
+        found = np.array([_of_object(own.tolist()) for own in np.split(values, ends[:-1])], np.uint64)[: len(column)]
+    elif isinstance(kind, pa.BaseExtensionType):
+        found = _values(column.storage)
     elif not pa.types.is_null(kind):
         found = np.array([_of_object(value) for value in column.to_pylist()], np.uint64)
     if column.null_count:

@@ -15,6 +15,7 @@ from host.content import Content, row_hashes
 from host.daemon import DaemonClient
 from host.errors import ReplayError
 from tests.host.daemon.conftest import batch, client, daemon, directory, either, expected, open_query, process, start  # noqa: F401  # noqa: F401
+from tests.random_joins.values import plain
 
 
 def rows(seed: int = 1, count: int = 200) -> pa.Table:
@@ -61,6 +62,36 @@ def test_every_value_counts() -> None:
     assert digest(pa.table({"a": ["ab", "c"]})) != digest(pa.table({"a": ["a", "bc"]}))
     assert digest(pa.table({"a": ["", None]})) != digest(pa.table({"a": ["", ""]}))
     assert digest(pa.table({"a": [1, 2], "b": [2, 1]})) != digest(pa.table({"a": [2, 1], "b": [2, 1]}))
+
+
+@pytest.mark.parametrize("of", [pa.timestamp("us"), pa.duration("ms"), pa.date32(), pa.uint64(), pa.string_view()])
+    "of", [pa.timestamp("us"), pa.duration("ms"), pa.date32(), pa.uint64(), pa.string_view()], ids=str
+)
+def test_nested_values_count_also_beyond_those_of_python(of: pa.DataType) -> None:
+    if of == pa.string_view():
+        low, high = pa.array(["a"], of), pa.array(["b"], of)
+    else:
+        whole = {32: pa.int32(), 64: pa.int64()}[of.bit_width]
+        low, high = (pa.array([2 ** (whole.bit_width - 1) - at], whole).view(of) for at in (2, 1))
+    both, offsets = pa.concat_arrays([low, high, low]), pa.array([0, 1, 1, 3], pa.int32())
+    columns = [
+        pa.StructArray.from_arrays([both], ["x"]),
+        pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.int8()), pa.concat_arrays([low, high])),
+        pa.ListArray.from_arrays(offsets, both),
+        pa.LargeListArray.from_arrays(offsets.cast(pa.int64()), both),
+        pa.MapArray.from_arrays(offsets, pa.array(["p", "q", "r"]), both),
+        pa.FixedSizeListArray.from_arrays(both, 1),
+        pa.StructArray.from_arrays([pa.ListArray.from_arrays(offsets, both)], ["y"]),
+    ]
+    for column in columns:
+        one, other = digest(pa.table({"c": column})), digest(pa.table({"c": column.slice(1)}))
+        assert one == digest(pa.Table.from_batches(pa.table({"c": column}).to_batches(max_chunksize=1)))
+        hashes = row_hashes(pa.record_batch({"c": column}))
+        known = [repr(value) for value in plain(column)]
+        assert one != other
+        for a, left in enumerate(known):
+            for b, right in enumerate(known):
+                assert (hashes[a] == hashes[b]) == (left == right), (column.type, a, b)
 
 
 def test_a_daemon_refuses_other_rows(either: DaemonClient) -> None:  # noqa: F811

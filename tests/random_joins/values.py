@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tests.oracles.exact import DAY, NANOSECONDS
 
@@ -247,6 +248,11 @@ def plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         fields = [plain(field) for field in column.flatten()]
         rows = zip(*fields, strict=True) if fields else [()] * len(column)
         return [row if there else None for row, there in zip(rows, column.is_valid().to_pylist(), strict=True)]
+    if types.is_map(kind):
+        return plain(column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))))
+    if isinstance(column, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+        inside, lengths = iter(plain(column.flatten())), pc.list_value_length(column).to_pylist()
+        return [None if size is None else [next(inside) for _ in range(size)] for size in lengths]
     if types.is_floating(kind):
         return [None if value is None else repr(float(value)) for value in column.to_pylist()]
     if types.is_date32(kind) or types.is_time32(kind):
