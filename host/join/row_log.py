@@ -13,6 +13,7 @@ from host.join import kept_types
 from host.join.kept_types import check_type, compacted, fixed_bytes, kept_schema, plain_bytes, returned, value_bytes
 from host.native import _core
 
+_MOST_PICKED_BYTES = 1 << 28  # of rows with lists that Arrow picks at a time: it takes 8 bytes for each value in them
 MERGE_FACTOR = 4  # a block is merged into its elder while that is less than this many times larger
 
 
@@ -79,6 +80,7 @@ class RowLog:
         self._fixed = sum(filter(None, map(fixed_bytes, (field.type for field in self._kept))))
         self._varies = [field.name for field in self._kept if fixed_bytes(field.type) is None]
         self._coded = [field.name for field in self._kept if pa.types.is_dictionary(field.type)]
+        self._listed = any(pa.types.is_nested(field.type) for field in self._kept)
         self._most = most_block_rows
         self.threads = threads
         self._widths = {field.name: width for field in self._kept if (width := plain_bytes(field.type))}
@@ -147,7 +149,7 @@ class RowLog:
             sizes += _column_bytes(table.column(name))
         table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
         whole = int(sizes.sum()) <= kept_types.MOST_CHUNK_BYTES
-        for rows in [slice(0, len(table))] if whole else _cuts(sizes):
+        for rows in [slice(0, len(table))] if whole else _cuts(sizes, kept_types.MOST_CHUNK_BYTES):
             part = table.slice(rows.start, rows.stop - rows.start).combine_chunks()
             own = sizes[rows]
             self._blocks.append(_Block(start + rows.start, part, self.bytes_of(part), int(own.sum()), int(own.max())))
@@ -255,12 +257,17 @@ class RowLog:
 
     def _taken(self, rows: np.ndarray, names: list[str]) -> pa.Table:
         places = np.where(rows < 0, -1, self._places(rows))
-        most = max(block.heaviest for block in self._blocks)
-        cuts = [slice(0, len(rows))]
-        if len(rows) * most > kept_types.MOST_CHUNK_BYTES:
-            cuts = list(_cuts(self._varying(rows)))
         coded = [name for name in names if name in self._coded]
-        return pa.concat_tables([_gathered(self._blocks, places[part], names, coded) for part in cuts])
+        most = len(rows) * max(block.heaviest for block in self._blocks)
+        if most <= min(_MOST_PICKED_BYTES, kept_types.MOST_CHUNK_BYTES):
+            return _gathered(self._blocks, places, names, coded)
+        sizes, chunks = self._varying(rows), []
+        for chunk in _cuts(sizes, kept_types.MOST_CHUNK_BYTES):
+            own = places[chunk]
+            picks = _cuts(sizes[chunk], _MOST_PICKED_BYTES) if self._listed else [slice(0, len(own))]
+            parts = [_gathered(self._blocks, own[part], names, coded) for part in picks]
+            chunks.append(parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks())
+        return pa.concat_tables(chunks)
 
     def trim(self, oldest: int) -> None:
         """Forgets whole blocks before row `oldest`."""
@@ -319,9 +326,9 @@ def _gathered(blocks: Sequence[_Block], places: np.ndarray, names: list[str], co
     return joined.take(pa.array(indices, mask=missing))
 
 
-def _cuts(sizes: np.ndarray) -> Iterator[slice]:
-    """Rows of these bytes, in parts that one chunk may have, or of one row."""
-    most, ends, start = kept_types.MOST_CHUNK_BYTES, np.cumsum(sizes), 0
+def _cuts(sizes: np.ndarray, most: int) -> Iterator[slice]:
+    """Rows of these bytes, in parts of so many at most, or of one row."""
+    ends, start = np.cumsum(sizes), 0
     while start < len(sizes):
         before = int(ends[start - 1]) if start else 0
         stop = max(int(np.searchsorted(ends, before + most, "right")), start + 1)

@@ -158,7 +158,7 @@ def test_more_than_2_gib_of_text_in_a_window(tmp_path):
 LARGE = {
     "text": pa.array(["x" * 1_000_000]),
     "bytes": pa.array([b"x" * 1_000_000]),
-    "list": pa.array([np.zeros(1_000_000, np.int8)]),
+    "list": pa.array([np.zeros(250_000, np.int32)]),
     "struct": pa.array([{"x": ["x" * 500_000] * 2, "y": 1}]),
     "dictionary": pa.array(["x" * 1_000_000]).dictionary_encode(),
 }

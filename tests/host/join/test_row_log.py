@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from host.errors import SchemaError
-from host.join import kept_types
+from host.join import kept_types, row_log
 from host.join.residual import RowColumn
 from host.join.row_log import RowLog, picked
 
@@ -154,9 +154,9 @@ def test_rows_of_every_type_in_chunks_of_few_bytes(kind, most, seed):
     """As if offsets numbered few bytes; the dictionaries of all batches together have more values than int8 numbers."""
     random = np.random.default_rng(seed)
     schema = pa.schema({"n": pa.int64(), "p": kind})
-    with mock.patch.object(kept_types, "MOST_CHUNK_BYTES", most):
+    with mock.patch.object(kept_types, "MOST_CHUNK_BYTES", most), mock.patch.object(row_log, "_MOST_PICKED_BYTES", 99):
         log, held, last = RowLog("left", schema, most_block_rows=100), [], pa.table({})
-        for batch in range(8):
+        for batch in range(6):
             values = [value(kind, random, 30 * batch) for _ in range(random.integers(1, 60))]
             table = pa.table([range(len(held), len(held) + len(values)), pa.array(values, kind)], schema=schema)
             last = kept_types.kept(table.slice(1))
