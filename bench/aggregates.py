@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from mullion import Band, Count, Mean, Min, Sum, WindowJoin
+from muntin import Band, Count, Mean, Min, Sum, WindowJoin
 
 MATCHES = (1, 64, 4096)
 AIM = 1.5  # most time against that at one match a row

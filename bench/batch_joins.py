@@ -101,7 +101,7 @@ class ClickHouse(BatchJoin):
         try:
             from chdb.session import Session
         except ImportError as error:
-            raise Unavailable(f"{error}: pip install 'mullion[clickhouse]' (some 530 MB)") from error
+            raise Unavailable(f"{error}: pip install 'muntin[clickhouse]' (some 530 MB)") from error
         self._session = Session()
         kind = "Int32" if workload.dtype == np.int32 else "Int64"
         self._session.query(f"CREATE OR REPLACE TABLE big (key {kind}, row Int64) ENGINE = Memory")

@@ -35,18 +35,18 @@ from rich.table import Table
 matplotlib.use("Agg")  # no display is needed
 import matplotlib.pyplot as plt
 
-import pyspark_bridge.join_task
+import muntin.pyspark_bridge.join_task
 from bench.machine import describe_machine
-from host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
-from host.daemon.rows import cut, decode, encode, encode_within
-from host.daemon.staging import Part, PartKey, Sender
-from host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME
-from host.engines import Partitions
-from host.join.engine import SIDES
-from host.join.routes import UNEVEN, Routes, even_table, no_counts
-from host.join.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
-from host.join.whole_call import CallPart
-from pyspark_bridge.join_task import JoinTask
+from muntin.host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
+from muntin.host.daemon.rows import cut, decode, encode, encode_within
+from muntin.host.daemon.staging import Part, PartKey, Sender
+from muntin.host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME
+from muntin.host.engines import Partitions
+from muntin.host.join.engine import SIDES
+from muntin.host.join.routes import UNEVEN, Routes, even_table, no_counts
+from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
+from muntin.host.join.whole_call import CallPart
+from muntin.pyspark_bridge.join_task import JoinTask
 
 PLACEMENTS = ("equality", "ranges", "subwindows")
 UNIFORM, HEAVY, WIDE = "uniform", "half of one key", "wide rows"
@@ -174,7 +174,7 @@ def measure(case: Case, count: int) -> dict[str, Any]:
     sending, results = [], []
     wires: list[_Wire] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ends:
-        ends.enter_context(mock.patch.object(pyspark_bridge.join_task, "_partition", return_value=0))
+        ends.enter_context(mock.patch.object(muntin.pyspark_bridge.join_task, "_partition", return_value=0))
         ends.enter_context(mock.patch.object(JoinTask, "_identity", return_value=("model", 0, "")))
         ends.enter_context(mock.patch.object(JoinTask, "_client", lambda _, at, *__, **___: wires[at]))
         schemas = {"left_schema": schema, "right_schema": schema}

@@ -24,8 +24,8 @@ from bench.operator_benchmark import ResultsDiffer
 from bench.plan import ConditionsPlan
 from bench.rows_type import size
 from bench.workloads import BLOCK, Workload
-from host.errors import MullionError
-from mullion import AllOf, AsOf, Band, Rows, SpoJoin, Watermark, WindowJoin, Within
+from muntin import AllOf, AsOf, Band, Rows, SpoJoin, Watermark, WindowJoin, Within
+from muntin.host.errors import MuntinError
 
 Stage = Callable[[str], None]
 _SPAN = 1 << 20  # of values in ranges
@@ -188,7 +188,7 @@ class _ClickHouse(_Peer):
         try:
             from chdb.session import Session
         except ImportError as error:
-            raise Unavailable(f"{error}: pip install 'mullion[clickhouse]' (some 530 MB)") from error
+            raise Unavailable(f"{error}: pip install 'muntin[clickhouse]' (some 530 MB)") from error
         self._session = Session()
         self._session.query("CREATE OR REPLACE TABLE r (x Int32, y Int32) ENGINE = Memory")
         self._session.query("INSERT INTO r SELECT x, y FROM Python(table)")  # a table by the name of its variable
@@ -391,10 +391,10 @@ def _equality_and_band(plan: ConditionsPlan, keys: int, on_stage: Stage) -> dict
     try:
         import pyspark  # noqa: F401 - whether it is there
 
-        from pyspark_bridge import ensure_java
+        from muntin.pyspark_bridge import ensure_java
 
         ensure_java()
-    except (ImportError, MullionError) as error:
+    except (ImportError, MuntinError) as error:
         return {**found, "missing": {"spark": str(error)}}
     from bench.spark_join import run_keyed_join
 

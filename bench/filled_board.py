@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from host.devices.board_link import BoardLink
-from sim.models.kernel import KernelModel
+from muntin.host.devices.board_link import BoardLink
+from muntin.sim.models.kernel import KernelModel
 
 
 class FilledBoard:

@@ -10,7 +10,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from host.native import _core
+from muntin.host.native import _core
 
 PACKAGES = ("numpy", "pyarrow", "pyopencl", "intel-opencl-rt", "polars", "duckdb", "chdb-core", "pyspark")
 _ROOT = Path(__file__).parents[1]

@@ -187,7 +187,7 @@ class ConditionsPlan:
 
 def device_kind(name: str) -> str:
     """Kind of the device of a contender (``opencl`` of ``opencl:nvidia/bisort``); empty for one of the peers."""
-    from host.devices.registry import KINDS as DEVICES  # not before it is needed: the command line is quick
+    from muntin.host.devices.registry import KINDS as DEVICES  # not before it is needed: the command line is quick
 
     kind = name.partition("/")[0].partition(":")[0]
     return kind if kind in DEVICES else ""

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from host import AllOf, Band, Compare, Watermark, WindowJoin, Within
-from host.daemon.service import resident_bytes
+from muntin.host import AllOf, Band, Compare, Watermark, WindowJoin, Within
+from muntin.host.daemon.service import resident_bytes
 
 ROWS = 2_000  # of each side in a call
 KEYS = 1_000

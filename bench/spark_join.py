@@ -136,7 +136,7 @@ def run_spark_benchmark(plan: SparkPlan, *, on_stage: Callable[[str], None] = la
         batch = workload.rows(side, start, stop)
         return {"key": pa.array(batch.keys), "time": _timestamps(batch)}
 
-    with tempfile.TemporaryDirectory(prefix="mullion-bench-") as kept:
+    with tempfile.TemporaryDirectory(prefix="muntin-bench-") as kept:
         if plan.state:
             with_state = functools.partial(_window_join, state=kept)
             makers = {"window_join": _window_join, WITH_STATE: with_state}
@@ -289,11 +289,11 @@ def _measured(
         The row of each stream before which each micro-batch ends: the first fills the window, and `warm_up` more are
         not timed.
     """
-    from pyspark_bridge import ensure_java
+    from muntin.pyspark_bridge import ensure_java
 
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with tempfile.TemporaryDirectory(prefix="mullion-bench-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="muntin-bench-") as scratch:
         session = _session(Path(scratch))
         contenders: list[_Contender] = []
         try:
@@ -312,7 +312,7 @@ def _session(scratch: Path) -> SparkSession:
 
     return (
         SparkSession.builder.master("local[2]")
-        .appName("mullion-bench")
+        .appName("muntin-bench")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")  # a query that fails says why in its error
@@ -368,8 +368,8 @@ def _span(window: int) -> str:
 
 
 def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan, state: str | None = None) -> DataFrame:
-    from host import Band, Within
-    from pyspark_bridge import window_join
+    from muntin.host import Band, Within
+    from muntin.pyspark_bridge import window_join
 
     low, high = _workload(plan).band
     span = f"{plan.window} milliseconds"
@@ -384,8 +384,8 @@ def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan, state: str 
 
 
 def _count_window_join(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
-    from host import Band, Rows
-    from pyspark_bridge import window_join
+    from muntin.host import Band, Rows
+    from muntin.pyspark_bridge import window_join
 
     band = Band("l_key", "r_key", *_workload(plan).band)
     return window_join(left, right, on=band, left=Rows(plan.window), right=Rows(plan.window), device=plan.device)
@@ -433,7 +433,7 @@ def _bucket_explode_tuned(left: DataFrame, right: DataFrame, plan: SparkPlan) ->
 
 
 def _nothing(left: DataFrame, right: DataFrame, plan: SparkPlan, whole: bool = False) -> DataFrame:
-    from pyspark_bridge.tagged_union import tagged_union
+    from muntin.pyspark_bridge.tagged_union import tagged_union
 
     union = tagged_union(left, right)
 
@@ -444,8 +444,8 @@ def _nothing(left: DataFrame, right: DataFrame, plan: SparkPlan, whole: bool = F
 
 
 def _keyed_window_join(left: DataFrame, right: DataFrame, window: int) -> DataFrame:
-    from host import AllOf, Band, Compare, Within
-    from pyspark_bridge import window_join
+    from muntin.host import AllOf, Band, Compare, Within
+    from muntin.pyspark_bridge import window_join
 
     span = f"{window} milliseconds"
     return window_join(

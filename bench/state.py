@@ -27,9 +27,9 @@ from bench.operator_benchmark import ResultsDiffer
 from bench.spark_join import WITH_STATE, run_spark_benchmark, side_table
 from bench.spark_plan import SparkPlan
 from bench.workloads import Workload
-from host import Band, JoinSpec, Watermark, WindowJoin, Within
-from host.daemon import DaemonClient, start_private
-from host.daemon.streaming_query import query_place
+from muntin.host import Band, JoinSpec, Watermark, WindowJoin, Within
+from muntin.host.daemon import DaemonClient, start_private
+from muntin.host.daemon.streaming_query import query_place
 
 Tables = tuple[pa.Table, pa.Table]
 WITHOUT = "without state"
@@ -74,7 +74,7 @@ def run_state_benchmark(plan: StatePlan, *, on_stage: Callable[[str], None] = la
         The joins with and without state disagree.
     """
     rates = {}
-    with tempfile.TemporaryDirectory(prefix="mullion-bench-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="muntin-bench-") as scratch:
         on_stage("state: rates in this process")
         rates["in process"] = _in_process(plan, f"{scratch}/process")
         on_stage("state: rates through a daemon")

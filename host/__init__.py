@@ -1,12 +1,12 @@
-"""Mullion: exact sliding-window stream joins on OpenCL devices, simulated hardware and boards."""
+"""Muntin: exact sliding-window stream joins on OpenCL devices, simulated hardware and boards."""
 
-from host.devices import list_devices, open_device
-from host.errors import MullionError
-from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
-from host.spec import JoinSpec
-from host.stats import Stats
-from host.window_join import WindowJoin
-from host.windows import Rows, Watermark, Within
+from muntin.host.devices import list_devices, open_device
+from muntin.host.errors import MuntinError
+from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
+from muntin.host.spec import JoinSpec
+from muntin.host.stats import Stats
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows, Watermark, Within
 
 __all__ = [
     "AllOf",
@@ -15,7 +15,7 @@ __all__ = [
     "Band",
     "Compare",
     "JoinSpec",
-    "MullionError",
+    "MuntinError",
     "Rows",
     "Stats",
     "Watermark",

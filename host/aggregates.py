@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from host.columns import column_of, column_type, has_column
-from host.errors import KeyTypeError, PredicateError, SchemaError, SumOverflowError
-from host.float_order import decode_float, encode_float
-from host.key_type import _raw_values
+from muntin.host.columns import column_of, column_type, has_column
+from muntin.host.errors import KeyTypeError, PredicateError, SchemaError, SumOverflowError
+from muntin.host.float_order import decode_float, encode_float
+from muntin.host.key_type import _raw_values
 
 _INT64 = np.iinfo(np.int64)
 _OTHER = {"left": "right", "right": "left"}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.columns import column_type, has_column
-from host.constants import exact_float
-from host.errors import PredicateError, WindowError
-from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where
-from host.windows import Within
+from muntin.host.columns import column_type, has_column
+from muntin.host.constants import exact_float
+from muntin.host.errors import PredicateError, WindowError
+from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where
+from muntin.host.windows import Within
 
 COMPARE = re.compile(r"\s*(?P<left>[^<>=!]+?)\s*(?P<op><=>|<=|>=|==|!=|<>|=|<|>)\s*(?P<right>[^<>=!]+?)\s*")
 
@@ -83,7 +83,7 @@ def _condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate | AllO
         return Compare(compare["left"], compare["op"], compare["right"])
     if len(parts) > 1 and "(" not in text:
         raise PredicateError(f'--on must be like "limit,price,-5,5" (a band), "limit < price" or SQL, not {text!r}')
-    from host.sql import parse_condition
+    from muntin.host.sql import parse_condition
 
     return parse_condition(text, left, right)
 

@@ -1,4 +1,4 @@
-"""The `mullion` command."""
+"""The `muntin` command."""
 
 from __future__ import annotations
 
@@ -23,20 +23,27 @@ import pyarrow.csv
 from rich.live import Live
 from rich.table import Table
 
-from host import JoinSpec, Rows, WindowJoin, arguments, list_devices
-from host.daemon.address import Address, default_socket
-from host.daemon.client import DaemonClient
-from host.daemon.daemon import Daemon, FlightOptions, read_token
-from host.daemon.limits import Limits
-from host.daemon.log import configure_log
-from host.daemon.private import FAILED, READY
-from host.daemon.rescale import rescale as rescale_windows
-from host.errors import ConnectionLostError, MullionError, SchemaError, UnknownQueryError, UnsupportedError, to_wire
-from host.files import TableReader, TableWriter, in_turns, interleave
-from host.predicates.as_of import DIRECTIONS
-from host.progress import Progress
-from host.selftest import selftest as selftest_lines
-from host.tracing import VARIABLE, start_tracing
+from muntin.host import JoinSpec, Rows, WindowJoin, arguments, list_devices
+from muntin.host.daemon.address import Address, default_socket
+from muntin.host.daemon.client import DaemonClient
+from muntin.host.daemon.daemon import Daemon, FlightOptions, read_token
+from muntin.host.daemon.limits import Limits
+from muntin.host.daemon.log import configure_log
+from muntin.host.daemon.private import FAILED, READY
+from muntin.host.daemon.rescale import rescale as rescale_windows
+from muntin.host.errors import (
+    ConnectionLostError,
+    MuntinError,
+    SchemaError,
+    UnknownQueryError,
+    UnsupportedError,
+    to_wire,
+)
+from muntin.host.files import TableReader, TableWriter, in_turns, interleave
+from muntin.host.predicates.as_of import DIRECTIONS
+from muntin.host.progress import Progress
+from muntin.host.selftest import selftest as selftest_lines
+from muntin.host.tracing import VARIABLE, start_tracing
 
 LIMITS = Limits()
 
@@ -52,23 +59,23 @@ class _Group(click.Group):
         except Exception as error:
             if context.params.get("debug"):
                 raise
-            if isinstance(error, MullionError):
+            if isinstance(error, MuntinError):
                 message = str(error)
             else:
-                message = f"{type(error).__name__}: {error} (mullion --debug shows where)"
+                message = f"{type(error).__name__}: {error} (muntin --debug shows where)"
             click.echo("error: " + " ".join(message.split()), err=True)
             context.exit(1)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.version_option(package_name="mullion", prog_name="mullion", message="%(prog)s %(version)s")
+@click.version_option(package_name="muntin", prog_name="muntin", message="%(prog)s %(version)s")
 def main(debug: bool) -> None:
     """Exact band and inequality joins of two streams over sliding windows."""
 
 
 @main.command()
-@click.option("--device", default="cpu", show_default=True, help="As `mullion devices` lists them.")
+@click.option("--device", default="cpu", show_default=True, help="As `muntin devices` lists them.")
 @click.option(
     "--socket",
     type=click.Path(path_type=Path),
@@ -155,7 +162,7 @@ def serve(
 ) -> None:
     """Own a device and join for several clients.
 
-    Ends on SIGTERM, after the requests in progress. Says "mullion ready: ADDRESS" on standard output once
+    Ends on SIGTERM, after the requests in progress. Says "muntin ready: ADDRESS" on standard output once
     clients can come.
     """
 
@@ -169,7 +176,7 @@ def serve(
     listener, lock = map(int, socket_handles.split(",")) if socket_handles else (-1, -1)
     try:
         if tracing:
-            start_tracing("mullion-daemon")
+            start_tracing("muntin-daemon")
         daemon = Daemon(
             device,
             socket or default_socket(),
@@ -180,7 +187,7 @@ def serve(
             state=state,
             memory=memory,
         )
-    except MullionError as error:
+    except MuntinError as error:
         if exit_with_stdin:
             click.echo(FAILED + json.dumps(to_wire(error)))  # for `start_private`
         raise
@@ -237,7 +244,7 @@ def serve(
 @click.option("--right-rows", type=int, metavar="N", help="Window of the right side: its last N rows.")
 @click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="Time window: LOW <= R_TIME - L_TIME <= HIGH.")
 @click.option("--sequence", metavar="COLUMN", help="Arrival order over both files; each must ascend by it.")
-@click.option("--device", default="cpu", show_default=True, help="As `mullion devices` lists them.")
+@click.option("--device", default="cpu", show_default=True, help="As `muntin devices` lists them.")
 @click.option(
     "--form",
     type=click.Choice(["rows", "pairs", "counts", "aggregate"]),
@@ -270,7 +277,7 @@ def serve(
     "--index",
     default="auto",
     show_default=True,
-    help="What the windows are kept in, as `mullion devices` lists them; auto: the device's default.",
+    help="What the windows are kept in, as `muntin devices` lists them; auto: the device's default.",
 )
 @click.option("--suffix", default="_right", show_default=True, help="For right columns whose name the left has too.")
 @click.option(
@@ -435,7 +442,7 @@ def devices(as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--device", required=True, help="As `mullion devices` lists them.")
+@click.option("--device", required=True, help="As `muntin devices` lists them.")
 def selftest(device: str) -> None:
     """Try a device: what it is, whether its memory holds what is written, and whether it joins right."""
 
@@ -495,7 +502,7 @@ def status(address: str | None, token_file: Path | None, tls_ca: Path | None, ti
 
 
 @main.command()
-@click.option("--daemon", "addresses", multiple=True, metavar="ADDRESS", help="As of `mullion status`; repeatable.")
+@click.option("--daemon", "addresses", multiple=True, metavar="ADDRESS", help="As of `muntin status`; repeatable.")
 @_of_daemons
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Between two looks.")
 @click.option("--times", type=click.IntRange(min=1), help="Looks before it ends.  [default: until Ctrl-C]")
@@ -580,11 +587,11 @@ _HEADINGS = (
 @click.argument("query")
 @_of_a_daemon
 def close(query: str, address: str | None, token_file: Path | None, tls_ca: Path | None, timeout: float) -> None:
-    """Close a QUERY of a daemon, named as in `mullion status`: its windows are dropped, its memory is freed."""
+    """Close a QUERY of a daemon, named as in `muntin status`: its windows are dropped, its memory is freed."""
 
     with _client(address, token_file, tls_ca, timeout) as client:
         if not client.close_query(query):
-            raise UnknownQueryError(f"the daemon has no query {query!r}: `mullion status` lists those it has")
+            raise UnknownQueryError(f"the daemon has no query {query!r}: `muntin status` lists those it has")
 
 
 @main.command()
@@ -603,7 +610,7 @@ def rescale(
 ) -> None:
     """Let a stopped Spark query go on with another number of partitions.
 
-    STATE is the folder or address (s3://...) that window_join(..., state=) or `mullion serve --state` has. Writes the
+    STATE is the folder or address (s3://...) that window_join(..., state=) or `muntin serve --state` has. Writes the
     windows of so many partitions there, from those of the old ones; started again from its checkpoint with this
     partitions=, the query goes on exactly. From now on it cannot be started with the old number.
     """

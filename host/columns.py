@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from host.errors import SchemaError
+from muntin.host.errors import SchemaError
 
 
 def _steps(names: list[str], path: str) -> tuple[str, list[str]] | None:

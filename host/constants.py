@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from host.errors import MullionError, PredicateError
-from host.key_type import NANOS_PER, NANOS_PER_DAY, Family
+from muntin.host.errors import MuntinError, PredicateError
+from muntin.host.key_type import NANOS_PER, NANOS_PER_DAY, Family
 
 _PLAIN = (type(None), bool, int, float, Decimal, str, bytes, dt.date, dt.datetime, dt.time, dt.timedelta)
 _BASES: tuple[type, ...] = (int, float, Decimal, str, bytes)
@@ -57,7 +57,7 @@ class Moment:
         return text[text.index("T") + 1 :] if self.family is Family.TIME else text + zone
 
 
-def plain(name: str, value: Any, error: type[MullionError] = PredicateError) -> Any:
+def plain(name: str, value: Any, error: type[MuntinError] = PredicateError) -> Any:
     """The same value as one of None, bool, int, float, Decimal, str, bytes, date, datetime, time and timedelta.
 
     Times that these do not hold are a `Moment`. NULL and NaT of any library are None. What is none of these comes back
@@ -68,11 +68,11 @@ def plain(name: str, value: Any, error: type[MullionError] = PredicateError) -> 
     name : str
         What the value is, for errors.
     value : object
-    error : type of MullionError
+    error : type of MuntinError
 
     Raises
     ------
-    MullionError
+    MuntinError
         `error`: there is no such value that is exactly the same.
     """
     if type(value) in _PLAIN or isinstance(value, Moment):
@@ -106,7 +106,7 @@ def plain(name: str, value: Any, error: type[MullionError] = PredicateError) -> 
     return inner if type(inner) in _PLAIN else value
 
 
-def _of_arrow(name: str, value: pa.Scalar, error: type[MullionError]) -> Any:
+def _of_arrow(name: str, value: pa.Scalar, error: type[MuntinError]) -> Any:
     kind, types = value.type, pa.types
     if not value.is_valid:
         return None
@@ -122,7 +122,7 @@ def _of_arrow(name: str, value: pa.Scalar, error: type[MullionError]) -> Any:
     return plain(name, inner, error) if types.is_primitive(kind) or isinstance(inner, _PLAIN) else value
 
 
-def _of_numpy(name: str, value: Any, error: type[MullionError]) -> Any:
+def _of_numpy(name: str, value: Any, error: type[MuntinError]) -> Any:
     kind = value.dtype.kind
     if kind == "f":
         number = float(value)

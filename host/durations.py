@@ -7,9 +7,9 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from host.constants import Moment, plain
-from host.errors import MullionError, PredicateError, WindowError
-from host.key_type import Family
+from muntin.host.constants import Moment, plain
+from muntin.host.errors import MuntinError, PredicateError, WindowError
+from muntin.host.key_type import Family
 
 NANOSECONDS = {
     "nanosecond": 1,
@@ -78,12 +78,12 @@ def nanoseconds(duration: object) -> int:
     return total
 
 
-def length(name: str, value: Any, error: type[MullionError] = PredicateError) -> Any:
+def length(name: str, value: Any, error: type[MuntinError] = PredicateError) -> Any:
     """A bound, delay or tolerance as `plain` gives it, durations that `timedelta` does not hold as text.
 
     Raises
     ------
-    MullionError
+    MuntinError
         `error`: a duration finer than a nanosecond, or NULL of some library; and what `plain` raises.
     """
     found = plain(name, value, error)

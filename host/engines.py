@@ -8,9 +8,9 @@ import decimal
 import math
 from typing import Any, ClassVar
 
-from host.constants import whole_number
-from host.durations import length
-from host.errors import PredicateError, WindowError
+from muntin.host.constants import whole_number
+from muntin.host.durations import length
+from muntin.host.errors import PredicateError, WindowError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Shared(EngineKind):
     """Row by row, by threads that share one index a side.
 
     Threads take tasks of some rows from a work queue. Pairs come out in the order of arrival of the rows that find
-    them, whatever thread was first. `mullion.set_threads` changes the number of threads while a call runs.
+    them, whatever thread was first. `muntin.set_threads` changes the number of threads while a call runs.
 
     Source: PIM-Tree, section 4.
 

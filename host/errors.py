@@ -1,4 +1,4 @@
-"""Every error Mullion raises on purpose: typed, and able to cross the wire between the daemon and its clients.
+"""Every error Muntin raises on purpose: typed, and able to cross the wire between the daemon and its clients.
 
 The message names the column, value, limit or file at fault and says what to do about it.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 
-class MullionError(Exception):
-    """Base of every error that Mullion raises on purpose."""
+class MuntinError(Exception):
+    """Base of every error that Muntin raises on purpose."""
 
 
-class PredicateError(MullionError, ValueError):
+class PredicateError(MuntinError, ValueError):
     """The join condition itself is wrong: an unknown operator, a lower bound above the upper one."""
 
 
@@ -31,27 +31,27 @@ class SqlError(PredicateError):
         self.column = column
 
 
-class WindowError(MullionError, ValueError):
+class WindowError(MuntinError, ValueError):
     """The window is wrong: not positive, both kinds at once, an unreadable duration."""
 
 
-class SchemaError(MullionError, ValueError):
+class SchemaError(MuntinError, ValueError):
     """A column is missing, stands twice, or changed its type between two calls."""
 
 
-class KeyTypeError(MullionError, TypeError):
+class KeyTypeError(MuntinError, TypeError):
     """A key, time or sequence column has a type that cannot be joined on exactly."""
 
 
-class OrderError(MullionError, ValueError):
+class OrderError(MuntinError, ValueError):
     """A sequence value is NULL, or lies before one that was already processed."""
 
 
-class UnsupportedError(MullionError, NotImplementedError):
-    """Something Mullion knows by name but does not do yet."""
+class UnsupportedError(MuntinError, NotImplementedError):
+    """Something Muntin knows by name but does not do yet."""
 
 
-class CapacityError(MullionError, MemoryError):
+class CapacityError(MuntinError, MemoryError):
     """What was asked for does not fit.
 
     Attributes
@@ -70,11 +70,11 @@ class ResultTooLargeError(CapacityError):
     """A result does not fit in memory. The join can then no longer be used; one with state can be opened again."""
 
 
-class SumOverflowError(MullionError, OverflowError):
+class SumOverflowError(MuntinError, OverflowError):
     """A sum or mean of `form="aggregate"` that its type does not hold."""
 
 
-class DeviceError(MullionError, RuntimeError):
+class DeviceError(MuntinError, RuntimeError):
     """No such device, or the device failed."""
 
 
@@ -131,7 +131,7 @@ class MemoryStartError(DeviceError):
     """A board's memory did not start, or does not hold what is written to it."""
 
 
-class StateError(MullionError, RuntimeError):
+class StateError(MuntinError, RuntimeError):
     """State on disk that cannot be read, written or continued; the message names the file."""
 
 
@@ -139,7 +139,7 @@ class StateTakenError(StateError):
     """Another process has gone on with this state."""
 
 
-class DaemonError(MullionError, RuntimeError):
+class DaemonError(MuntinError, RuntimeError):
     """Base of what can go wrong between a client and the daemon."""
 
 
@@ -175,16 +175,16 @@ class ConnectionLostError(DaemonError, ConnectionError):
     """The daemon cannot be reached, or went away."""
 
 
-def _classes(root: type[MullionError] = MullionError) -> dict[str, type[MullionError]]:
+def _classes(root: type[MuntinError] = MuntinError) -> dict[str, type[MuntinError]]:
     found = {root.__name__: root}
     for sub in root.__subclasses__():
         found.update(_classes(sub))
     return found
 
 
-def _details(kind: type[MullionError]) -> tuple[str, ...]:
+def _details(kind: type[MuntinError]) -> tuple[str, ...]:
     """The attributes of an error that cross the wire beside its message."""
-    details: dict[type[MullionError], tuple[str, ...]] = {
+    details: dict[type[MuntinError], tuple[str, ...]] = {
         CapacityError: ("needed", "available"), IncompleteError: ("core",), SqlError: ("line", "column"),
     }  # fmt: skip
     return next((names for each, names in details.items() if issubclass(kind, each)), ())
@@ -193,15 +193,15 @@ def _details(kind: type[MullionError]) -> tuple[str, ...]:
 def to_wire(error: BaseException) -> dict[str, Any]:
     """A JSON-able description of an error.
 
-    An error that is not a `MullionError` travels as `DaemonError` with its class named in the message.
+    An error that is not a `MuntinError` travels as `DaemonError` with its class named in the message.
     """
-    if isinstance(error, MullionError):
+    if isinstance(error, MuntinError):
         wire: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
         return wire | {name: getattr(error, name) for name in _details(type(error))}
     return {"error": "DaemonError", "message": f"{type(error).__name__}: {error}"}
 
 
-def from_wire(wire: dict[str, Any]) -> MullionError:
+def from_wire(wire: dict[str, Any]) -> MuntinError:
     """The exception that `to_wire` described, of the same class and with the same message."""
     kind = _classes().get(str(wire.get("error")), DaemonError)
     message = str(wire.get("message", "unknown error"))

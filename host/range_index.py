@@ -13,13 +13,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from host.constants import plain, whole_number
-from host.devices.cpu_device import check_judy
-from host.errors import KeyTypeError, UnsupportedError, WindowError
-from host.float_order import decode_float, encode_float
-from host.index.specs import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed, open_index
-from host.join.native_engine import core_index
-from host.native import _core
+from muntin.host.constants import plain, whole_number
+from muntin.host.devices.cpu_device import check_judy
+from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
+from muntin.host.float_order import decode_float, encode_float
+from muntin.host.index.specs import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed, open_index
+from muntin.host.join.native_engine import core_index
+from muntin.host.native import _core
 
 Mapper = Literal["count", "sum", "min", "max", "mean"]
 Number = int | float
@@ -56,7 +56,7 @@ def open_window_index(
 
     Examples
     --------
-    >>> from mullion import CsbTree, Slices, open_window_index
+    >>> from muntin import CsbTree, Slices, open_window_index
     >>> window = open_window_index(Slices(of=CsbTree(), stride=60), span=300, values="float64")
     >>> window.insert([7, 9, 7], times=[0, 30, 90], values=[50.0, 60.0, 70.0])
     3

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from host.devices.bisort_device import BisortDevice
-from host.devices.board_link import BoardLink
-from host.devices.device import Device
-from host.devices.registry import open_device
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.errors import DeviceError
-from host.link.memory_check import memory_check
-from host.predicates import Band
-from host.window_join import WindowJoin
-from host.windows import Rows
+from muntin.host.devices.bisort_device import BisortDevice
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.device import Device
+from muntin.host.devices.registry import open_device
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.errors import DeviceError
+from muntin.host.link.memory_check import memory_check
+from muntin.host.predicates import Band
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows
 
 _ROWS = 128
 _WINDOW = 60

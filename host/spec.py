@@ -10,19 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.aggregates import AggregatePlan, aggregate_from_dict, open_aggregates
-from host.columns import column_type, has_column, root_column
-from host.constants import whole_number
-from host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
-from host.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
-from host.index import Index, open_index
-from host.index.specs import index_from_dict
-from host.join.as_of_condition import AsOfAxis, AsOfCondition
-from host.join.condition import Condition, check_side, condition_columns, in_words
-from host.key_type import key_types
-from host.predicates import AllOf, AsOf, Compare, Predicate, Where, from_dict, one_sided
-from host.time_axis import TimeAxis, check_time_type
-from host.windows import Rows, Watermark, Within
+from muntin.host.aggregates import AggregatePlan, aggregate_from_dict, open_aggregates
+from muntin.host.columns import column_type, has_column, root_column
+from muntin.host.constants import whole_number
+from muntin.host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
+from muntin.host.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
+from muntin.host.index import Index, open_index
+from muntin.host.index.specs import index_from_dict
+from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
+from muntin.host.join.condition import Condition, check_side, condition_columns, in_words
+from muntin.host.key_type import key_types
+from muntin.host.predicates import AllOf, AsOf, Compare, Predicate, Where, from_dict, one_sided
+from muntin.host.time_axis import TimeAxis, check_time_type
+from muntin.host.windows import Rows, Watermark, Within
 
 FORMS = ("rows", "pairs", "counts", "ranges", "aggregate")
 MOMENTS = ("arrival", "close")

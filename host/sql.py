@@ -24,16 +24,16 @@ from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokens import Token, TokenType
 from sqlglot.tokens import Tokenizer as BaseTokenizer
 
-from host.columns import column_type, has_column
-from host.constants import exact_float, moment, read_moment
-from host.durations import duration_text, nanoseconds
-from host.errors import KeyTypeError, MullionError, PredicateError, SqlError, WindowError
-from host.join.condition import Condition
-from host.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
-from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
-from host.predicates.where import DISTINCT
-from host.spec import JoinSpec
-from host.windows import Rows, Watermark, Within
+from muntin.host.columns import column_type, has_column
+from muntin.host.constants import exact_float, moment, read_moment
+from muntin.host.durations import duration_text, nanoseconds
+from muntin.host.errors import KeyTypeError, MuntinError, PredicateError, SqlError, WindowError
+from muntin.host.join.condition import Condition
+from muntin.host.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
+from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
+from muntin.host.predicates.where import DISTINCT
+from muntin.host.spec import JoinSpec
+from muntin.host.windows import Rows, Watermark, Within
 
 SIDES = ("left", "right")
 Node = Any  # of sqlglot's tree
@@ -97,7 +97,7 @@ def parse_join(
         What the text has and a join here has not, with its line and column.
     WindowError
         If `times` names columns whose difference the text does not bound at both ends.
-    MullionError
+    MuntinError
         What `JoinSpec` raises.
     """
     reader = _Reader(text)
@@ -376,7 +376,7 @@ class _Reader:
             yield
         except SqlError:
             raise
-        except MullionError as error:
+        except MuntinError as error:
             self.refuse(node, str(error))
 
     def _start(self, node: Node) -> int:

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from host.durations import nanoseconds
-from host.errors import KeyTypeError, MullionError, WindowError
-from host.float_order import decode_float, encode_float
-from host.key_type import NANOS_PER_DAY, Family, key_type, key_types
-from host.predicates.literal import is_duration
-from host.windows import Watermark, Within
-from host.windows.watermark_tracker import WatermarkTracker
+from muntin.host.durations import nanoseconds
+from muntin.host.errors import KeyTypeError, MuntinError, WindowError
+from muntin.host.float_order import decode_float, encode_float
+from muntin.host.key_type import NANOS_PER_DAY, Family, key_type, key_types
+from muntin.host.predicates.literal import is_duration
+from muntin.host.windows import Watermark, Within
+from muntin.host.windows.watermark_tracker import WatermarkTracker
 
 
 def check_time_type(arrow: pa.DataType, column: str) -> None:
@@ -88,11 +88,11 @@ class Axis:
     ------
     KeyTypeError
         If a column holds no times, or the two cannot be compared exactly.
-    MullionError
+    MuntinError
         `error`, if a delay does not fit the columns.
     """
 
-    error: ClassVar[type[MullionError]] = WindowError
+    error: ClassVar[type[MuntinError]] = WindowError
 
     def __init__(self, columns: dict[str, str], types: Sequence[pa.DataType], watermark: Watermark | None):
         self._columns, self._watermark = columns, watermark

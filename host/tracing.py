@@ -18,19 +18,19 @@ from functools import partial
 from importlib import metadata
 from typing import Any, TypeVar
 
-from host.errors import UnsupportedError
+from muntin.host.errors import UnsupportedError
 
-VARIABLE = "MULLION_TRACING"
+VARIABLE = "MUNTIN_TRACING"
 FLUSH_SECONDS = 1.0
 
 _tracer: Any = None
 _flushing: threading.Thread | None = None
 _OFF = contextlib.nullcontext()
-_trace_id: ContextVar[int | None] = ContextVar("mullion_trace_id", default=None)
+_trace_id: ContextVar[int | None] = ContextVar("muntin_trace_id", default=None)
 _Item = TypeVar("_Item")
 
 
-def start_tracing(service: str = "mullion") -> None:
+def start_tracing(service: str = "muntin") -> None:
     """Turn on spans in this process: of joins, of requests to daemons, and of the daemon that runs here.
 
     They go to the process's own tracer provider if it has set one of the OpenTelemetry SDK, else to one that is set up
@@ -59,7 +59,7 @@ def start_tracing(service: str = "mullion") -> None:
     if not isinstance(provider, TracerProvider):
         provider = _provider(service)
         trace.set_tracer_provider(provider)
-    _tracer = provider.get_tracer("mullion", metadata.version("mullion"))
+    _tracer = provider.get_tracer("muntin", metadata.version("muntin"))
 
 
 def check_tracing() -> None:
@@ -68,7 +68,7 @@ def check_tracing() -> None:
         import opentelemetry.exporter.otlp.proto.http
         import opentelemetry.sdk  # noqa: F401
     except ImportError as error:
-        raise UnsupportedError(f"tracing needs OpenTelemetry ({error}): pip install 'mullion[tracing]'") from error
+        raise UnsupportedError(f"tracing needs OpenTelemetry ({error}): pip install 'muntin[tracing]'") from error
 
 
 def tracing_wanted() -> bool:
@@ -113,7 +113,7 @@ def _flush() -> None:
 
     if _flushing is None or not _flushing.is_alive():
         provider: Any = trace.get_tracer_provider()
-        _flushing = threading.Thread(target=provider.force_flush, name="mullion-flush", daemon=True)
+        _flushing = threading.Thread(target=provider.force_flush, name="muntin-flush", daemon=True)
         _flushing.start()
         _flushing.join(FLUSH_SECONDS)
 
@@ -132,7 +132,7 @@ def task_span(name: str, named: str, **attributes: Any) -> Iterator[None]:
     For processes that run one task after another, of which some want spans. Raises as `start_tracing`.
     """
     global _tracer
-    start_tracing("mullion-spark")
+    start_tracing("muntin-spark")
     from opentelemetry.context import Context
     from opentelemetry.trace import use_span
 
@@ -263,4 +263,4 @@ def _note(noted: Any, error: BaseException) -> None:
 
 
 def _named(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {f"mullion.{name}": value for name, value in attributes.items() if value is not None}
+    return {f"muntin.{name}": value for name, value in attributes.items() if value is not None}

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from host.constants import whole_number
-from host.content import Content, check_same
-from host.devices import Device, open_device
-from host.engines import Elements, Partitions, Steps, open_partitioning
-from host.errors import (
+from muntin.host.constants import whole_number
+from muntin.host.content import Content, check_same
+from muntin.host.devices import Device, open_device
+from muntin.host.engines import Elements, Partitions, Steps, open_partitioning
+from muntin.host.errors import (
     CapacityError,
     DeviceError,
     IncompleteError,
-    MullionError,
+    MuntinError,
     ReplayError,
     ResultTooLargeError,
     SchemaError,
@@ -35,36 +35,36 @@ from host.errors import (
     UnsupportedError,
     WindowError,
 )
-from host.index.specs import SortedRuns, SpoJoin
-from host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
-from host.join.as_of_condition import AsOfAxis, AsOfCondition
-from host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.collector import MAX_ROWS, Collector
-from host.join.driver_choice import ChoosingEngine
-from host.join.engine import OTHER, SIDES, Border, Engine, Found
-from host.join.kept_types import is_kept_as_is, kept
-from host.join.materializer import Materializer, PairBlocks, most_pairs, slices
-from host.join.partitioned_engine import ClosingPartitions, open_partitions
-from host.join.range_mirror import RUNS
-from host.join.residual_engine import ResidualEngine
-from host.join.routes import Loads, RoutePlanner, Routes
-from host.join.row_log import RowLog, check_columns, empty_table
-from host.join.sequencer import Call, Sequencer
-from host.join.whole_call import WholeCall
-from host.predicates import AsOf
-from host.spec import JoinSpec
-from host.state import Record, StateLog, open_store
-from host.state.log import schema_of, schema_text, under
-from host.stats import Stats
-from host.tracing import OpenSpan, span
+from muntin.host.index.specs import SortedRuns, SpoJoin
+from muntin.host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
+from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
+from muntin.host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.collector import MAX_ROWS, Collector
+from muntin.host.join.driver_choice import ChoosingEngine
+from muntin.host.join.engine import OTHER, SIDES, Border, Engine, Found
+from muntin.host.join.kept_types import is_kept_as_is, kept
+from muntin.host.join.materializer import Materializer, PairBlocks, most_pairs, slices
+from muntin.host.join.partitioned_engine import ClosingPartitions, open_partitions
+from muntin.host.join.range_mirror import RUNS
+from muntin.host.join.residual_engine import ResidualEngine
+from muntin.host.join.routes import Loads, RoutePlanner, Routes
+from muntin.host.join.row_log import RowLog, check_columns, empty_table
+from muntin.host.join.sequencer import Call, Sequencer
+from muntin.host.join.whole_call import WholeCall
+from muntin.host.predicates import AsOf
+from muntin.host.spec import JoinSpec
+from muntin.host.state import Record, StateLog, open_store
+from muntin.host.state.log import schema_of, schema_text, under
+from muntin.host.stats import Stats
+from muntin.host.tracing import OpenSpan, span
 
 BLOCK_BYTES = 32 << 20
 """Bytes of a table of `WindowJoin.process_blocks`, by default."""
 
 _Tables = Generator[pa.Table, None, None]
 
-INCOMPLETE = b"mullion.incomplete"
+INCOMPLETE = b"muntin.incomplete"
 """Marks a result that lacks pairs, in the metadata of its schema; the value names what is missing."""
 
 
@@ -78,7 +78,7 @@ class WindowJoin:
     ----------
     device : str or Device
         ``"cpu"``, ``"cpu:threads=N"``, ``"opencl"``, ``"numpy"``, ``"sim:bisort"``, ``"sim:splitjoin"``, see
-        `host.devices.list_devices`; or an open device, which stays open when the join is closed.
+        `muntin.host.devices.list_devices`; or an open device, which stays open when the join is closed.
     threads : int, optional
         The most threads that a call uses, for ``device="cpu"``; by default those of the process's pool.
     state : str or Path, optional
@@ -313,7 +313,7 @@ class WindowJoin:
         ------
         UnsupportedError
             If the result of an earlier call is still being read: take all of it, or `close()` its iterator.
-        MullionError
+        MuntinError
             What `process` raises; all but `ResultTooLargeError`, `IncompleteError`, `DeviceError` and `StateError` at
             once, before the first table. An `IncompleteError` has as `partial` what is left of the result.
 
@@ -356,7 +356,7 @@ class WindowJoin:
         ------
         SchemaError
             If a side's columns differ from those of earlier calls. The rows of this push are not taken.
-        MullionError
+        MuntinError
             What `process` raises, for all rows that wait: they wait on, as the call has changed nothing, until
             `take_back` gives them back.
         """
@@ -986,7 +986,7 @@ class WindowJoin:
         name = self._device.info.name
         try:
             yield
-        except MullionError:
+        except MuntinError:
             raise
         except MemoryError as error:
             raise CapacityError(
@@ -1001,7 +1001,7 @@ class WindowJoin:
         """What fails in here is by the rows that were given, or are in the state."""
         try:
             yield
-        except MullionError:
+        except MuntinError:
             raise
         except MemoryError as error:
             raise CapacityError(
@@ -1015,7 +1015,7 @@ class WindowJoin:
         """What fails in here is by what the result is to be."""
         try:
             yield
-        except MullionError:
+        except MuntinError:
             raise
         except MemoryError as error:
             room = self._device.host_memory.room
@@ -1435,7 +1435,7 @@ def _condition_of(text: str, left: pa.Schema | None, right: pa.Schema | None) ->
     if left is None or right is None:
         side = "left" if left is None else "right"
         raise SchemaError(f"on={text!r} is read with the columns of both sides: give {side}_schema=")
-    from host.sql import parse_condition
+    from muntin.host.sql import parse_condition
 
     return parse_condition(text, left, right)
 

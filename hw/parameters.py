@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hw.errors import ParameterError
+from muntin.hw.errors import ParameterError
 
 ROW_BITS = 32
 """Width of a row number: the low bits of a row's arrival number, compared modulo 2**32."""

@@ -14,9 +14,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hw.identity import table_hash
-from hw.parameters import Parameters
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.identity import table_hash
+from muntin.hw.parameters import Parameters
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 class Access(enum.Enum):
@@ -100,7 +100,7 @@ class Operation(enum.IntEnum):
 class ErrorCode(enum.IntEnum):
     """Why a command failed; the first one stays in ERROR_CODE until it is cleared.
 
-    Up to DECODE_ERROR these are the numbers of `hw.memory.transfer_status`.
+    Up to DECODE_ERROR these are the numbers of `muntin.hw.memory.transfer_status`.
     """
 
     NONE = 0
@@ -299,7 +299,7 @@ Those of two words are byte addresses, multiples of a memory beat, but for the `
   counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range and
   the row, 32 bits each.
 - DISCARD, CLEAR and NOP have none, and use no length.
-- JOIN: rows, results and the summary are those of `hw.splitjoin.memory_layout`. It ends when all that came of its rows
+- JOIN: rows, results and the summary are those of `muntin.hw.splitjoin.memory_layout`. It ends when all that came of its rows
   is in memory, or the room for results is full: then rows that were not taken, and what is under way, wait for the next
   JOIN, which may have no rows.
 - A command that is done has written whole arrays and the memory has acknowledged them. One that failed may have
@@ -449,7 +449,9 @@ class KernelMap:
             Register("BUILD_PARAMETERS", 0x38, Access.READ, "What was built.", self.build_fields),
             Register("BUILD_ID", 0x3C, Access.READ, f"{self.build_id:#010X}, {self.version}.".replace("0X", "0x")),
             Register("LAYOUT_HASH", 0x40, Access.READ, "`KernelMap.layout_hash`."),
-            Register("PARAMETER_HASH", 0x44, Access.READ, "`hw.identity.parameter_hash` of all build parameters."),
+            Register(
+                "PARAMETER_HASH", 0x44, Access.READ, "`muntin.hw.identity.parameter_hash` of all build parameters."
+            ),
         )
         return (*CONTROL_REGISTERS, *build, *self.counter_registers(), *self.settings)
 
@@ -503,7 +505,7 @@ BISORT = KernelMap(
 
 
 def _splitjoin_memory() -> tuple[object, ...]:
-    from hw.splitjoin import memory_layout  # which is made of this module's fields
+    from muntin.hw.splitjoin import memory_layout  # which is made of this module's fields
 
     return memory_layout.ROW_FLAGS, memory_layout.RESULT_FIELDS, memory_layout.SUMMARY_FIELDS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 
-from hw.register_map import Field
+from muntin.hw.register_map import Field
 
 
 class Request(enum.IntEnum):

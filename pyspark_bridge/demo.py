@@ -19,16 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, arguments
-from host.daemon import DaemonClient, start_private
-from host.errors import MullionError, SchemaError
-from host.files import TableReader, in_turns, interleave
-from host.progress import Progress
-from pyspark_bridge.demo_oracle import ARRIVAL, check_result
-from pyspark_bridge.demo_streams import demo_streams
-from pyspark_bridge.java_runtime import ensure_java
-from pyspark_bridge.loopback_cluster import LoopbackCluster
-from pyspark_bridge.window_join import window_join
+from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, arguments
+from muntin.host.daemon import DaemonClient, start_private
+from muntin.host.errors import MuntinError, SchemaError
+from muntin.host.files import TableReader, in_turns, interleave
+from muntin.host.progress import Progress
+from muntin.pyspark_bridge.demo_oracle import ARRIVAL, check_result
+from muntin.pyspark_bridge.demo_streams import demo_streams
+from muntin.pyspark_bridge.java_runtime import ensure_java
+from muntin.pyspark_bridge.loopback_cluster import LoopbackCluster
+from muntin.pyspark_bridge.window_join import window_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +67,7 @@ class Streams:
 @click.option("--right-rows", type=int, help="Window of the right side: its last N rows.  [default: rows / 5]")
 @click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="A time window instead.")
 @click.option("--sequence", metavar="COLUMN", help="Order of arrival over both files; by turns without it.")
-@click.option("--device", default="cpu", show_default=True, help="As `mullion devices` lists them.")
+@click.option("--device", default="cpu", show_default=True, help="As `muntin devices` lists them.")
 @click.option(
     "--batch-rows", type=int, help="Rows of a side in a micro-batch, on average.  [default: 300000; in simulation 1000]"
 )
@@ -109,7 +109,7 @@ def main(
     band = Band("limit", "price", -2, 3)
     # Equal sizes make the partitions; the band is wider, as fewer pairs are of one size.
     default = AllOf(Compare("quantity", "=", "size"), Band("limit", "price", -1000, 1500)) if cluster else band
-    folder = keep or Path(tempfile.mkdtemp(prefix="mullion-demo-"))
+    folder = keep or Path(tempfile.mkdtemp(prefix="muntin-demo-"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -129,7 +129,7 @@ def main(
             sequence=ARRIVAL,
         )
         correct = _run(spec, streams, device, folder, cluster=cluster)
-    except MullionError as error:
+    except MuntinError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     finally:
@@ -288,7 +288,7 @@ class _Listener(StreamingQueryListener):
         until = time.monotonic() + HEARD_SECONDS
         while last is not None and not any(progress.batchId == last.batchId for progress, _ in self._noted):
             if time.monotonic() > until:
-                raise MullionError(f"Spark has not told of micro-batch {last.batchId} in {HEARD_SECONDS:g} seconds")
+                raise MuntinError(f"Spark has not told of micro-batch {last.batchId} in {HEARD_SECONDS:g} seconds")
             time.sleep(0.01)
 
     def lines(self) -> Iterator[str]:
@@ -344,7 +344,7 @@ def _session(folder: Path, master: str) -> Iterator[SparkSession]:
 
     spark = (
         SparkSession.builder.master(master)
-        .appName("mullion demo")
+        .appName("muntin demo")
         .config("spark.executor.memory", "512m")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -395,7 +395,7 @@ def _watch(query: Any, clients: Sequence[DaemonClient], total: int, machines: Lo
                 cause = re.search(r"^host\.errors\.(\w+: .*)$", str(error), re.MULTILINE)
                 if cause is None:
                     raise
-                raise MullionError(f"the Spark query failed: {cause[1]}") from error
+                raise MuntinError(f"the Spark query failed: {cause[1]}") from error
             if machines is not None and not killed and query.recentProgress:
                 killed = True
                 print(f"cluster: executor {machines.kill_executor()} is killed", flush=True)
@@ -407,7 +407,7 @@ def _watch(query: Any, clients: Sequence[DaemonClient], total: int, machines: Lo
                 seen = rows
             if ended:
                 if not killed:
-                    raise MullionError("the query ended before an executor could be killed: give more --rows")
+                    raise MuntinError("the query ended before an executor could be killed: give more --rows")
                 return
 
 

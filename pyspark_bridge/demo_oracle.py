@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from host import AllOf, AnyOf, Band, Compare, JoinSpec
-from host.errors import UnsupportedError
+from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec
+from muntin.host.errors import UnsupportedError
 
 #: The column that gives the order of arrival over both streams, different in every row.
 ARRIVAL = "arrival"
@@ -68,12 +68,12 @@ def check_result(
             connection.execute(
                 f"CREATE TABLE {side}_rows AS SELECT {listed}, row_number() OVER (ORDER BY "
                 f"{_quote(ARRIVAL)}) AS "
-                f"mullion_number FROM read_parquet('{folder}/*.parquet')"
+                f"muntin_number FROM read_parquet('{folder}/*.parquet')"
             )
         for side, other in (("l", "r"), ("r", "l")):
             # How many rows of the other stream had arrived before each row.
             connection.execute(
-                f"CREATE TABLE {side} AS SELECT s.*, coalesce(o.mullion_number, 0) AS mullion_seen FROM "
+                f"CREATE TABLE {side} AS SELECT s.*, coalesce(o.muntin_number, 0) AS muntin_seen FROM "
                 f"{side}_rows s "
                 f"ASOF LEFT JOIN {other}_rows o ON s.{_quote(ARRIVAL)} > o.{_quote(ARRIVAL)}"
             )
@@ -111,8 +111,8 @@ def _windows(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> list[str]:
         low, high = _bound(within.low), _bound(within.high)
         return [f"{of_right} >= {of_left} + {low} AND {of_right} <= {of_left} + {high}"]
     return [
-        f"l.mullion_number <= r.mullion_seen AND l.mullion_number > r.mullion_seen - {spec.left.count}",
-        f"r.mullion_number <= l.mullion_seen AND r.mullion_number > l.mullion_seen - {spec.right.count}",
+        f"l.muntin_number <= r.muntin_seen AND l.muntin_number > r.muntin_seen - {spec.left.count}",
+        f"r.muntin_number <= l.muntin_seen AND r.muntin_number > l.muntin_seen - {spec.right.count}",
     ]
 
 
@@ -165,8 +165,8 @@ def _candidates(on: Any, left: pa.Schema, right: pa.Schema) -> str:
             f"floor(({key})::DOUBLE / {width})" for key in (f"{of_left} + {low}", f"{of_left} + {high}", of_right)
         )
     return (
-        f"(SELECT *, unnest(list_distinct([{low_end}, {high_end}])) AS mullion_bucket FROM l) l "
-        f"JOIN (SELECT *, {bucket} AS mullion_bucket FROM r) r ON l.mullion_bucket = r.mullion_bucket"
+        f"(SELECT *, unnest(list_distinct([{low_end}, {high_end}])) AS muntin_bucket FROM l) l "
+        f"JOIN (SELECT *, {bucket} AS muntin_bucket FROM r) r ON l.muntin_bucket = r.muntin_bucket"
     )
 
 

@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import host
-from host.daemon import DaemonClient
-from host.daemon.private import MODULE, READY
-from host.errors import AuthError, ConnectionLostError, DaemonError
+from muntin import host
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.private import MODULE, READY
+from muntin.host.errors import AuthError, ConnectionLostError, DaemonError
 
 START_SECONDS = 120.0
 
@@ -32,7 +32,7 @@ def executor_daemon(device: str, token: str, *, tracing: bool = False) -> str:
         It did not start.
     """
     executor = _executor()
-    with Path(f"mullion-daemon-{executor}").open("a+") as known:
+    with Path(f"muntin-daemon-{executor}").open("a+") as known:
         fcntl.flock(known, fcntl.LOCK_EX)
         known.seek(0)
         address = known.read()
@@ -63,8 +63,8 @@ def _start(device: str, token: str, executor: int, *, tracing: bool) -> str:
     own = os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
     root = str(Path(host.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    place = Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}")  # the daemon makes and removes it
-    handle, token_file = tempfile.mkstemp(prefix="mullion-token-")
+    place = Path(tempfile.gettempdir(), f"muntin-{secrets.token_hex(8)}")  # the daemon makes and removes it
+    handle, token_file = tempfile.mkstemp(prefix="muntin-token-")
     try:
         with os.fdopen(handle, "w") as file:
             file.write(token)
@@ -72,7 +72,7 @@ def _start(device: str, token: str, executor: int, *, tracing: bool) -> str:
         command += [f"--socket={place / 'daemon.sock'}", f"--listen={own}:0", f"--token-file={token_file}"]
         command += ["--tracing"] if tracing else []
         # Not the executor's standard error, a pipe that breaks when the executor is killed.
-        log = Path(f"mullion-daemon-{executor}.log").absolute()
+        log = Path(f"muntin-daemon-{executor}.log").absolute()
         with log.open("ab") as errors:
             process = subprocess.Popen(
                 command,

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.errors import MullionError
+from muntin.host.errors import MuntinError
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ MINIMUM_JAVA = 17
 VECTOR_MODULE = "jdk.incubator.vector"
 
 
-class JavaNotFoundError(MullionError):
+class JavaNotFoundError(MuntinError):
     """No Java runtime that Spark can start on was found; the message says what to install."""
 
 
@@ -98,7 +98,7 @@ def _wrapper_home() -> Path:
     prefix = Path(sys.prefix)
     if sys.prefix != sys.base_prefix and os.access(prefix, os.W_OK):
         return prefix / "java-home"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mullion" / "java-home"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muntin" / "java-home"
 
 
 def _wrap(runtime: _Runtime) -> Path:

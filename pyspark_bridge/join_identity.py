@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from host import JoinSpec
+from muntin.host import JoinSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,20 +22,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from host.daemon import DaemonClient
-from host.daemon.claims import claim_window, newest_claim
-from host.daemon.staging import PartKey
-from host.daemon.windows import Windows, query_place
-from host.engines import Partitions
-from host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
-from host.join.engine import SIDES
-from host.join.routes import no_counts
-from host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
-from host.join.whole_call import CallPart, places_in
-from host.spec import JoinSpec
-from host.state import open_store
-from host.tracing import carried, task_span
-from pyspark_bridge.tagged_union import checked_partition, split_union, with_number
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.claims import claim_window, newest_claim
+from muntin.host.daemon.staging import PartKey
+from muntin.host.daemon.windows import Windows, query_place
+from muntin.host.engines import Partitions
+from muntin.host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
+from muntin.host.join.engine import SIDES
+from muntin.host.join.routes import no_counts
+from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
+from muntin.host.join.whole_call import CallPart, places_in
+from muntin.host.spec import JoinSpec
+from muntin.host.state import open_store
+from muntin.host.tracing import carried, task_span
+from muntin.pyspark_bridge.tagged_union import checked_partition, split_union, with_number
 
 #: What a task that sends rows tells the tasks that fetch the result: of which query and micro-batch, what the rows are
 #: known by, and to which of these tasks this row goes.
@@ -138,7 +138,7 @@ class JoinTask:
         ------
         DaemonError
             The daemon is gone, or does not hold the window that this micro-batch continues.
-        MullionError
+        MuntinError
             What the join itself raises, such as `OrderError` or `CapacityError`.
         """
         query, batch, run = self._identity()
@@ -292,7 +292,7 @@ class JoinTask:
 
     def _claimed(self, name: str, *, start: bool) -> str:
         """The address of the daemon that has a window, by its state."""
-        from pyspark_bridge.executor_daemon import executor_daemon, reachable
+        from muntin.pyspark_bridge.executor_daemon import executor_daemon, reachable
 
         assert self.state is not None
         assert self.token is not None
@@ -337,7 +337,7 @@ class JoinTask:
                     "They are in its state too: call window_join again, and start the query from its checkpoint.)"
                     if self.state
                     else "For a query that is started more than once, give window_join(..., state=FOLDER), or start "
-                    '`mullion serve` and name it: window_join(..., daemon="unix:/path"). Otherwise call window_join '
+                    '`muntin serve` and name it: window_join(..., daemon="unix:/path"). Otherwise call window_join '
                     "again and use a new checkpoint.)"
                 )
             ) from error
@@ -376,7 +376,7 @@ class Shipment:
         self._error: BaseException | None = None
         self._cancelled = False
         code = carried(partial(self._run, ship))
-        self._thread = threading.Thread(target=code, name="mullion-shipment", daemon=True)
+        self._thread = threading.Thread(target=code, name="muntin-shipment", daemon=True)
         self._thread.start()
 
     def put(self, item: Any) -> None:
@@ -463,7 +463,7 @@ def task_function(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`.
 
-    It is pickled by value, and holds plain values only, so that it can say what is wrong where Mullion is not
+    It is pickled by value, and holds plain values only, so that it can say what is wrong where Muntin is not
     installed for Spark's Python workers.
 
     Parameters
@@ -482,17 +482,17 @@ def task_function(
         import sys
 
         try:
-            import pyspark_bridge.join_task
+            import muntin.pyspark_bridge.join_task
         except ImportError:
             sys.path.append(root)
             try:
-                import pyspark_bridge.join_task
+                import muntin.pyspark_bridge.join_task
             except ImportError as error:
                 raise ImportError(
-                    f"Spark's Python worker ({sys.executable}) cannot import mullion: {error}. Install "
-                    "mullion where the "
+                    f"Spark's Python worker ({sys.executable}) cannot import muntin: {error}. Install "
+                    "muntin where the "
                     "workers run, or set PYSPARK_PYTHON to a Python that has it before the session starts"
                 ) from error
-        yield from pyspark_bridge.join_task.JoinTask(**values).traced(stage, batches)
+        yield from muntin.pyspark_bridge.join_task.JoinTask(**values).traced(stage, batches)
 
     return join_in_daemon

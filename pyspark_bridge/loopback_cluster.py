@@ -11,8 +11,8 @@ import weakref
 from pathlib import Path
 from types import TracebackType
 
-from host.errors import MullionError
-from pyspark_bridge.java_runtime import ensure_java
+from muntin.host.errors import MuntinError
+from muntin.pyspark_bridge.java_runtime import ensure_java
 
 HOST = "127.0.0.1"
 START_SECONDS = 180.0
@@ -38,7 +38,7 @@ class LoopbackCluster:
 
     Raises
     ------
-    MullionError
+    MuntinError
         A process did not start; the message has the end of its log.
     """
 
@@ -81,7 +81,7 @@ class LoopbackCluster:
         """Kill the executor that has run longest, at once; its process id. Its worker starts another."""
         executors = self.executors
         if not executors:
-            raise MullionError("no executor of the cluster runs")
+            raise MuntinError("no executor of the cluster runs")
         os.kill(executors[0], signal.SIGKILL)
         return executors[0]
 
@@ -122,7 +122,7 @@ class LoopbackCluster:
                 return found[1]
             time.sleep(0.1)
         tail = log.read_text(errors="replace")[-1000:]
-        raise MullionError(f"the cluster's {name} did not start within {START_SECONDS:g} seconds; its log ends: {tail}")
+        raise MuntinError(f"the cluster's {name} did not start within {START_SECONDS:g} seconds; its log ends: {tail}")
 
 
 def _end(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from host.daemon import AwaitedDaemon, DaemonClient
-from host.errors import DaemonError, UnsupportedError
+from muntin.host.daemon import AwaitedDaemon, DaemonClient
+from muntin.host.errors import DaemonError, UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool, *, tracing
     if not master.startswith("local"):
         raise UnsupportedError(
             f"the session's tasks run elsewhere ({master or 'unknown master'}) and cannot reach a daemon started here; "
-            "give state=, so that streams find daemons on the executors, or start one that they can reach (mullion "
+            "give state=, so that streams find daemons on the executors, or start one that they can reach (muntin "
             "serve --listen host:port) and name it with daemon="
         )
     with _lock:

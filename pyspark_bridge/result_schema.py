@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from host import JoinSpec
-from host.errors import SchemaError
-from pyspark_bridge.watermarks import DELAY_KEY
+from muntin.host import JoinSpec
+from muntin.host.errors import SchemaError
+from muntin.pyspark_bridge.watermarks import DELAY_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +25,7 @@ def result_schema(
     ------
     SchemaError
         A name occurs twice; names that differ in case alone count as one where the session ignores case.
-    MullionError
+    MuntinError
         What `JoinSpec.output_schema` raises: wrong columns and types.
     """
     from pyspark.sql.pandas.types import from_arrow_schema

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from host import Rows
-from host.sql import SqlJoin, parse_join
-from pyspark_bridge.watermarks import delayed_columns
-from pyspark_bridge.window_join import arrow_schema_of, window_join
+from muntin.host import Rows
+from muntin.host.sql import SqlJoin, parse_join
+from muntin.pyspark_bridge.watermarks import delayed_columns
+from muntin.pyspark_bridge.window_join import arrow_schema_of, window_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +27,7 @@ def sql_frames(
     suffix: str = "_right",
     **options: Any,
 ) -> DataFrame:
-    """Two DataFrames joined as a text says; see `mullion.sql` and `window_join`."""
+    """Two DataFrames joined as a text says; see `muntin.sql` and `window_join`."""
     join = _parsed(text, frames, rows=rows, times=times, suffix=suffix, options=options)
     chosen = {name: getattr(join.spec, name) for name in _OF_TEXT}
     joined = window_join(frames[join.left], frames[join.right], **chosen, **options)

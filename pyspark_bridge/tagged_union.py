@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from host.errors import UnsupportedError
+from muntin.host.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from host import AsOf, Watermark, Within
-from host.errors import WindowError
+from muntin.host import AsOf, Watermark, Within
+from muntin.host.errors import WindowError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-import host
-from host import AsOf, JoinSpec, Rows, Within
-from host.daemon import DaemonClient
-from host.daemon.definition import Definition
-from host.daemon.service import Service
-from host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
-from host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
-from host.index import Index
-from host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
-from host.tracing import check_tracing, settings, tracing_wanted
-from pyspark_bridge.join_identity import join_identity
-from pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
-from pyspark_bridge.private_daemon import master_of, private_daemon
-from pyspark_bridge.result_schema import result_schema
-from pyspark_bridge.tagged_union import by_partition, check_shuffle, numbered_schema, tagged_union
-from pyspark_bridge.watermarks import watermark_of
-from pyspark_bridge.worker_python import check_worker_python
+from muntin import host
+from muntin.host import AsOf, JoinSpec, Rows, Within
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.definition import Definition
+from muntin.host.daemon.service import Service
+from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
+from muntin.host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
+from muntin.host.index import Index
+from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
+from muntin.host.tracing import check_tracing, settings, tracing_wanted
+from muntin.pyspark_bridge.join_identity import join_identity
+from muntin.pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
+from muntin.pyspark_bridge.private_daemon import master_of, private_daemon
+from muntin.pyspark_bridge.result_schema import result_schema
+from muntin.pyspark_bridge.tagged_union import by_partition, check_shuffle, numbered_schema, tagged_union
+from muntin.pyspark_bridge.watermarks import watermark_of
+from muntin.pyspark_bridge.worker_python import check_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,7 +104,7 @@ def window_join(
         side: name one for count windows.
     device : str, optional
         Device of the daemon that is started for this join where `daemon` is not given; "cpu" by default.
-        Other names are listed by `mullion devices`.
+        Other names are listed by `muntin devices`.
     daemon : str, optional
         Address of a running daemon: "unix:/path/sock", "grpc://host:port" or "grpc+tls://host:port"; with `partitions`
         also a list of them, to which partitions go in turn, in the order given. Its
@@ -157,9 +157,9 @@ def window_join(
         on without it.
     tracing : bool, optional
         Send OpenTelemetry spans of tasks, requests and the daemon that is started here, those of a micro-batch as one
-        trace; needs ``mullion[tracing]`` on the workers too. Spark's plan carries the ``OTEL_`` environment variables
-        to them. A daemon that is named has its own option, `mullion serve --tracing`. By default as the environment
-        variable ``MULLION_TRACING`` says: "1", or no spans.
+        trace; needs ``muntin[tracing]`` on the workers too. Spark's plan carries the ``OTEL_`` environment variables
+        to them. A daemon that is named has its own option, `muntin serve --tracing`. By default as the environment
+        variable ``MUNTIN_TRACING`` says: "1", or no spans.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def window_join(
     self_join = left_df is right_df and not two_times
     left_schema, right_schema = arrow_schema_of(left_df, "left"), arrow_schema_of(right_df, "right")
     if isinstance(on, str):
-        from host.sql import parse_condition
+        from muntin.host.sql import parse_condition
 
         on = parse_condition(on, left_schema, right_schema)
     times = on if isinstance(on, AsOf) else within
@@ -229,7 +229,7 @@ def window_join(
         itself=self_join,
     )
     if form == "ranges":
-        raise UnsupportedError("form='ranges' is for mullion.WindowJoin, beside a RangeMirror: use 'pairs'")
+        raise UnsupportedError("form='ranges' is for muntin.WindowJoin, beside a RangeMirror: use 'pairs'")
     if streaming:
         spec.check_endless()
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MOST_NAME):
@@ -299,7 +299,7 @@ def window_join(
     if streaming and state is None:
         log.warning(
             "the windows of this join (%s) are in the memory of the daemon%s: the query cannot be restarted once that "
-            "has ended, unless the daemon keeps them (mullion serve --state); give state= to keep them",
+            "has ended, unless the daemon keeps them (muntin serve --state); give state= to keep them",
             task.join,
             "" if daemon is None else f" at {', '.join(daemons)}",
         )

@@ -8,13 +8,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from host.errors import MullionError
+from muntin.host.errors import MuntinError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class WorkerPythonError(MullionError, RuntimeError):
+class WorkerPythonError(MuntinError, RuntimeError):
     """Spark's Python workers run on an interpreter that cannot run the join."""
 
 
@@ -54,6 +54,6 @@ def _check(python: str, version: str) -> None:
     if problem:
         raise WorkerPythonError(
             f"Spark's Python workers run on {python}, which cannot run the join ({problem}). "
-            "Before the session starts set PYSPARK_PYTHON to a Python that has mullion, such as this one: "
+            "Before the session starts set PYSPARK_PYTHON to a Python that has muntin, such as this one: "
             f"{sys.executable}"
         )

@@ -21,12 +21,12 @@ from amaranth.lib import wiring
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
-import sim.colliding_reads
-import sim.compact_verilog
-from sim.board.verilator_environment import verilator_environment
-from sim.colliding_reads import colliding_reads
-from sim.compact_verilog import compact_verilog
-from sim.kept import alone, digest, kept
+import muntin.sim.colliding_reads
+import muntin.sim.compact_verilog
+from muntin.sim.board.verilator_environment import verilator_environment
+from muntin.sim.colliding_reads import colliding_reads
+from muntin.sim.compact_verilog import compact_verilog
+from muntin.sim.kept import alone, digest, kept
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "blocks"
@@ -58,7 +58,7 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
     seed : int
         Seeds the bench.
     settings
-        Read by the bench with `sim.stream_bench.settings`; they must fit JSON.
+        Read by the bench with `muntin.sim.stream_bench.settings`; they must fit JSON.
 
     Returns
     -------
@@ -160,7 +160,9 @@ def _leave(place: Path, *names: str) -> None:
 def _tools(waves: bool) -> list[object]:
     """What a model depends on beside the block."""
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True).stdout
-    passes = [Path(str(module.__file__)).read_text() for module in (sim.colliding_reads, sim.compact_verilog)]
+    passes = [
+        Path(str(module.__file__)).read_text() for module in (muntin.sim.colliding_reads, muntin.sim.compact_verilog)
+    ]
     versions = [importlib.metadata.version(package) for package in _PACKAGES]
     here = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     return [waves, here, *versions, compiler, *passes]

@@ -15,10 +15,10 @@ sim-full: $(STAMP) ## the same and the simulated boards, at full length, and dee
 	@WAVES=$(WAVES) $(BIN)/python $(SIM_TEST) --full tests/hw tests/sim $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 
 bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its memory can do; half an hour
-	@$(BIN)/python -m sim.bench merger
-	@$(BIN)/python -m sim.bench copy
-	@$(BIN)/python -m sim.bench kernel
-	@$(BIN)/python -m sim.bench lanes
-	@$(BIN)/python -m sim.bench splitjoin
+	@$(BIN)/python -m muntin.sim.bench merger
+	@$(BIN)/python -m muntin.sim.bench copy
+	@$(BIN)/python -m muntin.sim.bench kernel
+	@$(BIN)/python -m muntin.sim.bench lanes
+	@$(BIN)/python -m muntin.sim.bench splitjoin
 	@$(BIN)/python -m bench.simulated_join --cycles-window 4K --cycles-window 64K --cycles-window 1M
 	@$(BIN)/python -m bench.joins_by_window

@@ -6,17 +6,17 @@ import os
 import pytest
 from hypothesis import settings
 
-from host import open_device
-from host.errors import DeviceError
+from muntin.host import open_device
+from muntin.host.errors import DeviceError
 from tests.conformance.devices import DEVICES, DeviceCase
 
 # Time never decides a test: machines are shared. Examples are the same in each run, but for those of --full.
-settings.register_profile("mullion", deadline=None, derandomize=True)
+settings.register_profile("muntin", deadline=None, derandomize=True)
 settings.register_profile("full", deadline=None)
-settings.load_profile("mullion")
+settings.load_profile("muntin")
 
-SEED = int(os.environ.get("MULLION_TEST_SEED", "20240607"))
-REQUIRED = [name for name in os.environ.get("MULLION_TEST_DEVICES", "").split(",") if name]
+SEED = int(os.environ.get("MUNTIN_TEST_SEED", "20240607"))
+REQUIRED = [name for name in os.environ.get("MUNTIN_TEST_DEVICES", "").split(",") if name]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,7 +40,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_report_header() -> str:
-    return f"MULLION_TEST_SEED={SEED} MULLION_TEST_DEVICES={','.join(REQUIRED) or '(skip what is absent)'}"
+    return f"MUNTIN_TEST_SEED={SEED} MUNTIN_TEST_DEVICES={','.join(REQUIRED) or '(skip what is absent)'}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,7 +62,7 @@ def is_left_out(item: pytest.Item, full: bool) -> bool:
 
 @pytest.fixture(scope="session")
 def seed() -> int:
-    """The seed of this run, from MULLION_TEST_SEED; every test derives its own from it."""
+    """The seed of this run, from MUNTIN_TEST_SEED; every test derives its own from it."""
     return SEED
 
 
@@ -70,7 +70,7 @@ def seed() -> int:
 def device_case(request: pytest.FixtureRequest) -> DeviceCase:
     """A device of the list that is present; an absent one skips with its reason.
 
-    MULLION_TEST_DEVICES names devices that must be there: their absence fails.
+    MUNTIN_TEST_DEVICES names devices that must be there: their absence fails.
     """
     case = request.param
     try:

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner
+from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner
 
 
 def at_random(planner: RoutePlanner, loads: Loads, table: np.ndarray) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from host import open_device
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.errors import DeviceError
+from muntin.host import open_device
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.errors import DeviceError
 
 
 def simulated(name: str, key_bits: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from host.cli import main
+from muntin.host.cli import main
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -53,7 +53,7 @@ def test_examples_import_what_is_public(path):
         for node in ast.walk(ast.parse(example)):
             assert not isinstance(node, ast.Import) or node.names[0].name == "pyarrow", ast.unparse(node)
             if isinstance(node, ast.ImportFrom):
-                assert node.module in ("mullion", "mullion.spark"), ast.unparse(node)
+                assert node.module in ("muntin", "muntin.spark"), ast.unparse(node)
                 assert {alias.name for alias in node.names} <= set(importlib.import_module(node.module).__all__)
 
 
@@ -61,7 +61,7 @@ def test_examples_without_spark_run():
     ran = 0
     for path in DOCUMENTS:
         for example in examples(path):
-            if "mullion.spark" not in example:
+            if "muntin.spark" not in example:
                 with contextlib.redirect_stdout(io.StringIO()) as out:
                     exec(compile(example, path.name, "exec"), names := {})
                 ran += 1
@@ -80,7 +80,7 @@ def test_examples_without_spark_run():
 
 @each_document
 def test_commands_and_options_exist(path):
-    for line in re.findall(r"^    (mullion .+)$", path.read_text(), re.MULTILINE):
+    for line in re.findall(r"^    (muntin .+)$", path.read_text(), re.MULTILINE):
         words = shlex.split(line, comments=True)[1:]
         command = main.commands[words[0]]
         known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}

@@ -1,4 +1,4 @@
-"""What users import: names, docstrings and types, and that `import mullion` loads no more than it needs."""
+"""What users import: names, docstrings and types, and that `import muntin` loads no more than it needs."""
 
 import importlib
 import importlib.metadata
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import mullion
-from host import errors
-from host.cli import main
+import muntin
+from muntin.host import errors
+from muntin.host.cli import main
 
 ROOT = Path(__file__).parents[1]
-NAMES = [(module, name) for module in ("mullion", "mullion.spark") for name in importlib.import_module(module).__all__]
+NAMES = [(module, name) for module in ("muntin", "muntin.spark") for name in importlib.import_module(module).__all__]
 
 # Spark, drivers, and what only hardware and its simulation need.
 NOT_LOADED = {
@@ -38,8 +38,8 @@ from typing import assert_type
 
 import pyarrow as pa
 
-from mullion import AnyOf, Band, CapacityError, Compare, DeviceInfo, JoinSpec, Rows, Stats, WindowJoin, list_devices
-from mullion.spark import window_join
+from muntin import AnyOf, Band, CapacityError, Compare, DeviceInfo, JoinSpec, Rows, Stats, WindowJoin, list_devices
+from muntin.spark import window_join
 
 spec = JoinSpec(on=AnyOf(Band("a", "b", -1, 1), Compare("a", "<", "b")), left=Rows(10), right=Rows(20))
 with WindowJoin.from_spec(spec, device="numpy") as join:
@@ -69,23 +69,23 @@ def test_every_name_is_there_and_documented(module, name):
 
 def test_every_error_that_can_be_caught_by_name_is_public():
     elsewhere = {"JavaNotFoundError", "WorkerPythonError", "CutShortError"}  # Spark, and the wire
-    assert set(errors._classes()) - elsewhere <= set(mullion.__all__)
+    assert set(errors._classes()) - elsewhere <= set(muntin.__all__)
 
 
 def test_import_loads_neither_spark_nor_a_driver():
-    script = "import mullion, sys; print(' '.join(sys.modules))"
+    script = "import muntin, sys; print(' '.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not NOT_LOADED & set(loaded.stdout.split())
 
 
 def test_version():
-    assert mullion.__version__ == importlib.metadata.version("mullion")
+    assert muntin.__version__ == importlib.metadata.version("muntin")
     told = CliRunner().invoke(main, ["--version"])
-    assert (told.exit_code, told.output) == (0, f"mullion {mullion.__version__}\n")
+    assert (told.exit_code, told.output) == (0, f"muntin {muntin.__version__}\n")
 
 
 def test_types_from_outside(tmp_path):
-    """A user's program is checked against the types of Mullion, and wrong uses are found in their lines."""
+    """A user's program is checked against the types of Muntin, and wrong uses are found in their lines."""
     program = tmp_path / "program.py"
     good = len(USE.splitlines())
     program.write_text(USE + "\n".join(WRONG) + "\n")
@@ -104,4 +104,4 @@ def test_types_from_outside(tmp_path):
 
 def test_types_travel_with_the_packages():
     """Without the marker a type checker takes a package, and what it passes on, for untyped."""
-    assert all((ROOT / package / "py.typed").is_file() for package in ("mullion", "host", "pyspark_bridge"))
+    assert all((ROOT / package / "py.typed").is_file() for package in ("muntin", "host", "pyspark_bridge"))

@@ -14,9 +14,9 @@ TREE = Path(__file__).parents[1]
 EXAMPLE = """
 import sys
 import pyarrow as pa
-from host import Band, Rows, WindowJoin
-from host.native import isa
-import host
+from muntin.host import Band, Rows, WindowJoin
+from muntin.host.native import isa
+from muntin import host
 
 join = WindowJoin(on=Band("limit", "price", -5, 5), left=Rows(1_000_000), right=Rows(250_000), device="numpy")
 table = join.process(pa.table({"limit": [10, 20, 30]}), pa.table({"price": [4, 5, 26, 100]}))
@@ -38,7 +38,7 @@ def _run(*command: str | Path, **environment: str) -> str:
 def test_wheel_runs_the_readme_example_where_no_compiler_is(tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ".")
-    (wheel,) = tmp_path.glob("mullion-*.whl")
+    (wheel,) = tmp_path.glob("muntin-*.whl")
 
     with ZipFile(wheel) as files:
         names = set(files.namelist())

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from bench.contenders.contender import Contender, Pairs, Unavailable
 from bench.workloads import Batch, Workload
-from host import Band, Rows, Watermark, WindowJoin, Within
-from host.errors import DeviceError
+from muntin.host import Band, Rows, Watermark, WindowJoin, Within
+from muntin.host.errors import DeviceError
 
 
 class Operator(Contender):

@@ -18,7 +18,7 @@ import numpy as np
 from bench.contenders.contender import Unavailable
 from bench.contenders.cpp_library import compiled
 from bench.papers.figure import Figure, Scale
-from host.native import _core
+from muntin.host.native import _core
 
 PAPER = "PIM-Tree"
 BLOCK = 1 << 16  # rows of both streams that the core takes at once

@@ -17,9 +17,9 @@ import numpy as np
 from bench.contenders.contender import Unavailable
 from bench.linear_road import SEGMENTS, VEHICLES, distinct_keys, road_key
 from bench.papers.figure import Figure, Scale, median_rate
-from host.index import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed
-from host.native import _core
-from host.range_index import open_window_index
+from muntin.host.index import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed
+from muntin.host.native import _core
+from muntin.host.range_index import open_window_index
 
 PAPER = "PTWI"
 _SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_maps.cpp"

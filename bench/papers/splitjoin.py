@@ -19,11 +19,11 @@ import pyarrow as pa
 from bench.contenders.contender import Unavailable
 from bench.contenders.cpp_library import compiled
 from bench.papers.figure import Figure, Scale, median_rate
-from host.engines import Inner, Outer, SplitJoin
-from host.native import _core
-from host.predicates import AllOf, Band
-from host.window_join import WindowJoin
-from host.windows import Rows, Within
+from muntin.host.engines import Inner, Outer, SplitJoin
+from muntin.host.native import _core
+from muntin.host.predicates import AllOf, Band
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows, Within
 
 PAPER = "SplitJoin"
 REACH, KEYS = 10, 10_000

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from bench.papers.figure import Figure, Scale
-from host import engines
-from host.index import SpoJoin
-from host.native import _core
-from host.predicates import AllOf, Compare
-from host.window_join import WindowJoin
-from host.windows import Rows
+from muntin.host import engines
+from muntin.host.index import SpoJoin
+from muntin.host.native import _core
+from muntin.host.predicates import AllOf, Compare
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows
 
 PAPER = "SPO-Join"
 FAR = 1 << 100
@@ -375,7 +375,7 @@ class Elements:
     more : int
         Rows that the window has beside.
     in_step : str
-        As of `host.engines.Elements`.
+        As of `muntin.host.engines.Elements`.
     """
 
     def __init__(self, count: int, slide: int, in_step: str = "counts", form: str = "counts", more: int = 0):

@@ -1,5 +1,5 @@
 # The DE5a-Net's system for Platform Designer, behind a line that sets kernel_mhz: qsys-script runs it and writes
-# mullion_system.qsys.
+# muntin_system.qsys.
 #
 # Two DDR3 controllers, the kernel with a memory port on each, and a JTAG bridge by which a host (System Console) reaches
 # the kernel's registers and, through a window that can be moved, each memory. Whoever wants PCIe builds the OpenCL
@@ -11,7 +11,7 @@
 # No Quartus has run this.
 package require qsys
 
-create_system mullion_system
+create_system muntin_system
 set_project_property DEVICE_FAMILY {Arria 10}
 set_project_property DEVICE 10AX115N2F45E1SG
 
@@ -52,7 +52,7 @@ add_connection reset.out_reset [interface_of pll reset]
 set kernel_clock [interface_of pll outclk0]
 
 # The kernel, and the bridge.
-add_instance kernel mullion_kernel
+add_instance kernel muntin_kernel
 add_instance jtag altera_jtag_avalon_master
 foreach instance {kernel jtag} {
     add_connection $kernel_clock $instance.clk
@@ -118,4 +118,4 @@ foreach channel {a b} {
     incr number
 }
 
-save_system mullion_system.qsys
+save_system muntin_system.qsys

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.errors import DaemonError
+from muntin.host.errors import DaemonError
 
 
 @dataclass(frozen=True)
@@ -56,5 +56,5 @@ def default_socket() -> Path:
     """The socket of a user's daemon where none is named: in the run-time directory, else in /tmp."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base and os.path.isdir(base):
-        return Path(base) / "mullion" / "mullion.sock"
-    return Path(tempfile.gettempdir()) / f"mullion-{os.getuid()}" / "mullion.sock"
+        return Path(base) / "muntin" / "muntin.sock"
+    return Path(tempfile.gettempdir()) / f"muntin-{os.getuid()}" / "muntin.sock"

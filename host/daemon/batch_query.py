@@ -6,15 +6,15 @@ import threading
 
 import pyarrow as pa
 
-from host import WindowJoin
-from host.daemon.definition import Definition
-from host.daemon.limits import Limits
-from host.daemon.query import Query
-from host.daemon.request import Request
-from host.daemon.result import PassingResult, Tables, Turns
-from host.daemon.staging import Sender
-from host.devices import Device
-from host.errors import CapacityError
+from muntin.host import WindowJoin
+from muntin.host.daemon.definition import Definition
+from muntin.host.daemon.limits import Limits
+from muntin.host.daemon.query import Query
+from muntin.host.daemon.request import Request
+from muntin.host.daemon.result import PassingResult, Tables, Turns
+from muntin.host.daemon.staging import Sender
+from muntin.host.devices import Device
+from muntin.host.errors import CapacityError
 
 
 class Room:

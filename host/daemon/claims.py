@@ -12,9 +12,9 @@ import json
 import re
 from collections.abc import Callable
 
-from host.daemon.address import Address
-from host.errors import DaemonError, StateError, StateTakenError
-from host.state import Store
+from muntin.host.daemon.address import Address
+from muntin.host.errors import DaemonError, StateError, StateTakenError
+from muntin.host.state import Store
 
 _NAME = re.compile(r"(\d{12})\.claim")
 

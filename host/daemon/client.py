@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from host.daemon.address import Address
-from host.daemon.definition import Definition, schema_from_wire
-from host.daemon.staging import PartKey
-from host.daemon.unix_client import UnixClient
-from host.errors import DaemonError, ProtocolError
-from host.join.routes import Routes
-from host.spec import JoinSpec
-from host.tracing import request_span
+from muntin.host.daemon.address import Address
+from muntin.host.daemon.definition import Definition, schema_from_wire
+from muntin.host.daemon.staging import PartKey
+from muntin.host.daemon.unix_client import UnixClient
+from muntin.host.errors import DaemonError, ProtocolError
+from muntin.host.join.routes import Routes
+from muntin.host.spec import JoinSpec
+from muntin.host.tracing import request_span
 
 
 class Transport(Protocol):
@@ -75,7 +75,7 @@ class DaemonClient:
             self._transport = UnixClient(parsed.path, timeout)
         else:
             # gRPC is only loaded where it is used.
-            from host.daemon.flight_client import FlightClient
+            from muntin.host.daemon.flight_client import FlightClient
 
             self._transport = FlightClient(parsed, token, timeout, Path(tls_ca) if tls_ca else None)
 
@@ -101,7 +101,7 @@ class DaemonClient:
         ------
         CapacityError
             The windows would not fit the device if it were empty.
-        MullionError
+        MuntinError
             What `WindowJoin` raises for the join and the schemas.
         """
         answer = self._call({"op": "check", **Definition(spec, left_schema, right_schema, streaming).to_wire()})
@@ -146,7 +146,7 @@ class DaemonClient:
             Open already with another definition.
         LimitError
             Too many queries.
-        MullionError
+        MuntinError
             What `WindowJoin` raises for the join and the schemas.
         """
         definition = Definition(spec, left_schema, right_schema, streaming, state)
@@ -206,7 +206,7 @@ class DaemonClient:
             A batch before the newest one.
         QueryError
             Two instances sent batches in one run.
-        MullionError
+        MuntinError
             What `WindowJoin.process` raises; nothing was applied then.
         """
         message = {"op": "process", "query": query, "batch": batch, "run": run, "instance": instance}
@@ -263,7 +263,7 @@ class DaemonClient:
             A part is not there, as the daemon was started again.
         ReplayError
             A batch before the newest one, or the newest one with other rows.
-        MullionError
+        MuntinError
             As of `process`.
         """
         message = {

@@ -8,14 +8,14 @@ from typing import Any
 
 import structlog
 
-from host.daemon.frames import FrameSocket
-from host.daemon.operations import begin, commit, operate
-from host.daemon.request import Request
-from host.daemon.result import Result, internal_error
-from host.daemon.rows import cut, decode, encode_within
-from host.daemon.service import Service
-from host.errors import ConnectionLostError, LimitError, MullionError, ProtocolError, to_wire
-from host.tracing import serving, span
+from muntin.host.daemon.frames import FrameSocket
+from muntin.host.daemon.operations import begin, commit, operate
+from muntin.host.daemon.request import Request
+from muntin.host.daemon.result import Result, internal_error
+from muntin.host.daemon.rows import cut, decode, encode_within
+from muntin.host.daemon.service import Service
+from muntin.host.errors import ConnectionLostError, LimitError, MuntinError, ProtocolError, to_wire
+from muntin.host.tracing import serving, span
 
 LINGER_SECONDS = 2.0
 
@@ -39,7 +39,7 @@ class Connection:
         self._service = service
         sock.settimeout(service.limits.idle_timeout)
         self._frames = FrameSocket(sock, service.limits.max_message)
-        self._log = structlog.get_logger("mullion.connection")
+        self._log = structlog.get_logger("muntin.connection")
 
     def run(self) -> None:
         """Serve until the connection ends; raises nothing."""
@@ -54,7 +54,7 @@ class Connection:
                 self._log.debug("idle connection closed", seconds=limit)
         except OSError as error:
             self._log.info("client went away", busy=self.busy, reason=str(error))
-        except MullionError as error:
+        except MuntinError as error:
             self._refuse(error)
         except Exception as error:
             # A defect of ours must not take the other clients down; it is logged with its traceback.
@@ -89,7 +89,7 @@ class Connection:
             else:
                 self._frames.send({"ok": operate(self._service, message)})
                 return
-        except MullionError as error:
+        except MuntinError as error:
             self._tell(error)
             return
         with request:
@@ -129,12 +129,12 @@ class Connection:
                 self._frames.send({"rows": rows}, body)
         self._frames.send({"end": result.num_rows})
 
-    def _tell(self, error: MullionError) -> None:
+    def _tell(self, error: MuntinError) -> None:
         self._service.count_error(error)
         self._log.info("request refused", error=type(error).__name__, message=str(error))
         self._frames.send({"error": to_wire(error)})
 
-    def _refuse(self, error: MullionError) -> None:
+    def _refuse(self, error: MuntinError) -> None:
         """Tell an error and end the connection; what the client still sends is thrown away while it reads."""
         try:
             self._socket.settimeout(LINGER_SECONDS)

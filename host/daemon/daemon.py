@@ -15,12 +15,12 @@ from typing import Any
 
 import structlog
 
-from host.daemon.limits import Limits
-from host.daemon.metrics import serve_metrics
-from host.daemon.service import Service
-from host.daemon.unix_server import UnixServer
-from host.errors import AuthError, DaemonError
-from host.native import _core
+from muntin.host.daemon.limits import Limits
+from muntin.host.daemon.metrics import serve_metrics
+from muntin.host.daemon.service import Service
+from muntin.host.daemon.unix_server import UnixServer
+from muntin.host.errors import AuthError, DaemonError
+from muntin.host.native import _core
 
 PARENT_POLL_SECONDS = 1.0
 IDLE_SECONDS = 60.0  # for which memory that results and windows have left is kept for the next ones
@@ -71,7 +71,7 @@ class FlightOptions:
 
 
 class Daemon:
-    """Everything that `mullion serve` runs. Made, it listens; `run` waits for the end.
+    """Everything that `muntin serve` runs. Made, it listens; `run` waits for the end.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Daemon:
         memory: int | None = None,
         socket_handles: tuple[int, int] | None = None,
     ):
-        self._log = structlog.get_logger("mullion")
+        self._log = structlog.get_logger("muntin")
         self._ended = threading.Event()
         self._reason = ""
         self._undo: list[Callable[[], object]] = []
@@ -191,7 +191,7 @@ class Daemon:
                     self.end("the starting process ended")
 
         for target in (read, poll):
-            threading.Thread(target=target, name=f"mullion-{target.__name__}", daemon=True).start()
+            threading.Thread(target=target, name=f"muntin-{target.__name__}", daemon=True).start()
 
     def end_with_process(self, pid: int) -> None:
         """End when a process that runs now is gone, or has made way for another of its number."""
@@ -210,11 +210,11 @@ class Daemon:
                         return
             self.end(f"process {pid} ended")
 
-        threading.Thread(target=poll, name="mullion-poll-process", daemon=True).start()
+        threading.Thread(target=poll, name="muntin-poll-process", daemon=True).start()
 
     def _start_flight(self, options: FlightOptions) -> Any:
         # gRPC is only loaded where it is used: a private daemon starts sooner without.
-        from host.daemon.flight_server import FlightServer
+        from muntin.host.daemon.flight_server import FlightServer
 
         server = FlightServer(self.service, options.host, options.port, options.token, options.tls)
         self._undo.append(lambda: server.stop(self.service.limits.grace))

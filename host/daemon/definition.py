@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.errors import MullionError, ProtocolError
-from host.spec import JoinSpec
+from muntin.host.errors import MuntinError, ProtocolError
+from muntin.host.spec import JoinSpec
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Definition:
                 bool(message["streaming"]),
                 None if message.get("state") is None else str(message["state"]),
             )
-        except MullionError:
+        except MuntinError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"the definition of a query cannot be read: {error!r}") from error

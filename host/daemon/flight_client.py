@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from host.content import check_repeat
-from host.daemon.address import Address
-from host.daemon.definition import Definition
-from host.daemon.flight_rows import exchange_schema, wrap
-from host.daemon.rows import cut
-from host.errors import (
+from muntin.host.content import check_repeat
+from muntin.host.daemon.address import Address
+from muntin.host.daemon.definition import Definition
+from muntin.host.daemon.flight_rows import exchange_schema, wrap
+from muntin.host.daemon.rows import cut
+from muntin.host.errors import (
     AuthError,
     ConnectionLostError,
     DaemonError,
@@ -25,7 +25,7 @@ from host.errors import (
     UnknownQueryError,
     from_wire,
 )
-from host.tracing import context_of
+from muntin.host.tracing import context_of
 
 ROWS_OF_A_MESSAGE = 1 << 20
 BYTES_OF_A_MESSAGE = 16 << 20

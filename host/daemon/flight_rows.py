@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from host.daemon.rows import conform
-from host.errors import ProtocolError
-from host.join.whole_call import PLACES_SCHEMA
+from muntin.host.daemon.rows import conform
+from muntin.host.errors import ProtocolError
+from muntin.host.join.whole_call import PLACES_SCHEMA
 
 
 def exchange_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:

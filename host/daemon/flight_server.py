@@ -21,15 +21,15 @@ import pyarrow as pa
 import structlog
 from pyarrow import flight
 
-from host.daemon.address import Address
-from host.daemon.flight_rows import unwrap
-from host.daemon.operations import OPERATIONS, begin, commit, operate
-from host.daemon.request import Request
-from host.daemon.result import Result, internal_error
-from host.daemon.rows import cut
-from host.daemon.service import Service
-from host.errors import AuthError, DaemonError, MullionError, ProtocolError, to_wire
-from host.tracing import serving, span
+from muntin.host.daemon.address import Address
+from muntin.host.daemon.flight_rows import unwrap
+from muntin.host.daemon.operations import OPERATIONS, begin, commit, operate
+from muntin.host.daemon.request import Request
+from muntin.host.daemon.result import Result, internal_error
+from muntin.host.daemon.rows import cut
+from muntin.host.daemon.service import Service
+from muntin.host.errors import AuthError, DaemonError, MuntinError, ProtocolError, to_wire
+from muntin.host.tracing import serving, span
 
 
 class TokenCheck(flight.ServerMiddlewareFactory):
@@ -56,7 +56,7 @@ class TokenCheck(flight.ServerMiddlewareFactory):
             else "the token is wrong; give the one in the daemon's --token-file"
         )
         self._service.count_error(error)
-        structlog.get_logger("mullion.flight").warning("call refused", error="AuthError", message=str(error))
+        structlog.get_logger("muntin.flight").warning("call refused", error="AuthError", message=str(error))
         raise flight.FlightUnauthenticatedError(str(error), json.dumps(to_wire(error)).encode())
 
 
@@ -90,7 +90,7 @@ class FlightServer(flight.FlightServerBase):
         self._service = service
         self._busy = 0
         self._idle = threading.Condition()
-        self._log = structlog.get_logger("mullion.flight")
+        self._log = structlog.get_logger("muntin.flight")
         try:
             super().__init__(
                 str(Address(scheme, host=host, port=port)),
@@ -174,7 +174,7 @@ class FlightServer(flight.FlightServerBase):
             self._busy += 1
         try:
             yield
-        except MullionError as error:
+        except MuntinError as error:
             raise self._told(error) from error
         except (flight.FlightError, pa.ArrowCancelled, OSError) as error:
             self._log.info("client went away", reason=str(error))
@@ -187,7 +187,7 @@ class FlightServer(flight.FlightServerBase):
                 self._busy -= 1
                 self._idle.notify_all()
 
-    def _told(self, error: MullionError) -> flight.FlightServerError:
+    def _told(self, error: MuntinError) -> flight.FlightServerError:
         self._service.count_error(error)
         self._log.info("request refused", error=type(error).__name__, message=str(error))
         return flight.FlightServerError(str(error), json.dumps(to_wire(error)).encode())

@@ -24,10 +24,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.daemon.limits import MIB, check_message
-from host.errors import ConnectionLostError, ProtocolError
+from muntin.host.daemon.limits import MIB, check_message
+from muntin.host.errors import ConnectionLostError, ProtocolError
 
-MAGIC = b"MULN"
+MAGIC = b"MUNT"
 VERSION = 2
 HEADER = struct.Struct("!4sHIQ")
 MAX_JSON = 4 * MIB
@@ -80,7 +80,7 @@ class FrameSocket:
         # What is there of the magic is looked at first: a stranger's short greeting is not a frame cut short.
         if not MAGIC.startswith(bytes(header[: min(got, len(MAGIC))])):
             start = bytes(header[: min(got, len(MAGIC))])
-            raise ProtocolError(f"not a Mullion frame: it begins with {start!r}, not {MAGIC!r}")
+            raise ProtocolError(f"not a Muntin frame: it begins with {start!r}, not {MAGIC!r}")
         if got < HEADER.size:
             raise CutShortError(f"frame cut short: {got} of {HEADER.size} bytes of its header")
         _, version, text_length, body_length = HEADER.unpack(header)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from host.errors import LimitError
+from muntin.host.errors import LimitError
 
 MIB = 1 << 20
 

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from host.errors import DaemonError
+from muntin.host.errors import DaemonError
 
 _PAGE = Path(__file__).with_name("status.html")
 QUERY_COUNTERS = {
@@ -42,7 +42,7 @@ QUERY_GAUGES = {
 
 class DaemonCollector(Collector):
     """Makes metrics out of `Service.status`; numbers in a query's operator statistics become
-    `mullion_join_<name>`.
+    `muntin_join_<name>`.
 
     Parameters
     ----------
@@ -60,19 +60,19 @@ class DaemonCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics now."""
         status = self._status()
-        yield GaugeMetricFamily("mullion_uptime_seconds", "Since the start.", value=status["uptime_seconds"])
-        yield GaugeMetricFamily("mullion_queries", "Queries open.", value=len(status["queries"]))
-        yield GaugeMetricFamily("mullion_connections", "Connections to the Unix socket.", value=status["connections"])
+        yield GaugeMetricFamily("muntin_uptime_seconds", "Since the start.", value=status["uptime_seconds"])
+        yield GaugeMetricFamily("muntin_queries", "Queries open.", value=len(status["queries"]))
+        yield GaugeMetricFamily("muntin_connections", "Connections to the Unix socket.", value=status["connections"])
         if status["memory_bytes"] is not None:
-            yield GaugeMetricFamily("mullion_memory_bytes", "Memory of the daemon.", value=status["memory_bytes"])
-        errors = CounterMetricFamily("mullion_errors", "Errors that clients were told.", labels=["error"])
+            yield GaugeMetricFamily("muntin_memory_bytes", "Memory of the daemon.", value=status["memory_bytes"])
+        errors = CounterMetricFamily("muntin_errors", "Errors that clients were told.", labels=["error"])
         for name, count in status["errors"].items():
             errors.add_metric([name], count)
         yield errors
         for field, text in QUERY_COUNTERS.items():
-            yield self._family(CounterMetricFamily, f"mullion_query_{field}", text, status["queries"], field)
+            yield self._family(CounterMetricFamily, f"muntin_query_{field}", text, status["queries"], field)
         for field, text in QUERY_GAUGES.items():
-            yield self._family(GaugeMetricFamily, f"mullion_query_{field}", text, status["queries"], field)
+            yield self._family(GaugeMetricFamily, f"muntin_query_{field}", text, status["queries"], field)
         yield from self._join_statistics(status["queries"])
 
     @staticmethod
@@ -90,7 +90,7 @@ class DaemonCollector(Collector):
             for name, part, value in _numbers(status["stats"]):
                 family = families.setdefault(
                     name,
-                    GaugeMetricFamily(f"mullion_join_{name}", f"{name} of WindowJoin.stats.", labels=["query", "part"]),
+                    GaugeMetricFamily(f"muntin_join_{name}", f"{name} of WindowJoin.stats.", labels=["query", "part"]),
                 )
                 family.add_metric([query, part], value)
         yield from families.values()
@@ -131,7 +131,7 @@ def serve_metrics(
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Any:
         if token is not None and not _presents(environ.get("HTTP_AUTHORIZATION", ""), token):
-            start("401 Unauthorized", [("WWW-Authenticate", 'Basic realm="mullion"'), ("Content-Type", "text/plain")])
+            start("401 Unauthorized", [("WWW-Authenticate", 'Basic realm="muntin"'), ("Content-Type", "text/plain")])
             return [b"This daemon asks for its token, as the password of any user.\n"]
         path = environ.get("PATH_INFO", "/")
         if path == "/metrics":
@@ -149,7 +149,7 @@ def serve_metrics(
         server = make_server(host, port, answer, _Server, handler_class=_Handler)
     except OSError as error:
         raise DaemonError(f"cannot serve metrics at {host}:{port}: {error.strerror}") from error
-    thread = threading.Thread(target=server.serve_forever, name="mullion-metrics", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, name="muntin-metrics", daemon=True)
     thread.start()
 
     def stop() -> None:

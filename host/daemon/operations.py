@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from host.daemon.definition import Definition, schema_to_wire
-from host.daemon.frames import VERSION
-from host.daemon.request import Request
-from host.daemon.result import KeptResult, Result, internal_error
-from host.daemon.service import Service
-from host.daemon.staging import PartKey, Sender
-from host.errors import ProtocolError
+from muntin.host.daemon.definition import Definition, schema_to_wire
+from muntin.host.daemon.frames import VERSION
+from muntin.host.daemon.request import Request
+from muntin.host.daemon.result import KeptResult, Result, internal_error
+from muntin.host.daemon.service import Service
+from muntin.host.daemon.staging import PartKey, Sender
+from muntin.host.errors import ProtocolError
 
 OPERATIONS = {
     "ping": "Is the daemon there?",
@@ -25,7 +25,7 @@ OPERATIONS = {
 
 
 def operate(service: Service, message: dict[str, Any]) -> dict[str, Any]:
-    """Carry out one of `OPERATIONS`; raises the `MullionError` that the client is to be told."""
+    """Carry out one of `OPERATIONS`; raises the `MuntinError` that the client is to be told."""
     operation = message.get("op")
     if operation == "ping":
         return {"protocol": VERSION, "device": service.device_name}

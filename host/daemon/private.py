@@ -20,18 +20,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-import host
-from host.daemon.address import Address
-from host.daemon.frames import FrameSocket
-from host.daemon.socket_file import SocketFile
-from host.errors import DaemonError, MullionError, from_wire, to_wire
+from muntin import host
+from muntin.host.daemon.address import Address
+from muntin.host.daemon.frames import FrameSocket
+from muntin.host.daemon.socket_file import SocketFile
+from muntin.host.errors import DaemonError, MuntinError, from_wire, to_wire
 
 log = logging.getLogger(__name__)
 
-READY = "mullion ready: "  # then the address
-FAILED = "mullion failed: "  # then the error as `errors.to_wire` has it
+READY = "muntin ready: "  # then the address
+FAILED = "muntin failed: "  # then the error as `errors.to_wire` has it
 STOP_SECONDS = 10.0
-MODULE = ["host.cli"]  # what has the command
+MODULE = ["muntin.host.cli"]  # what has the command
 
 
 class PrivateDaemon:
@@ -53,7 +53,7 @@ class PrivateDaemon:
         self.address = address
         self._log = log
         self._finalizer = weakref.finalize(self, _end, process, directory, os.getpid())
-        threading.Thread(target=process.wait, name="mullion-reaper", daemon=True).start()
+        threading.Thread(target=process.wait, name="muntin-reaper", daemon=True).start()
 
     def log_tail(self, size: int = 4000) -> str:
         """The end of what the daemon logged; for the message where it died."""
@@ -81,7 +81,7 @@ class AwaitedDaemon:
     device : str
         As `host.open_device` takes it.
     tracing : bool
-        As of `mullion serve`.
+        As of `muntin serve`.
 
     Attributes
     ----------
@@ -114,15 +114,15 @@ class _Start:
 
     def __init__(self, device: str, tracing: bool):
         # The socket's folder is for this user alone, and made with it.
-        self.file = SocketFile(Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}", "daemon.sock"))
+        self.file = SocketFile(Path(tempfile.gettempdir(), f"muntin-{secrets.token_hex(8)}", "daemon.sock"))
         self.daemon: PrivateDaemon | None = None
         self._device, self._tracing = device, tracing
         self._ended, self._end = socket.socketpair()
         self._guard = threading.Lock()
-        threading.Thread(target=self._run, name="mullion-awaited", daemon=True).start()
+        threading.Thread(target=self._run, name="muntin-awaited", daemon=True).start()
 
     def _run(self) -> None:
-        failed: MullionError | None = None
+        failed: MuntinError | None = None
         with self._ended, self._end, selectors.DefaultSelector() as ready:
             ready.register(self.file.listener, selectors.EVENT_READ)
             ready.register(self._ended, selectors.EVENT_READ)
@@ -136,12 +136,12 @@ class _Start:
                     try:
                         self.daemon = start_private(self._device, file=self.file, tracing=self._tracing)
                         return
-                    except MullionError as error:
+                    except MuntinError as error:
                         log.warning("a daemon that is needed did not start: %s", error)
                         failed = error
         self.file.remove()
 
-    def _refuse(self, error: MullionError) -> None:
+    def _refuse(self, error: MuntinError) -> None:
         """Tell a client why there is no daemon."""
         sock, _ = self.file.listener.accept()
         with sock:
@@ -150,7 +150,7 @@ class _Start:
             try:
                 frames.receive_message()
                 frames.send({"error": to_wire(error)})
-            except (OSError, MullionError) as reason:
+            except (OSError, MuntinError) as reason:
                 log.warning("a client went away: %s", reason)
 
     def close(self, owner: int) -> None:
@@ -176,7 +176,7 @@ def start_private(
     file : SocketFile, optional
         Where it listens; the daemon owns it from then on. By default it makes one of its own.
     **options
-        Options of `mullion serve` with underscores: ``max_message=1 << 28``, ``log_json=True``.
+        Options of `muntin serve` with underscores: ``max_message=1 << 28``, ``log_json=True``.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def start_private(
         It did not start; class and message are its own.
     """
     # The daemon makes the directory, for this user alone, and so removes it even where this process was killed.
-    path = Path(tempfile.gettempdir(), f"mullion-{secrets.token_hex(8)}", "daemon.sock") if file is None else file.path
+    path = Path(tempfile.gettempdir(), f"muntin-{secrets.token_hex(8)}", "daemon.sock") if file is None else file.path
     directory = str(path.parent)
     # No name: nothing is left of the log, whatever ends the two processes.
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the daemon

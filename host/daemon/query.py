@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from host.daemon.definition import Definition
-from host.daemon.limits import Limits
-from host.daemon.request import Request
-from host.daemon.result import KeptResult, Result, Turns
-from host.daemon.staging import Part, PartKey, Sender
-from host.errors import LimitError, ProtocolError, UnknownQueryError
-from host.tracing import span
+from muntin.host.daemon.definition import Definition
+from muntin.host.daemon.limits import Limits
+from muntin.host.daemon.request import Request
+from muntin.host.daemon.result import KeptResult, Result, Turns
+from muntin.host.daemon.staging import Part, PartKey, Sender
+from muntin.host.errors import LimitError, ProtocolError, UnknownQueryError
+from muntin.host.tracing import span
 
 if TYPE_CHECKING:
-    from host.devices import Device
+    from muntin.host.devices import Device
 
 
 class Query(ABC):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from host.daemon.limits import check_message
-from host.daemon.result import KeptResult, Result
-from host.daemon.rows import conform
-from host.daemon.staging import Part, PartKey, Sender
-from host.errors import ProtocolError
-from host.join.whole_call import PLACES_SCHEMA
+from muntin.host.daemon.limits import check_message
+from muntin.host.daemon.result import KeptResult, Result
+from muntin.host.daemon.rows import conform
+from muntin.host.daemon.staging import Part, PartKey, Sender
+from muntin.host.errors import ProtocolError
+from muntin.host.join.whole_call import PLACES_SCHEMA
 
 if TYPE_CHECKING:
-    from host.daemon.query import Query
+    from muntin.host.daemon.query import Query
 
 SIDES = ("left", "right")
 

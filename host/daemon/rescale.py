@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from host.daemon.windows import Windows, query_place, windows_below
-from host.engines import Partitions
-from host.errors import StateError, UnsupportedError, WindowError
-from host.join.engine import SIDES
-from host.join.kept_types import kept_schema
-from host.join.routes import RoutePlanner, Routes, no_counts
-from host.join.row_log import empty_table, picked
-from host.join.sequencer import Sequencer
-from host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
-from host.join.whole_call import WholeCall
-from host.progress import Progress
-from host.spec import JoinSpec
-from host.state import Record, StateLog, Store, open_store
-from host.state.log import UNFINISHED, ended, schema_of, under
+from muntin.host.daemon.windows import Windows, query_place, windows_below
+from muntin.host.engines import Partitions
+from muntin.host.errors import StateError, UnsupportedError, WindowError
+from muntin.host.join.engine import SIDES
+from muntin.host.join.kept_types import kept_schema
+from muntin.host.join.routes import RoutePlanner, Routes, no_counts
+from muntin.host.join.row_log import empty_table, picked
+from muntin.host.join.sequencer import Sequencer
+from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
+from muntin.host.join.whole_call import WholeCall
+from muntin.host.progress import Progress
+from muntin.host.spec import JoinSpec
+from muntin.host.state import Record, StateLog, Store, open_store
+from muntin.host.state.log import UNFINISHED, ended, schema_of, under
 
 MOST = 1 << 15
 """Partitions: a table of routes has them as int16."""

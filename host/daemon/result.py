@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from host.devices.device import Memory
-from host.errors import CapacityError, DaemonError, LimitError, MullionError
-from host.tracing import carried, span
+from muntin.host.devices.device import Memory
+from muntin.host.errors import CapacityError, DaemonError, LimitError, MuntinError
+from muntin.host.tracing import carried, span
 
 Tables = Generator[pa.Table, None, None]
 
@@ -33,7 +33,7 @@ class Result(Protocol):
     num_rows: int
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, in pieces of bounded size. Raises MullionError where making them fails."""
+        """The rows, in pieces of bounded size. Raises MuntinError where making them fails."""
 
 
 class NotKeptError(Exception):
@@ -41,11 +41,11 @@ class NotKeptError(Exception):
 
     Attributes
     ----------
-    why : MullionError
+    why : MuntinError
         What a client is told.
     """
 
-    def __init__(self, why: MullionError):
+    def __init__(self, why: MuntinError):
         super().__init__(str(why))
         self.why = why
 
@@ -185,7 +185,7 @@ class FollowedResult:
         self._error: BaseException | None = None
         self._told: queue.Queue[KeptResult | None] = queue.Queue()  # for each batch that is there; None is the end
         code = carried(partial(self._make, make))
-        threading.Thread(target=code, name="mullion-join", daemon=True).start()
+        threading.Thread(target=code, name="muntin-join", daemon=True).start()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, as they are kept. The end comes once the result is complete, else what `make` has raised."""

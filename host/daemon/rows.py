@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from host.errors import LimitError, ProtocolError, SchemaError
+from muntin.host.errors import LimitError, ProtocolError, SchemaError
 
 
 def encode(batch: pa.RecordBatch) -> pa.Buffer:

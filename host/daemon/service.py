@@ -13,18 +13,18 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from host import WindowJoin
-from host.daemon.batch_query import BatchQuery, Room
-from host.daemon.definition import Definition
-from host.daemon.limits import Limits
-from host.daemon.query import Query
-from host.daemon.request import Request
-from host.daemon.result import KeptResult, Turns
-from host.daemon.staging import PartKey, Sender
-from host.daemon.streaming_query import StreamingQuery
-from host.devices import Device, open_device
-from host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
-from host.tracing import failed
+from muntin.host import WindowJoin
+from muntin.host.daemon.batch_query import BatchQuery, Room
+from muntin.host.daemon.definition import Definition
+from muntin.host.daemon.limits import Limits
+from muntin.host.daemon.query import Query
+from muntin.host.daemon.request import Request
+from muntin.host.daemon.result import KeptResult, Turns
+from muntin.host.daemon.staging import PartKey, Sender
+from muntin.host.daemon.streaming_query import StreamingQuery
+from muntin.host.devices import Device, open_device
+from muntin.host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
+from muntin.host.tracing import failed
 
 MAX_NAME = 256
 
@@ -74,7 +74,7 @@ class Service:
         self._queries: dict[str, Query] = {}
         self._errors: Counter[str] = Counter()
         self._started = time.time()
-        self._log = structlog.get_logger("mullion")
+        self._log = structlog.get_logger("muntin")
         self.more_status: Callable[[], dict[str, Any]] = dict
 
     @property
@@ -89,7 +89,7 @@ class Service:
 
         Raises
         ------
-        MullionError
+        MuntinError
             What `WindowJoin` raises: wrong columns, types or windows, a join that this device cannot carry out, or
             `CapacityError` where it would not fit the device even if that were empty.
         """
@@ -111,7 +111,7 @@ class Service:
             Open already with another definition, or an unusable name.
         LimitError
             Too many queries are open.
-        MullionError
+        MuntinError
             What `WindowJoin` raises: wrong columns, types, windows, or not enough device memory.
         """
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
@@ -177,7 +177,7 @@ class Service:
                 raise StateLostError(
                     f"no query {name!r} is open here, and batch {batch} continues a window that this daemon "
                     "does not hold: it was restarted since, or is another one. Start the query with a new "
-                    "checkpoint, and give state= (or mullion serve --state) for queries that must survive a restart"
+                    "checkpoint, and give state= (or muntin serve --state) for queries that must survive a restart"
                 )
             raise UnknownQueryError(
                 f"no query {name!r} is open; open it first, also where this daemon is in the place of one that had it"
@@ -198,7 +198,7 @@ class Service:
             The query or a part is not here.
         ReplayError
             A batch before the newest one, or the newest one with other rows.
-        MullionError
+        MuntinError
             What the join raises.
         """
         with self._lock:
@@ -228,7 +228,7 @@ class Service:
             self._errors[type(error).__name__] += 1
 
     def status(self) -> dict[str, Any]:
-        """What `mullion status` shows, JSON-able; never waits for a batch."""
+        """What `muntin status` shows, JSON-able; never waits for a batch."""
         with self._lock:
             queries = dict(self._queries)
             errors = dict(self._errors)

@@ -8,7 +8,7 @@ import socket
 import stat
 from pathlib import Path
 
-from host.errors import DaemonError
+from muntin.host.errors import DaemonError
 
 MAX_PATH = 107  # sun_path of Linux, less its final zero
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from host.errors import StateLostError
-from host.join.whole_call import WholeCall, row_digest, whole_call
+from muntin.host.errors import StateLostError
+from muntin.host.join.whole_call import WholeCall, row_digest, whole_call
 
 
 @dataclasses.dataclass(frozen=True)

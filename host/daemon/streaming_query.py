@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from host import WindowJoin
-from host.content import Content, check_same, other_rows
-from host.daemon.query import Query
-from host.daemon.request import Request
-from host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
-from host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
-from host.daemon.windows import other_counts, query_place
-from host.errors import (
+from muntin.host import WindowJoin
+from muntin.host.content import Content, check_same, other_rows
+from muntin.host.daemon.query import Query
+from muntin.host.daemon.request import Request
+from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
+from muntin.host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
+from muntin.host.daemon.windows import other_counts, query_place
+from muntin.host.errors import (
     LimitError,
-    MullionError,
+    MuntinError,
     ProtocolError,
     QueryError,
     ReplayError,
@@ -37,7 +37,7 @@ class Applied:
     kept."""
 
     batch: int
-    result: KeptResult | MullionError
+    result: KeptResult | MuntinError
     left: pa.Table
     right: pa.Table
     keys: Sequence[PartKey] | None = None  # where it came in parts
@@ -55,7 +55,7 @@ class Applied:
 
 def _kept_of(applied: Applied) -> KeptResult:
     """The result, or raises why it could not be kept."""
-    if isinstance(applied.result, MullionError):
+    if isinstance(applied.result, MuntinError):
         raise from_wire(to_wire(applied.result))
     return applied.result
 
@@ -231,13 +231,13 @@ class StreamingQuery(Query):
         """Join a batch, the first time in this process; `_turn` is held."""
         with self._state:
             self._fed_by = sender.run
-        result: KeptResult | MullionError
+        result: KeptResult | MuntinError
         try:
             result = self._result(batch, left, right, told, **more)
         except StateError:
             self._close_join()  # it is opened from the state again
             raise
-        except MullionError:
+        except MuntinError:
             if self._join is not None and not self._join.usable:
                 if self._folder is not None:
                     self._close_join()
@@ -257,7 +257,7 @@ class StreamingQuery(Query):
                 self._newest = applied
             self._staged -= self._stage.free(batch)
             self._stats = self._join.stats.as_dict()
-            self._applied(request, left, right, 0 if isinstance(result, MullionError) else result.num_rows)
+            self._applied(request, left, right, 0 if isinstance(result, MuntinError) else result.num_rows)
         return _kept_of(applied)
 
     def _result(
@@ -401,9 +401,9 @@ class StreamingQuery(Query):
         if self._folder is not None:
             place = str(self.definition.state)
             counts = " or ".join(map(str, other_counts(place, self.name)))
-            rescaled = f"; windows of {counts} partitions are there: see `mullion rescale {place}`" if counts else ""
+            rescaled = f"; windows of {counts} partitions are there: see `muntin rescale {place}`" if counts else ""
             return f"; its state, in {self._folder}, has no batch{rescaled}"
-        return ", and give state= (or mullion serve --state) for queries that must survive a restart"
+        return ", and give state= (or muntin serve --state) for queries that must survive a restart"
 
     def _replayed(self, batch: int, newest: int) -> ReplayError:
         return ReplayError(

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.content import check_repeat
-from host.daemon.frames import FrameSocket
-from host.daemon.rows import cut, decode, encode_within
-from host.errors import ConnectionLostError, ProtocolError, from_wire
+from muntin.host.content import check_repeat
+from muntin.host.daemon.frames import FrameSocket
+from muntin.host.daemon.rows import cut, decode, encode_within
+from muntin.host.errors import ConnectionLostError, ProtocolError, from_wire
 
 # Frames from the daemon are cut to its --max-message, which the client learns only later.
 MAX_ANSWER = 1 << 40
@@ -173,7 +173,7 @@ class UnixClient:
             sock.close()
             raise ConnectionLostError(
                 f"no daemon answers at unix:{self._path} ({error.strerror or error}); start one with: "
-                f"mullion serve --socket {self._path}"
+                f"muntin serve --socket {self._path}"
             ) from error
         connection = FrameSocket(sock, MAX_ANSWER)
         weakref.finalize(connection, sock.close)  # it goes with the client, or with a result that is never read

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import structlog
 
-from host.daemon.address import Address
-from host.daemon.connection import Connection
-from host.daemon.frames import FrameSocket
-from host.daemon.service import Service
-from host.daemon.socket_file import SocketFile
-from host.errors import LimitError, to_wire
+from muntin.host.daemon.address import Address
+from muntin.host.daemon.connection import Connection
+from muntin.host.daemon.frames import FrameSocket
+from muntin.host.daemon.service import Service
+from muntin.host.daemon.socket_file import SocketFile
+from muntin.host.errors import LimitError, to_wire
 
 ACCEPT_SECONDS = 1.0
 
@@ -44,8 +44,8 @@ class UnixServer:
         self._lock = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
         self._stopping = False
-        self._log = structlog.get_logger("mullion.unix")
-        self._acceptor = threading.Thread(target=self._accept, name="mullion-accept", daemon=True)
+        self._log = structlog.get_logger("muntin.unix")
+        self._acceptor = threading.Thread(target=self._accept, name="muntin-accept", daemon=True)
         self.address = str(Address("unix", path=str(self._file.path)))
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class UnixServer:
                 sock.close()
                 return
             connection = Connection(sock, self._service)
-            thread = threading.Thread(target=self._run, args=(connection,), name="mullion-connection", daemon=True)
+            thread = threading.Thread(target=self._run, args=(connection,), name="muntin-connection", daemon=True)
             with self._lock:
                 full = len(self._connections) >= self._service.limits.max_connections
                 if not full:

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from urllib.parse import quote
 
-from host.state import open_store
-from host.state.log import holds_calls
+from muntin.host.state import open_store
+from muntin.host.state.log import holds_calls
 
 _NAME = re.compile(r"(.+?)(?:/((?:equality|ranges|subwindows)(?:-[^/]+)?))?/(\d+)-of-(\d+)", re.DOTALL)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from host.devices.device import Device, DeviceInfo
-from host.devices.registry import list_devices, open_device
+from muntin.host.devices.device import Device, DeviceInfo
+from muntin.host.devices.registry import list_devices, open_device
 
 __all__ = ["Device", "DeviceInfo", "list_devices", "open_device"]

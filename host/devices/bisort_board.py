@@ -10,15 +10,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from host.devices.bisort_lane import BisortLane, Steps
-from host.devices.board_link import BoardLink
-from host.devices.board_run import BoardRun
-from host.devices.found_ranges import FoundRanges
-from host.devices.kernel_driver import KernelDriver
-from host.devices.key_cut import KeyCut
-from host.devices.lane_run import LaneRun
-from host.devices.ranges import Ranges
-from host.errors import CapacityError
+from muntin.host.devices.bisort_lane import BisortLane, Steps
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.board_run import BoardRun
+from muntin.host.devices.found_ranges import FoundRanges
+from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.key_cut import KeyCut
+from muntin.host.devices.lane_run import LaneRun
+from muntin.host.devices.ranges import Ranges
+from muntin.host.errors import CapacityError
 
 _T = TypeVar("_T")
 Pieces = list[tuple[np.ndarray, np.ndarray]]

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from host.devices.bisort_board import BisortBoard
-from host.devices.board_link import BoardLink
-from host.devices.board_run import BoardRun
-from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
-from host.devices.found_ranges import FoundRanges
-from host.devices.key_cut import KeyCut
-from host.devices.ranges import Ranges
-from host.devices.run_device import RunDevice
-from host.errors import CapacityError, DeviceError
+from muntin.host.devices.bisort_board import BisortBoard
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.board_run import BoardRun
+from muntin.host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
+from muntin.host.devices.found_ranges import FoundRanges
+from muntin.host.devices.key_cut import KeyCut
+from muntin.host.devices.ranges import Ranges
+from muntin.host.devices.run_device import RunDevice
+from muntin.host.errors import CapacityError, DeviceError
 
 SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
 

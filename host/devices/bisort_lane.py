@@ -7,14 +7,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from host.devices.arena import Arena
-from host.devices.index_slots import IndexSlots
-from host.devices.kernel_command import KernelCommand
-from host.devices.kernel_driver import KernelDriver
-from host.devices.lane_run import LaneRun
-from host.devices.ranges import Ranges
-from host.errors import CapacityError, DeviceError
-from hw.register_map import Operation
+from muntin.host.devices.arena import Arena
+from muntin.host.devices.index_slots import IndexSlots
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.lane_run import LaneRun
+from muntin.host.devices.ranges import Ranges
+from muntin.host.errors import CapacityError, DeviceError
+from muntin.hw.register_map import Operation
 
 _ROW_BYTES = 4  # of a row number, a position, a count
 _LIMIT_BYTES = 8
@@ -385,7 +385,7 @@ class BisortLane:
             if count > most or (part.limits is None and count != most):
                 raise DeviceError(
                     f"device {self._name} gathered {count} pairs where the positions promise {most}: this is a "
-                    "defect of Mullion's"
+                    "defect of Muntin's"
                 )
             pairs = raw[at + beat : at + beat + count * _PAIR_BYTES].view(np.uint32).reshape(-1, 2)
             if count:

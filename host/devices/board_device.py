@@ -8,24 +8,24 @@ import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
-from host.devices.board_link import BoardLink
-from host.devices.design_name import split_design
-from host.devices.device import Device, DeviceInfo
-from host.devices.opencl_board_device import OpenClBoardDevice
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.errors import DeviceError, LinkIdentityError, LinkPortError
-from hw.boards.board import Board
-from hw.boards.build_errors import UnknownBoardError
-from hw.boards.registry import boards
-from hw.parameters import Parameters
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.design_name import split_design
+from muntin.host.devices.device import Device, DeviceInfo
+from muntin.host.devices.opencl_board_device import OpenClBoardDevice
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.errors import DeviceError, LinkIdentityError, LinkPortError
+from muntin.hw.boards.board import Board
+from muntin.hw.boards.build_errors import UnknownBoardError
+from muntin.hw.boards.registry import boards
+from muntin.hw.parameters import Parameters
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 if TYPE_CHECKING:
-    from host.link.link_client import Port
-    from host.link.serial_board import SerialBoard
+    from muntin.host.link.link_client import Port
+    from muntin.host.link.serial_board import SerialBoard
 
-_INSTALL = "the Python package pyserial is not installed: pip install 'mullion[board]'"
+_INSTALL = "the Python package pyserial is not installed: pip install 'muntin[board]'"
 
 
 class BoardDevice(BisortDevice):
@@ -118,8 +118,8 @@ def _open_bisort(name: str, board: Board, path: str, designs: Mapping[str, Param
 def _open(board: Board, path: str, designs: Mapping[str, Any]) -> SerialBoard:
     """The way to a board that carries one of these designs."""
     # Only here, so that nobody needs pyserial who has no board.
-    from host.link.link_client import LinkClient
-    from host.link.serial_board import SerialBoard
+    from muntin.host.link.link_client import LinkClient
+    from muntin.host.link.serial_board import SerialBoard
 
     client = LinkClient(_line(board, path))
     try:
@@ -132,10 +132,10 @@ def _open(board: Board, path: str, designs: Mapping[str, Any]) -> SerialBoard:
 def _line(board: Board, path: str) -> Port:
     """The serial port or the socket that a path says."""
     if (address := _ethernet(board, path)) is not None:
-        from host.link.udp_port import UdpPort
+        from muntin.host.link.udp_port import UdpPort
 
         return UdpPort(*address)
-    from host.link.serial_port import SerialPort
+    from muntin.host.link.serial_port import SerialPort
 
     assert board.serial is not None
     return SerialPort(path or _port(board), board.serial.baud)

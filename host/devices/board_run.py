@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from host.devices.lane_run import LaneRun
+from muntin.host.devices.lane_run import LaneRun
 
 
 @dataclasses.dataclass(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
-from host.progress import Progress
+from muntin.host.progress import Progress
 
 
 class Compiling:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from host.aggregates import AggregatePlan
-from host.constants import whole_number
-from host.devices.device import Device, DeviceInfo, usable_memory
-from host.engines import EngineKind, Shared, SplitJoin, Steps
-from host.errors import DeviceError, UnsupportedError
-from host.index.specs import (
+from muntin.host.aggregates import AggregatePlan
+from muntin.host.constants import whole_number
+from muntin.host.devices.device import Device, DeviceInfo, usable_memory
+from muntin.host.engines import EngineKind, Shared, SplitJoin, Steps
+from muntin.host.errors import DeviceError, UnsupportedError
+from muntin.host.index.specs import (
     Auto,
     BChain,
     BiSort,
@@ -30,19 +30,19 @@ from host.index.specs import (
     WibTree,
     open_index,
 )
-from host.join.aggregate_engine import AggregateEngine
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import EngineSpec
-from host.join.native_engine import NativeEngine
-from host.join.splitjoin_threads import SplitJoinThreads
-from host.join.spo_engine import SpoEngine
-from host.native import _core
+from muntin.host.join.aggregate_engine import AggregateEngine
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import EngineSpec
+from muntin.host.join.native_engine import NativeEngine
+from muntin.host.join.splitjoin_threads import SplitJoinThreads
+from muntin.host.join.spo_engine import SpoEngine
+from muntin.host.native import _core
 
 
 class CpuDevice(Device):
     """The native core, in this process's memory.
 
-    All joins of a process share one pool of threads, which `mullion.set_threads` sizes; as many as there are cores by
+    All joins of a process share one pool of threads, which `muntin.set_threads` sizes; as many as there are cores by
     default. A join that finds the pool at work for another one goes on with its own thread alone.
 
     Parameters
@@ -160,5 +160,5 @@ def check_judy(index: Index) -> None:
     if isinstance(inner, Judy) and not _core.has_index(Judy.name):
         raise UnsupportedError(
             f"index {index.name!r} needs Judy arrays, which this build of the native core leaves out: "
-            "install Debian's libjudy-dev and build Mullion again"
+            "install Debian's libjudy-dev and build Muntin again"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from host.errors import DeviceError
+from muntin.host.errors import DeviceError
 
 _OPTION = "design="
 

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from host.aggregates import AggregatePlan
-from host.engines import EngineKind, Steps, open_engine_kind
-from host.errors import CapacityError, UnsupportedError
-from host.index import Auto, Index, open_index
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import Engine, EngineSpec
+from muntin.host.aggregates import AggregatePlan
+from muntin.host.engines import EngineKind, Steps, open_engine_kind
+from muntin.host.errors import CapacityError, UnsupportedError
+from muntin.host.index import Auto, Index, open_index
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import Engine, EngineSpec
 
 SOME_RUNS = 128  # that a store is opened for if nobody says
 
@@ -344,7 +344,7 @@ class Device(abc.ABC):
     def open_aggregates(
         self, spec: EngineSpec, generator: BoundaryGenerator, plan: AggregatePlan, *, itself: bool, close: bool
     ) -> Engine:
-        """The engine of a join with ``form="aggregate"``; parameters as of `host.join.aggregate_engine`.
+        """The engine of a join with ``form="aggregate"``; parameters as of `muntin.host.join.aggregate_engine`.
 
         Raises
         ------

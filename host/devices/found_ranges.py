@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from host.devices.lane_run import LaneRun
+from muntin.host.devices.lane_run import LaneRun
 
 
 @dataclasses.dataclass(frozen=True)

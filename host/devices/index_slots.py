@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from host.devices.arena import Arena
+from muntin.host.devices.arena import Arena
 
 
 class IndexSlots:

@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from hw.splitjoin.memory_layout import NUMBER_BITS, ROW_FLAGS, row_fields, row_words
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, ROW_FLAGS, row_fields, row_words
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 @dataclasses.dataclass
@@ -23,7 +23,7 @@ class JoinRows:
     number : ndarray of int64, shape (n,)
         The row's number in its stream, of which the board keeps the low `NUMBER_BITS` bits.
     null, mark, again, more : ndarray of bool, shape (n,)
-        As `hw.splitjoin.memory_layout.ROW_FLAGS` has them.
+        As `muntin.hw.splitjoin.memory_layout.ROW_FLAGS` has them.
     key, lower, upper, time : ndarray of uint64, shape (n,)
     """
 

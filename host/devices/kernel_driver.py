@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from host.devices.board_link import BoardLink
-from host.devices.kernel_command import KernelCommand
-from host.errors import DeviceError, KernelError
-from hw.identity import parameter_hash
-from hw.register_map import BISORT, ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.errors import DeviceError, KernelError
+from muntin.hw.identity import parameter_hash
+from muntin.hw.register_map import BISORT, ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap
 
 _TAGS = 1 << 16
 _ADVICE: dict[ErrorCode, str] = {
@@ -236,7 +236,7 @@ class KernelDriver:
             text, advice = f"error code {code}, which this driver does not know", "use one of the same version"
         else:
             text = ERROR_TEXT[known]
-            advice = _ADVICE.get(known, "the driver should not have asked for that, so this is a defect of Mullion's")
+            advice = _ADVICE.get(known, "the driver should not have asked for that, so this is a defect of Muntin's")
         where = f" at address {address:#x}" if address else ""
         if len(self._tags) > 1:
             where += f" of lane {lane}"
@@ -246,7 +246,7 @@ class KernelDriver:
         )
 
     def counters(self, lane: int = 0) -> dict[str, int]:
-        """A lane's performance counters of `hw.register_map`, by name, since the reset or `clear_counters`."""
+        """A lane's performance counters of `muntin.hw.register_map`, by name, since the reset or `clear_counters`."""
         return {
             name: self._read(f"{name.upper()}_LOW", lane) | self._read(f"{name.upper()}_HIGH", lane) << 32
             for name, _ in self._kind.counters

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore, usable_memory
-from host.devices.run_device import RunDevice
-from host.errors import CapacityError, DeviceError
+from muntin.host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore, usable_memory
+from muntin.host.devices.run_device import RunDevice
+from muntin.host.errors import CapacityError, DeviceError
 
 BLOCK_PAIRS = 1 << 22  # pairs gathered at a time
 

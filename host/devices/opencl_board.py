@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from host.devices.opencl_device import cl, finish
-from host.errors import DeviceError
-from hw.opencl.model_state import state_bytes
-from hw.opencl.names import KERNEL
-from hw.register_map import LANE_STRIDE, kernel_map, registers
-from hw.request_map import Request, request
+from muntin.host.devices.opencl_device import cl, finish
+from muntin.host.errors import DeviceError
+from muntin.hw.opencl.model_state import state_bytes
+from muntin.hw.opencl.names import KERNEL
+from muntin.hw.register_map import LANE_STRIDE, kernel_map, registers
+from muntin.hw.request_map import Request, request
 
 _CONTROL = next(register for register in registers() if register.name == "CONTROL")
 _DONE = _CONTROL.field("done").mask
@@ -33,7 +33,7 @@ class OpenClBoard:
     Parameters
     ----------
     program : pyopencl.Program
-        Built; it has the OpenCL kernel `hw.opencl.names.KERNEL`.
+        Built; it has the OpenCL kernel `muntin.hw.opencl.names.KERNEL`.
     parameters : Parameters or SplitJoinParameters
         What the kernel was built with.
     memory_bytes : int
@@ -93,7 +93,7 @@ class OpenClBoard:
             self._state = cl.Buffer(context, flags, state_bytes(p))
             self._requests = cl.Buffer(context, flags, 8 * _MOST_REQUESTS)
             self._results = cl.Buffer(context, flags, 4 * _MOST_REQUESTS)
-            # The first member of the state is the host's; see hw.opencl.model_state.
+            # The first member of the state is the host's; see muntin.hw.opencl.model_state.
             cl.enqueue_copy(self._queue, self._state, np.array([self._channel_bytes], np.uint64))
         except cl.Error as error:
             raise DeviceError(

@@ -7,20 +7,20 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
-from host.devices.board_link import BoardLink
-from host.devices.design_name import split_design
-from host.devices.device import Device, DeviceInfo
-from host.devices.opencl_board import OpenClBoard
-from host.devices.opencl_device import OpenClDevice, built, cl
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.errors import DeviceError
-from hw.boards.build_errors import UnknownBoardError
-from hw.boards.de5a_board import De5aBoard
-from hw.boards.registry import boards
-from hw.opencl.names import BINARY
-from hw.parameters import Parameters
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.design_name import split_design
+from muntin.host.devices.device import Device, DeviceInfo
+from muntin.host.devices.opencl_board import OpenClBoard
+from muntin.host.devices.opencl_device import OpenClDevice, built, cl
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.errors import DeviceError
+from muntin.hw.boards.build_errors import UnknownBoardError
+from muntin.hw.boards.de5a_board import De5aBoard
+from muntin.hw.boards.registry import boards
+from muntin.hw.opencl.names import BINARY
+from muntin.hw.parameters import Parameters
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _BUILDS = Path(__file__).parents[2] / "build" / "bitstreams"
 _VENDOR = "intel(r) fpga"  # how the platform's name begins

@@ -1,7 +1,7 @@
 """Any OpenCL device.
 
 Drivers are found by pyopencl's loader: those of the system, in /etc/OpenCL/vendors, or what ``OCL_ICD_VENDORS`` names.
-Where there is neither, the CPU driver that ``pip install 'mullion[opencl-cpu]'`` brings is used, if it is installed.
+Where there is neither, the CPU driver that ``pip install 'muntin[opencl-cpu]'`` brings is used, if it is installed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from host.arrow_array import empty_array
-from host.devices.arena import Arena
-from host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
-from host.devices.run_device import RunDevice
-from host.errors import CapacityError, DeviceError
+from muntin.host.arrow_array import empty_array
+from muntin.host.devices.arena import Arena
+from muntin.host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
+from muntin.host.devices.run_device import RunDevice
+from muntin.host.errors import CapacityError, DeviceError
 
 _VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 _DRIVER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES")
 _NO_DRIVER = (
-    "install the driver of a GPU or another device, or a CPU driver with pip install 'mullion[opencl-cpu]', which is "
+    "install the driver of a GPU or another device, or a CPU driver with pip install 'muntin[opencl-cpu]', which is "
     f"used where {_VENDORS} holds no other and OCL_ICD_VENDORS is not set"
 )
 
@@ -56,7 +56,7 @@ try:
     import pyopencl as cl
 except ImportError as error:  # the reason is shown by list_devices and by open
     cl = None
-    _MISSING = f"pyopencl cannot be imported ({error}): pip install 'mullion[opencl]', or 'mullion[opencl-cpu]'"
+    _MISSING = f"pyopencl cannot be imported ({error}): pip install 'muntin[opencl]', or 'muntin[opencl-cpu]'"
 else:
     _MISSING = ""
 

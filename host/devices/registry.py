@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 
-from host.devices.device import Device, DeviceInfo
-from host.errors import DeviceError
+from muntin.host.devices.device import Device, DeviceInfo
+from muntin.host.errors import DeviceError
 
 #: Module and class of each device, by its kind. Imported when a device of the kind is looked for, so that what one kind
 #: needs (OpenCL, drivers of boards) is loaded for that kind alone.
@@ -21,7 +21,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 def _classes(kind: str) -> list[type[Device]]:
     parts = (path.partition(":") for path in KINDS[kind])
-    return [getattr(importlib.import_module(f"host.devices.{module}"), name) for module, _, name in parts]
+    return [getattr(importlib.import_module(f"muntin.host.devices.{module}"), name) for module, _, name in parts]
 
 
 def list_devices() -> list[DeviceInfo]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import abc
 from typing import cast
 
-from host.devices.device import SOME_RUNS, Device, DeviceInfo, Room, RunStore
-from host.errors import DeviceError
-from host.index.sorted_runs import RunWindow
-from host.index.specs import BiSort, Index, RunPolicy, SortedRuns
-from host.index.window_index import WindowIndex
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import EngineSpec
-from host.join.index_engine import IndexEngine
+from muntin.host.devices.device import SOME_RUNS, Device, DeviceInfo, Room, RunStore
+from muntin.host.errors import DeviceError
+from muntin.host.index.sorted_runs import RunWindow
+from muntin.host.index.specs import BiSort, Index, RunPolicy, SortedRuns
+from muntin.host.index.window_index import WindowIndex
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import EngineSpec
+from muntin.host.join.index_engine import IndexEngine
 
 
 class RunDevice(Device):

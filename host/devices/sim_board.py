@@ -7,9 +7,9 @@ import importlib.util
 import shutil
 from collections.abc import Callable
 
-from host.devices.board_link import BoardLink
+from muntin.host.devices.board_link import BoardLink
 
-_INSTALL = "pip install 'mullion[sim]'"
+_INSTALL = "pip install 'muntin[sim]'"
 
 
 @dataclasses.dataclass(frozen=True)

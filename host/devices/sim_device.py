@@ -7,16 +7,16 @@ import functools
 import importlib
 from collections.abc import Callable
 
-from host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
-from host.devices.board_link import BoardLink
-from host.devices.compiling import Compiling
-from host.devices.design_name import split_design
-from host.devices.device import DeviceInfo
-from host.devices.sim_board import SimBoard
-from host.errors import DeviceError, LinkIdentityError
-from hw.boards.registry import boards
-from hw.errors import ParameterError
-from hw.parameters import Parameters
+from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.compiling import Compiling
+from muntin.host.devices.design_name import split_design
+from muntin.host.devices.device import DeviceInfo
+from muntin.host.devices.sim_board import SimBoard
+from muntin.host.errors import DeviceError, LinkIdentityError
+from muntin.hw.boards.registry import boards
+from muntin.hw.errors import ParameterError
+from muntin.hw.parameters import Parameters
 
 _MODEL_BYTES = 1 << 28
 
@@ -24,7 +24,7 @@ _MODEL_BYTES = 1 << 28
 def _verilated(name: str, memory: str) -> Callable[[int, int], BoardLink]:
     def open_board(key_bits: int, lanes: int) -> BoardLink:
         # Only here, so that nobody needs Amaranth who does not simulate.
-        open_bisort_board = importlib.import_module("sim.board.bisort_link").open_bisort_board
+        open_bisort_board = importlib.import_module("muntin.sim.board.bisort_link").open_bisort_board
         with Compiling(f"compile {name} for keys of {key_bits} bits, once") as compiling:
             return open_bisort_board(key_bits, memory, lanes=lanes, progress=compiling.tell)
 
@@ -32,7 +32,7 @@ def _verilated(name: str, memory: str) -> Callable[[int, int], BoardLink]:
 
 
 def _model(key_bits: int, lanes: int) -> BoardLink:
-    model = importlib.import_module("sim.models.laned_kernel").LanedKernelModel
+    model = importlib.import_module("muntin.sim.models.laned_kernel").LanedKernelModel
     parameters = dataclasses.replace(Parameters.preset("ecp5"), key_bits=key_bits, lanes=lanes)
     return model(parameters, lanes * _MODEL_BYTES)
 
@@ -44,7 +44,7 @@ def _linked(name: str, board: str, *, ethernet: bool = False) -> Callable[[int, 
         fitting = [design for design, of in _designs(board, ethernet=ethernet).items() if of.key_bits == key_bits]
         if not fitting:
             raise LinkIdentityError(f"board {board} has no design of BI-Sort with keys of {key_bits} bits")
-        open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
+        open_linked_board = importlib.import_module("muntin.sim.linked.open_linked_board").open_linked_board
         with Compiling(f"compile {name}, once") as compiling:
             return open_linked_board(board, fitting[0], ethernet=ethernet, progress=compiling.tell)
 
@@ -55,7 +55,7 @@ def _opencl_model(key_bits: int, lanes: int) -> BoardLink:
     if lanes != 1:
         raise ParameterError(f"lanes of sim:de5a must be 1, as on the board, not {lanes}")
     # Only here, as OpenCL may be missing.
-    open_opencl_model = importlib.import_module("host.devices.opencl_model").open_opencl_model
+    open_opencl_model = importlib.import_module("muntin.host.devices.opencl_model").open_opencl_model
     designs = _designs("de5a").values()
     return open_opencl_model(next(of for of in designs if of.key_bits == key_bits), _MODEL_BYTES)
 

@@ -7,14 +7,14 @@ import functools
 import importlib
 from collections.abc import Callable
 
-from host.devices.board_link import BoardLink
-from host.devices.compiling import Compiling
-from host.devices.device import DeviceInfo
-from host.devices.sim_board import SimBoard
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.errors import DeviceError
-from hw.boards.registry import board as board_of
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.compiling import Compiling
+from muntin.host.devices.device import DeviceInfo
+from muntin.host.devices.sim_board import SimBoard
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.errors import DeviceError
+from muntin.hw.boards.registry import board as board_of
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _BUILD = SplitJoinParameters.preset("operator")
 _ECPIX5: SplitJoinParameters = board_of("ecpix5").parameters["splitjoin"]
@@ -25,7 +25,7 @@ _MODEL_BYTES = 1 << 24
 def _verilated(name: str, memory: str) -> Callable[[], BoardLink]:
     def open_board() -> BoardLink:
         # Only here, so that nobody needs Amaranth who does not simulate.
-        open_splitjoin_board = importlib.import_module("sim.board.splitjoin_link").open_splitjoin_board
+        open_splitjoin_board = importlib.import_module("muntin.sim.board.splitjoin_link").open_splitjoin_board
         with Compiling(f"compile {name}, once") as compiling:
             return open_splitjoin_board(memory, progress=compiling.tell)
 
@@ -33,12 +33,12 @@ def _verilated(name: str, memory: str) -> Callable[[], BoardLink]:
 
 
 def _model() -> BoardLink:
-    return importlib.import_module("sim.models.splitjoin_kernel").SplitJoinKernelModel(_BUILD, _MODEL_BYTES)
+    return importlib.import_module("muntin.sim.models.splitjoin_kernel").SplitJoinKernelModel(_BUILD, _MODEL_BYTES)
 
 
 def _linked(name: str, board: str) -> Callable[[], BoardLink]:
     def open_board() -> BoardLink:
-        open_linked_board = importlib.import_module("sim.linked.open_linked_board").open_linked_board
+        open_linked_board = importlib.import_module("muntin.sim.linked.open_linked_board").open_linked_board
         with Compiling(f"compile {name}, once") as compiling:
             return open_linked_board(board, "splitjoin", progress=compiling.tell)
 
@@ -47,7 +47,7 @@ def _linked(name: str, board: str) -> Callable[[], BoardLink]:
 
 def _opencl_model() -> BoardLink:
     # Only here, as OpenCL may be missing.
-    return importlib.import_module("host.devices.opencl_model").open_opencl_model(_DE5A, _MODEL_BYTES)
+    return importlib.import_module("muntin.host.devices.opencl_model").open_opencl_model(_DE5A, _MODEL_BYTES)
 
 
 @dataclasses.dataclass(frozen=True)

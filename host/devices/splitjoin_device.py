@@ -7,18 +7,18 @@ import weakref
 from collections.abc import Callable
 from typing import cast
 
-from host.devices.board_link import BoardLink
-from host.devices.device import Device, DeviceInfo
-from host.devices.splitjoin_board import SplitJoinBoard
-from host.devices.splitjoin_settings import SplitJoinSettings
-from host.engines import EngineKind, SplitJoin
-from host.errors import DeviceError, UnsupportedError
-from host.index import Index, NestedLoop
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import EngineSpec
-from host.join.splitjoin_engine import SplitJoinEngine
-from hw.register_map import SPLITJOIN
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.host.devices.board_link import BoardLink
+from muntin.host.devices.device import Device, DeviceInfo
+from muntin.host.devices.splitjoin_board import SplitJoinBoard
+from muntin.host.devices.splitjoin_settings import SplitJoinSettings
+from muntin.host.engines import EngineKind, SplitJoin
+from muntin.host.errors import DeviceError, UnsupportedError
+from muntin.host.index import Index, NestedLoop
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import EngineSpec
+from muntin.host.join.splitjoin_engine import SplitJoinEngine
+from muntin.hw.register_map import SPLITJOIN
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 class SplitJoinDevice(Device):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from hw.splitjoin.order import Order
+from muntin.hw.splitjoin.order import Order
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitJoinSettings:
-    """Windows, predicate and order of a join, as `hw.splitjoin.settings_signature` has them.
+    """Windows, predicate and order of a join, as `muntin.hw.splitjoin.settings_signature` has them.
 
     Attributes
     ----------

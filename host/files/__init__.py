@@ -1,7 +1,7 @@
 """Tables in files: read in batches, interleaved by a sequence column, and written whole or not at all."""
 
-from host.files.interleave import in_turns, interleave
-from host.files.table_reader import TableReader
-from host.files.table_writer import TableWriter
+from muntin.host.files.interleave import in_turns, interleave
+from muntin.host.files.table_reader import TableReader
+from muntin.host.files.table_writer import TableWriter
 
 __all__ = ["TableReader", "TableWriter", "in_turns", "interleave"]

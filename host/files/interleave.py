@@ -8,8 +8,8 @@ from itertools import zip_longest
 import numpy as np
 import pyarrow as pa
 
-from host.errors import OrderError, SchemaError
-from host.files.table_reader import TableReader
+from muntin.host.errors import OrderError, SchemaError
+from muntin.host.files.table_reader import TableReader
 
 
 def in_turns(left: Iterable[pa.Table], right: Iterable[pa.Table]) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:

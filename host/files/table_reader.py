@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from host.errors import SchemaError, UnsupportedError
+from muntin.host.errors import SchemaError, UnsupportedError
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv",)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from host.errors import SchemaError, UnsupportedError
-from host.files.table_reader import ARROW, CSV, PARQUET
+from muntin.host.errors import SchemaError, UnsupportedError
+from muntin.host.files.table_reader import ARROW, CSV, PARQUET
 
 
 class TableWriter:

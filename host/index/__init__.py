@@ -1,6 +1,6 @@
 """Indexes: what a side's window is kept in, and how a user names one."""
 
-from host.index.specs import (
+from muntin.host.index.specs import (
     Auto,
     BChain,
     BiSort,

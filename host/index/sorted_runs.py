@@ -14,11 +14,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from host.devices.device import Limits, Run, RunStore
-from host.errors import CapacityError
-from host.index.specs import RunPolicy
-from host.index.window_index import Extent, Holds, Probes, WindowIndex
-from host.join.engine import Batch, Counts, EngineSpec, Pairs, beyond_capacity
+from muntin.host.devices.device import Limits, Run, RunStore
+from muntin.host.errors import CapacityError
+from muntin.host.index.specs import RunPolicy
+from muntin.host.index.window_index import Extent, Holds, Probes, WindowIndex
+from muntin.host.join.engine import Batch, Counts, EngineSpec, Pairs, beyond_capacity
 
 # A large count window is cut into few subwindows, as each is one more run to probe in slow memory; a small one into
 # more, as a merge needs room for one more subwindow, and the fixed scratch memory of a device weighs more there.

@@ -8,9 +8,9 @@ import datetime as dt
 import math
 from typing import Any, ClassVar
 
-from host.constants import whole_number
-from host.durations import length, nanoseconds
-from host.errors import WindowError
+from muntin.host.constants import whole_number
+from muntin.host.durations import length, nanoseconds
+from muntin.host.errors import WindowError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from host.join.engine import Batch, Counts, Pairs
+from muntin.host.join.engine import Batch, Counts, Pairs
 
 
 @dataclasses.dataclass(frozen=True)

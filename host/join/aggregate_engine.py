@@ -15,17 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from host.aggregates import AggregatePlan
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import OTHER, SIDES, Aggregates, Batch, Engine, EngineSpec, OrderedPairs, Pairs, beyond_capacity
-from host.join.index_engine import cut_steps
-from host.join.residual import RowColumn
-from host.key_type import LONG
-from host.native import _core
-from host.time_axis import limit_of_times, reached_times
+from muntin.host.aggregates import AggregatePlan
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import (
+    OTHER,
+    SIDES,
+    Aggregates,
+    Batch,
+    Engine,
+    EngineSpec,
+    OrderedPairs,
+    Pairs,
+    beyond_capacity,
+)
+from muntin.host.join.index_engine import cut_steps
+from muntin.host.join.residual import RowColumn
+from muntin.host.key_type import LONG
+from muntin.host.native import _core
+from muntin.host.time_axis import limit_of_times, reached_times
 
 if TYPE_CHECKING:
-    from host.devices.device import Device
+    from muntin.host.devices.device import Device
 
 _INT64_MAX = (1 << 63) - 1
 _STEP_ROWS = 1 << 20

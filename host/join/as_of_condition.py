@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from host.columns import column_of, column_type
-from host.errors import KeyTypeError, PredicateError
-from host.join.boundary_generator import CODE_TYPE, BoundaryGenerator
-from host.join.condition import Condition, Filter, both
-from host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
-from host.key_type import Family, KeyType, key_types
-from host.predicates import AsOf, Compare
-from host.predicates.literal import float_bound
-from host.time_axis import Axis, check_time_type, limit_of_times, saturated
-from host.windows import Watermark
-from host.windows.watermark_tracker import WatermarkTracker
+from muntin.host.columns import column_of, column_type
+from muntin.host.errors import KeyTypeError, PredicateError
+from muntin.host.join.boundary_generator import CODE_TYPE, BoundaryGenerator
+from muntin.host.join.condition import Condition, Filter, both
+from muntin.host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
+from muntin.host.key_type import Family, KeyType, key_types
+from muntin.host.predicates import AsOf, Compare
+from muntin.host.predicates.literal import float_bound
+from muntin.host.time_axis import Axis, check_time_type, limit_of_times, saturated
+from muntin.host.windows import Watermark
+from muntin.host.windows.watermark_tracker import WatermarkTracker
 
 
 class AsOfCondition(Condition):

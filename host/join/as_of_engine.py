@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from host.join.as_of_condition import AsOfAxis, AsOfCondition
-from host.join.engine import SIDES, Batch, Engine, EngineSpec, Found, OrderedPairs
-from host.join.materializer import check_rows
-from host.join.placement import mixed
-from host.join.row_log import RowLog, empty_table
-from host.join.sequencer import Call
-from host.native import _core
-from host.predicates import AsOf
-from host.spec import JoinSpec
+from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
+from muntin.host.join.engine import SIDES, Batch, Engine, EngineSpec, Found, OrderedPairs
+from muntin.host.join.materializer import check_rows
+from muntin.host.join.placement import mixed
+from muntin.host.join.row_log import RowLog, empty_table
+from muntin.host.join.sequencer import Call
+from muntin.host.native import _core
+from muntin.host.predicates import AsOf
+from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from host.devices.device import Memory
+    from muntin.host.devices.device import Memory
 
 _NONE = np.zeros(0, np.int64)
 _LEAST = 1 << 10  # slots, and codes, that are not looked through for those in use
@@ -108,7 +108,7 @@ class AsOfEngine(Engine):
         self._states = [_core.AsOf(on.direction, **limit) for _ in range(partitions)]
         self._grouped = bool(on.by)
         self._new: dict[str, list[Rows]] = {side: [_NO_ROWS[self._grouped]] * partitions for side in SIDES}
-        self._pool = ThreadPoolExecutor(partitions, "mullion-partition") if partitions > 1 else None
+        self._pool = ThreadPoolExecutor(partitions, "muntin-partition") if partitions > 1 else None
         self._given = [dict.fromkeys(SIDES, 0) for _ in self._states]  # rows of each part
         self._came = dict.fromkeys(SIDES, 0)  # rows of the newest call
         self._condition, self._logs = condition, logs

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from host.durations import nanoseconds
-from host.errors import PredicateError
-from host.float_order import decode_float, encode_float
-from host.key_type import LONG, NANOS_PER_DAY, Family, KeyType
-from host.predicates import Compare, Piece, Predicate
-from host.predicates.literal import float_bound, is_duration
+from muntin.host.durations import nanoseconds
+from muntin.host.errors import PredicateError
+from muntin.host.float_order import decode_float, encode_float
+from muntin.host.key_type import LONG, NANOS_PER_DAY, Family, KeyType
+from muntin.host.predicates import Compare, Piece, Predicate
+from muntin.host.predicates.literal import float_bound, is_duration
 
 _INT64 = np.iinfo(np.int64)
 CODE_TYPE = KeyType(pa.int64(), Family.NUMBER, 64, int(_INT64.min), int(_INT64.max))
@@ -66,7 +66,7 @@ class BoundaryGenerator:
     ----------
     predicate : Predicate
     left, right : KeyType
-        Encodings of the two columns, from `host.key_type.key_types`.
+        Encodings of the two columns, from `muntin.host.key_type.key_types`.
 
     Attributes
     ----------

@@ -7,10 +7,10 @@ import time
 
 import pyarrow as pa
 
-from host.constants import whole_number
-from host.durations import nanoseconds
-from host.errors import WindowError
-from host.join.engine import SIDES
+from muntin.host.constants import whole_number
+from muntin.host.durations import nanoseconds
+from muntin.host.errors import WindowError
+from muntin.host.join.engine import SIDES
 
 MAX_ROWS = 1 << 16
 

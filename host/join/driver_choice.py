@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from host.errors import CapacityError, UnsupportedError
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import OTHER, SIDES, Batch, Engine, Found
-from host.join.residual import ResidualPart, RowColumn, TimeWindow
-from host.join.residual_engine import ResidualEngine
+from muntin.host.errors import CapacityError, UnsupportedError
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import OTHER, SIDES, Batch, Engine, Found
+from muntin.host.join.residual import ResidualPart, RowColumn, TimeWindow
+from muntin.host.join.residual_engine import ResidualEngine
 
 _LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 16  # of a sample
 _HITS = 32  # of the driver, that a sample should hold

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from host.engines import EngineKind, Steps
-from host.errors import CapacityError, ResultTooLargeError
-from host.join.boundary_generator import BoundaryGenerator
+from muntin.host.engines import EngineKind, Steps
+from muntin.host.errors import CapacityError, ResultTooLargeError
+from muntin.host.join.boundary_generator import BoundaryGenerator
 
 SIDES = ("left", "right")
 OTHER = {"left": "right", "right": "left"}
@@ -37,7 +37,7 @@ class EngineSpec:
         Of the pairs: "none", "outer" or "inner". An engine that cannot put them in order gives `Pairs`, and the
         operator sorts them.
     every : int
-        The interval of the order, as `host.engines.Outer` and `Inner` have it; an order of a lesser one will do.
+        The interval of the order, as `muntin.host.engines.Outer` and `Inner` have it; an order of a lesser one will do.
     self_join : bool
         Both sides are one stream: the batches of a call hold the same rows under the same arrival numbers, and
         `opposite` is each row's own number, so that a row meets earlier rows alone. Where both sides have the same
@@ -106,7 +106,7 @@ class Batch:
     others : tuple of ndarray, shape (n,) each
         Encoded keys of the parts of a conjunction beside what drives.
     values : tuple of ndarray, shape (n,) or (n, 2) each
-        What aggregates are made of, as `host.aggregates.AggregatePlan.encode` gives it.
+        What aggregates are made of, as `muntin.host.aggregates.AggregatePlan.encode` gives it.
     stores, probes : ndarray of bool, shape (n,), or None
         Which rows are stored, and which probe, where an engine has a share of the rows; None: all.
     order : ndarray of uint32, shape (n,), or None

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from host.errors import CapacityError
-from host.index.window_index import Extent, Probes, WindowIndex
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import OTHER, SIDES, Batch, Border, Counts, Engine, EngineSpec, Found, Pairs
-from host.join.residual import Residual, TimeWindow
+from muntin.host.errors import CapacityError
+from muntin.host.index.window_index import Extent, Probes, WindowIndex
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import OTHER, SIDES, Batch, Border, Counts, Engine, EngineSpec, Found, Pairs
+from muntin.host.join.residual import Residual, TimeWindow
 
 MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
 LEAST_STEP_ROWS = 1 << 13

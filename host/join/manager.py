@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.engines import Partitions
-from host.join.collector import MAX_ROWS, Collector
-from host.join.range_mirror import RangeMirror
-from host.window_join import WindowJoin
+from muntin.host.engines import Partitions
+from muntin.host.join.collector import MAX_ROWS, Collector
+from muntin.host.join.range_mirror import RangeMirror
+from muntin.host.window_join import WindowJoin
 
 _MOST_UNDER_WAY = 2  # batches that workers have before `push` waits for them
 
@@ -41,7 +41,7 @@ class Manager:
 
     Raises
     ------
-    MullionError
+    MuntinError
         What `WindowJoin` raises.
     """
 
@@ -57,7 +57,7 @@ class Manager:
         if self.join.spec.form == "ranges":
             self._mirror = RangeMirror(self.join.spec, left_schema, right_schema)
         self._empty = left_schema.empty_table(), right_schema.empty_table()
-        self._thread = ThreadPoolExecutor(1, "mullion-manager")
+        self._thread = ThreadPoolExecutor(1, "muntin-manager")
         self._under_way: deque[Future[pa.Table]] = deque()
 
     def push(self, left: pa.Table | None = None, right: pa.Table | None = None) -> list[pa.Table]:

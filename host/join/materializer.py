@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from host.aggregates import AggregatePlan
-from host.arrow_array import empty_array
-from host.errors import ResultTooLargeError
-from host.join import kept_types
-from host.join.engine import (
+from muntin.host.aggregates import AggregatePlan
+from muntin.host.arrow_array import empty_array
+from muntin.host.errors import ResultTooLargeError
+from muntin.host.join import kept_types
+from muntin.host.join.engine import (
     OTHER,
     PAIR_BYTES,
     SIDES,
@@ -25,14 +25,14 @@ from host.join.engine import (
     Ranges,
     beyond_memory,
 )
-from host.join.match_bits import MatchBits
-from host.join.row_log import RowLog, empty_table
-from host.join.sequencer import Call
-from host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
-from host.time_axis import reached_times
+from muntin.host.join.match_bits import MatchBits
+from muntin.host.join.row_log import RowLog, empty_table
+from muntin.host.join.sequencer import Call
+from muntin.host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
+from muntin.host.time_axis import reached_times
 
 if TYPE_CHECKING:
-    from host.devices.device import Memory
+    from muntin.host.devices.device import Memory
 
 _NONE = np.zeros(0, np.int64)
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from host.durations import nanoseconds
-from host.engines import EngineKind, Shared
-from host.errors import DeviceError, WindowError
-from host.index.specs import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import (
+from muntin.host.durations import nanoseconds
+from muntin.host.engines import EngineKind, Shared
+from muntin.host.errors import DeviceError, WindowError
+from muntin.host.index.specs import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import (
     OTHER,
     PAIR_BYTES,
     SIDES,
@@ -37,12 +37,12 @@ from host.join.engine import (
     beyond_capacity,
     beyond_memory,
 )
-from host.join.index_engine import between, cut_at, cut_pairs, cut_steps, running
-from host.key_type import LONG
-from host.native import _core
+from muntin.host.join.index_engine import between, cut_at, cut_pairs, cut_steps, running
+from muntin.host.key_type import LONG
+from muntin.host.native import _core
 
 if TYPE_CHECKING:
-    from host.devices.cpu_device import CpuDevice
+    from muntin.host.devices.cpu_device import CpuDevice
 
 LEAST_STEP_ROWS = 1 << 14  # of both sides, that are joined and stored at a time
 MOST_STEP_ROWS = 1 << 20

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from host.engines import Elements, Partitions
-from host.errors import UnsupportedError
-from host.join.aggregate_engine import WaitingRows
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.condition import Condition
-from host.join.engine import (
+from muntin.host.engines import Elements, Partitions
+from muntin.host.errors import UnsupportedError
+from muntin.host.join.aggregate_engine import WaitingRows
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.condition import Condition
+from muntin.host.join.engine import (
     OTHER,
     SIDES,
     Aggregates,
@@ -32,8 +32,8 @@ from host.join.engine import (
     Ranges,
     ordered_within,
 )
-from host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, Sight, open_placements
-from host.join.range_mirror import RUNS_OF_EVENT
+from muntin.host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, Sight, open_placements
+from muntin.host.join.range_mirror import RUNS_OF_EVENT
 
 _INT64 = np.iinfo(np.int64)
 
@@ -64,7 +64,7 @@ class PartitionedEngine(Engine):
         self._engines = list(engines)
         self._shared, self._folds = shared, folds
         self._placements = open_placements(len(engines), coordinates, self.spec.counts, subwindow_rows, shared=shared)
-        self._threads = ThreadPoolExecutor(len(engines), "mullion-partition")
+        self._threads = ThreadPoolExecutor(len(engines), "muntin-partition")
         self._work: list[dict[str, int]] = [
             dict.fromkeys((*_WORK, "copied_bytes", "sent_bytes", "found_bytes"), 0) for _ in engines
         ]

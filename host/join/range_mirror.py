@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from host.errors import SchemaError, UnsupportedError
-from host.join.engine import OTHER, SIDES, Batch
-from host.join.kept_types import kept
-from host.join.row_log import empty_table
-from host.join.sequencer import Sequencer
-from host.spec import PAIRS_SCHEMA, RANGES_SCHEMA, JoinSpec
+from muntin.host.errors import SchemaError, UnsupportedError
+from muntin.host.join.engine import OTHER, SIDES, Batch
+from muntin.host.join.kept_types import kept
+from muntin.host.join.row_log import empty_table
+from muntin.host.join.sequencer import Sequencer
+from muntin.host.spec import PAIRS_SCHEMA, RANGES_SCHEMA, JoinSpec
 
-RUNS = b"mullion.runs"
+RUNS = b"muntin.runs"
 """What happened to the runs of each side during a call, in the metadata of its result's schema."""
 
 _ROWS, _MERGE, _PAST, _DROP = range(4)

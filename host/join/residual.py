@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from host.index.window_index import Extent
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import OTHER, SIDES, Batch
+from muntin.host.index.window_index import Extent
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import OTHER, SIDES, Batch
 
 _INT64 = np.iinfo(np.int64)
 

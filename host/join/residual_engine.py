@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from host.errors import IncompleteError
-from host.join.engine import SIDES, Batch, Border, Counts, Engine, Found, OrderedPairs, Pairs
-from host.join.residual import ResidualPart
+from muntin.host.errors import IncompleteError
+from muntin.host.join.engine import SIDES, Batch, Border, Counts, Engine, Found, OrderedPairs, Pairs
+from muntin.host.join.residual import ResidualPart
 
 _FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
 _LEAST_ROWS, _MOST_ROWS = 1 << 9, 1 << 20

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from host.errors import ProtocolError
-from host.join.engine import SIDES
+from muntin.host.errors import ProtocolError
+from muntin.host.join.engine import SIDES
 
 DIVIDED, COPIED = -1, -2
 """In a table: the rows of a bin are spread, those of the divided side by content; or those of the copied side, and the

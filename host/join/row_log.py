@@ -8,10 +8,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from host.errors import SchemaError
-from host.join import kept_types
-from host.join.kept_types import check_type, compacted, fixed_bytes, kept_schema, plain_bytes, returned, value_bytes
-from host.native import _core
+from muntin.host.errors import SchemaError
+from muntin.host.join import kept_types
+from muntin.host.join.kept_types import (
+    check_type,
+    compacted,
+    fixed_bytes,
+    kept_schema,
+    plain_bytes,
+    returned,
+    value_bytes,
+)
+from muntin.host.native import _core
 
 _MOST_PICKED_BYTES = 1 << 28  # of rows with lists that Arrow picks at a time: it takes 8 bytes for each value in them
 MERGE_FACTOR = 4  # a block is merged into its elder while that is less than this many times larger

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from host.columns import column_of
-from host.engines import order_parts
-from host.errors import OrderError, StateError
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import OTHER, SIDES, Batch, EngineSpec
-from host.join.residual import ResidualPart
-from host.join.routes import RoutePlanner
-from host.join.row_log import picked
-from host.predicates import AsOf
-from host.spec import JoinSpec
+from muntin.host.columns import column_of
+from muntin.host.engines import order_parts
+from muntin.host.errors import OrderError, StateError
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import OTHER, SIDES, Batch, EngineSpec
+from muntin.host.join.residual import ResidualPart
+from muntin.host.join.routes import RoutePlanner
+from muntin.host.join.row_log import picked
+from muntin.host.predicates import AsOf
+from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from host.join.whole_call import WholeCall
+    from muntin.host.join.whole_call import WholeCall
 
 _INT64 = np.iinfo(np.int64)
 

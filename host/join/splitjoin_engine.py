@@ -14,18 +14,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from host.devices.join_rows import JoinRows
-from host.devices.splitjoin_board import Joined
-from host.devices.splitjoin_settings import SplitJoinSettings
-from host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import OTHER, SIDES, Batch, Counts, Engine, EngineSpec, OrderedPairs, Pairs, beyond_capacity
-from host.join.held_rows import HeldRows
-from hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_FIELDS
-from hw.splitjoin.order import Order
+from muntin.host.devices.join_rows import JoinRows
+from muntin.host.devices.splitjoin_board import Joined
+from muntin.host.devices.splitjoin_settings import SplitJoinSettings
+from muntin.host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import (
+    OTHER,
+    SIDES,
+    Batch,
+    Counts,
+    Engine,
+    EngineSpec,
+    OrderedPairs,
+    Pairs,
+    beyond_capacity,
+)
+from muntin.host.join.held_rows import HeldRows
+from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_FIELDS
+from muntin.hw.splitjoin.order import Order
 
 if TYPE_CHECKING:
-    from host.devices.splitjoin_device import SplitJoinDevice
+    from muntin.host.devices.splitjoin_device import SplitJoinDevice
 
 STEP_ROWS = 1 << 14  # rows of a call that are joined at a time
 _ORDERS = {"none": Order.NONE, "outer": Order.OUTER, "inner": Order.INNER}

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from host.engines import SplitJoin
-from host.errors import IncompleteError, UnsupportedError
-from host.index.specs import Auto, Index
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import SIDES, Batch, Border, Counts, EngineSpec, Found, OrderedPairs, Pairs
-from host.join.native_engine import NativeEngine
+from muntin.host.engines import SplitJoin
+from muntin.host.errors import IncompleteError, UnsupportedError
+from muntin.host.index.specs import Auto, Index
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import SIDES, Batch, Border, Counts, EngineSpec, Found, OrderedPairs, Pairs
+from muntin.host.join.native_engine import NativeEngine
 
 if TYPE_CHECKING:
-    from host.devices.cpu_device import CpuDevice
+    from muntin.host.devices.cpu_device import CpuDevice
 
 STEP_ROWS = 1 << 16  # rows of a call whose pairs are gathered at a time
 _ORDERS = ("none", "outer", "inner")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from host.index.specs import Index, SpoJoin
-from host.join.engine import SIDES, Batch
-from host.join.native_engine import NativeEngine
+from muntin.host.index.specs import Index, SpoJoin
+from muntin.host.join.engine import SIDES, Batch
+from muntin.host.join.native_engine import NativeEngine
 
 _FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
 _LEAST_ROWS, _MOST_ROWS = 1 << 9, 1 << 18

@@ -25,18 +25,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from host.columns import column_of, column_type
-from host.content import row_hashes
-from host.engines import Partitions
-from host.errors import UnsupportedError, WindowError
-from host.float_order import decode_float
-from host.join.boundary_generator import exact_bound
-from host.join.condition import Condition
-from host.join.engine import OTHER
-from host.join.routes import Loads, Routes, bins_of
-from host.key_type import Family, KeyType
-from host.predicates import AllOf, AsOf, Band, Compare, Predicate, one_sided
-from host.spec import JoinSpec
+from muntin.host.columns import column_of, column_type
+from muntin.host.content import row_hashes
+from muntin.host.engines import Partitions
+from muntin.host.errors import UnsupportedError, WindowError
+from muntin.host.float_order import decode_float
+from muntin.host.join.boundary_generator import exact_bound
+from muntin.host.join.condition import Condition
+from muntin.host.join.engine import OTHER
+from muntin.host.join.routes import Loads, Routes, bins_of
+from muntin.host.key_type import Family, KeyType
+from muntin.host.predicates import AllOf, AsOf, Band, Compare, Predicate, one_sided
+from muntin.host.spec import JoinSpec
 
 WIDTH = 4
 """Of a cell, in bands: a copied row goes to one cell and a quarter, on the mean."""
@@ -243,7 +243,7 @@ class FullPlacement:
 
     Raises
     ------
-    MullionError
+    MuntinError
         As `StatelessPlacement`.
     """
 

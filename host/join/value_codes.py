@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from host.errors import CapacityError, KeyTypeError
-from host.float_order import decode_float, encode_float
-from host.join.engine import SIDES
-from host.key_type import Family, KeyType, key_types
+from muntin.host.errors import CapacityError, KeyTypeError
+from muntin.host.float_order import decode_float, encode_float
+from muntin.host.join.engine import SIDES
+from muntin.host.key_type import Family, KeyType, key_types
 
 MOST_CODES = 1 << 29  # of values that the windows hold at a time
 _APART = {side: object() for side in SIDES}  # stands for NaN

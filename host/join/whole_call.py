@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from host.content import mixed, row_hashes
-from host.errors import ProtocolError
-from host.join.engine import SIDES
-from host.join.routes import Loads
-from host.join.sequencer import Sequencer
-from host.spec import JoinSpec
+from muntin.host.content import mixed, row_hashes
+from muntin.host.errors import ProtocolError
+from muntin.host.join.engine import SIDES
+from muntin.host.join.routes import Loads
+from muntin.host.join.sequencer import Sequencer
+from muntin.host.spec import JoinSpec
 
 #: Places of rows as they are sent to all partitions: side (0 left, 1 right), sequence value, hash, partition.
 PLACES_SCHEMA = pa.schema(

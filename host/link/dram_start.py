@@ -6,11 +6,11 @@ import dataclasses
 import random
 from typing import Any
 
-from host.errors import MemoryStartError
-from host.link.link_client import LinkClient
-from hw.link.protocol import DRAM_BASE
+from muntin.host.errors import MemoryStartError
+from muntin.host.link.link_client import LinkClient
+from muntin.hw.link.protocol import DRAM_BASE
 
-# Bits of a phase's command register and of the control register, as `hw.dram.start_description` numbers them.
+# Bits of a phase's command register and of the control register, as `muntin.hw.dram.start_description` numbers them.
 _SELECT, _WRITE, _COLUMN, _ROW, _WRITE_DATA, _READ_DATA = (1 << bit for bit in range(6))
 _HARDWARE, _CLOCK, _TERMINATION, _NO_RESET = (1 << bit for bit in range(4))
 _SOFTWARE = _CLOCK | _TERMINATION | _NO_RESET
@@ -45,7 +45,7 @@ class DramStart:
     ----------
     client : LinkClient
     start : dict
-        As `hw.dram.start_description` made it.
+        As `muntin.hw.dram.start_description` made it.
     clock_hz : int
         The board's clock.
     """

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from host.errors import LinkDamagedError, LinkRefusedError, LinkSilentError
-from hw.link.frame import FrameReader, to_frame
-from hw.link.protocol import DATA_WORDS, MAGIC, STATUS_TEXT, Request, Status
+from muntin.host.errors import LinkDamagedError, LinkRefusedError, LinkSilentError
+from muntin.hw.link.frame import FrameReader, to_frame
+from muntin.hw.link.protocol import DATA_WORDS, MAGIC, STATUS_TEXT, Request, Status
 
 TRIES = 4
 PATIENCE = 0.5
@@ -164,7 +164,7 @@ class LinkClient:
                 f"{self._port.check}"
             )
         raise LinkSilentError(
-            f"{where}, and nothing came back: check that a bitstream of Mullion's is loaded, and {self._port.check}"
+            f"{where}, and nothing came back: check that a bitstream of Muntin's is loaded, and {self._port.check}"
         )
 
     def _checked(self, request: Request, answer: list[int], expected: int) -> list[int]:

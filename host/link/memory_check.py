@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from host.errors import MemoryStartError
+from muntin.host.errors import MemoryStartError
 
 _BLOCK_BYTES = 256
 _PATTERNS = (0x00000000, 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA, 0x0F0F0F0F, 0x33333333)

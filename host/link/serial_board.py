@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from host.errors import LinkIdentityError
-from host.link.dram_start import DramStart, LaneTiming
-from host.link.link_client import LinkClient
-from hw.boards.description import from_description
-from hw.link.protocol import DESCRIPTION_BASE, KERNEL_BASE
-from hw.register_map import registers
+from muntin.host.errors import LinkIdentityError
+from muntin.host.link.dram_start import DramStart, LaneTiming
+from muntin.host.link.link_client import LinkClient
+from muntin.hw.boards.description import from_description
+from muntin.hw.link.protocol import DESCRIPTION_BASE, KERNEL_BASE
+from muntin.hw.register_map import registers
 
 _OFFSETS = {register.name: register.offset for register in registers()}
 _WAIT_CYCLES = 1 << 17  # for each question whether it is done
@@ -40,7 +40,7 @@ class SerialBoard:
     Attributes
     ----------
     description : dict
-        What the board says of itself, as given to `hw.boards.description.to_description`.
+        What the board says of itself, as given to `muntin.hw.boards.description.to_description`.
     lanes : list of LaneTiming
         How its memory was set.
 
@@ -82,9 +82,7 @@ class SerialBoard:
     def _described(self) -> dict[str, Any]:
         (length,) = self._client.read([DESCRIPTION_BASE])
         if not 0 < length < 1 << 16:
-            raise LinkIdentityError(
-                f"the board's description cannot have {length} bytes: load a bitstream of Mullion's"
-            )
+            raise LinkIdentityError(f"the board's description cannot have {length} bytes: load a bitstream of Muntin's")
         words = self._client.read([DESCRIPTION_BASE + _WORD * (1 + word) for word in range(-(-length // _WORD))])
         raw = np.array(words, np.uint32).tobytes()[:length]
         try:

@@ -8,7 +8,7 @@ import weakref
 
 import serial
 
-from host.errors import LinkLostError, LinkPortError
+from muntin.host.errors import LinkLostError, LinkPortError
 
 
 class SerialPort:

@@ -1,5 +1,5 @@
-"""The native core, in C++: `host.native._core`."""
+"""The native core, in C++: `muntin.host.native._core`."""
 
-from host.native._core import isa, set_threads
+from muntin.host.native._core import isa, set_threads
 
 __all__ = ["isa", "set_threads"]

@@ -14,7 +14,7 @@
 
 namespace nb = nanobind;
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 template <class T>
@@ -247,4 +247,4 @@ void bind_aggregates(nb::module_& m) {
       .def("take", &PyAggregateTotals::take);
 }
 
-}  // namespace mullion
+}  // namespace muntin

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace mullion {
+namespace muntin {
 
 WaveletTree::WaveletTree(const Array<int64_t>& limited, const Tracks& tracks) {
   const size_t count = limited.size();
@@ -378,4 +378,4 @@ int64_t AggregateWindow<Key>::oldest(int64_t none) const {
 template class AggregateWindow<int64_t>;
 template class AggregateWindow<Wide>;
 
-}  // namespace mullion
+}  // namespace muntin

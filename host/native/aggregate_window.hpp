@@ -18,7 +18,7 @@
 #include "threads.hpp"
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // What is kept of the values of a range.
 enum class Fold {
@@ -416,4 +416,4 @@ class AggregateWindow {
   size_t rows_ = 0;
 };
 
-}  // namespace mullion
+}  // namespace muntin

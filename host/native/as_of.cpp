@@ -15,7 +15,7 @@
 
 namespace nb = nanobind;
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 constexpr size_t kAhead = 16;          // groups fetched before they are used
@@ -611,4 +611,4 @@ void bind_as_of(nb::module_& m) {
       .def_prop_ro("bytes", [](const AsOf& self) { return self.state->bytes(); });
 }
 
-}  // namespace mullion
+}  // namespace muntin

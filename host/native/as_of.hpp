@@ -20,7 +20,7 @@
 #include "memory.hpp"
 #include "threads.hpp"
 
-namespace mullion {
+namespace muntin {
 
 enum class Direction { kBackward, kForward, kNearest };
 
@@ -266,4 +266,4 @@ class AsOfSearch final : public AsOfState {
 
 void bind_as_of(nanobind::module_& m);
 
-}  // namespace mullion
+}  // namespace muntin

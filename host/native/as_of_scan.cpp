@@ -7,7 +7,7 @@
 
 #include "kernels.hpp"
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 constexpr size_t kChains = 4;          // merges side by side, as each waits for its own comparisons
@@ -435,4 +435,4 @@ size_t AsOfScan::bytes() const {
          numbered_.capacity() * sizeof(int64_t) + (left_groups_.capacity() + right_groups_.capacity()) * sizeof(uint32_t);
 }
 
-}  // namespace mullion
+}  // namespace muntin

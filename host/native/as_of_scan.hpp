@@ -3,7 +3,7 @@
 
 #include "as_of.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // Rows that wait, in order of time but for those that came since they were last put in order.
 class AsOfWaiting {
@@ -85,4 +85,4 @@ class AsOfScan final : public AsOfState {
   bool mixed_ = false;  // left rows that wait may not be in order of arrival
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -5,7 +5,7 @@
 
 #include "llat.hpp"
 
-namespace mullion {
+namespace muntin {
 
 template <class K>
 class BiSortArray {
@@ -191,4 +191,4 @@ class BiSortArray {
   size_t merges_ = 0;
 };
 
-}  // namespace mullion
+}  // namespace muntin

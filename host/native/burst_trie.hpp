@@ -11,7 +11,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 template <class K>
 class BurstTrie {
@@ -388,4 +388,4 @@ class BurstTrie {
   size_t size_ = 0, bytes_ = 0, nodes_ = 0, containers_ = 0, bursts_ = 0;
 };
 
-}  // namespace mullion
+}  // namespace muntin

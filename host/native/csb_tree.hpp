@@ -8,7 +8,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 template <class K>
 class CsbTree {
@@ -333,4 +333,4 @@ class CsbTree {
   std::vector<Block> blocks_;
 };
 
-}  // namespace mullion
+}  // namespace muntin

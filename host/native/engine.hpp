@@ -12,7 +12,7 @@
 #include "threads.hpp"
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // An interval of differences of encoded keys, `low <= right - left <= high`.
 struct Band {
@@ -624,4 +624,4 @@ extern const std::vector<IndexKind> kTemporalIndexes; // csb_tree, burst_trie, j
 extern const std::vector<IndexKind> kConjunctionIndexes;  // spo_join
 extern const std::vector<IndexKind> kSharedIndexes;   // the same, under engine="shared"
 
-}  // namespace mullion
+}  // namespace muntin

@@ -12,7 +12,7 @@
 
 namespace nb = nanobind;
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -148,4 +148,4 @@ void bind_gather(nb::module_& m) {
         "Values of the rows at some places, each column's as bytes: zeros for places below 0.");
 }
 
-}  // namespace mullion
+}  // namespace muntin

@@ -11,7 +11,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 template <class K>
 class JudyArray {
@@ -168,4 +168,4 @@ class JudyArray {
   size_t size_ = 0, lists_ = 0, listed_ = 0;  // `listed_`: rows beyond one of each key
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -1,4 +1,4 @@
-// Compiled once per instruction set, with MULLION_ISA naming it.
+// Compiled once per instruction set, with MUNTIN_ISA naming it.
 #include "kernels.hpp"
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 #include <immintrin.h>
 #endif
 
-#define MULLION_JOIN2(a, b) a##b
-#define MULLION_JOIN(a, b) MULLION_JOIN2(a, b)
-#define MULLION_TEXT2(a) #a
-#define MULLION_TEXT(a) MULLION_TEXT2(a)
+#define MUNTIN_JOIN2(a, b) a##b
+#define MUNTIN_JOIN(a, b) MUNTIN_JOIN2(a, b)
+#define MUNTIN_TEXT2(a) #a
+#define MUNTIN_TEXT(a) MUNTIN_TEXT2(a)
 
-namespace mullion {
-namespace MULLION_JOIN(isa_, MULLION_ISA) {
+namespace muntin {
+namespace MUNTIN_JOIN(isa_, MUNTIN_ISA) {
 
 // Counts in one cache line, two of keys of 128 bits
 
@@ -803,7 +803,7 @@ size_t find_between(const uint32_t* values, size_t count, uint32_t first, uint32
 #endif
 
 constexpr KernelTable table = {
-    MULLION_TEXT(MULLION_ISA),
+    MUNTIN_TEXT(MUNTIN_ISA),
     {sort_narrow, search<int32_t>, scan<int32_t>},
     {sort_wide, search<int64_t>, scan<int64_t>},
     {sort_widest, search<Wide>, nullptr},
@@ -822,9 +822,9 @@ constexpr KernelTable table = {
     find_between,
 };
 
-}  // namespace MULLION_JOIN(isa_, MULLION_ISA)
-}  // namespace mullion
+}  // namespace MUNTIN_JOIN(isa_, MUNTIN_ISA)
+}  // namespace muntin
 
-const mullion::KernelTable& MULLION_JOIN(mullion_kernels_, MULLION_ISA)() {
-  return mullion::MULLION_JOIN(isa_, MULLION_ISA)::table;
+const muntin::KernelTable& MUNTIN_JOIN(muntin_kernels_, MUNTIN_ISA)() {
+  return muntin::MUNTIN_JOIN(isa_, MUNTIN_ISA)::table;
 }

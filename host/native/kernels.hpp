@@ -10,7 +10,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace mullion {
+namespace muntin {
 
 using Row = uint32_t;    // the low 32 bits of an arrival number
 using Word = int64_t;
@@ -135,4 +135,4 @@ struct KernelTable {
 // Returns null where the processor lacks it, or there is none of that name.
 const KernelTable* choose_kernels(const char* wanted);
 
-}  // namespace mullion
+}  // namespace muntin

@@ -11,7 +11,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // Rows in the order of their keys; `rows` is null with 32-bit keys, whose words hold them.
 template <class Key>
@@ -143,4 +143,4 @@ class Llat {
   size_t bytes_ = 0;
 };
 
-}  // namespace mullion
+}  // namespace muntin

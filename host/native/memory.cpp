@@ -14,7 +14,7 @@
 #include <new>
 #include <set>
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 constexpr size_t kHuge = size_t{2} << 20;
@@ -208,4 +208,4 @@ Block::~Block() {
   }
 }
 
-}  // namespace mullion
+}  // namespace muntin

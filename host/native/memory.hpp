@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace mullion {
+namespace muntin {
 
 // Bytes in use by blocks, and bytes of free blocks that are kept.
 struct MemoryUse {
@@ -43,4 +43,4 @@ class Block {
   Use use_ = Use::kWindow;
 };
 
-}  // namespace mullion
+}  // namespace muntin

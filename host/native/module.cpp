@@ -22,7 +22,7 @@
 
 namespace nb = nanobind;
 
-namespace mullion {
+namespace muntin {
 
 void bind_aggregates(nb::module_& m);  // aggregate_module.cpp
 void bind_gather(nb::module_& m);      // gather.cpp
@@ -308,10 +308,10 @@ std::unique_ptr<PyEngine> open_engine(int key_bits, const std::string& index, st
 }
 
 }  // namespace
-}  // namespace mullion
+}  // namespace muntin
 
 NB_MODULE(_core, m) {
-  using namespace mullion;
+  using namespace muntin;
   using namespace nb::literals;
   m.doc() = "The native core: sorted runs, probed and merged.";
 

@@ -8,7 +8,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // An ordered structure of entries, whose keys may come more than once; one thread changes it, several may read it.
 template <class Tree>
@@ -256,4 +256,4 @@ class OrderedWindow {
   int64_t erased_ = 0;
 };
 
-}  // namespace mullion
+}  // namespace muntin

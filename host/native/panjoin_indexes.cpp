@@ -6,7 +6,7 @@
 #include "temporal_indexes.hpp"
 #include "wib_tree.hpp"
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 // Parameters of each structure.
@@ -69,4 +69,4 @@ const std::vector<IndexKind> kPanJoinIndexes = {
     {"bisort", &open_chain<BiSortArray<int32_t>>, &open_chain<BiSortArray<int64_t>>},
 };
 
-}  // namespace mullion
+}  // namespace muntin

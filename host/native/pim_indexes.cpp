@@ -3,7 +3,7 @@
 
 #include "temporal_indexes.hpp"
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 template <class Key>
@@ -63,4 +63,4 @@ const std::vector<IndexKind> kPimIndexes = {
     {"pim_tree", &open_pim<int32_t, true>, &open_pim<int64_t, true>},
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -10,7 +10,7 @@
 #include "engine.hpp"
 #include "trees.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // Which items a merge keeps: rows from a number on, and of those the ones past a time.
 struct Keep {
@@ -27,7 +27,7 @@ template <class Index, class K>
 class RowIndex {
  public:
   using Key = K;
-  using Item = mullion::Item<Key>;
+  using Item = muntin::Item<Key>;
 
   void probe(const Probes& probes, const Scope& scope, Matches& matches) const {
     const auto& index = static_cast<const Index&>(*this);
@@ -623,4 +623,4 @@ std::unique_ptr<PimIndex<Key>> make_pim(const Opening& opening, int side, bool p
   return std::make_unique<PimIndex<Key>>(depth, ratio, opening.window_rows(side));
 }
 
-}  // namespace mullion
+}  // namespace muntin

@@ -20,7 +20,7 @@
 
 namespace nb = nanobind;
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 template <class T>
@@ -385,4 +385,4 @@ void bind_range_index(nb::module_& m) {
       .def("close", &PyCursor::close);
 }
 
-}  // namespace mullion
+}  // namespace muntin

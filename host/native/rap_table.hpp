@@ -7,7 +7,7 @@
 
 #include "llat.hpp"
 
-namespace mullion {
+namespace muntin {
 
 template <class K>
 class RapTable {
@@ -214,4 +214,4 @@ class RapTable {
   std::vector<size_t> pieces_;  // first group of each
 };
 
-}  // namespace mullion
+}  // namespace muntin

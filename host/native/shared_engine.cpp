@@ -12,7 +12,7 @@
 
 #include "pim_indexes.hpp"
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -804,4 +804,4 @@ const std::vector<IndexKind> kSharedIndexes = {
     {"pim_tree", &share_pim<int32_t, true>, &share_pim<int64_t, true>},
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -16,7 +16,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // What a range search by native mapper has added up, of arrival numbers or of the rows' values.
 struct RangeTotals {
@@ -609,4 +609,4 @@ class Slices final : public AnyIndex<K> {
   std::shared_ptr<std::atomic<int64_t>> waiting_ = std::make_shared<std::atomic<int64_t>>(0);
 };
 
-}  // namespace mullion
+}  // namespace muntin

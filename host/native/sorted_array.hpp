@@ -3,7 +3,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 template <class K>
 class SortedArray {
@@ -88,4 +88,4 @@ class SortedArray {
   std::vector<Entry> entries_, spare_;
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -4,7 +4,7 @@
 #include "sorted_runs.hpp"
 #include "temporal_indexes.hpp"
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 template <class Key>
@@ -49,4 +49,4 @@ const std::vector<IndexKind> kSortedIndexes = {
     {"sorted_array", &open_array<int32_t>, &open_array<int64_t>, &open_array<Wide>},
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -9,7 +9,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // When neighbouring runs of one subwindow become one.
 struct RunPolicy {
@@ -412,4 +412,4 @@ class SortedRuns {
   double batch_rows_ = 0;
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-namespace mullion {
+namespace muntin {
 
 void Bell::wait(uint32_t seen) {
   constexpr int spins = 64;
@@ -1329,4 +1329,4 @@ std::unique_ptr<EngineBase> open_splitjoin(const SplitJoinSettings& splitjoin, s
   return std::make_unique<SplitJoin>(splitjoin, key_bytes, kinds, opening);
 }
 
-}  // namespace mullion
+}  // namespace muntin

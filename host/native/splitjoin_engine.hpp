@@ -13,7 +13,7 @@
 
 #include "engine.hpp"
 
-namespace mullion {
+namespace muntin {
 
 enum class PairOrder { kNone, kOuter, kInner };
 
@@ -90,4 +90,4 @@ class Queue {
   std::atomic<size_t> head_{0};
 };
 
-}  // namespace mullion
+}  // namespace muntin

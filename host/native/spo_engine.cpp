@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cmath>
 
-namespace mullion {
+namespace muntin {
 
 void KeyTree::insert(int64_t key, uint32_t id) {
   if (root_ == nullptr) root_ = &leaves_.emplace_back();
@@ -1148,4 +1148,4 @@ std::unique_ptr<EngineBase> refuse_narrow(const Opening&) { throw std::invalid_a
 
 const std::vector<IndexKind> kConjunctionIndexes = {{"spo_join", &refuse_narrow, &open_spo}};
 
-}  // namespace mullion
+}  // namespace muntin

@@ -9,7 +9,7 @@
 
 #include "engine.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // A B+-Tree of one condition's keys with linked leaves. It forgets all of its items at once.
 class KeyTree {
@@ -136,4 +136,4 @@ struct ImmutableRun {
   }
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -10,7 +10,7 @@
 
 #include "llat.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // What a scope leaves to be checked of the rows of an extent, for the probes of a chunk.
 class Sight {
@@ -563,4 +563,4 @@ class SubwindowChain {
   int64_t late_rows_ = 0;  // that came so far and were few
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -11,11 +11,11 @@
 #include "csb_tree.hpp"
 #include "ordered_window.hpp"
 #include "time_keyed.hpp"
-#ifdef MULLION_JUDY
+#ifdef MUNTIN_JUDY
 #include "judy_array.hpp"
 #endif
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 // Frees what is given to it, in its own thread. One for the process; it lives as long.
@@ -87,7 +87,7 @@ Makers<Key> temporal_makers() {
   return {
       {"csb_tree", &make_tree<CsbTree<Key>>},
       {"burst_trie", &make_tree<BurstTrie<Key>>},
-#ifdef MULLION_JUDY
+#ifdef MUNTIN_JUDY
       {"judy", &make_tree<JudyArray<Key>>},
 #endif
   };
@@ -180,7 +180,7 @@ std::unique_ptr<AnyIndex<Key>> open_range_index(const std::string& name, const O
       if (opening.of == "burst_trie") {
         return std::make_unique<TimeKeyed<BurstTrie<int64_t>>>(BurstTrie<int64_t>(within.number("container_rows", 1, 64)));
       }
-#ifdef MULLION_JUDY
+#ifdef MUNTIN_JUDY
       if (opening.of == "judy") return std::make_unique<TimeKeyed<JudyArray<int64_t>>>(JudyArray<int64_t>());
 #endif
       throw std::invalid_argument("no ordered index " + opening.of + " for keys of time and key");
@@ -194,10 +194,10 @@ template std::unique_ptr<AnyIndex<int64_t>> open_range_index(const std::string& 
 const std::vector<IndexKind> kTemporalIndexes = {
     {"csb_tree", &open_tree<CsbTree<int32_t>>, &open_tree<CsbTree<int64_t>>},
     {"burst_trie", &open_tree<BurstTrie<int32_t>>, &open_tree<BurstTrie<int64_t>>},
-#ifdef MULLION_JUDY
+#ifdef MUNTIN_JUDY
     {"judy", &open_tree<JudyArray<int32_t>>, &open_tree<JudyArray<int64_t>>},
 #endif
     {"slices", &open_slices<int32_t>, &open_slices<int64_t>},
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -6,7 +6,7 @@
 #include "engine.hpp"
 #include "slices.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // The length of a time window.
 inline int64_t time_width(const Settings& settings) {
@@ -46,4 +46,4 @@ std::unique_ptr<AnyIndex<Key>> open_range_index(const std::string& name, const O
 
 void bind_range_index(nanobind::module_& m);
 
-}  // namespace mullion
+}  // namespace muntin

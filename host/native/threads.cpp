@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace mullion {
+namespace muntin {
 namespace {
 
 constexpr int kSpins = 4000;  // some ten microseconds, before a thread sleeps
@@ -154,4 +154,4 @@ void run_tasks(size_t tasks, int most, Poll poll, const std::function<void(size_
   if (job.error) std::rethrow_exception(job.error);
 }
 
-}  // namespace mullion
+}  // namespace muntin

@@ -6,7 +6,7 @@
 #include <exception>
 #include <functional>
 
-namespace mullion {
+namespace muntin {
 
 // Thrown by `run_tasks` where `poll` asked to stop.
 struct Interrupted : std::exception {};
@@ -25,4 +25,4 @@ void checkpoint();
 // when all have ended; tasks not begun by then are left out.
 void run_tasks(size_t tasks, int most, Poll poll, const std::function<void(size_t)>& task);
 
-}  // namespace mullion
+}  // namespace muntin

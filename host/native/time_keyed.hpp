@@ -6,7 +6,7 @@
 
 #include "slices.hpp"
 
-namespace mullion {
+namespace muntin {
 
 template <class Tree>
 class TimeKeyed final : public AnyIndex<int32_t> {
@@ -188,4 +188,4 @@ class TimeKeyed final : public AnyIndex<int32_t> {
   int64_t erased_ = 0;
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -13,7 +13,7 @@
 
 #include "window_index.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // Narrow keys lie in one word with their rows; wide ones beside them.
 struct WideItem {
@@ -101,7 +101,7 @@ class NodePool {
 template <class Key>
 class BPlusTree {
  public:
-  using Item = mullion::Item<Key>;
+  using Item = muntin::Item<Key>;
   struct Node {
     uint32_t count = 0;  // items of a leaf, children of an inner node
   };
@@ -329,7 +329,7 @@ class BPlusTree {
 template <class Key>
 class ImmutableTree {
  public:
-  using Item = mullion::Item<Key>;
+  using Item = muntin::Item<Key>;
   static constexpr size_t kFanOut = 64 / sizeof(Key);
   static constexpr size_t kLeafItems = 128 / sizeof(Item);
 
@@ -439,4 +439,4 @@ class ImmutableTree {
   std::vector<Level> levels_;
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -17,7 +17,7 @@
 
 #include "llat.hpp"
 
-namespace mullion {
+namespace muntin {
 
 template <class K>
 class WibTree {
@@ -281,4 +281,4 @@ class WibTree {
   std::vector<std::pair<Word, Row>> sorted_;  // rows of the leaf that is split
 };
 
-}  // namespace mullion
+}  // namespace muntin

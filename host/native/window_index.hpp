@@ -18,7 +18,7 @@
 #include "memory.hpp"
 #include "threads.hpp"
 
-namespace mullion {
+namespace muntin {
 
 // Least and greatest arrival number and event time of some rows, all included; times are 0 for count windows.
 struct Extent {
@@ -232,7 +232,7 @@ struct Matches {
 
   // For a long probe, every few milliseconds: throws where its step is to end, or has found more than it may.
   void checkpoint() {
-    mullion::checkpoint();
+    muntin::checkpoint();
     settle();
   }
   void settle() {
@@ -452,4 +452,4 @@ concept WindowIndex = requires(Index& index, const Index& same, Run<typename Ind
   { same.figures() } -> std::convertible_to<Figures>;
 };
 
-}  // namespace mullion
+}  // namespace muntin

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace mullion {
+namespace muntin {
 
 inline int x86_64_level() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -25,4 +25,4 @@ inline int x86_64_level() {
   return has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL) ? 4 : 3;
 }
 
-}  // namespace mullion
+}  // namespace muntin

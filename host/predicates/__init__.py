@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from host.errors import PredicateError
-from host.predicates.all_of import AllOf, one_sided
-from host.predicates.any_of import AnyOf
-from host.predicates.as_of import AsOf
-from host.predicates.band import Band
-from host.predicates.compare import Compare
-from host.predicates.piece import Piece
-from host.predicates.predicate import Predicate
-from host.predicates.where import Where
+from muntin.host.errors import PredicateError
+from muntin.host.predicates.all_of import AllOf, one_sided
+from muntin.host.predicates.any_of import AnyOf
+from muntin.host.predicates.as_of import AsOf
+from muntin.host.predicates.band import Band
+from muntin.host.predicates.compare import Compare
+from muntin.host.predicates.piece import Piece
+from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.where import Where
 
 
 def from_dict(data: dict[str, Any]) -> Predicate | AllOf | AsOf | Where:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from host.errors import PredicateError
-from host.predicates.any_of import AnyOf
-from host.predicates.predicate import Predicate
-from host.predicates.where import Where
+from muntin.host.errors import PredicateError
+from muntin.host.predicates.any_of import AnyOf
+from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.where import Where
 
 
 class AllOf:

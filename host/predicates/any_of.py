@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from host.errors import PredicateError, UnsupportedError
-from host.predicates.compare import Compare
-from host.predicates.piece import Piece
-from host.predicates.predicate import Predicate
-from host.predicates.where import DISTINCT, Where
+from muntin.host.errors import PredicateError, UnsupportedError
+from muntin.host.predicates.compare import Compare
+from muntin.host.predicates.piece import Piece
+from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.where import DISTINCT, Where
 
 
 class AnyOf(Predicate):
@@ -29,7 +29,7 @@ class AnyOf(Predicate):
     """
 
     def __init__(self, *parts: Predicate | Where):
-        from host.predicates.all_of import AllOf  # which takes this as a part
+        from muntin.host.predicates.all_of import AllOf  # which takes this as a part
 
         flat: list[Predicate | Where] = []
         for part in parts:

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from host.errors import PredicateError
-from host.predicates.all_of import AllOf, one_sided
-from host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable
-from host.predicates.predicate import Predicate
-from host.predicates.where import Where
+from muntin.host.errors import PredicateError
+from muntin.host.predicates.all_of import AllOf, one_sided
+from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable
+from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.where import Where
 
 DIRECTIONS = ("backward", "forward", "nearest")
 

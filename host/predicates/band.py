@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from host.errors import PredicateError
-from host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable, is_duration
-from host.predicates.piece import Piece
-from host.predicates.predicate import Predicate
+from muntin.host.errors import PredicateError
+from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable, is_duration
+from muntin.host.predicates.piece import Piece
+from muntin.host.predicates.predicate import Predicate
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from host.errors import PredicateError
-from host.predicates.piece import Piece
-from host.predicates.predicate import Predicate
-from host.predicates.where import DISTINCT
+from muntin.host.errors import PredicateError
+from muntin.host.predicates.piece import Piece
+from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.where import DISTINCT
 
 # left OP right, as intervals of right - left.
 _PIECES = {

@@ -7,13 +7,13 @@ import decimal
 import math
 from typing import Any
 
-from host.constants import exact_float
-from host.durations import length, nanoseconds
-from host.errors import PredicateError
+from muntin.host.constants import exact_float
+from muntin.host.durations import length, nanoseconds
+from muntin.host.errors import PredicateError
 
 
 def check_bound(name: str, value: object) -> object:
-    """The bound itself as `host.durations.length` gives it, or None for an open end (None or an infinity on its open
+    """The bound itself as `muntin.host.durations.length` gives it, or None for an open end (None or an infinity on its open
     side).
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from typing import Any
 
-from host.predicates.piece import Piece
+from muntin.host.predicates.piece import Piece
 
 
 class Predicate(abc.ABC):
@@ -22,4 +22,4 @@ class Predicate(abc.ABC):
 
     @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form, read back by `host.predicates.from_dict`."""
+        """A JSON-able form, read back by `muntin.host.predicates.from_dict`."""

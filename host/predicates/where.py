@@ -7,10 +7,10 @@ import datetime as dt
 from fractions import Fraction
 from typing import Any
 
-from host.constants import Moment, plain
-from host.errors import PredicateError
-from host.key_type import Family
-from host.predicates.literal import bound_from_json, bound_to_json, check_bound
+from muntin.host.constants import Moment, plain
+from muntin.host.errors import PredicateError
+from muntin.host.key_type import Family
+from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound
 
 DISTINCT = "is distinct from"
 OPERATORS = ("=", "<", "<=", ">", ">=", "!=", "<=>", DISTINCT)

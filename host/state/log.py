@@ -27,11 +27,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from host.errors import StateError, StateTakenError
-from host.join.engine import SIDES
-from host.join.kept_types import kept
-from host.state.store import Store
-from host.tracing import carried, span
+from muntin.host.errors import StateError, StateTakenError
+from muntin.host.join.engine import SIDES
+from muntin.host.join.kept_types import kept
+from muntin.host.state.store import Store
+from muntin.host.tracing import carried, span
 
 FORMAT = 3
 """That is written; in format 2 there are no pushes, in format 1 the checksum of a file of rows is SHA-256."""
@@ -127,7 +127,7 @@ class StateLog:
         names = self.store.names()
         self.files = len(names)
         if UNFINISHED in names:
-            raise StateError(f"the state in {self.store.place} is not complete: run `mullion rescale` again")
+            raise StateError(f"the state in {self.store.place} is not complete: run `muntin rescale` again")
         self.store.settle()
         numbers = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
         files = set(names)
@@ -175,10 +175,10 @@ class StateLog:
             )
         if not 1 <= fields.pop("format") <= FORMAT:
             raise StateError(
-                f"the state's file {self.store.path(name)} has format {json.loads(text)['format']}, written by Mullion "
-                f"{fields.get('mullion')}; this is Mullion {version()}, which reads formats 1 to {FORMAT}"
+                f"the state's file {self.store.path(name)} has format {json.loads(text)['format']}, written by Muntin "
+                f"{fields.get('muntin')}; this is Muntin {version()}, which reads formats 1 to {FORMAT}"
             )
-        del fields["mullion"]
+        del fields["muntin"]
         return Record(**fields)
 
     # Reading
@@ -245,7 +245,7 @@ class StateLog:
                 f"{self.cut_short} are there, and the next one sent is {batch}"
             )
         if self._writer is None:
-            self._writer = ThreadPoolExecutor(1, "mullion-state")
+            self._writer = ThreadPoolExecutor(1, "muntin-state")
 
         def write() -> dict[str, Any]:
             fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end, "whole": whole}
@@ -411,7 +411,7 @@ def holds_calls(names: Sequence[str]) -> bool:
 
 
 def _commit_pieces(fields: dict[str, Any]) -> list[bytes]:
-    text = json.dumps({"format": FORMAT, "mullion": version(), **fields}, sort_keys=True).encode()
+    text = json.dumps({"format": FORMAT, "muntin": version(), **fields}, sort_keys=True).encode()
     return [text, b"\n", _digest(text).encode()]
 
 
@@ -439,8 +439,8 @@ def _intact(data: bytes, checksum: str) -> bool:
 
 @cache
 def version() -> str:
-    """Of the Mullion that is installed."""
-    return metadata.version("mullion")
+    """Of the Muntin that is installed."""
+    return metadata.version("muntin")
 
 
 def schema_text(schema: pa.Schema) -> str:

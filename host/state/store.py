@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from host.errors import StateError, StateTakenError
+from muntin.host.errors import StateError, StateTakenError
 
 
 class Store(abc.ABC):
@@ -174,7 +174,7 @@ class ObjectStore(Store):
             import obstore
         except ImportError as error:
             raise StateError(
-                f"state in {address} needs the package obstore: pip install 'mullion[object-store]'"
+                f"state in {address} needs the package obstore: pip install 'muntin[object-store]'"
             ) from error
         self.place = address.rstrip("/")
         self._obstore = obstore

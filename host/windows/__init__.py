@@ -1,7 +1,7 @@
 """Windows and watermarks."""
 
-from host.windows.rows import Rows
-from host.windows.watermark import Watermark
-from host.windows.within import Within
+from muntin.host.windows.rows import Rows
+from muntin.host.windows.watermark import Watermark
+from muntin.host.windows.within import Within
 
 __all__ = ["Rows", "Watermark", "Within"]

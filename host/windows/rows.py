@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from host.constants import whole_number
-from host.errors import WindowError
+from muntin.host.constants import whole_number
+from muntin.host.errors import WindowError
 
 MOST_ROWS = (1 << 31) - (1 << 20)  # row numbers on a device have 32 bits
 

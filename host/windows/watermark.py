@@ -6,9 +6,9 @@ import dataclasses
 import datetime as dt
 from typing import Any
 
-from host.constants import whole_number
-from host.durations import length, nanoseconds
-from host.errors import WindowError
+from muntin.host.constants import whole_number
+from muntin.host.durations import length, nanoseconds
+from muntin.host.errors import WindowError
 
 MOST_LAG = 1 << 16
 

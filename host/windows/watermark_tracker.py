@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from host.windows.watermark import Watermark
+from muntin.host.windows.watermark import Watermark
 
 _OTHER = {"left": "right", "right": "left"}
 

@@ -6,23 +6,23 @@ from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, PureInterface
 
-from hw.bisort.buffer_path import BufferPath
-from hw.bisort.command_plan import ARRAYS, CommandPlan
-from hw.bisort.gather_path import GatherPath
-from hw.bisort.merge_path import MergePath
-from hw.bisort.probe_path import ProbePath
-from hw.control.command_layout import CommandLayout
-from hw.control.event_layout import EventLayout
-from hw.control.result_layout import ResultLayout
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.burst_reader import BurstReader
-from hw.memory.burst_writer import BurstWriter
-from hw.memory.memory_port import MemoryPort
-from hw.memory.port_shape import PortShape
-from hw.memory.stream_writer import StreamWriter
-from hw.memory.transfer_status import TransferStatus
-from hw.parameters import Parameters
-from hw.register_map import BISORT, ErrorCode, Operation
+from muntin.hw.bisort.buffer_path import BufferPath
+from muntin.hw.bisort.command_plan import ARRAYS, CommandPlan
+from muntin.hw.bisort.gather_path import GatherPath
+from muntin.hw.bisort.merge_path import MergePath
+from muntin.hw.bisort.probe_path import ProbePath
+from muntin.hw.control.command_layout import CommandLayout
+from muntin.hw.control.event_layout import EventLayout
+from muntin.hw.control.result_layout import ResultLayout
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.burst_reader import BurstReader
+from muntin.hw.memory.burst_writer import BurstWriter
+from muntin.hw.memory.memory_port import MemoryPort
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.stream_writer import StreamWriter
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import BISORT, ErrorCode, Operation
 
 READERS = sum(not name.endswith("_out") for name in ARRAYS)
 WRITERS = len(ARRAYS) - READERS

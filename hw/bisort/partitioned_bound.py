@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from hw.bisort.bound_layout import bound_layout
+from muntin.hw.bisort.bound_layout import bound_layout
 
 
 def partitioned_bound(key_bits: int, index_rows: int) -> data.StructLayout:

@@ -6,16 +6,16 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bisort.bound_layout import bound_layout
-from hw.bisort.bound_merger import BoundMerger
-from hw.bisort.boundary_generator import BoundaryGenerator
-from hw.bisort.item_beat import item_beat
-from hw.bisort.partitioner import Partitioner
-from hw.bisort.position_layout import position_layout
-from hw.bisort.prober import Prober
-from hw.bisort.streams import beats_of, items_of, resized
-from hw.memory.beat_layout import BeatLayout
-from hw.parameters import ROW_BITS, Parameters
+from muntin.hw.bisort.bound_layout import bound_layout
+from muntin.hw.bisort.bound_merger import BoundMerger
+from muntin.hw.bisort.boundary_generator import BoundaryGenerator
+from muntin.hw.bisort.item_beat import item_beat
+from muntin.hw.bisort.partitioner import Partitioner
+from muntin.hw.bisort.position_layout import position_layout
+from muntin.hw.bisort.prober import Prober
+from muntin.hw.bisort.streams import beats_of, items_of, resized
+from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.parameters import ROW_BITS, Parameters
 
 
 class ProbePath(wiring.Component):

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from hw.bisort.row_layout import row_layout
+from muntin.hw.bisort.row_layout import row_layout
 
 
 def row_beat(key_bits: int, width: int) -> data.StructLayout:

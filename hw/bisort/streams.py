@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Module, ValueLike
 from amaranth.lib import stream
 from amaranth.lib.wiring import PureInterface
 
-from hw.bisort.item_beat import item_beat
-from hw.bisort.resizer import Resizer
+from muntin.hw.bisort.item_beat import item_beat
+from muntin.hw.bisort.resizer import Resizer
 
 
 def items_of(m: Module, name: str, source: PureInterface, bits: int, *, flip: ValueLike = 0) -> PureInterface:

@@ -6,7 +6,7 @@ from amaranth.hdl import Shape
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from hw.boards.axi_kernel import AxiKernel
+from muntin.hw.boards.axi_kernel import AxiKernel
 
 
 def axi_component(kernel: AxiKernel, name: str, outstanding: int) -> str:
@@ -25,11 +25,11 @@ def axi_component(kernel: AxiKernel, name: str, outstanding: int) -> str:
     Quartus Prime User Guide: Platform Designer, "Component Interface Tcl Reference".
     """
     lines = [
-        "# Made by Mullion.",
+        "# Made by Muntin.",
         "package require -exact qsys 16.0",
         f"set_module_property NAME {name}",
         "set_module_property VERSION 1.0",
-        "set_module_property DISPLAY_NAME {Mullion kernel}",
+        "set_module_property DISPLAY_NAME {Muntin kernel}",
         "add_fileset synthesis QUARTUS_SYNTH {} {}",
         f"set_fileset_property synthesis TOP_LEVEL {name}",
         f"add_fileset_file {name}.v VERILOG PATH {name}.v",

@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.control.axi4_lite_signature import Axi4LiteSignature
+from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
 
 
 class AxiKernel(wiring.Component):

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hw.boards.build_errors import UnknownBoardError
-from hw.boards.ethernet_line import EthernetLine
-from hw.boards.serial_line import SerialLine
-from hw.boards.steps import Steps
+from muntin.hw.boards.build_errors import UnknownBoardError
+from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.hw.boards.serial_line import SerialLine
+from muntin.hw.boards.steps import Steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""``python -m hw.boards.build BOARD``: from sources to what is loaded onto a board."""
+"""``python -m muntin.hw.boards.build BOARD``: from sources to what is loaded onto a board."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hw.boards.board import Board
-from hw.boards.build_errors import BuildError, UnknownBoardError
-from hw.boards.registry import board as board_of
-from hw.boards.registry import boards
-from hw.boards.steps import Steps
+from muntin.hw.boards.board import Board
+from muntin.hw.boards.build_errors import BuildError, UnknownBoardError
+from muntin.hw.boards.registry import board as board_of
+from muntin.hw.boards.registry import boards
+from muntin.hw.boards.steps import Steps
 
 BUILD = Path(__file__).parents[2] / "build" / "bitstreams"
 REPORT = "report.json"
@@ -103,7 +103,7 @@ def _listing() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hw.boards.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m muntin.hw.boards.build", description=__doc__)
     parser.add_argument("board", nargs="?", default="", help="none lists the boards")
     parser.add_argument("--design", default="", help="the board's first by default")
     given = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 """Errors of building for a board."""
 
-from hw.errors import HardwareError
+from muntin.hw.errors import HardwareError
 
 
 class UnknownBoardError(HardwareError, ValueError):

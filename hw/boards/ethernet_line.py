@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 
-from hw.errors import ParameterError
+from muntin.hw.errors import ParameterError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

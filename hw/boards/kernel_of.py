@@ -4,10 +4,10 @@ from typing import Any
 
 from amaranth.lib import wiring
 
-from hw.bisort.kernel import Kernel
-from hw.errors import ParameterError
-from hw.memory.port_shape import PortShape
-from hw.splitjoin.kernel import SplitJoinKernel
+from muntin.hw.bisort.kernel import Kernel
+from muntin.hw.errors import ParameterError
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.splitjoin.kernel import SplitJoinKernel
 
 _KERNELS = {"bisort": Kernel, "splitjoin": SplitJoinKernel}
 

@@ -4,15 +4,15 @@ from amaranth.hdl import Module, ResetInserter, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.errors import ParameterError
-from hw.link.csr_signature import CsrSignature
-from hw.link.datagram_signature import DatagramSignature
-from hw.link.link import Link
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.port_guard import PortGuard
-from hw.memory.port_interleaver import PortInterleaver
-from hw.memory.port_shape import PortShape
-from hw.memory.port_slice import PortSlice
+from muntin.hw.errors import ParameterError
+from muntin.hw.link.csr_signature import CsrSignature
+from muntin.hw.link.datagram_signature import DatagramSignature
+from muntin.hw.link.link import Link
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.port_guard import PortGuard
+from muntin.hw.memory.port_interleaver import PortInterleaver
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.port_slice import PortSlice
 
 
 class LinkedKernel(wiring.Component):

@@ -6,16 +6,16 @@ import functools
 import importlib
 import pkgutil
 
-import hw.boards.data
-from hw.boards.board import Board
-from hw.boards.build_errors import UnknownBoardError
+import muntin.hw.boards.data
+from muntin.hw.boards.board import Board
+from muntin.hw.boards.build_errors import UnknownBoardError
 
 
 @functools.cache
 def boards() -> dict[str, Board]:
-    """Every board by its name: the `BOARD` of each module of `hw.boards.data`."""
-    names = sorted(module.name for module in pkgutil.iter_modules(hw.boards.data.__path__))
-    found = [importlib.import_module(f"hw.boards.data.{name}").BOARD for name in names]
+    """Every board by its name: the `BOARD` of each module of `muntin.hw.boards.data`."""
+    names = sorted(module.name for module in pkgutil.iter_modules(muntin.hw.boards.data.__path__))
+    found = [importlib.import_module(f"muntin.hw.boards.data.{name}").BOARD for name in names]
     return {board.name: board for board in found}
 
 

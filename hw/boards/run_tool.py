@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hw.boards.build_errors import BuildError, RoutingError
+from muntin.hw.boards.build_errors import BuildError, RoutingError
 
 _LOOK_SECONDS = 5  # between two looks at a tool's log
 

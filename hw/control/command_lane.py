@@ -8,15 +8,15 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.control.axi4_lite_signature import Axi4LiteSignature
-from hw.control.command_layout import CommandLayout
-from hw.control.command_queue import CommandQueue
-from hw.control.control_registers import ControlRegisters
-from hw.control.event_layout import EventLayout
-from hw.control.result_layout import ResultLayout
-from hw.control.settings_layout import SettingsLayout
-from hw.identity import parameter_hash
-from hw.register_map import ErrorCode, KernelMap
+from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
+from muntin.hw.control.command_layout import CommandLayout
+from muntin.hw.control.command_queue import CommandQueue
+from muntin.hw.control.control_registers import ControlRegisters
+from muntin.hw.control.event_layout import EventLayout
+from muntin.hw.control.result_layout import ResultLayout
+from muntin.hw.control.settings_layout import SettingsLayout
+from muntin.hw.identity import parameter_hash
+from muntin.hw.register_map import ErrorCode, KernelMap
 
 
 class CommandLane(wiring.Component):

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from hw.register_map import ErrorCode
+from muntin.hw.register_map import ErrorCode
 
 
 class ResultLayout(data.StructLayout):

@@ -19,7 +19,7 @@ class DramCore:
         Bytes after which the next bank follows.
     memory_bytes : int
     start : dict
-        How it is started, for JSON; see `hw.dram.start_description`.
+        How it is started, for JSON; see `muntin.hw.dram.start_description`.
     """
 
     verilog: str

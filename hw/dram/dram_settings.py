@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from hw.errors import ParameterError
+from muntin.hw.errors import ParameterError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DramSettings:
     """Settings of a board's DRAM channel: the chip, the controller and its AXI4 ports.
 
-    Why the controller is set so is said in `sim.litedram.litedram_settings`, where its rate was measured.
+    Why the controller is set so is said in `muntin.sim.litedram.litedram_settings`, where its rate was measured.
 
     Parameters
     ----------

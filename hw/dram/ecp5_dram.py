@@ -11,9 +11,9 @@ from litedram.phy import ECP5DDRPHY
 from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
 from migen import ClockSignal, Module, Record, ResetSignal, Signal
 
-from hw.dram.dram_core import DramCore
-from hw.dram.dram_settings import DramSettings
-from hw.dram.litedram_channel import litedram_channel
+from muntin.hw.dram.dram_core import DramCore
+from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.litedram_channel import litedram_channel
 
 _INIT_HZ = 25e6
 

@@ -15,9 +15,9 @@ from litex.gen.fhdl.verilog import convert
 from litex.soc.interconnect import csr_bus
 from migen import Module, Signal
 
-from hw.dram.dram_core import DramCore
-from hw.dram.dram_settings import DramSettings
-from hw.dram.start_description import start_description
+from muntin.hw.dram.dram_core import DramCore
+from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.start_description import start_description
 
 _CHANNELS = {
     "aw": ("addr", "burst", "len", "size", "id"),

@@ -8,8 +8,8 @@ from liteeth.phy.ecp5rgmii import LiteEthPHYRGMII
 from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
 from migen import Module, Record, Signal
 
-from hw.boards.ethernet_line import EthernetLine
-from hw.ethernet.udp_core import udp_core
+from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.hw.ethernet.udp_core import udp_core
 
 _CLOCKS = [("tx", 1), ("rx", 1)]
 _PADS = [("rst_n", 1), ("tx_ctl", 1), ("tx_data", 4), ("rx_ctl", 1), ("rx_data", 4)]
@@ -33,7 +33,7 @@ def ecp5_ethernet(line: EthernetLine, name: str, *, clock_hz: int) -> str:
     Returns
     -------
     str
-        Verilog, with the ports of `hw.ethernet.udp_core` and the pads `PADS_OUT` and `PADS_IN`. The chip's management
+        Verilog, with the ports of `muntin.hw.ethernet.udp_core` and the pads `PADS_OUT` and `PADS_IN`. The chip's management
         is left at what its pins tell it.
     """
 

@@ -10,8 +10,8 @@ from liteeth.core import LiteEthUDPIPCore
 from litex.gen.fhdl.verilog import convert
 from migen import ClockDomain, Module, Signal
 
-from hw.boards.ethernet_line import EthernetLine
-from hw.ethernet.buffered_phy import BufferedPhy
+from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.hw.ethernet.buffered_phy import BufferedPhy
 
 # The wire brings three bytes in a cycle of a design at 40 MHz, which takes one: so many bytes wait, more than all of a
 # frame of the link.
@@ -44,7 +44,7 @@ def udp_core(
     Returns
     -------
     str
-        Verilog; the module takes ``clk`` and ``rst``, and has the ports of `hw.link.datagram_signature`.
+        Verilog; the module takes ``clk`` and ``rst``, and has the ports of `muntin.hw.link.datagram_signature`.
     """
     top = Module()
     top.clock_domains.cd_sys = ClockDomain("sys")

@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 
-from hw.link.protocol import ESCAPE, ESCAPED, FLAG
+from muntin.hw.link.protocol import ESCAPE, ESCAPED, FLAG
 
 
 def to_frame(words: Sequence[int]) -> bytes:

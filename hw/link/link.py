@@ -4,21 +4,21 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.control.axi4_lite_signature import Axi4LiteSignature
-from hw.link.csr_signature import CsrSignature
-from hw.link.datagram_sender import DatagramSender
-from hw.link.datagram_signature import DatagramSignature
-from hw.link.frame_receiver import FrameReceiver
-from hw.link.frame_sender import FrameSender
-from hw.link.line_chooser import LineChooser
-from hw.link.link_server import LinkServer
-from hw.link.protocol import PATIENCE
-from hw.link.register_decoder import RegisterDecoder
-from hw.link.serial_receiver import SerialReceiver
-from hw.link.serial_sender import SerialSender
-from hw.link.word_memory import WordMemory
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.port_shape import PortShape
+from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
+from muntin.hw.link.csr_signature import CsrSignature
+from muntin.hw.link.datagram_sender import DatagramSender
+from muntin.hw.link.datagram_signature import DatagramSignature
+from muntin.hw.link.frame_receiver import FrameReceiver
+from muntin.hw.link.frame_sender import FrameSender
+from muntin.hw.link.line_chooser import LineChooser
+from muntin.hw.link.link_server import LinkServer
+from muntin.hw.link.protocol import PATIENCE
+from muntin.hw.link.register_decoder import RegisterDecoder
+from muntin.hw.link.serial_receiver import SerialReceiver
+from muntin.hw.link.serial_sender import SerialSender
+from muntin.hw.link.word_memory import WordMemory
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.port_shape import PortShape
 
 
 class Link(wiring.Component):

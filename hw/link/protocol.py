@@ -84,7 +84,7 @@ PATIENCE = 1 << 20
 # and the one word of an answer before its data: a Status in bits 7:0, sequence number and session as in the request.
 
 KERNEL_BASE = 0x0000_0000
-"""Registers of the kernel, as in `hw.register_map`."""
+"""Registers of the kernel, as in `muntin.hw.register_map`."""
 
 DRAM_BASE = 0x1000_0000
 """Registers of the memory controller. Which there are is said in the description."""

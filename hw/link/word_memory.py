@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.link.word_memory_signature import WordMemorySignature
-from hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.link.word_memory_signature import WordMemorySignature
+from muntin.hw.memory.axi4_signature import Axi4Signature
 
 _INCREMENT = 1
 

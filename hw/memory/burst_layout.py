@@ -3,7 +3,7 @@
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class BurstLayout(data.StructLayout):

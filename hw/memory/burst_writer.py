@@ -4,12 +4,12 @@ from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.burst_sender import BurstSender
-from hw.memory.burst_splitter import BurstSplitter
-from hw.memory.port_shape import PortShape
-from hw.memory.transfer_layout import TransferLayout
-from hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.burst_sender import BurstSender
+from muntin.hw.memory.burst_splitter import BurstSplitter
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.transfer_layout import TransferLayout
+from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class BurstWriter(wiring.Component):

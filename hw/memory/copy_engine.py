@@ -4,15 +4,15 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.errors import ParameterError
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.burst_reader import BurstReader
-from hw.memory.burst_writer import BurstWriter
-from hw.memory.copy_layout import CopyLayout
-from hw.memory.copy_operation import CopyOperation
-from hw.memory.memory_port import MemoryPort
-from hw.memory.port_shape import PortShape
-from hw.memory.transfer_status import TransferStatus
+from muntin.hw.errors import ParameterError
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.burst_reader import BurstReader
+from muntin.hw.memory.burst_writer import BurstWriter
+from muntin.hw.memory.copy_layout import CopyLayout
+from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.memory_port import MemoryPort
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class CopyEngine(wiring.Component):

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.copy_operation import CopyOperation
 
 
 class CopyLayout(data.StructLayout):

@@ -5,9 +5,9 @@ from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.errors import ParameterError
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.port_shape import PortShape
+from muntin.hw.errors import ParameterError
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.port_shape import PortShape
 
 _PATIENCE = 3
 """How often one whose turn it is may be passed over for a burst on the other side."""

@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.port_shape import PortShape
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.port_shape import PortShape
 
 
 class PortGuard(wiring.Component):

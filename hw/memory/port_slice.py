@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.port_shape import PortShape
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.port_shape import PortShape
 
 _CHANNELS = {
     "ar": ("id", "addr", "len", "size", "burst"),

@@ -5,14 +5,14 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.beat_layout import BeatLayout
-from hw.memory.burst_layout import BurstLayout
-from hw.memory.burst_sender import BurstSender
-from hw.memory.port_shape import PortShape
-from hw.memory.transfer_layout import TransferLayout
-from hw.memory.transfer_status import TransferStatus
-from hw.memory.written_layout import WrittenLayout
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.memory.burst_layout import BurstLayout
+from muntin.hw.memory.burst_sender import BurstSender
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.transfer_layout import TransferLayout
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.written_layout import WrittenLayout
 
 
 class StreamWriter(wiring.Component):

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class WrittenLayout(data.StructLayout):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hw.errors import ParameterError
-from hw.identity import parameter_hash
-from hw.opencl.model_state import state_fields
-from hw.opencl.names import FUNCTION
-from hw.parameters import Parameters
-from hw.register_map import (
+from muntin.hw.errors import ParameterError
+from muntin.hw.identity import parameter_hash
+from muntin.hw.opencl.model_state import state_fields
+from muntin.hw.opencl.names import FUNCTION
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import (
     COMMAND_FIELDS,
     COMMAND_FLAGS,
     COMMAND_WORDS,
@@ -19,8 +19,8 @@ from hw.register_map import (
     command_word,
     kernel_map,
 )
-from hw.request_map import REQUEST_FIELDS, Request
-from hw.splitjoin.memory_layout import (
+from muntin.hw.request_map import REQUEST_FIELDS, Request
+from muntin.hw.splitjoin.memory_layout import (
     NUMBER_BITS,
     RESULT_BYTES,
     RESULT_FIELDS,
@@ -29,8 +29,8 @@ from hw.splitjoin.memory_layout import (
     row_fields,
     row_words,
 )
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _WORDS = {32: "uint", 64: "ulong"}
 
@@ -90,8 +90,8 @@ def build_header(parameters: Any) -> str:
     )
     lines = "".join(f"#define {name} {value}\n" for name, value in defines)
     return (
-        "// Made by Mullion from its tables of parameters, registers, commands and requests.\n"
-        f"#ifndef MULLION_BUILD_H\n#define MULLION_BUILD_H\n\n{lines}\n"
+        "// Made by Muntin from its tables of parameters, registers, commands and requests.\n"
+        f"#ifndef MUNTIN_BUILD_H\n#define MUNTIN_BUILD_H\n\n{lines}\n"
         f"typedef struct {{\n{members}}} State;\n\n#endif\n"
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from hw.opencl.names import FUNCTION, MODEL, MODULE, VERILOG
-from hw.opencl.rtl_module import RtlModule
+from muntin.hw.opencl.names import FUNCTION, MODEL, MODULE, VERILOG
+from muntin.hw.opencl.rtl_module import RtlModule
 
 STREAM_PORTS = ("clock", "resetn", "ivalid", "iready", "ovalid", "oready")
 

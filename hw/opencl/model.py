@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hw.register_map import SPLITJOIN, kernel_map
+from muntin.hw.register_map import SPLITJOIN, kernel_map
 
 
 def model(parameters: Any) -> str:

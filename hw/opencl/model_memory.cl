@@ -5,7 +5,7 @@
 // It reports the errors that the models in sim/models report, for the same reasons and in the same order. Of the counters
 // it has commands, rows_in and rows_out; the others stay 0.
 
-#include "mullion_build.h"
+#include "muntin_build.h"
 
 typedef struct {
     __global uchar *channel[CHANNELS];

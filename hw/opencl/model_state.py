@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hw.parameters import ROW_BITS, Parameters
-from hw.register_map import COMMAND_WORDS, SPLITJOIN, kernel_map
-from hw.splitjoin.memory_layout import row_words
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.parameters import ROW_BITS, Parameters
+from muntin.hw.register_map import COMMAND_WORDS, SPLITJOIN, kernel_map
+from muntin.hw.splitjoin.memory_layout import row_words
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""``python -m hw.report``: area, clock rate and rows a cycle of designs and of what was built for boards."""
+"""``python -m muntin.hw.report``: area, clock rate and rows a cycle of designs and of what was built for boards."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hw.boards.build import BUILD as BUILDS
-from hw.boards.build_errors import BuildError, RoutingError
-from hw.report import arria10, ecp5, floor_plan
-from hw.report.boards import board_lines
-from hw.report.comparison import joined, losses
-from hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
-from hw.report.paper import paper_text
-from hw.report.ring import Ring
+from muntin.hw.boards.build import BUILD as BUILDS
+from muntin.hw.boards.build_errors import BuildError, RoutingError
+from muntin.hw.report import arria10, ecp5, floor_plan
+from muntin.hw.report.boards import board_lines
+from muntin.hw.report.comparison import joined, losses
+from muntin.hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
+from muntin.hw.report.paper import paper_text
+from muntin.hw.report.ring import Ring
 
 _ROOT = Path(__file__).parents[2]
 LAST = _ROOT / "docs" / "report.json"
@@ -125,7 +125,7 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Synthesizes designs, places and routes those for an ECP5-85, and compares with the last report; 1 where something
     has become worse, 2 where a tool failed."""
-    parser = argparse.ArgumentParser(prog="python -m hw.report", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m muntin.hw.report", description=main.__doc__)
     parser.add_argument(
         "--design", action="append", help="part of a name; may be given again (default: the quick ones)"
     )

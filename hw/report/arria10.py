@@ -11,8 +11,8 @@ from pathlib import Path
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
-from hw.report.ecp5 import run_yosys
-from hw.report.ports import ports
+from muntin.hw.report.ecp5 import run_yosys
+from muntin.hw.report.ports import ports
 
 FAMILY = "cyclonev"
 """What `synth_intel_alm` is asked for: the only family it has. Its ALM is that of an Arria 10: one function of six

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hw.parameters import Parameters
-from hw.report.designs import ECP5, merged_per_cycle
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.parameters import Parameters
+from muntin.hw.report.designs import ECP5, merged_per_cycle
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _CELLS = {"logic": "TRELLIS_COMB", "flip_flops": "TRELLIS_FF", "block_ram": "DP16KD", "dsp": "MULT18X18D"}
 

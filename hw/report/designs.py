@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from amaranth.lib import wiring
 
-from hw.bisort.kernel import Kernel
-from hw.bisort.merger import Merger
-from hw.bisort.probe_path import ProbePath
-from hw.parameters import Parameters
-from hw.splitjoin.join_core import JoinCore
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.splitjoin import SplitJoin
+from muntin.hw.bisort.kernel import Kernel
+from muntin.hw.bisort.merger import Merger
+from muntin.hw.bisort.probe_path import ProbePath
+from muntin.hw.parameters import Parameters
+from muntin.hw.splitjoin.join_core import JoinCore
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.splitjoin import SplitJoin
 
 ECP5, ARRIA_10 = "ECP5-85", "Arria 10"
 PARTS = (ECP5, ARRIA_10)
@@ -44,9 +44,9 @@ class Design:
     quick : bool
         Whether it is done unless others are asked for.
     apart : tuple of str
-        As of `hw.report.ecp5.synthesize`.
+        As of `muntin.hw.report.ecp5.synthesize`.
     core : callable or None
-        Gives one of the cores that are placed as one of them by itself, see `hw.report.floor_plan`.
+        Gives one of the cores that are placed as one of them by itself, see `muntin.hw.report.floor_plan`.
     """
 
     name: str

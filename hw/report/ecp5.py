@@ -11,12 +11,12 @@ from pathlib import Path
 from amaranth.back import rtlil
 from amaranth.lib import wiring
 
-from hw.boards.ecp5_output_registers import use_output_registers
-from hw.boards.ecp5_placement import FOR_DELAYS
-from hw.boards.ecp5_synthesis import ecp5_synthesis
-from hw.boards.route_watch import given_up
-from hw.boards.run_tool import run_tool
-from hw.report.ports import ports
+from muntin.hw.boards.ecp5_output_registers import use_output_registers
+from muntin.hw.boards.ecp5_placement import FOR_DELAYS
+from muntin.hw.boards.ecp5_synthesis import ecp5_synthesis
+from muntin.hw.boards.route_watch import given_up
+from muntin.hw.boards.run_tool import run_tool
+from muntin.hw.report.ports import ports
 
 SPEEDS = (6, 7, 8)
 """Speed grades."""
@@ -148,7 +148,7 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, plan
     goal_mhz : int
         Clock that place and route aims at.
     planned : bool
-        True where most registers have places, see `hw.report.floor_plan`: the rest is placed for timing more than for
+        True where most registers have places, see `muntin.hw.report.floor_plan`: the rest is placed for timing more than for
         wire length.
 
     Raises

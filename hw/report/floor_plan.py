@@ -11,9 +11,9 @@ from typing import Any
 
 from amaranth.lib import wiring
 
-from hw.errors import ParameterError
-from hw.report.ecp5 import place_and_route, synthesize
-from hw.report.ring import Ring
+from muntin.hw.errors import ParameterError
+from muntin.hw.report.ecp5 import place_and_route, synthesize
+from muntin.hw.report.ring import Ring
 
 SLOTS = tuple((right + far, down) for right in (0, 65) for down in (0, 48) for far in (0, 27))
 """How far right and down of the first core each one is, in tiles: neighbours in the trees beside each other.
@@ -43,7 +43,7 @@ def core_places(core: wiring.Component, folder: Path, name: str, *, speed: int) 
     name : str
         Of the files.
     speed : int
-        One of `hw.report.ecp5.SPEEDS`.
+        One of `muntin.hw.report.ecp5.SPEEDS`.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def gather_memory(netlist: Path) -> None:
     Parameters
     ----------
     netlist : Path
-        As `hw.report.ecp5.synthesize` wrote it; rewritten in place.
+        As `muntin.hw.report.ecp5.synthesize` wrote it; rewritten in place.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def places(netlist: Path, placed: Path) -> dict[str, str]:
     Parameters
     ----------
     netlist, placed : Path
-        The core alone in a ring, as `hw.report.ecp5.synthesize` and as nextpnr wrote it.
+        The core alone in a ring, as `muntin.hw.report.ecp5.synthesize` and as nextpnr wrote it.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def plan(netlist: Path, first: Mapping[str, str]) -> int:
     Parameters
     ----------
     netlist : Path
-        SplitJoin in a ring, its cores synthesized apart, as `hw.report.ecp5.synthesize` wrote it; rewritten in place.
+        SplitJoin in a ring, its cores synthesized apart, as `muntin.hw.report.ecp5.synthesize` wrote it; rewritten in place.
     first : mapping of str to str
         As of `places`.
 

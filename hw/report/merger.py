@@ -1,4 +1,4 @@
-"""``python -m hw.report.merger``: area and clock rate of the merger on an ECP5-85, over several seeds."""
+"""``python -m muntin.hw.report.merger``: area and clock rate of the merger on an ECP5-85, over several seeds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from hw.bisort.merger import Merger
-from hw.report.ecp5 import SPEEDS, area, place_and_route, synthesize
-from hw.report.ring import Ring
+from muntin.hw.bisort.merger import Merger
+from muntin.hw.report.ecp5 import SPEEDS, area, place_and_route, synthesize
+from muntin.hw.report.ring import Ring
 
 
 def main() -> None:
     """Prints the area of the merger alone, and the clock rate of the merger in a ring of registers."""
-    parser = argparse.ArgumentParser(prog="python -m hw.report.merger", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m muntin.hw.report.merger", description=main.__doc__)
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--key-bits", type=int, default=32)
     parser.add_argument("--seeds", type=int, default=5)

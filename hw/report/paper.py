@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hw.parameters import Parameters
-from hw.report.designs import ARRIA_10
+from muntin.hw.parameters import Parameters
+from muntin.hw.report.designs import ARRIA_10
 
 PAPER_ALMS, PAPER_M20K, PAPER_MHZ = 178_647, 848, 252.7
 """PanJoin, table I: the whole design on the DE5a-Net."""

@@ -1,4 +1,4 @@
-"""``python -m hw.report.splitjoin``: area and clock rate of a join core and of SplitJoin on an ECP5-85."""
+"""``python -m muntin.hw.report.splitjoin``: area and clock rate of a join core and of SplitJoin on an ECP5-85."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import json
 import tempfile
 from pathlib import Path
 
-from hw.boards.build_errors import RoutingError
-from hw.report.designs import SPLITJOIN_PARTS
-from hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
-from hw.report.floor_plan import SLOTS, core_places, plan
-from hw.report.ring import Ring
-from hw.splitjoin.join_core import JoinCore
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.splitjoin import SplitJoin
+from muntin.hw.boards.build_errors import RoutingError
+from muntin.hw.report.designs import SPLITJOIN_PARTS
+from muntin.hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
+from muntin.hw.report.floor_plan import SLOTS, core_places, plan
+from muntin.hw.report.ring import Ring
+from muntin.hw.splitjoin.join_core import JoinCore
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.splitjoin import SplitJoin
 
 
 def main() -> None:
     """Prints the area of one join core and of SplitJoin alone, how many cores fit, and the clock rate of both in a ring
     of registers."""
-    parser = argparse.ArgumentParser(prog="python -m hw.report.splitjoin", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m muntin.hw.report.splitjoin", description=main.__doc__)
     parser.add_argument("--preset", default="ecp5", help="of SplitJoin's parameters")
     parser.add_argument("--cores", type=int, help="J, where not the preset's")
     parser.add_argument("--seeds", type=int, default=5, help="0 for area only")

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Mux, Signal, Value, signed
 
-from hw.splitjoin.side import Side
+from muntin.hw.splitjoin.side import Side
 
 
 class BandSums:

@@ -3,20 +3,20 @@
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, memory, wiring
 
-from hw.bisort.insertion_buffer import InsertionBuffer
-from hw.bisort.merger import Merger
-from hw.bisort.row_layout import row_layout
-from hw.errors import ParameterError
-from hw.parameters import ROW_BITS
-from hw.splitjoin.band_sums import BandSums
-from hw.splitjoin.closed_range import ClosedRange
-from hw.splitjoin.nested_loop import NO_COLLISION
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.quick_fifo import QuickFifo
-from hw.splitjoin.result_layout import result_layout, result_of
-from hw.splitjoin.side import Side
-from hw.splitjoin.sub_window import SubWindowSignature, command_layout
+from muntin.hw.bisort.insertion_buffer import InsertionBuffer
+from muntin.hw.bisort.merger import Merger
+from muntin.hw.bisort.row_layout import row_layout
+from muntin.hw.errors import ParameterError
+from muntin.hw.parameters import ROW_BITS
+from muntin.hw.splitjoin.band_sums import BandSums
+from muntin.hw.splitjoin.closed_range import ClosedRange
+from muntin.hw.splitjoin.nested_loop import NO_COLLISION
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.quick_fifo import QuickFifo
+from muntin.hw.splitjoin.result_layout import result_layout, result_of
+from muntin.hw.splitjoin.side import Side
+from muntin.hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
 
 class BisortWindow(wiring.Component):

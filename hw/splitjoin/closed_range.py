@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Mux, Signal
 
-from hw.splitjoin.band_sums import BandSums
+from muntin.hw.splitjoin.band_sums import BandSums
 
 
 class ClosedRange:

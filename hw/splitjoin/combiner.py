@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.almost_full_fifo import AlmostFullFifo
-from hw.splitjoin.result_fifo import ResultFifo, ResultFlow
-from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
-from hw.splitjoin.side import Side
+from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from muntin.hw.splitjoin.result_fifo import ResultFifo, ResultFlow
+from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
+from muntin.hw.splitjoin.side import Side
 
 _SIDES = tuple(side.name.lower() for side in Side)
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.settings_signature import SettingsSignature, copy_settings
-from hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.settings_signature import SettingsSignature, copy_settings
+from muntin.hw.splitjoin.tagged_row import tagged_row
 
 
 def rows_way(parameters: SplitJoinParameters) -> int:

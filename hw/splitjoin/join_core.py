@@ -6,15 +6,15 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.nested_loop import NestedLoop
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.region import Region
-from hw.splitjoin.result_fifo import ResultFlow
-from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.settings_signature import SettingsSignature, copy_settings
-from hw.splitjoin.side import Side
-from hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.splitjoin.nested_loop import NestedLoop
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.region import Region
+from muntin.hw.splitjoin.result_fifo import ResultFlow
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.hw.splitjoin.settings_signature import SettingsSignature, copy_settings
+from muntin.hw.splitjoin.side import Side
+from muntin.hw.splitjoin.tagged_row import tagged_row
 
 RESULTS_WAY = 2
 """Cycles in which a result may still come out, from the one on in which there is no room first."""

@@ -9,22 +9,22 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.control.command_layout import CommandLayout
-from hw.control.event_layout import EventLayout
-from hw.control.result_layout import ResultLayout
-from hw.control.settings_layout import SettingsLayout
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.burst_reader import BurstReader
-from hw.memory.memory_port import MemoryPort
-from hw.memory.port_shape import PortShape
-from hw.memory.stream_writer import StreamWriter
-from hw.register_map import SPLITJOIN, ErrorCode, Operation
-from hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS, row_words
-from hw.splitjoin.nested_loop import NestedLoop
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_packer import ResultPacker
-from hw.splitjoin.row_cutter import RowCutter
-from hw.splitjoin.splitjoin import SplitJoin
+from muntin.hw.control.command_layout import CommandLayout
+from muntin.hw.control.event_layout import EventLayout
+from muntin.hw.control.result_layout import ResultLayout
+from muntin.hw.control.settings_layout import SettingsLayout
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.burst_reader import BurstReader
+from muntin.hw.memory.memory_port import MemoryPort
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.stream_writer import StreamWriter
+from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
+from muntin.hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS, row_words
+from muntin.hw.splitjoin.nested_loop import NestedLoop
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.result_packer import ResultPacker
+from muntin.hw.splitjoin.row_cutter import RowCutter
+from muntin.hw.splitjoin.splitjoin import SplitJoin
 
 ARRAYS = ("keys_a", "keys_out", "rows_out")
 """What a JOIN has in memory: rows, results, the summary."""

@@ -8,13 +8,13 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.control.axi4_lite_signature import Axi4LiteSignature
-from hw.control.command_lane import CommandLane
-from hw.memory.axi4_signature import Axi4Signature
-from hw.register_map import SPLITJOIN
-from hw.splitjoin.join_engine import JoinEngine
-from hw.splitjoin.nested_loop import NestedLoop
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
+from muntin.hw.control.command_lane import CommandLane
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.register_map import SPLITJOIN
+from muntin.hw.splitjoin.join_engine import JoinEngine
+from muntin.hw.splitjoin.nested_loop import NestedLoop
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 class SplitJoinKernel(wiring.Component):
@@ -31,7 +31,7 @@ class SplitJoinKernel(wiring.Component):
     Attributes
     ----------
     control : In(Axi4LiteSignature)
-        The registers of `hw.register_map.SPLITJOIN`.
+        The registers of `muntin.hw.register_map.SPLITJOIN`.
     irq : Out(1)
     axi : array of one Out(Axi4Signature)
     fault : In(cores)

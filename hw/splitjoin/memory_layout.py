@@ -5,8 +5,8 @@ All are made of 32-bit words, low word first; keys, bounds and times are unsigne
 
 from __future__ import annotations
 
-from hw.register_map import Field
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.register_map import Field
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 NUMBER_BITS = 31
 """Width of the number that names a row in memory: the low bits of its arrival number. The next bit is zero in a row."""

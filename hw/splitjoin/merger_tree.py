@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.rap_merger import MERGER_WAY, RapMerger
-from hw.splitjoin.result_fifo import ResultFlow
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.rap_merger import MERGER_WAY, RapMerger
+from muntin.hw.splitjoin.result_fifo import ResultFlow
 
 
 class MergerTree(wiring.Component):

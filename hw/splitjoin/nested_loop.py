@@ -3,16 +3,16 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 
-from hw.parameters import ROW_BITS
-from hw.splitjoin.admission import Admission
-from hw.splitjoin.band_sums import BandSums
-from hw.splitjoin.closed_range import ClosedRange
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.quick_fifo import QuickFifo
-from hw.splitjoin.result_layout import ARRIVAL_BITS, result_of
-from hw.splitjoin.side import Side
-from hw.splitjoin.sub_window import SubWindowSignature, command_layout
+from muntin.hw.parameters import ROW_BITS
+from muntin.hw.splitjoin.admission import Admission
+from muntin.hw.splitjoin.band_sums import BandSums
+from muntin.hw.splitjoin.closed_range import ClosedRange
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.quick_fifo import QuickFifo
+from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_of
+from muntin.hw.splitjoin.side import Side
+from muntin.hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
 NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write
 _UNDER_WAY = 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hw.errors import ParameterError
+from muntin.hw.errors import ParameterError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class SplitJoinParameters:
     data_bits : int
         Width of the memory port, 128 to 1024.
     address_bits, burst_bytes, outstanding, turn_bytes, alternate_bytes, clock_hz : int
-        Of the memory port, as in `hw.parameters.Parameters`.
+        Of the memory port, as in `muntin.hw.parameters.Parameters`.
 
     Raises
     ------

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.errors import ParameterError
-from hw.splitjoin.result_fifo import ResultFifo, ResultFlow
+from muntin.hw.errors import ParameterError
+from muntin.hw.splitjoin.result_fifo import ResultFifo, ResultFlow
 
 MERGER_WAY = 1
 """Cycles in which a merger may still put a result out, from the one on in which there is no room first."""

@@ -6,17 +6,17 @@ from amaranth.hdl import Const, EnableInserter, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.errors import ParameterError
-from hw.splitjoin.almost_full_fifo import AlmostFullFifo
-from hw.splitjoin.distributor import rows_way
-from hw.splitjoin.nested_loop import NestedLoop
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
-from hw.splitjoin.settings_signature import SettingsSignature
-from hw.splitjoin.side import Side
-from hw.splitjoin.sub_window import command_layout
-from hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.errors import ParameterError
+from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from muntin.hw.splitjoin.distributor import rows_way
+from muntin.hw.splitjoin.nested_loop import NestedLoop
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
+from muntin.hw.splitjoin.settings_signature import SettingsSignature
+from muntin.hw.splitjoin.side import Side
+from muntin.hw.splitjoin.sub_window import command_layout
+from muntin.hw.splitjoin.tagged_row import tagged_row
 
 
 class Region(wiring.Component):

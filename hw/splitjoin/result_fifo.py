@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.almost_full_fifo import least_depth, slack
-from hw.splitjoin.quick_fifo import QuickFifo
-from hw.splitjoin.result_layout import result_layout
+from muntin.hw.splitjoin.almost_full_fifo import least_depth, slack
+from muntin.hw.splitjoin.quick_fifo import QuickFifo
+from muntin.hw.splitjoin.result_layout import result_layout
 
 
 class ResultFlow(wiring.Signature):

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.memory.beat_layout import BeatLayout
-from hw.splitjoin.memory_layout import NUMBER_BITS, ROW_FLAGS, row_fields, row_words
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, ROW_FLAGS, row_fields, row_words
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.tagged_row import tagged_row
 
 
 class RowCutter(wiring.Component):
@@ -20,7 +20,7 @@ class RowCutter(wiring.Component):
     Attributes
     ----------
     i : In(stream of BeatLayout)
-        Whole rows, as `hw.splitjoin.memory_layout` has them. `keep` says how many are in the last beat.
+        Whole rows, as `muntin.hw.splitjoin.memory_layout` has them. `keep` says how many are in the last beat.
     o : Out(stream of tagged_row)
 
     Timing

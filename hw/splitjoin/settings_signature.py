@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 class SettingsSignature(wiring.Signature):

@@ -6,17 +6,17 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.combiner import Combiner
-from hw.splitjoin.core_watch import CORE_BITS, CoreWatch
-from hw.splitjoin.distributor import Distributor
-from hw.splitjoin.join_core import RESULTS_WAY, JoinCore
-from hw.splitjoin.merger_tree import MergerTree
-from hw.splitjoin.nested_loop import NestedLoop
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.settings_signature import SettingsSignature
-from hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.splitjoin.combiner import Combiner
+from muntin.hw.splitjoin.core_watch import CORE_BITS, CoreWatch
+from muntin.hw.splitjoin.distributor import Distributor
+from muntin.hw.splitjoin.join_core import RESULTS_WAY, JoinCore
+from muntin.hw.splitjoin.merger_tree import MergerTree
+from muntin.hw.splitjoin.nested_loop import NestedLoop
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.hw.splitjoin.settings_signature import SettingsSignature
+from muntin.hw.splitjoin.tagged_row import tagged_row
 
 _WAY = RESULTS_WAY + 2
 """With a register each way between cores and trees."""

@@ -3,10 +3,10 @@
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.parameters import ROW_BITS
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
-from hw.splitjoin.settings_signature import SettingsSignature
+from muntin.hw.parameters import ROW_BITS
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
+from muntin.hw.splitjoin.settings_signature import SettingsSignature
 
 
 def command_layout(parameters: SplitJoinParameters) -> data.StructLayout:

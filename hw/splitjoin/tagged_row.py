@@ -2,8 +2,8 @@
 
 from amaranth.lib import data
 
-from hw.parameters import ROW_BITS
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.parameters import ROW_BITS
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 def tagged_row(parameters: SplitJoinParameters) -> data.StructLayout:

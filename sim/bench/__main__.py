@@ -1,4 +1,4 @@
-"""Measures the hardware in simulation, in exact cycles: `python -m sim.bench kernel`."""
+"""Measures the hardware in simulation, in exact cycles: `python -m muntin.sim.bench kernel`."""
 
 import argparse
 import dataclasses
@@ -7,13 +7,13 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from sim.bench.copy_bench import copy_bench
-from sim.bench.kernel_bench import Trace, kernel_bench
-from sim.bench.kernel_plot import plot_traces
-from sim.bench.lanes_bench import lanes_bench
-from sim.bench.merger_bench import MergerFigure, merger_bench
-from sim.bench.splitjoin_bench import CORES, sorted_bench, splitjoin_bench
-from sim.bench.splitjoin_latency import splitjoin_latency
+from muntin.sim.bench.copy_bench import copy_bench
+from muntin.sim.bench.kernel_bench import Trace, kernel_bench
+from muntin.sim.bench.kernel_plot import plot_traces
+from muntin.sim.bench.lanes_bench import lanes_bench
+from muntin.sim.bench.merger_bench import MergerFigure, merger_bench
+from muntin.sim.bench.splitjoin_bench import CORES, sorted_bench, splitjoin_bench
+from muntin.sim.bench.splitjoin_latency import splitjoin_latency
 
 
 def _copy(options: argparse.Namespace) -> list[dict]:
@@ -97,7 +97,7 @@ _BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel, "lanes": _lanes
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a bench, print its table as it comes, and write it as JSON; that of the kernel is drawn, too."""
-    parser = argparse.ArgumentParser(prog="python -m sim.bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m muntin.sim.bench", description=__doc__)
     benches = parser.add_subparsers(dest="bench", required=True)
     copy = benches.add_parser("copy", help="read, write and copy runs on simulated DRAM")
     copy.add_argument("--mebibytes", type=int, default=4, choices=range(1, 65), metavar="1..64", help="of a run")

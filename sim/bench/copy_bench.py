@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hw.memory.copy_operation import CopyOperation
-from hw.memory.transfer_status import TransferStatus
-from sim.bench.copy_figure import CopyFigure
-from sim.board.copy_board import CopyBoard
-from sim.litedram.litedram_settings import LitedramSettings
+from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.sim.bench.copy_figure import CopyFigure
+from muntin.sim.board.copy_board import CopyBoard
+from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 MEMORIES = {
     "as LiteDRAM's generator sets it up": LitedramSettings(

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.memory.copy_operation import CopyOperation
-from hw.memory.transfer_status import TransferStatus
-from hw.parameters import Parameters
-from hw.register_map import COUNTERS, ERROR_TEXT, ErrorCode, Operation
-from sim.bench.command_words import command_words
-from sim.bench.kernel_figure import KernelFigure
-from sim.board.bisort_link import open_bisort_board
-from sim.board.copy_board import CopyBoard
-from sim.board.kernel_board import KernelBoard
-from sim.litedram.litedram_settings import LitedramSettings
+from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import COUNTERS, ERROR_TEXT, ErrorCode, Operation
+from muntin.sim.bench.command_words import command_words
+from muntin.sim.bench.kernel_figure import KernelFigure
+from muntin.sim.board.bisort_link import open_bisort_board
+from muntin.sim.board.copy_board import CopyBoard
+from muntin.sim.board.kernel_board import KernelBoard
+from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 Ki, Mi = 1 << 10, 1 << 20
 KEY_BYTES = 4
@@ -69,7 +69,7 @@ class KernelBench:
         self.board.close()
 
     def run(self, operation: Operation, *, trace: str = "", **fields: int) -> dict[str, int]:
-        """Carry out a command; fields and flags by the names of `hw.register_map`.
+        """Carry out a command; fields and flags by the names of `muntin.hw.register_map`.
 
         Returns
         -------

@@ -9,7 +9,7 @@ import numpy as np
 matplotlib.use("Agg")  # no display is needed
 import matplotlib.pyplot as plt
 
-from sim.bench.kernel_bench import Trace
+from muntin.sim.bench.kernel_bench import Trace
 
 PARTS = (
     ("read", "beats read", "#2f6db3"),

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.register_map import ERROR_TEXT, LANE_STRIDE, ErrorCode, Operation, registers
-from sim.bench.command_words import command_words
-from sim.bench.lanes_figure import LanesFigure
-from sim.board.bisort_link import open_bisort_board
+from muntin.hw.register_map import ERROR_TEXT, LANE_STRIDE, ErrorCode, Operation, registers
+from muntin.sim.bench.command_words import command_words
+from muntin.sim.bench.lanes_figure import LanesFigure
+from muntin.sim.board.bisort_link import open_bisort_board
 
 Ki, Mi = 1 << 10, 1 << 20
 KEY_BYTES = 4

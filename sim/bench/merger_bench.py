@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sim.block_runner import run_bench
-from sim.meters.merger_meter import MergerMeter
+from muntin.sim.block_runner import run_bench
+from muntin.sim.meters.merger_meter import MergerMeter
 
 WIDTHS = (1, 2, 4, 8, 16)
 
@@ -45,7 +45,7 @@ def merger_bench(seed: int) -> Iterator[MergerFigure]:
         log = run_bench(
             MergerMeter(key_bits=32, width=width),
             f"merger_{width}",
-            "sim.benches.merger",
+            "muntin.sim.benches.merger",
             seed=seed,
             width=width,
             key_bits=32,

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from hw.splitjoin.bisort_window import BisortWindow
-from hw.splitjoin.nested_loop import NestedLoop
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.bench.splitjoin_figure import SplitJoinFigure
-from sim.block_runner import run_bench
-from sim.meters.splitjoin_meter import SplitJoinMeter
+from muntin.hw.splitjoin.bisort_window import BisortWindow
+from muntin.hw.splitjoin.nested_loop import NestedLoop
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.bench.splitjoin_figure import SplitJoinFigure
+from muntin.sim.block_runner import run_bench
+from muntin.sim.meters.splitjoin_meter import SplitJoinMeter
 
 Ki = 1 << 10
 WINDOW = 64 * Ki
@@ -78,7 +78,7 @@ def _measure(parameters: SplitJoinParameters, name: str, steps: list[dict], seed
     log = run_bench(
         SplitJoinMeter(parameters, sub_window=sub_window),
         f"splitjoin_meter_{parameters.cores}",
-        "sim.benches.splitjoin_plan",
+        "muntin.sim.benches.splitjoin_plan",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
         steps=steps,

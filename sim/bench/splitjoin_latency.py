@@ -4,8 +4,8 @@ import dataclasses
 
 from amaranth.sim import Simulator
 
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.splitjoin import SplitJoin
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.splitjoin import SplitJoin
 
 
 def splitjoin_latency(cores: int, fan_out: int) -> tuple[int, int]:

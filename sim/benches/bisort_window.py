@@ -6,14 +6,14 @@ import random
 
 import cocotb
 
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.sub_window import command_layout
-from sim.benches.join_ports import set_settings, unpack_result
-from sim.models.bisort_window import BisortWindow
-from sim.models.join_settings import JoinResult, JoinSettings
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.hw.splitjoin.sub_window import command_layout
+from muntin.sim.benches.join_ports import set_settings, unpack_result
+from muntin.sim.models.bisort_window import BisortWindow
+from muntin.sim.models.join_settings import JoinResult, JoinSettings
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 PARAMETERS = SplitJoinParameters(**SETTINGS["sorted"])

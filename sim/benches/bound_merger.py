@@ -5,9 +5,9 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from hw.bisort.bound_layout import bound_layout
-from sim.models.bound_merger import merge_bounds
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.bisort.bound_layout import bound_layout
+from muntin.sim.models.bound_merger import merge_bounds
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 BITS = SETTINGS["key_bits"]

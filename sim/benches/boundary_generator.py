@@ -6,9 +6,9 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 
-from hw.bisort.bound_layout import bound_layout
-from sim.models.boundary_generator import bounds
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.bisort.bound_layout import bound_layout
+from muntin.sim.models.boundary_generator import bounds
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 BITS = SETTINGS["key_bits"]

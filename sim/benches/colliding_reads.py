@@ -8,7 +8,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
 
-from sim.stream_bench import settings
+from muntin.sim.stream_bench import settings
 
 
 @cocotb.test()

@@ -6,13 +6,13 @@ import random
 
 import cocotb
 
-from hw.splitjoin.order import Order
-from hw.splitjoin.result_layout import result_layout
-from sim.benches.join_ports import pack_result, unpack_result
-from sim.benches.order_monitor import check_order
-from sim.models.combiner import combine, combine_ordered
-from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.sim.benches.join_ports import pack_result, unpack_result
+from muntin.sim.benches.order_monitor import check_order
+from muntin.sim.models.combiner import combine, combine_ordered
+from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 SEED = SETTINGS["seed"]

@@ -6,13 +6,13 @@ import random
 
 import cocotb
 
-from hw.splitjoin.distributor import rows_way
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.tagged_row import tagged_row
-from sim.benches.join_ports import pack_row
-from sim.models.distributor import distribute
-from sim.models.join_settings import JoinRow
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.splitjoin.distributor import rows_way
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.tagged_row import tagged_row
+from muntin.sim.benches.join_ports import pack_row
+from muntin.sim.models.distributor import distribute
+from muntin.sim.models.join_settings import JoinRow
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 TREES = {name: SplitJoinParameters(**values) for name, values in SETTINGS["trees"].items()}

@@ -6,10 +6,10 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 
-from hw.bisort.pair_beat import pair_beat
-from hw.bisort.range_layout import range_layout
-from sim.models.gather import gather
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.bisort.pair_beat import pair_beat
+from muntin.hw.bisort.range_layout import range_layout
+from muntin.sim.models.gather import gather
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 WIDTH = SETTINGS["width"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from hw.bisort.key_beat import key_beat
-from hw.bisort.row_beat import row_beat
-from sim.benches.beats import from_beats, to_beats
-from sim.models.indexer import index
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.bisort.key_beat import key_beat
+from muntin.hw.bisort.row_beat import row_beat
+from muntin.sim.benches.beats import from_beats, to_beats
+from muntin.sim.models.indexer import index
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 WIDTH, BITS, LOG2 = SETTINGS["width"], SETTINGS["key_bits"], SETTINGS["partition_log2"]

@@ -7,12 +7,12 @@ import random
 import cocotb
 from amaranth.lib import data
 
-from hw.bisort.bound_layout import bound_layout
-from hw.bisort.row_beat import row_beat
-from hw.bisort.row_layout import row_layout
-from sim.benches.beats import from_beats
-from sim.models.insertion_buffer import InsertionBuffer
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.bisort.bound_layout import bound_layout
+from muntin.hw.bisort.row_beat import row_beat
+from muntin.hw.bisort.row_layout import row_layout
+from muntin.sim.benches.beats import from_beats
+from muntin.sim.models.insertion_buffer import InsertionBuffer
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 BITS, WIDTH, ROWS = SETTINGS["key_bits"], SETTINGS["width"], SETTINGS["buffer_rows"]

@@ -6,8 +6,8 @@ import dataclasses
 import random
 from collections.abc import Iterator, Sequence
 
-from hw.splitjoin.order import Order
-from sim.models.join_settings import JoinRow, JoinSettings
+from muntin.hw.splitjoin.order import Order
+from muntin.sim.models.join_settings import JoinRow, JoinSettings
 
 KEYS = ("uniform", "few", "equal", "extreme", "narrow")
 PREDICATES = ("=", "!=", "<", "<=", ">", ">=", "band", "far band", "empty band", "all")

@@ -6,15 +6,15 @@ import random
 
 import cocotb
 
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.tagged_row import tagged_row
-from sim.benches.join_cases import cases
-from sim.benches.join_ports import pack_row, set_settings, unpack_result
-from sim.models.join_core import JoinCore
-from sim.models.join_settings import JoinRow, JoinSettings
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.hw.splitjoin.tagged_row import tagged_row
+from muntin.sim.benches.join_cases import cases
+from muntin.sim.benches.join_ports import pack_row, set_settings, unpack_result
+from muntin.sim.models.join_core import JoinCore
+from muntin.sim.models.join_settings import JoinRow, JoinSettings
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 PARAMETERS = SplitJoinParameters(**SETTINGS["core"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 
 
 def pack_row(row: JoinRow, parameters: SplitJoinParameters) -> dict[str, int]:

@@ -7,12 +7,12 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer, with_timeout
 
-from hw.bisort.row_beat import row_beat
-from sim.benches.beats import from_beats, to_beats
-from sim.meters.merger_meter import SHAPES as METER_SHAPES
-from sim.meters.merger_meter import row_hash
-from sim.models.merger import merge
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.bisort.row_beat import row_beat
+from muntin.sim.benches.beats import from_beats, to_beats
+from muntin.sim.meters.merger_meter import SHAPES as METER_SHAPES
+from muntin.sim.meters.merger_meter import row_hash
+from muntin.sim.models.merger import merge
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 WIDTH, KEY_BITS, SEED = SETTINGS["width"], SETTINGS["key_bits"], SETTINGS["seed"]

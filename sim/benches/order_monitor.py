@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hw.splitjoin.order import Order
-from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.hw.splitjoin.order import Order
+from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 
 
 class OrderMonitor:

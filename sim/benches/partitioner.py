@@ -5,11 +5,11 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from hw.bisort.bound_layout import bound_layout
-from hw.bisort.key_beat import key_beat
-from hw.bisort.partitioned_bound import partitioned_bound
-from sim.models.partitioner import partition
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.bisort.bound_layout import bound_layout
+from muntin.hw.bisort.key_beat import key_beat
+from muntin.hw.bisort.partitioned_bound import partitioned_bound
+from muntin.sim.models.partitioner import partition
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 BITS, INDEX_ROWS = SETTINGS["key_bits"], SETTINGS["index_rows"]

@@ -6,12 +6,12 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 
-from hw.bisort.key_beat import key_beat
-from hw.bisort.partitioned_bound import partitioned_bound
-from sim.models.indexer import index
-from sim.models.partitioner import partition
-from sim.models.prober import probe
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.bisort.key_beat import key_beat
+from muntin.hw.bisort.partitioned_bound import partitioned_bound
+from muntin.sim.models.indexer import index
+from muntin.sim.models.partitioner import partition
+from muntin.sim.models.prober import probe
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 BITS, INDEX_ROWS = SETTINGS["key_bits"], SETTINGS["index_rows"]

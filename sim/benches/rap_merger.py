@@ -7,11 +7,11 @@ from collections import Counter
 
 import cocotb
 
-from hw.splitjoin.result_layout import result_layout
-from sim.benches.join_ports import pack_result, unpack_result
-from sim.models.join_settings import JoinResult
-from sim.models.rap_merger import merge_punctuated
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.sim.benches.join_ports import pack_result, unpack_result
+from muntin.sim.models.join_settings import JoinResult
+from muntin.sim.models.rap_merger import merge_punctuated
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 INPUTS, SEED = SETTINGS["inputs"], SETTINGS["seed"]

@@ -6,12 +6,12 @@ import random
 
 import cocotb
 
-from hw.memory.beat_layout import BeatLayout
-from hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_BYTES
-from hw.splitjoin.result_layout import result_layout
-from sim.models.join_settings import JoinResult
-from sim.models.memory_beats import pack_results
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_BYTES
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.sim.models.join_settings import JoinResult
+from muntin.sim.models.memory_beats import pack_results
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 PACKERS = SETTINGS["packers"]  # bits of a beat, by name

@@ -6,13 +6,13 @@ import random
 
 import cocotb
 
-from hw.memory.beat_layout import BeatLayout
-from hw.splitjoin.memory_layout import row_words
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.tagged_row import tagged_row
-from sim.benches.join_ports import pack_row
-from sim.models.memory_beats import cut_rows
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.splitjoin.memory_layout import row_words
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.tagged_row import tagged_row
+from muntin.sim.benches.join_ports import pack_row
+from muntin.sim.models.memory_beats import cut_rows
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 CUTS = {name: SplitJoinParameters(**values) for name, values in SETTINGS["cuts"].items()}

@@ -7,16 +7,16 @@ from collections import Counter
 
 import cocotb
 
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.tagged_row import tagged_row
-from sim.benches.join_cases import JoinCase, cases
-from sim.benches.join_ports import pack_row, set_settings, unpack_result
-from sim.benches.order_monitor import OrderMonitor, check_arrival
-from sim.models.join_oracle import join_oracle
-from sim.models.splitjoin import SplitJoin
-from sim.stream_bench import STALLS, StreamBench, settings
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.hw.splitjoin.tagged_row import tagged_row
+from muntin.sim.benches.join_cases import JoinCase, cases
+from muntin.sim.benches.join_ports import pack_row, set_settings, unpack_result
+from muntin.sim.benches.order_monitor import OrderMonitor, check_arrival
+from muntin.sim.models.join_oracle import join_oracle
+from muntin.sim.models.splitjoin import SplitJoin
+from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
 PARAMETERS = SplitJoinParameters(**SETTINGS["parameters"])

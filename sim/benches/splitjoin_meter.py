@@ -6,12 +6,12 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer, with_timeout
 
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.benches.join_ports import set_settings
-from sim.meters.splitjoin_meter import SIDES
-from sim.models.join_settings import JoinSettings
-from sim.stream_bench import settings
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.benches.join_ports import set_settings
+from muntin.sim.meters.splitjoin_meter import SIDES
+from muntin.sim.models.join_settings import JoinSettings
+from muntin.sim.stream_bench import settings
 
 SETTINGS = settings()
 PARAMETERS = SplitJoinParameters(**SETTINGS["parameters"])

@@ -9,11 +9,11 @@ import random
 
 import cocotb
 
-from hw.splitjoin.order import Order
-from sim.benches.join_cases import JoinCase
-from sim.benches.splitjoin import PARAMETERS, SETTINGS, join, make_bench, until_idle
-from sim.models.join_oracle import join_oracle
-from sim.models.join_settings import JoinRow, JoinSettings
+from muntin.hw.splitjoin.order import Order
+from muntin.sim.benches.join_cases import JoinCase
+from muntin.sim.benches.splitjoin import PARAMETERS, SETTINGS, join, make_bench, until_idle
+from muntin.sim.models.join_oracle import join_oracle
+from muntin.sim.models.join_settings import JoinRow, JoinSettings
 
 
 @cocotb.test()

@@ -7,11 +7,11 @@ import json
 import cocotb
 from cocotb.triggers import Timer
 
-from hw.splitjoin.order import Order
-from sim.benches.join_ports import set_settings
-from sim.benches.splitjoin_meter import PARAMETERS, PERIOD, fill, run, start
-from sim.models.join_settings import JoinSettings
-from sim.stream_bench import settings
+from muntin.hw.splitjoin.order import Order
+from muntin.sim.benches.join_ports import set_settings
+from muntin.sim.benches.splitjoin_meter import PARAMETERS, PERIOD, fill, run, start
+from muntin.sim.models.join_settings import JoinSettings
+from muntin.sim.stream_bench import settings
 
 SETTINGS = settings()
 

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from hw.errors import ParameterError
-from hw.parameters import Parameters
-from sim.board.kernel_board import KernelBoard
-from sim.board.memory_settings import MemorySettings
-from sim.fast_memory.fast_memory_settings import FastMemorySettings
-from sim.litedram.litedram_settings import LitedramSettings
+from muntin.hw.errors import ParameterError
+from muntin.hw.parameters import Parameters
+from muntin.sim.board.kernel_board import KernelBoard
+from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings
+from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 MEMORIES = ("litedram", "fast")
 

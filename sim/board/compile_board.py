@@ -17,14 +17,14 @@ from pathlib import Path
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
-from hw.memory.port_shape import PortShape
-from sim.board.board import Board
-from sim.board.board_errors import BoardBuildError
-from sim.board.memory_settings import MemorySettings
-from sim.board.verilator_environment import verilator_environment
-from sim.colliding_reads import colliding_reads
-from sim.compact_verilog import compact_verilog
-from sim.kept import COUNTS, digest, is_whole, kept
+from muntin.hw.memory.port_shape import PortShape
+from muntin.sim.board.board import Board
+from muntin.sim.board.board_errors import BoardBuildError
+from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.board.verilator_environment import verilator_environment
+from muntin.sim.colliding_reads import colliding_reads
+from muntin.sim.compact_verilog import compact_verilog
+from muntin.sim.kept import COUNTS, digest, is_whole, kept
 
 BUILD = Path(__file__).parents[2] / "build" / "boards"
 _HARNESS = Path(__file__).with_name("harness.cpp")

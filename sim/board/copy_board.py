@@ -1,14 +1,14 @@
 """A board with nothing but a copy engine on it."""
 
-from hw.memory.copy_engine import CopyEngine
-from hw.memory.copy_layout import CopyLayout
-from hw.memory.copy_operation import CopyOperation
-from hw.memory.port_shape import PortShape
-from hw.memory.transfer_status import TransferStatus
-from sim.board.compile_board import compile_board
-from sim.board.memory_settings import MemorySettings
-from sim.board.simulated_board import SimulatedBoard
-from sim.litedram.litedram_settings import LitedramSettings
+from muntin.hw.memory.copy_engine import CopyEngine
+from muntin.hw.memory.copy_layout import CopyLayout
+from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.sim.board.compile_board import compile_board
+from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.board.simulated_board import SimulatedBoard
+from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 
 class CopyBoard(SimulatedBoard):

@@ -6,14 +6,14 @@ import numpy as np
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
-from hw.bisort.kernel import Kernel
-from hw.memory.port_shape import PortShape
-from hw.parameters import Parameters
-from hw.register_map import BISORT, LANE_STRIDE, KernelMap, Register
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.board.compile_board import compile_board
-from sim.board.memory_settings import MemorySettings
-from sim.board.simulated_board import SimulatedBoard
+from muntin.hw.bisort.kernel import Kernel
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import BISORT, LANE_STRIDE, KernelMap, Register
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.board.compile_board import compile_board
+from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.board.simulated_board import SimulatedBoard
 
 _LIMIT = 1 << 40  # cycles; the kernel itself reports what does not end
 _TIMEOUT = 1 << 16  # cycles in which a memory may owe an answer

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from sim.board.memory_core import MemoryCore
+from muntin.sim.board.memory_core import MemoryCore
 
 
 class MemorySettings(Protocol):

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.board.board import ACTIVITY
-from sim.board.board_errors import BoardMemoryError, BoardTimeoutError
+from muntin.sim.board.board import ACTIVITY
+from muntin.sim.board.board_errors import BoardMemoryError, BoardTimeoutError
 
 _NEVER = 2**64 - 1
 

@@ -4,14 +4,14 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 
-from hw.errors import ParameterError
-from hw.register_map import SPLITJOIN
-from hw.splitjoin.kernel import SplitJoinKernel
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.board.kernel_board import KernelBoard
-from sim.board.memory_settings import MemorySettings
-from sim.fast_memory.fast_memory_settings import FastMemorySettings
-from sim.litedram.litedram_settings import LitedramSettings
+from muntin.hw.errors import ParameterError
+from muntin.hw.register_map import SPLITJOIN
+from muntin.hw.splitjoin.kernel import SplitJoinKernel
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.board.kernel_board import KernelBoard
+from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings
+from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 ADDRESS_BITS = {"litedram": 29, "fast": 26}
 """The memories that a board can have, 512 MiB of DDR3 or 64 MiB that answers at once, and the bits of an address."""

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hw.errors import ParameterError
-from sim.board.memory_core import MemoryCore
+from muntin.hw.errors import ParameterError
+from muntin.sim.board.memory_core import MemoryCore
 
 _SOURCE = Path(__file__).with_name("fast_memory.v")
 _ROW_BYTES = 4096

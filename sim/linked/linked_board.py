@@ -12,17 +12,17 @@ from collections.abc import Callable
 
 from amaranth.back import verilog
 
-from hw.boards.ecp5_board import Ecp5Board
-from hw.boards.kernel_of import kernel_of
-from hw.boards.linked_kernel import LinkedKernel
-from sim.board.compile_board import compile_texts, port_files
-from sim.board.simulated_board import SimulatedBoard
-from sim.colliding_reads import colliding_reads
-from sim.compact_verilog import compact_verilog
-from sim.linked.ethernet_computer import EthernetComputer
-from sim.linked.linked_top import LinkedTop
-from sim.linked.simulated_dram import simulated_dram
-from sim.linked.simulated_ethernet import simulated_ethernet
+from muntin.hw.boards.ecp5_board import Ecp5Board
+from muntin.hw.boards.kernel_of import kernel_of
+from muntin.hw.boards.linked_kernel import LinkedKernel
+from muntin.sim.board.compile_board import compile_texts, port_files
+from muntin.sim.board.simulated_board import SimulatedBoard
+from muntin.sim.colliding_reads import colliding_reads
+from muntin.sim.compact_verilog import compact_verilog
+from muntin.sim.linked.ethernet_computer import EthernetComputer
+from muntin.sim.linked.linked_top import LinkedTop
+from muntin.sim.linked.simulated_dram import simulated_dram
+from muntin.sim.linked.simulated_ethernet import simulated_ethernet
 
 DIVISOR = 4
 """Cycles of a bit on the line, which need not wait for a real one."""

@@ -4,7 +4,7 @@ from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.boards.linked_kernel import LinkedKernel
+from muntin.hw.boards.linked_kernel import LinkedKernel
 
 _ETHERNET = {"clk": In(1), "rx_valid": In(1), "rx_data": In(8), "tx_valid": Out(1), "tx_data": Out(8)}
 
@@ -23,7 +23,7 @@ class LinkedTop(wiring.Component):
     rx, tx, busy : In(1), Out(1), Out(1)
         As of the design.
     eth_clk, eth_rx_valid, eth_rx_data, eth_tx_valid, eth_tx_data : In(1), In(1), In(8), Out(1), Out(8)
-        As of `sim.linked.ethernet_phy_model`; only where it is at Ethernet.
+        As of `muntin.sim.linked.ethernet_phy_model`; only where it is at Ethernet.
     """
 
     def __init__(self, design: LinkedKernel):

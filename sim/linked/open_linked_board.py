@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from host.link.link_client import LinkClient, Port
-from host.link.serial_board import SerialBoard
-from host.link.serial_port import SerialPort
-from host.link.udp_port import UdpPort
-from hw.boards.ecp5_board import Ecp5Board
-from hw.boards.registry import board as board_of
-from sim.linked.linked_board import LinkedBoard
+from muntin.host.link.link_client import LinkClient, Port
+from muntin.host.link.serial_board import SerialBoard
+from muntin.host.link.serial_port import SerialPort
+from muntin.host.link.udp_port import UdpPort
+from muntin.hw.boards.ecp5_board import Ecp5Board
+from muntin.hw.boards.registry import board as board_of
+from muntin.sim.linked.linked_board import LinkedBoard
 
 _PATIENCE = 60.0  # seconds; a simulated clock is slow, and its line loses nothing
 
@@ -52,7 +52,7 @@ def open_linked_board(
     Parameters
     ----------
     name : str
-        One of `hw.boards.registry`.
+        One of `muntin.hw.boards.registry`.
     design : str
         One of the board's.
     ethernet : bool

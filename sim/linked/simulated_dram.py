@@ -6,14 +6,14 @@ from typing import Any
 
 from migen import ClockDomain, Module, Signal
 
-from hw.dram.dram_core import DramCore
-from hw.dram.dram_settings import DramSettings
-from hw.dram.litedram_channel import litedram_channel
-from sim.linked.ecp5_phy_model import Ecp5PhyModel
+from muntin.hw.dram.dram_core import DramCore
+from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.litedram_channel import litedram_channel
+from muntin.sim.linked.ecp5_phy_model import Ecp5PhyModel
 
 
 def simulated_dram(settings: DramSettings, name: str) -> DramCore:
-    """Make a board's memory controller as `hw.dram.ecp5_dram` does, over a model of the physical layer and the chips.
+    """Make a board's memory controller as `muntin.hw.dram.ecp5_dram` does, over a model of the physical layer and the chips.
 
     Parameters
     ----------

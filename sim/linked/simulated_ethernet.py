@@ -6,13 +6,13 @@ from typing import Any
 
 from migen import Module, Signal
 
-from hw.boards.ethernet_line import EthernetLine
-from hw.ethernet.udp_core import udp_core
-from sim.linked.ethernet_phy_model import EthernetPhyModel
+from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.hw.ethernet.udp_core import udp_core
+from muntin.sim.linked.ethernet_phy_model import EthernetPhyModel
 
 
 def simulated_ethernet(line: EthernetLine, name: str, *, clock_hz: int) -> str:
-    """Make a board's UDP core as `hw.ethernet.ecp5_ethernet` does, over a model of the chip.
+    """Make a board's UDP core as `muntin.hw.ethernet.ecp5_ethernet` does, over a model of the chip.
 
     Parameters
     ----------

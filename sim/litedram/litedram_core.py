@@ -11,10 +11,10 @@ from litedram.phy.model import SDRAMPHYModel, get_sdram_phy_settings
 from litex.gen.fhdl.verilog import convert
 from migen import ClockDomain, Module
 
-from sim.board.memory_core import MemoryCore
+from muntin.sim.board.memory_core import MemoryCore
 
 if TYPE_CHECKING:
-    from sim.litedram.litedram_settings import LitedramSettings
+    from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 _CHANNELS = {
     "aw": ("addr", "burst", "len", "size", "id"),

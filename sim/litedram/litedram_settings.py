@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hw.errors import ParameterError
-from sim.board.memory_core import MemoryCore
+from muntin.hw.errors import ParameterError
+from muntin.sim.board.memory_core import MemoryCore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,6 @@ class LitedramSettings:
 
     def build(self, name: str) -> MemoryCore:
         """Make the controller and its chips as a Verilog module of this name; LiteDRAM must be installed."""
-        from sim.litedram.litedram_core import litedram_core
+        from muntin.sim.litedram.litedram_core import litedram_core
 
         return litedram_core(self, name)

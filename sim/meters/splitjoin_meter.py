@@ -6,11 +6,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.nested_loop import NestedLoop
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.settings_signature import SettingsSignature
-from hw.splitjoin.splitjoin import SplitJoin
-from sim.meters.merger_meter import row_hash
+from muntin.hw.splitjoin.nested_loop import NestedLoop
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.settings_signature import SettingsSignature
+from muntin.hw.splitjoin.splitjoin import SplitJoin
+from muntin.sim.meters.merger_meter import row_hash
 
 SIDES = ("left", "right", "in turn")
 """Which streams the rows belong to; the number of each is what `sides` takes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.models.join_settings import JoinResult
+from muntin.sim.models.join_settings import JoinResult
 
 
 def combine_ordered(left: list[JoinResult], right: list[JoinResult], sides: list[int]) -> list[tuple[int, JoinResult]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.models.join_settings import JoinRow
+from muntin.sim.models.join_settings import JoinRow
 
 
 def distribute(rows: list[JoinRow], cores: int) -> list[list[JoinRow]]:

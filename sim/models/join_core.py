@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
-from sim.models.region import Region
+from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.sim.models.region import Region
 
 
 class JoinCore:

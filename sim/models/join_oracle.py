@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.models.join_settings import JoinRow, JoinSettings
+from muntin.sim.models.join_settings import JoinRow, JoinSettings
 
 
 def join_oracle(rows: list[JoinRow], settings: JoinSettings) -> list[set[tuple[int, int]]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from hw.splitjoin.order import Order
+from muntin.hw.splitjoin.order import Order
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinSettings:
-    """As `hw.splitjoin.settings_signature` has it; the lengths of windows by side."""
+    """As `muntin.hw.splitjoin.settings_signature` has it; the lengths of windows by side."""
 
     windows: tuple[int, int] = (0, 0)
     low: int = 0
@@ -26,7 +26,7 @@ class JoinSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinRow:
-    """As `hw.splitjoin.tagged_row` has it."""
+    """As `muntin.hw.splitjoin.tagged_row` has it."""
 
     side: int
     row: int

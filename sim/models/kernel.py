@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from hw.parameters import Parameters
-from hw.register_map import BISORT, ErrorCode, Operation
-from sim.models.command_fault_error import CommandFaultError
-from sim.models.decoded_command import DecodedCommand
-from sim.models.kernel_shell import KernelShell
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import BISORT, ErrorCode, Operation
+from muntin.sim.models.command_fault_error import CommandFaultError
+from muntin.sim.models.decoded_command import DecodedCommand
+from muntin.sim.models.kernel_shell import KernelShell
 
 _ROW = np.dtype(np.uint32)
 _BLOCK_CANDIDATES = 1 << 22  # row numbers looked at together
@@ -33,7 +33,7 @@ class KernelModel(KernelShell):
     memory : ndarray of uint8, shape (memory_bytes,)
         The channels' memories, one behind the other.
     counters : dict of str to int
-        The counters of `hw.register_map`, by name. All of `commands`, `rows_in`, `rows_out`, `partitions`,
+        The counters of `muntin.hw.register_map`, by name. All of `commands`, `rows_in`, `rows_out`, `partitions`,
         `read_beats` and `write_beats` are those of the hardware where no command failed; as there is no clock, the
         others stay 0.
     interrupt : bool

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hw.identity import parameter_hash
-from hw.register_map import COMMAND_WORDS, CONTROL_REGISTERS, Access, ErrorCode, KernelMap
-from sim.models.command_fault_error import CommandFaultError
-from sim.models.decoded_command import DecodedCommand
+from muntin.hw.identity import parameter_hash
+from muntin.hw.register_map import COMMAND_WORDS, CONTROL_REGISTERS, Access, ErrorCode, KernelMap
+from muntin.sim.models.command_fault_error import CommandFaultError
+from muntin.sim.models.decoded_command import DecodedCommand
 
 _OFFSETS = {register.name: register.offset for register in CONTROL_REGISTERS}
 _CONTROL = {field.name: field.mask for field in CONTROL_REGISTERS[0].fields}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hw.parameters import Parameters
-from hw.register_map import LANE_STRIDE
-from sim.models.kernel import KernelModel
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import LANE_STRIDE
+from muntin.sim.models.kernel import KernelModel
 
 
 class LanedKernelModel:

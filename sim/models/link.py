@@ -1,12 +1,12 @@
-"""Model of the board's end of the link: what `hw.link.link` answers."""
+"""Model of the board's end of the link: what `muntin.hw.link.link` answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hw.link.frame import FrameReader, to_frame
-from hw.link.protocol import DATA_WORDS, HEADER_WORDS, MAGIC, Request, Status
+from muntin.hw.link.frame import FrameReader, to_frame
+from muntin.hw.link.protocol import DATA_WORDS, HEADER_WORDS, MAGIC, Request, Status
 
 
 class Behind(Protocol):

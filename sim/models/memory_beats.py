@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_BYTES, ROW_FLAGS, row_fields, row_words
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.models.join_settings import JoinResult, JoinRow
+from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_BYTES, ROW_FLAGS, row_fields, row_words
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.models.join_settings import JoinResult, JoinRow
 
 
 def cut_rows(content: bytes, parameters: SplitJoinParameters) -> list[JoinRow]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.models.count_below import count_below
+from muntin.sim.models.count_below import count_below
 
 
 def partition(index: np.ndarray, below: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.models.join_settings import JoinResult
+from muntin.sim.models.join_settings import JoinResult
 
 
 def merge_punctuated(inputs: list[list[JoinResult]]) -> list[JoinResult]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sim.models.distributor import distribute
-from sim.models.join_core import JoinCore
-from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
-from sim.models.rap_merger import merge_punctuated
+from muntin.sim.models.distributor import distribute
+from muntin.sim.models.join_core import JoinCore
+from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.sim.models.rap_merger import merge_punctuated
 
 
 class SplitJoin:

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from hw.register_map import SPLITJOIN, ErrorCode, Operation
-from hw.splitjoin.memory_layout import (
+from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
+from muntin.hw.splitjoin.memory_layout import (
     NUMBER_BITS,
     RESULT_BYTES,
     RESULT_FIELDS,
@@ -17,12 +17,12 @@ from hw.splitjoin.memory_layout import (
     row_fields,
     row_words,
 )
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.models.command_fault_error import CommandFaultError
-from sim.models.decoded_command import DecodedCommand
-from sim.models.kernel_shell import KernelShell
-from sim.models.stored_stream import StoredStream
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.models.command_fault_error import CommandFaultError
+from muntin.sim.models.decoded_command import DecodedCommand
+from muntin.sim.models.kernel_shell import KernelShell
+from muntin.sim.models.stored_stream import StoredStream
 
 _LEFT, _RIGHT = 0, 1
 _BLOCK_ROWS = 256  # rows that are joined together
@@ -47,7 +47,7 @@ class SplitJoinKernelModel(KernelShell):
     memory_bytes : int
     memory : ndarray of uint8, shape (memory_bytes,)
     counters : dict of str to int
-        Of `hw.register_map.SPLITJOIN`. `cycles` and both stalls stay 0, as there is no clock, and `compared` is that
+        Of `muntin.hw.register_map.SPLITJOIN`. `cycles` and both stalls stay 0, as there is no clock, and `compared` is that
         of the hardware for count windows.
     frozen : set of int
         Cores that have stopped answering; a test may put some in. From then on their pairs are missing, and each JOIN
@@ -56,7 +56,7 @@ class SplitJoinKernelModel(KernelShell):
 
     Notes
     -----
-    *Handshake, queue and errors* as `sim.models.kernel.KernelModel` has them, but that a JOIN which fails with
+    *Handshake, queue and errors* as `muntin.sim.models.kernel.KernelModel` has them, but that a JOIN which fails with
     CORE_STUCK was carried out all the same.
 
     *Checks*, in this order, before anything is moved: UNKNOWN_OPERATION; ZERO_LENGTH (JOIN without room for a beat of

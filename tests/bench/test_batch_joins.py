@@ -43,7 +43,7 @@ def test_a_run_leaves_out_what_is_missing_and_tells_why(tmp_path: Path, monkeypa
     peers = json.loads((tmp_path / "latest.json").read_text())["peers"]
     assert list(peers["contenders"]) == ["cpu", "polars"]
     assert all(len(entry["ms"]) == 5 and entry["median"] > 0 for entry in peers["contenders"].values())
-    assert "pip install 'mullion[clickhouse]'" in peers["missing"]["chdb"]
+    assert "pip install 'muntin[clickhouse]'" in peers["missing"]["chdb"]
     assert "left out: import of chdb.session halted" in " ".join(done.output.split())
 
 

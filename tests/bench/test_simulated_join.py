@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from bench.filled_board import FilledBoard
 from bench.simulated_join import CountingLink, join_cost, main, main_array_cost
-from sim.board.bisort_link import board_parameters
-from sim.models.kernel import KernelModel
+from muntin.sim.board.bisort_link import board_parameters
+from muntin.sim.models.kernel import KernelModel
 
 pytest.importorskip("amaranth")
 

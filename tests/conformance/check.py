@@ -4,8 +4,8 @@ from collections import Counter
 
 import pyarrow as pa
 
-from host import Rows, Watermark, Within
-from host.engines import Outer
+from muntin.host import Rows, Watermark, Within
+from muntin.host.engines import Outer
 from tests.conformance.keys import KeyCase
 from tests.conformance.predicates import for_host, in_units
 from tests.conformance.streams import Streams

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from host.index import Auto, Index
-from host.native import _core
+from muntin.host.index import Auto, Index
+from muntin.host.native import _core
 from tests.conformance.keys import KeyCase
 from tests.conformance.windows import WindowCase
 

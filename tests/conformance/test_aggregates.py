@@ -14,8 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from host.spec import HOWS
-from mullion import (
+from muntin import (
     AllOf,
     AnyOf,
     Band,
@@ -38,6 +37,7 @@ from mullion import (
     WindowJoin,
     Within,
 )  # fmt: skip
+from muntin.host.spec import HOWS
 from tests.conformance.keys import KEYS, WIDE_KEYS, KeyCase
 from tests.conformance.predicates import PREDICATES, for_host, in_units
 from tests.conformance.test_payload_types import COLUMNS, REFUSED

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
-from host.errors import UnsupportedError
-from host.index import Index, SpoJoin
+from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
+from muntin.host.errors import UnsupportedError
+from muntin.host.index import Index, SpoJoin
 from tests.conformance import check
 from tests.conformance.check import check_join
 from tests.conformance.conjunctions import NAMES, SHAPES, random_columns, with_columns

@@ -9,8 +9,8 @@ import itertools
 import numpy as np
 import pytest
 
-from host import WindowJoin, errors
-from host.engines import Outer
+from muntin.host import WindowJoin, errors
+from muntin.host.engines import Outer
 from tests.conformance.check import check_join, host_arguments, oracle
 from tests.conformance.devices import DeviceCase
 from tests.conformance.keys import KEYS, SHAPES, WIDE_KEYS
@@ -117,7 +117,7 @@ def test_keys_whose_common_unit_may_pass_64_bits(case, device_case, device, seed
         run(case | rest, device_case, device, rng)
     except errors.KeyTypeError as error:
         assert "limit" in str(error) or "price" in str(error)  # noqa: PT017
-    except errors.MullionError as error:
+    except errors.MuntinError as error:
         if case["shape"] == "random":
             raise
         assert "limit" in str(error) or "price" in str(error)  # noqa: PT017

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AllOf, Band, Compare, Rows, Watermark, WindowJoin, Within
-from host.devices.cpu_device import CpuDevice
-from host.join import driver_choice
-from host.join.driver_choice import ChoosingEngine
+from muntin.host import AllOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin.host.devices.cpu_device import CpuDevice
+from muntin.host.join import driver_choice
+from muntin.host.join.driver_choice import ChoosingEngine
 from tests.conformance import check
 from tests.conformance.check import check_join
 from tests.conformance.conjunctions import NAMES, SHAPES, random_columns, with_columns

@@ -5,8 +5,8 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-import host
-from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within, errors
+from muntin import host
+from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within, errors
 
 LEFT = pa.schema(
     {
@@ -76,7 +76,7 @@ def test_low_above_high():
     "bound", [float("nan"), "five minutes", object(), True, b"1"], ids=lambda bound: type(bound).__name__
 )
 def test_unreadable_bounds(bound):
-    with pytest.raises(errors.MullionError):
+    with pytest.raises(errors.MuntinError):
         attempt(on=Band("limit", "price", bound, None))
 
 
@@ -106,7 +106,7 @@ def test_a_time_window_has_an_end():
 
 
 def test_a_watermark_needs_a_time_window():
-    with pytest.raises(errors.MullionError, match="watermark"):
+    with pytest.raises(errors.MuntinError, match="watermark"):
         attempt(watermark=Watermark(left="1 minute"))
 
 
@@ -123,7 +123,7 @@ def test_a_watermark_needs_a_time_window():
     ],
 )
 def test_an_unknown_column_is_named_and_the_others_listed(changes, missing, present):
-    with pytest.raises(host.errors.SchemaError) as caught:
+    with pytest.raises(muntin.host.errors.SchemaError) as caught:
         attempt(**changes(host))
     assert missing in str(caught.value)
     assert present in str(caught.value)
@@ -179,7 +179,7 @@ def test_int32_keys_compare_with_float64():
 )
 def test_bounds_that_do_not_fit_the_keys(key, bound):
     other = {"limit": "price", "ratio": "ratio", "at": "when"}[key]
-    with pytest.raises(errors.MullionError, match=key):
+    with pytest.raises(errors.MuntinError, match=key):
         attempt(on=Band(key, other, None, bound))
 
 
@@ -275,7 +275,7 @@ def test_unions_over_one_pair_of_columns_only():
     ids=str,
 )
 def test_unknown_options(changes):
-    with pytest.raises(errors.MullionError):
+    with pytest.raises(errors.MuntinError):
         attempt(**changes)
 
 
@@ -302,6 +302,6 @@ def test_the_specification_survives_json():
 
 def test_a_closed_join_refuses_rows():
     join = attempt()
-    with pytest.raises(errors.MullionError, match="close"):
+    with pytest.raises(errors.MuntinError, match="close"):
         join.process(None, None)
     join.close()

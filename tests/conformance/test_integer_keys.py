@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from host import Band, errors
+from muntin.host import Band, errors
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, table
 
 LIMITS = {

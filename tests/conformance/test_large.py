@@ -14,10 +14,10 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
-from host import Compare, JoinSpec, Rows, WindowJoin, Within
-from host.cli import main
-from host.daemon import DaemonClient, Limits
-from host.daemon.daemon import Daemon, FlightOptions
+from muntin.host import Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin.host.cli import main
+from muntin.host.daemon import DaemonClient, Limits
+from muntin.host.daemon.daemon import Daemon, FlightOptions
 from tests.conformance.predicates import for_host
 from tests.oracles.duckdb_oracle import arrival_positions, join
 

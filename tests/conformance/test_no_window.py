@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within, errors
-from host.daemon.definition import Definition
+from muntin.host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within, errors
+from muntin.host.daemon.definition import Definition
 
 HOWS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
 CALLS = 5

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Rows, Watermark, WindowJoin, Within, errors
-from host.aggregates import Count
-from host.join import kept_types
-from host.join.range_mirror import RangeMirror
-from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
+from muntin.host import Rows, Watermark, WindowJoin, Within, errors
+from muntin.host.aggregates import Count
+from muntin.host.join import kept_types
+from muntin.host.join.range_mirror import RangeMirror
+from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
 from tests.conformance.small_joins import pairs_of
 
 
@@ -19,7 +19,7 @@ class Measure(pa.ExtensionType):
     """An extension type of the test."""
 
     def __init__(self, storage=pa.int32()):  # noqa: B008
-        super().__init__(storage, "mullion.test.measure")
+        super().__init__(storage, "muntin.test.measure")
 
     def __arrow_ext_serialize__(self):
         return b""

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, Compare, Within, errors
+from muntin.host import Band, Compare, Within, errors
 from tests.conformance.predicates import for_host
 from tests.conformance.small_joins import open_join, pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
@@ -92,10 +92,10 @@ def test_a_refused_first_call_teaches_nothing(bad, time_windows, device):
     window = Within("t", "t", 0, 0)
     with open_join(device, Compare("k", "=", "k"), None, within=window, sequence="q") as join:
         for calls in ((wrong, None), (None, wrong), (wrong, good), (good, wrong), (wrong, wrong)):
-            with pytest.raises(errors.MullionError):
+            with pytest.raises(errors.MuntinError):
                 join.process(*calls)
         assert pairs_of(join.process(good, good.slice(0, 0))) == []
-        with pytest.raises(errors.MullionError):
+        with pytest.raises(errors.MuntinError):
             join.process(good, wrong)
         later = good.set_column(2, "q", pa.array([2, 3]))
         assert pairs_of(join.process(None, later)) == [(0, 0), (1, 1)]

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from host import Compare
+from muntin.host import Compare
 from tests.conformance.small_joins import open_join, table
 
 

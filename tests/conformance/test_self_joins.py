@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Rows, Watermark, WindowJoin, Within, errors
+from muntin.host import Rows, Watermark, WindowJoin, Within, errors
 from tests.conformance.predicates import for_host
 from tests.conformance.small_joins import table
 from tests.oracles.nested_loop import NestedLoop

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from host import Compare, errors
+from muntin.host import Compare, errors
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
 
@@ -69,5 +69,5 @@ def test_unsigned_sequences_beyond_int64(device):
     )
     try:
         assert agree(device, ("compare", "="), *calls, sequence="q") == 4
-    except errors.MullionError as error:
+    except errors.MuntinError as error:
         assert "q" in str(error)  # noqa: PT017

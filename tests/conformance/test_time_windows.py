@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, Watermark, Within, errors
+from muntin.host import Band, Watermark, Within, errors
 from tests.conformance.small_joins import BOTTOM, TOP, open_join, pairs_of, schema_of, table
 from tests.oracles.duckdb_oracle import arrival_positions
 from tests.oracles.duckdb_oracle import join as join_in_duckdb

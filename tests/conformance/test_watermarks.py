@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AsOf, Compare, JoinSpec, Watermark, WindowJoin, Within
-from host.errors import KeyTypeError, SchemaError, WindowError
+from muntin.host import AsOf, Compare, JoinSpec, Watermark, WindowJoin, Within
+from muntin.host.errors import KeyTypeError, SchemaError, WindowError
 from tests.oracles.nested_loop import NestedLoop
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64())])

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Within
-from host.engines import Partitions
-from host.join.engine import SIDES
-from host.join.stateless_placement import EqualityPlacement, Placement, can_follow, open_placement
-from pyspark_bridge.join_task import JoinTask
+from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Within
+from muntin.host.engines import Partitions
+from muntin.host.join.engine import SIDES
+from muntin.host.join.stateless_placement import EqualityPlacement, Placement, can_follow, open_placement
+from muntin.pyspark_bridge.join_task import JoinTask
 from tests.oracles.nested_loop import NestedLoop
 
 DATA_SETS = 20

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import host.daemon.connection
-import host.daemon.unix_server
-import host.state.store
-from host.cli import main
+import muntin.host.daemon.connection
+import muntin.host.daemon.unix_server
+import muntin.host.state.store
+from muntin.host.cli import main
 from tests.fault.orders import DAEMON_PHASES, Orders
 
 Reached = Callable[[str, int], None]
@@ -65,10 +65,10 @@ class Phases:
 
     def install(self, *, flight: bool) -> None:
         """With `flight`, also in the front end for other hosts, which is loaded where it is used."""
-        host.state.store.os = PhasedFiles(lambda phase: self._reached(phase, self._newest))  # type: ignore[assignment]
-        self._wrap(host.daemon.connection, host.daemon.unix_server, "Connection", "_send")
+        muntin.host.state.store.os = PhasedFiles(lambda phase: self._reached(phase, self._newest))  # type: ignore[assignment]
+        self._wrap(muntin.host.daemon.connection, muntin.host.daemon.unix_server, "Connection", "_send")
         if flight:
-            import host.daemon.flight_server as server
+            import muntin.host.daemon.flight_server as server
 
             self._wrap(server, server, "FlightServer", "do_exchange")
 

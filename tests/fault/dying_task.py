@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-import pyspark_bridge.executor_daemon as executor_daemon
-from host.errors import MullionError
-from pyspark_bridge.join_task import SENT_SCHEMA, JoinTask
+import muntin.pyspark_bridge.executor_daemon as executor_daemon
+from muntin.host.errors import MuntinError
+from muntin.pyspark_bridge.join_task import SENT_SCHEMA, JoinTask
 from tests.fault.orders import Orders, Victims
 
 
@@ -68,7 +68,7 @@ class DyingTask(JoinTask):
 
         def daemon() -> list[int]:
             partition = batch % self.partitions
-            with contextlib.suppress(MullionError), self._client(partition, self._names(query)[partition]) as client:
+            with contextlib.suppress(MuntinError), self._client(partition, self._names(query)[partition]) as client:
                 return [client.status()["pid"]]
             return []
 

@@ -31,9 +31,9 @@ import pyarrow.parquet as pq
 import pyspark
 from tqdm import tqdm
 
-from host.daemon import DaemonClient
-from host.errors import ConnectionLostError
-from pyspark_bridge.loopback_cluster import HOST, LoopbackCluster
+from muntin.host.daemon import DaemonClient
+from muntin.host.errors import ConnectionLostError
+from muntin.pyspark_bridge.loopback_cluster import HOST, LoopbackCluster
 from tests.fault.kills_driver import committed
 from tests.fault.orders import PHASES, Orders
 from tests.fault.world import WrongError
@@ -143,7 +143,7 @@ class _Run:
 
     def __init__(self, place: str, orders: list[dict[str, str]], seed: int, bar: tqdm):
         self._place, self._bar = place, bar
-        self._folder = Path(tempfile.mkdtemp(prefix="mullion-kills-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="muntin-kills-"))
         (self._folder / "orders").mkdir()
         self._orders = Orders(self._folder / "orders")
         for batch, given in enumerate(orders, 1):  # the first micro-batch finds its daemons and tasks started

@@ -13,9 +13,9 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from host import AllOf, Band, Compare, Within
-from host.errors import ConnectionLostError
-from pyspark_bridge import window_join
+from muntin.host import AllOf, Band, Compare, Within
+from muntin.host.errors import ConnectionLostError
+from muntin.pyspark_bridge import window_join
 from tests.fault.dying_task import dying_tasks
 
 MOST_FAILURES = 12  # of one micro-batch
@@ -66,7 +66,7 @@ def main(folder: Path, master: str, daemon: str | None, how: str, archive: str) 
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
         sides.append(stream.withWatermark("t", "80 seconds"))
     # The package's function of this name hides its module.
-    module = importlib.import_module("pyspark_bridge.window_join")
+    module = importlib.import_module("muntin.pyspark_bridge.window_join")
     with mock.patch.object(module, "task_function", dying_tasks(str(folder / "orders"))):
         options: dict[str, Any] = {"on": ON, "within": WITHIN, "how": how, "partitions": 2, "name": "kills"}
         joined = _joined(sides, daemon, {**options, "state": str(folder / "state")})

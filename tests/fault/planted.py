@@ -10,19 +10,19 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from host import WindowJoin
-from host.daemon import DaemonClient
-from host.daemon.request import Request
-from host.daemon.staging import Part, PartKey, Stage
-from host.daemon.streaming_query import StreamingQuery
-from host.errors import StateError
-from host.join.routes import Loads, RoutePlanner, Routes
-from host.join.sequencer import Sequencer
-from host.join.stateless_placement import StatelessPlacement
-from host.join.whole_call import WholeCall
-from host.state.log import StateLog
-from host.state.store import LocalStore
-from pyspark_bridge.join_task import Shipment
+from muntin.host import WindowJoin
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.request import Request
+from muntin.host.daemon.staging import Part, PartKey, Stage
+from muntin.host.daemon.streaming_query import StreamingQuery
+from muntin.host.errors import StateError
+from muntin.host.join.routes import Loads, RoutePlanner, Routes
+from muntin.host.join.sequencer import Sequencer
+from muntin.host.join.stateless_placement import StatelessPlacement
+from muntin.host.join.whole_call import WholeCall
+from muntin.host.state.log import StateLog
+from muntin.host.state.store import LocalStore
+from muntin.pyspark_bridge.join_task import Shipment
 from tests.fault.world import World
 
 
@@ -117,8 +117,8 @@ class Planted:
     def patches(self) -> Iterator[Any]:
         """What puts them in."""
         if not self.checked:
-            yield mock.patch("host.state.log._digest", return_value="0")
-            yield mock.patch("host.state.log._intact", return_value=True)
+            yield mock.patch("muntin.host.state.log._digest", return_value="0")
+            yield mock.patch("muntin.host.state.log._intact", return_value=True)
         if not self.repeats:
             yield mock.patch.object(StreamingQuery, "_kept", return_value=None)
             yield mock.patch.object(WindowJoin, "last_batch", property(lambda _: -1))

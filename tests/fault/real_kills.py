@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
-from host.daemon import DaemonClient, private, start_private
-from host.errors import ConnectionLostError, StateError
+from muntin.host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
+from muntin.host.daemon import DaemonClient, private, start_private
+from muntin.host.errors import ConnectionLostError, StateError
 from tests.fault.cases import content
 from tests.fault.orders import AT_RANDOM, DAEMON_PHASES
 from tests.fault.world import WrongError

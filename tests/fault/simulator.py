@@ -40,26 +40,26 @@ from unittest import mock
 import pyarrow as pa
 import structlog
 
-import pyspark_bridge.executor_daemon
-import pyspark_bridge.join_task
-from host import JoinSpec
-from host.daemon import DaemonClient, Limits
-from host.daemon.connection import Connection
-from host.daemon.service import Service
-from host.daemon.streaming_query import StreamingQuery
-from host.daemon.windows import query_place
-from host.devices import open_device
-from host.errors import (
+import muntin.pyspark_bridge.executor_daemon
+import muntin.pyspark_bridge.join_task
+from muntin.host import JoinSpec
+from muntin.host.daemon import DaemonClient, Limits
+from muntin.host.daemon.connection import Connection
+from muntin.host.daemon.service import Service
+from muntin.host.daemon.streaming_query import StreamingQuery
+from muntin.host.daemon.windows import query_place
+from muntin.host.devices import open_device
+from muntin.host.errors import (
     ConnectionLostError,
     LimitError,
-    MullionError,
+    MuntinError,
     ReplayError,
     StateError,
     StateLostError,
     UnknownQueryError,
 )
-from host.join.routes import RoutePlanner
-from pyspark_bridge.join_task import JoinTask
+from muntin.host.join.routes import RoutePlanner
+from muntin.pyspark_bridge.join_task import JoinTask
 from tests.fault.cases import DATA_SETS, JOINS, PLACED, SPLITS, case, content, split_tasks
 from tests.fault.planted import Planted
 from tests.fault.world import Disk, Killed, Process, Socket, Thread, World, WrongError
@@ -249,13 +249,13 @@ class Schedule:
 
         stack.enter_context(self.world.installed(self.disk))
         stack.enter_context(mock.patch.object(JoinSpec, "output_schema", _output_schema))
-        stack.enter_context(mock.patch.object(pyspark_bridge.join_task, "DaemonClient", client))
+        stack.enter_context(mock.patch.object(muntin.pyspark_bridge.join_task, "DaemonClient", client))
         if self.claims:
-            stack.enter_context(mock.patch.object(pyspark_bridge.executor_daemon, "DaemonClient", client))
-            started = mock.patch.object(pyspark_bridge.executor_daemon, "executor_daemon", self._executor_daemon)
+            stack.enter_context(mock.patch.object(muntin.pyspark_bridge.executor_daemon, "DaemonClient", client))
+            started = mock.patch.object(muntin.pyspark_bridge.executor_daemon, "executor_daemon", self._executor_daemon)
             stack.enter_context(started)
-            reached = partial(self._reachable, pyspark_bridge.executor_daemon.reachable)
-            stack.enter_context(mock.patch.object(pyspark_bridge.executor_daemon, "reachable", reached))
+            reached = partial(self._reachable, muntin.pyspark_bridge.executor_daemon.reachable)
+            stack.enter_context(mock.patch.object(muntin.pyspark_bridge.executor_daemon, "reachable", reached))
         if self.changing:
             stack.enter_context(mock.patch.object(RoutePlanner, "_wanted", at_random))
         for patch in self._planted.patches():
@@ -596,7 +596,7 @@ class Schedule:
         except Killed:
             attempt.error = attempt.error or ConnectionLostError("its process has died")
             raise
-        except MullionError as error:
+        except MuntinError as error:
             attempt.error = error
             self.story.append(f"{self.world.now:.3f} {attempt.name}: {type(error).__name__}: {error}")
             if not isinstance(error, _TOLD):

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import structlog
 
-from host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner
+from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner
 from tests.fault.planted import Planted
 from tests.fault.simulator import Schedule
 from tests.fault.world import WrongError

@@ -28,19 +28,19 @@ from typing import Any
 
 import greenlet
 
-import host.daemon.connection
-import host.daemon.frames
-import host.daemon.query
-import host.daemon.request
-import host.daemon.result
-import host.daemon.service
-import host.daemon.streaming_query
-import host.daemon.unix_client
-import host.join.collector
-import host.state.log
-import host.state.store
-import host.window_join
-import pyspark_bridge.join_task
+import muntin.host.daemon.connection
+import muntin.host.daemon.frames
+import muntin.host.daemon.query
+import muntin.host.daemon.request
+import muntin.host.daemon.result
+import muntin.host.daemon.service
+import muntin.host.daemon.streaming_query
+import muntin.host.daemon.unix_client
+import muntin.host.join.collector
+import muntin.host.state.log
+import muntin.host.state.store
+import muntin.host.window_join
+import muntin.pyspark_bridge.join_task
 
 STEPS = 100_000  # of one world: more is one that goes on without end
 
@@ -299,8 +299,8 @@ class World:
                 if type(value) is type(sys) and value in instead:
                     before.append((module, name, value))
                     setattr(module, name, instead[value])
-        others = [(host.state.store, "os", disk), (host.state.log, "ThreadPoolExecutor", _AtOnce)]
-        others += [(pyspark_bridge.join_task, "ThreadPoolExecutor", Pool)]
+        others = [(muntin.host.state.store, "os", disk), (muntin.host.state.log, "ThreadPoolExecutor", _AtOnce)]
+        others += [(muntin.pyspark_bridge.join_task, "ThreadPoolExecutor", Pool)]
         for module, name, value in others:
             before.append((module, name, getattr(module, name)))
             setattr(module, name, value)
@@ -323,19 +323,19 @@ class World:
 
 
 _MODULES = [
-    host.daemon.connection,
-    host.daemon.frames,
-    host.daemon.query,
-    host.daemon.request,
-    host.daemon.result,
-    host.daemon.service,
-    host.daemon.streaming_query,
-    host.daemon.unix_client,
-    host.join.collector,
-    host.state.log,
-    host.state.store,
-    host.window_join,
-    pyspark_bridge.join_task,
+    muntin.host.daemon.connection,
+    muntin.host.daemon.frames,
+    muntin.host.daemon.query,
+    muntin.host.daemon.request,
+    muntin.host.daemon.result,
+    muntin.host.daemon.service,
+    muntin.host.daemon.streaming_query,
+    muntin.host.daemon.unix_client,
+    muntin.host.join.collector,
+    muntin.host.state.log,
+    muntin.host.state.store,
+    muntin.host.window_join,
+    muntin.pyspark_bridge.join_task,
 ]
 
 

@@ -17,15 +17,15 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
-from host import AsOf, Band, JoinSpec, Rows
-from host.cli import main
-from host.daemon import DaemonClient, start_private
+from muntin.host import AsOf, Band, JoinSpec, Rows
+from muntin.host.cli import main
+from muntin.host.daemon import DaemonClient, start_private
 from tests.simulated import simulated
 
 ROOT = Path(__file__).parents[2]
 
 
-def mullion(*arguments: object) -> Result:
+def muntin(*arguments: object) -> Result:
     """Run the command in this process."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
@@ -116,7 +116,7 @@ def test_join_by_sequence(tmp_path: Path, seed: int, ending: str, batch_rows: in
     left, right = streams(seed)
     files = write(left, tmp_path / f"left.{ending}"), write(right, tmp_path / f"right.{ending}")
     output = tmp_path / f"out.{ending}"
-    told = mullion(
+    told = muntin(
         "join", *files, "--on", "limit,price,-2,3", "--left-rows", 40, "--right-rows", 25, "--sequence", "seq",
         "--device", "numpy", "--batch-rows", batch_rows, "-o", output,
     )  # fmt: skip
@@ -134,7 +134,7 @@ def test_join_by_sequence(tmp_path: Path, seed: int, ending: str, batch_rows: in
 def test_join_in_turns(tmp_path: Path, seed: int, batch_rows: int) -> None:
     left, right = streams(seed + 1)
     files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.csv")
-    told = mullion(
+    told = muntin(
         "join", *files, "--on", "limit,price,-2,3", "--left-rows", 40, "--right-rows", 25,
         "--device", "numpy", "--batch-rows", batch_rows, "-o", tmp_path / "out.parquet",
     )  # fmt: skip
@@ -147,7 +147,7 @@ def test_join_in_turns(tmp_path: Path, seed: int, batch_rows: int) -> None:
 def test_join_within_time(tmp_path: Path, seed: int, sequence: tuple[str, ...]) -> None:
     left, right = streams(seed + 2)
     files = write(left, tmp_path / "left.arrow"), write(right, tmp_path / "right.parquet")
-    told = mullion(
+    told = muntin(
         "join", *files, "--on", "limit < price", "--within", "bid_time,ask_time,-10 seconds,2 seconds", *sequence,
         "--device", "numpy", "--batch-rows", 31,
     )  # fmt: skip
@@ -164,7 +164,7 @@ def test_join_within_time(tmp_path: Path, seed: int, sequence: tuple[str, ...]) 
 def test_join_any_of_two_conditions(tmp_path: Path) -> None:
     left = write(pa.table({"a": [1, 10, 20]}), tmp_path / "left.csv")
     right = write(pa.table({"b": [1, 12, 40]}), tmp_path / "right.csv")
-    told = mullion(
+    told = muntin(
         "join",
         left,
         right,
@@ -189,7 +189,7 @@ def test_join_how(tmp_path: Path, seed: int, how: str, ending: str) -> None:
     left, right = streams(seed)
     files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.parquet")
     output = tmp_path / f"out.{ending}"
-    told = mullion(
+    told = muntin(
         "join", *files, "--on", "limit,price,-2,3", "--left-rows", 4, "--right-rows", 5, "--sequence", "seq",
         "--device", "numpy", "--batch-rows", 40, "--how", how, "-o", output,
     )  # fmt: skip
@@ -223,7 +223,7 @@ def test_as_of(tmp_path: Path, direction: str, exact: bool) -> None:
     options = ["--as-of", "bid_time,ask_time", "--by", "venue,market", "--tolerance", "9 seconds", "--how", "left"]
     options += [] if exact else ["--not-exact"]
     options += [] if direction == "backward" else ["--direction", direction]
-    told = mullion("join", *files, *options, "--batch-rows", 30, "-o", tmp_path / "out.parquet")
+    told = muntin("join", *files, *options, "--batch-rows", 30, "-o", tmp_path / "out.parquet")
     assert told.exit_code == 0, told.output
     expected = {}
     for row in range(80):
@@ -267,7 +267,7 @@ def test_a_file_without_values(tmp_path: Path, options: tuple[object, ...], rows
                 option.replace("limit,price", "price,limit").replace("limit = price", "price = limit")
                 .replace("limit - price", "price - limit").replace("right.price", "left.price") for option in own
             ]  # fmt: skip
-        told = mullion("join", *files, *own, "--how", "left", "-o", tmp_path / "out.parquet")
+        told = muntin("join", *files, *own, "--how", "left", "-o", tmp_path / "out.parquet")
         assert told.exit_code == 0, told.output
         assert f"0 matches, {kept} rows out" in told.stderr
 
@@ -276,12 +276,12 @@ def test_as_of_explained_and_refused(tmp_path: Path) -> None:
     left = write(pa.table({"t": [1, 5], "k": ["a", "b"]}), tmp_path / "left.csv")
     right = write(pa.table({"t": [0, 4], "k": ["a", "b"], "x": [1.0, 2.0]}), tmp_path / "right.csv")
     as_of = ["join", left, right, "--as-of", "t,t"]
-    told = mullion(*as_of, "--by", "k", "--tolerance", 3, "--direction", "nearest", "--explain")
+    told = muntin(*as_of, "--by", "k", "--tolerance", 3, "--direction", "nearest", "--explain")
     assert told.exit_code == 0, told.output
     assert "engine:    as-of" in told.stdout
     spec = JoinSpec(on=AsOf("t", "t", "nearest", 3, by="k"))
     assert spec.explain(read(left).schema, read(right).schema) in told.stdout
-    told = mullion(*as_of, "--where", "right.x > 1.5", "--where", "left.k != 'q'", "--how", "left")
+    told = muntin(*as_of, "--where", "right.x > 1.5", "--where", "left.k != 'q'", "--how", "left")
     assert told.exit_code == 0, told.output
     assert "1 matches, 2 rows out" in told.stderr  # 5 meets 4; 1 would have met 0
     for options, text in (
@@ -295,7 +295,7 @@ def test_as_of_explained_and_refused(tmp_path: Path) -> None:
         (("join", left, right, "--on", "t = t", "--by", "k"), "--not-exact are for --as-of"),
         (("join", left, right), "give --on, or --as-of"),
     ):
-        refused = mullion(*options)
+        refused = muntin(*options)
         assert refused.exit_code, options
         assert text in refused.stderr
 
@@ -312,13 +312,13 @@ def test_all_of(tmp_path: Path) -> None:
     conditions = ("--all-of", "--on", "s = t", "--on", "a,b,0,2")
 
     def rows(*options: str) -> list[str]:
-        return sorted(mullion("join", *files, *options).stdout.splitlines()[1:])
+        return sorted(muntin("join", *files, *options).stdout.splitlines()[1:])
 
     assert rows(*conditions) == ['1,"x",0.5,2,"x",true', '2,"y",1.5,2,"y",true', '3,"x",2.5,4,"x",false']
     assert rows(*conditions, "--where", "left.n >= 1.5", "--where", "right.ok = true") == ['2,"y",1.5,2,"y",true']
     assert rows(*conditions, "--where", "left.s = 'x'", "--where", "right.b<3") == ['1,"x",0.5,2,"x",true']
     assert rows("--on", "s <=> t", "--where", "right.ok <=> null") == ["4,,3.5,9,,"]
-    told = mullion("join", *files, *conditions, "--explain").stdout.splitlines()
+    told = muntin("join", *files, *conditions, "--explain").stdout.splitlines()
     assert told[0] == "device:    numpy"
     assert told[-2:] == [
         "driver:    left.s = right.t, by a code for each distinct value",
@@ -329,7 +329,7 @@ def test_all_of(tmp_path: Path) -> None:
         ("left.nope > 1", "'nope'"),
         ("left.a > x", "compare it with a number"),
     ):
-        failed = mullion("join", *files, *conditions, "--where", text)
+        failed = muntin("join", *files, *conditions, "--where", text)
         assert failed.exit_code == 1
         assert named in failed.stderr
 
@@ -338,23 +338,23 @@ def test_join_aggregates(tmp_path: Path) -> None:
     left = write(pa.table({"a": [1, 2, 3], "t": [0, 1, 2]}), tmp_path / "l.parquet")
     right = write(pa.table({"a": [1, 1, 3], "t": [0, 1, 9], "v": [5, None, 7]}), tmp_path / "r.parquet")
     options = ["--on", "a = a", "--form", "aggregate", "--aggregate", "sum(v)", "--aggregate", "count(*) as n"]
-    told = mullion("join", left, right, *options, "--within", "t,t,-3,3", "--at", "close", "-o", tmp_path / "o.arrow")
+    told = muntin("join", left, right, *options, "--within", "t,t,-3,3", "--at", "close", "-o", tmp_path / "o.arrow")
     assert told.exit_code == 0, told.stderr
     assert read(tmp_path / "o.arrow").to_pylist() == [
         {"a": 1, "t": 0, "sum(v)": 5, "n": 2},
         {"a": 2, "t": 1, "sum(v)": None, "n": 0},
         {"a": 3, "t": 2, "sum(v)": None, "n": 0},
     ]
-    told = mullion("join", left, right, *options, "--left-rows", 5, "--right-rows", 5, "-o", tmp_path / "p.arrow")
+    told = muntin("join", left, right, *options, "--left-rows", 5, "--right-rows", 5, "-o", tmp_path / "p.arrow")
     assert told.exit_code == 0, told.stderr
     assert read(tmp_path / "p.arrow").schema.names == ["side", "row", "sum(v)", "n"]
     assert read(tmp_path / "p.arrow")["n"].to_pylist() == [0, 0, 0, 1, 1, 1]
     words = write(pa.table({"a": [1, 1], "w": ["x", None]}), tmp_path / "w.csv")
     options = ["--on", "a = a", "--form", "aggregate", "--left-rows", 5, "--right-rows", 5, "-o", tmp_path / "w.arrow"]
-    told = mullion("join", left, words, *options, "--aggregate", "count(w)")
+    told = muntin("join", left, words, *options, "--aggregate", "count(w)")
     assert told.exit_code == 0, told.stderr
     assert read(tmp_path / "w.arrow").num_rows == 5
-    told = mullion("join", left, words, *options, "--aggregate", "sum(w)")
+    told = muntin("join", left, words, *options, "--aggregate", "sum(w)")
     assert told.exit_code == 1
     assert told.stderr.startswith("error: there is no sum of column 'w' of type string")
 
@@ -368,7 +368,7 @@ def test_conditions_in_sql_and_selected_columns(tmp_path: Path) -> None:
     in_sql = ("--on", "price BETWEEN limit - 2 AND limit + 3 AND right.id > 9")
     found = []
     for on in (plain, in_sql):
-        result = mullion(
+        result = muntin(
             "join", *files, *on, *windows, "--select", "id_right,bid_time,id", "--order", "inner", "-o", out
         )
         assert result.exit_code == 0, result.output
@@ -376,10 +376,10 @@ def test_conditions_in_sql_and_selected_columns(tmp_path: Path) -> None:
     assert found[0].equals(found[1])
     assert found[1].column_names == ["id_right", "bid_time", "id"]
     assert found[1].num_rows > 20
-    explained = [mullion("join", *files, *on, *windows, "--explain").output for on in (plain, in_sql)]
+    explained = [muntin("join", *files, *on, *windows, "--explain").output for on in (plain, in_sql)]
     assert explained[0] == explained[1]
     for wrong, said in ((("--on", "limit <= other.price"), "line 1, column 10"), ((*in_sql, "--select", "x"), "'x'")):
-        result = mullion("join", *files, *wrong, *windows)
+        result = muntin("join", *files, *wrong, *windows)
         assert result.exit_code == 1
         assert said in result.output
 
@@ -389,7 +389,7 @@ def test_conditions_in_sql_and_selected_columns(tmp_path: Path) -> None:
 )
 def test_join_forms(tmp_path: Path, form: str, names: list[str]) -> None:
     file = write(pa.table({"a": [1, 2, 3]}), tmp_path / "a.parquet")
-    told = mullion(
+    told = muntin(
         "join", file, file, "--on", "a,a,0.5,1.5", "--left-rows", 5, "--right-rows", 5, "--form", form,
         "--device", "numpy", "-o", tmp_path / "o.arrow",
     )  # fmt: skip
@@ -424,7 +424,7 @@ def test_errors_are_one_line(tmp_path: Path, changes: list[str], text: str) -> N
     file = write(pa.table({"a": [1, 2], "b": [1, 2], "u": [2, 1], "t": ["x", "y"]}), tmp_path / "f.parquet")
     options = {"--on": "a,b,0,1", "--left-rows": "5", "--right-rows": "5", "--device": "numpy"}
     options |= dict(zip(changes[::2], changes[1::2], strict=True))
-    told = mullion("join", file, file, *(word for pair in options.items() for word in pair))
+    told = muntin("join", file, file, *(word for pair in options.items() for word in pair))
     assert told.exit_code == 1
     assert told.stderr.startswith("error: ")
     assert text in told.stderr
@@ -436,7 +436,7 @@ def test_failed_join_leaves_the_old_output(tmp_path: Path) -> None:
     good = write(pa.table({"a": [1, 2, 3], "s": [1, 2, 3]}), tmp_path / "good.csv")
     bad = write(pa.table({"b": [1, 2, 3], "s": [1, 3, 2]}), tmp_path / "bad.csv")
     output = write(pa.table({"old": [1]}), tmp_path / "out.parquet")
-    told = mullion(
+    told = muntin(
         "join", good, bad, "--on", "a = b", "--left-rows", 5, "--right-rows", 5, "--sequence", "s", "--batch-rows", 1,
         "--device", "numpy", "-o", output,
     )  # fmt: skip
@@ -450,23 +450,23 @@ def test_unreadable_files(tmp_path: Path) -> None:
     arguments = ("--on", "a = b", "--left-rows", 5, "--right-rows", 5, "--device", "numpy")
     for name in ("x.parquet", "x.arrow", "x.csv", "x.json"):
         (tmp_path / name).write_bytes(b"" if name.endswith("csv") else b"not a table")
-        told = mullion("join", tmp_path / name, tmp_path / name, *arguments)
+        told = muntin("join", tmp_path / name, tmp_path / name, *arguments)
         assert told.exit_code == 1
         assert name in told.stderr
-    assert mullion("join", tmp_path / "missing.csv", tmp_path / "x.csv", *arguments).exit_code == 2
+    assert muntin("join", tmp_path / "missing.csv", tmp_path / "x.csv", *arguments).exit_code == 2
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     file = write(pa.table({"a": [1]}), tmp_path / "a.csv")
-    told = mullion("--debug", "join", file, file, "--on", "a", "--left-rows", 1, "--right-rows", 1)
+    told = muntin("--debug", "join", file, file, "--on", "a", "--left-rows", 1, "--right-rows", 1)
     assert type(told.exception).__name__ == "SqlError"
 
 
 def test_devices() -> None:
-    listed = mullion("devices")
+    listed = muntin("devices")
     assert listed.exit_code == 0
     assert any(line.startswith("numpy") for line in listed.stdout.splitlines())
-    by_name = {device["name"]: device for device in json.loads(mullion("devices", "--json").stdout)}
+    by_name = {device["name"]: device for device in json.loads(muntin("devices", "--json").stdout)}
     assert by_name["numpy"]["indexes"] == ["sorted_runs", "bisort"]
     assert by_name["sim:splitjoin-model"]["indexes"] == ["nested_loop"]
     assert by_name["board:ecpix5:design=splitjoin"]["indexes"] == ["nested_loop"]
@@ -477,7 +477,7 @@ def test_devices() -> None:
 def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    lines = {line.split()[0]: line for line in mullion("devices").stdout.splitlines() if line.startswith("sim:")}
+    lines = {line.split()[0]: line for line in muntin("devices").stdout.splitlines() if line.startswith("sim:")}
     assert list(lines) == [
         "sim:bisort",
         "sim:bisort-fast",
@@ -501,7 +501,7 @@ def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.M
 def test_join_on_a_simulated_device(tmp_path: Path, seed: int, device: str) -> None:
     left, right = streams(seed + 3)
     files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.arrow")
-    told = mullion(
+    told = muntin(
         "join", *files, "--on", "limit,price,-2,3", "--left-rows", 40, "--right-rows", 25, "--sequence", "seq",
         "--device", simulated(device, 64), "--batch-rows", 100, "-o", tmp_path / "out.parquet",
     )  # fmt: skip
@@ -511,11 +511,11 @@ def test_join_on_a_simulated_device(tmp_path: Path, seed: int, device: str) -> N
 
 def test_status(tmp_path: Path) -> None:
     with start_private("numpy", timeout=30) as daemon:
-        told = mullion("status", "--daemon", daemon.address)
+        told = muntin("status", "--daemon", daemon.address)
         assert told.exit_code == 0, told.output
         assert "device   numpy" in told.stdout
-        assert json.loads(mullion("status", "--daemon", daemon.address, "--json").stdout)["queries"] == {}
-    told = mullion("status", "--daemon", daemon.address)
+        assert json.loads(muntin("status", "--daemon", daemon.address, "--json").stdout)["queries"] == {}
+    told = muntin("status", "--daemon", daemon.address)
     assert told.exit_code == 1
     assert told.stderr.startswith("error: no daemon answers")
 
@@ -524,22 +524,22 @@ def test_close(tmp_path: Path) -> None:
     spec = JoinSpec(on=Band("a", "b", 0, 0), left=Rows(5), right=Rows(5))
     with start_private("numpy", timeout=30) as daemon, DaemonClient(daemon.address) as client:
         client.open_query("finished", spec, pa.schema([("a", pa.int32())]), pa.schema([("b", pa.int32())]))
-        assert mullion("close", "finished", "--daemon", daemon.address).exit_code == 0
+        assert muntin("close", "finished", "--daemon", daemon.address).exit_code == 0
         assert client.status()["queries"] == {}
-        told = mullion("close", "finished", "--daemon", daemon.address)
+        told = muntin("close", "finished", "--daemon", daemon.address)
         assert (told.exit_code, "no query 'finished'" in told.stderr) == (1, True)
 
 
 def test_serve_refuses_what_does_not_go_together() -> None:
-    assert "--token-file go together" in mullion("serve", "--listen", "127.0.0.1:0").stderr
-    assert "are for --listen" in mullion("serve", "--tls-cert", "x").stderr
-    told = mullion("serve", "--device", "numpy", "--max-queries", 0)
+    assert "--token-file go together" in muntin("serve", "--listen", "127.0.0.1:0").stderr
+    assert "are for --listen" in muntin("serve", "--tls-cert", "x").stderr
+    told = muntin("serve", "--device", "numpy", "--max-queries", 0)
     assert (told.exit_code, told.stderr) == (1, "error: max_queries must be positive, not 0\n")
 
 
 def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     file = write(pa.table({"a": list(range(30_000))}), tmp_path / "a.csv")
-    command = [sys.executable, "-m", "host.cli", "join", file, file, "--on", "a,a,-5,5", "--left-rows", "99999"]
+    command = [sys.executable, "-m", "muntin.host.cli", "join", file, file, "--on", "a,a,-5,5", "--left-rows", "99999"]
     command += ["--right-rows", "99999", "--device", "numpy"]
     reading, writing = os.pipe()
     os.close(reading)
@@ -567,7 +567,7 @@ def test_an_output_that_is_an_input(files: tuple[Path, Path], tmp_path: Path) ->
     before = files[0].read_bytes()
     (tmp_path / "alias.parquet").symlink_to(files[0])
     for output in (files[0], tmp_path / "alias.parquet"):
-        result = mullion("join", *files, *BAND, "-o", output)
+        result = muntin("join", *files, *BAND, "-o", output)
         assert result.exit_code == 1
         assert "which it would replace" in result.output
     assert files[0].read_bytes() == before
@@ -575,14 +575,14 @@ def test_an_output_that_is_an_input(files: tuple[Path, Path], tmp_path: Path) ->
 
 def test_an_output_that_is_a_device(files: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "full.csv").symlink_to("/dev/full")
-    result = mullion("join", *files, *BAND, "-o", tmp_path / "full.csv")
+    result = muntin("join", *files, *BAND, "-o", tmp_path / "full.csv")
     assert result.exit_code == 1
     assert "is no plain file" in result.output
 
 
 def test_a_column_twice(files: tuple[Path, Path]) -> None:
     files[1].write_text("price,price\n1,2\n")
-    result = mullion("join", *files, *BAND)
+    result = muntin("join", *files, *BAND)
     assert "right.csv has 2 columns 'price'" in result.output
 
 
@@ -605,13 +605,13 @@ def test_dictionaries_that_outgrow_their_indices(tmp_path: Path, ending: str, ne
     write(pa.table({"price": range(90)}), tmp_path / "right.parquet")
     output = tmp_path / f"out.{ending}"
     files = tmp_path / "left.arrows", tmp_path / "right.parquet"
-    result = mullion("join", *files, "--on", "limit = price", "--batch-rows", 128, "-o", output)
+    result = muntin("join", *files, "--on", "limit = price", "--batch-rows", 128, "-o", output)
     if ending == "csv" and nested:
         assert result.exit_code == 1
         assert result.output.splitlines()[-1].startswith("error: ")
         return
     assert result.exit_code == 0, result.output
-    again = mullion("join", output, files[1], "--on", "limit = price", "-o", tmp_path / "again.arrows")
+    again = muntin("join", output, files[1], "--on", "limit = price", "-o", tmp_path / "again.arrows")
     assert again.exit_code == 0, again.output
     for path in (output, tmp_path / "again.arrows"):
         found = read(path).select(["id", "word"]).to_pylist()
@@ -627,14 +627,14 @@ def test_a_damaged_arrow_file_is_named(files: tuple[Path, Path], tmp_path: Path,
     data = path.read_bytes()
     for damaged in (data[: len(data) // 2], data[:9], b""):
         path.write_bytes(damaged)
-        result = mullion("join", path, files[1], *BAND)
+        result = muntin("join", path, files[1], *BAND)
         assert result.exit_code == 1
         assert result.output.splitlines()[-1].startswith("error: ")
         assert path.name in result.output
 
 
 def test_too_many_rows_for_a_batch(files: tuple[Path, Path]) -> None:
-    assert mullion("join", *files, *BAND, "--batch-rows", 10**20).exit_code == 2
+    assert muntin("join", *files, *BAND, "--batch-rows", 10**20).exit_code == 2
 
 
 def test_sigterm_leaves_no_half_output(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -646,7 +646,7 @@ def test_sigterm_leaves_no_half_output(files: tuple[Path, Path], tmp_path: Path)
     command = [
         sys.executable,
         "-m",
-        "host.cli",
+        "muntin.host.cli",
         "join",
         str(files[0]),
         str(tmp_path / "right.parquet"),
@@ -672,7 +672,7 @@ def test_top(tmp_path: Path) -> None:
         client.open_query("q", spec, *schemas)
         rows = pa.record_batch([pa.array(range(9))], schema=schemas[0])
         assert list(client.process("q", 0, [("left", rows)])) == []
-        result = mullion("top", "--daemon", daemon.address, "--times", 2, "--seconds", 0.1)
+        result = muntin("top", "--daemon", daemon.address, "--times", 2, "--seconds", 0.1)
         assert result.exit_code == 0, result.output
         assert "numpy" in result.output
         assert client.status()["queries"]["q"]["stats"]["state_calls"] == 1
@@ -684,7 +684,7 @@ def test_conditions_that_compare_nothing(tmp_path):
     right.write_text("b\n1\n3\n")
 
     def rows(*arguments: object) -> list[str]:
-        result = mullion("join", left, right, *arguments)
+        result = muntin("join", left, right, *arguments)
         assert result.exit_code == 0, result.output
         return sorted(result.stdout.splitlines()[1:])
 
@@ -696,9 +696,9 @@ def test_conditions_that_compare_nothing(tmp_path):
     assert rows("--on", "TRUE", "--where", "left.a > 1") == every[2:]
     assert rows("--on", "TRUE", "--on", "a < b", "--all-of") == ["1,3", "2,3"]
     for text in ("(TRUE AND " * 400 + "a = b" + ")" * 400, "NOT " * 400 + "(a = b)"):
-        result = mullion("join", left, right, "--on", text)
+        result = muntin("join", left, right, "--on", text)
         assert result.exit_code == 1
         assert "the text nests 400 deep here" in result.output
-    result = mullion("join", left, right, "--on", "a = b", "--where", "(" * 400 + "left.a > 1" + ")" * 400)
+    result = muntin("join", left, right, "--on", "a = b", "--where", "(" * 400 + "left.a > 1" + ")" * 400)
     assert result.exit_code == 1
     assert "--where must be like" in result.output

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from host import AllOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
-from host.arguments import condition
-from host.constants import exact_float, whole_number
-from host.durations import nanoseconds
-from host.engines import Inner, Outer, Partitions, SplitJoin
-from host.errors import MullionError, PredicateError, WindowError
-from host.index import BiSort, Slices
-from host.join.collector import Collector
-from host.predicates import from_dict
-from host.range_index import open_window_index
-from mullion import sql
+from muntin import sql
+from muntin.host import AllOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
+from muntin.host.arguments import condition
+from muntin.host.constants import exact_float, whole_number
+from muntin.host.durations import nanoseconds
+from muntin.host.engines import Inner, Outer, Partitions, SplitJoin
+from muntin.host.errors import MuntinError, PredicateError, WindowError
+from muntin.host.index import BiSort, Slices
+from muntin.host.join.collector import Collector
+from muntin.host.predicates import from_dict
+from muntin.host.range_index import open_window_index
 
 NANOS = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 #: Of a length in nanoseconds, how each library writes it; None where its class does not hold it.
@@ -108,7 +108,7 @@ def test_what_is_no_length_is_refused(value):
         lambda v: Partitions(2, width=v),
         lambda v: Collector(max_delay=v),
     ):
-        with pytest.raises(MullionError):
+        with pytest.raises(MuntinError):
             place(value) if not isinstance(value, str) else nanoseconds(value)
 
 
@@ -313,5 +313,5 @@ def test_dates_beside_timestamps_as_duckdb_has_them():
         {"on": AsOf("d", "t")},
         {"on": Band("i", "j"), "within": Within("d", "t", "0", "0")},
     ):
-        with pytest.raises(MullionError, match="no time zone"):
+        with pytest.raises(MuntinError, match="no time zone"):
             JoinSpec(**on).output_schema(left.schema, zoned.schema)

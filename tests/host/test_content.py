@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, Rows, WindowJoin, content
-from host.content import Content, row_hashes
-from host.daemon import DaemonClient
-from host.errors import ReplayError
+from muntin.host import Band, Rows, WindowJoin, content
+from muntin.host.content import Content, row_hashes
+from muntin.host.daemon import DaemonClient
+from muntin.host.errors import ReplayError
 from tests.host.daemon.conftest import batch, client, daemon, directory, either, expected, open_query, process, start  # noqa: F401  # noqa: F401
 from tests.random_joins.values import plain
 

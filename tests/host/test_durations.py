@@ -2,8 +2,8 @@ import datetime as dt
 
 import pytest
 
-from host.durations import nanoseconds
-from host.errors import WindowError
+from muntin.host.durations import nanoseconds
+from muntin.host.errors import WindowError
 
 SECOND = 1_000_000_000
 

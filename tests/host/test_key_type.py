@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host.errors import KeyTypeError
-from host.key_type import key_type, key_types
+from muntin.host.errors import KeyTypeError
+from muntin.host.key_type import key_type, key_types
 
 EDGES = [
     (pa.int8(), [-128, 0, 127]),

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from host.errors import KeyTypeError, UnsupportedError, WindowError
-from host.index import BurstTrie, CsbTree, Judy, Slices, SortedRuns, TimeKeyed
-from host.native import _core
-from host.range_index import open_window_index
+from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
+from muntin.host.index import BurstTrie, CsbTree, Judy, Slices, SortedRuns, TimeKeyed
+from muntin.host.native import _core
+from muntin.host.range_index import open_window_index
 
 needs_judy = pytest.mark.skipif(
     not _core.has_index("judy"), reason="this build of the core has no Judy arrays (Debian: apt install libjudy-dev)"

@@ -4,9 +4,9 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
-from host.errors import PredicateError, SchemaError, UnsupportedError
-from host.index import BiSort
+from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
+from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
+from muntin.host.index import BiSort
 
 CONSTANTS = [1, -0.1, float("-inf"), decimal.Decimal("0.10"), "x", b"\x00x", True, dt.timedelta(seconds=1),
              dt.date(2020, 1, 2), dt.datetime(2020, 1, 2, 3, tzinfo=dt.UTC), dt.time(1, 2)]  # fmt: skip

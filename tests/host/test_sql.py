@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.errors import from_wire, to_wire
-from mullion import (
+from muntin import (
     AllOf,
     AnyOf,
     AsOf,
@@ -34,6 +33,7 @@ from mullion import (
     sql,
     sql_spec,
 )
+from muntin.host.errors import from_wire, to_wire
 
 MINUTE = 60_000_000
 
@@ -71,7 +71,7 @@ def rows_of(result: pa.Table) -> Counter:
 
 
 def check(text: str) -> pa.Table:
-    """Mullion's rows, which are DuckDB's."""
+    """Muntin's rows, which are DuckDB's."""
     ours = sql(text, **TABLES)
     theirs = DUCK.sql(text).to_arrow_table()
     assert rows_of(ours) == rows_of(theirs.rename_columns(ours.column_names))

@@ -2,13 +2,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, Rows, WindowJoin, Within
-from host.aggregates import Count, Sum
-from host.devices.numpy_device import NumpyDevice
-from host.devices.run_device import RunDevice
-from host.engines import SplitJoin
-from host.errors import CapacityError, DeviceError, KeyTypeError, ResultTooLargeError, SchemaError
-from host.join import native_engine
+from muntin.host import Band, Rows, WindowJoin, Within
+from muntin.host.aggregates import Count, Sum
+from muntin.host.devices.numpy_device import NumpyDevice
+from muntin.host.devices.run_device import RunDevice
+from muntin.host.engines import SplitJoin
+from muntin.host.errors import CapacityError, DeviceError, KeyTypeError, ResultTooLargeError, SchemaError
+from muntin.host.join import native_engine
 
 BAND = Band("a", "b", -1, 1)
 
@@ -85,7 +85,7 @@ def test_a_closed_join_says_so():
 
 
 def test_state_of_a_time_window_is_bounded_by_the_watermark():
-    from host import Watermark
+    from muntin.host import Watermark
 
     rng = np.random.default_rng(1)
     join = WindowJoin(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sim.kept import COUNTS
+from muntin.sim.kept import COUNTS
 
 OUTCOMES = ("failed", "error", "skipped", "passed")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.kept import kept
+from muntin.sim.kept import kept
 
 
 @pytest.mark.parametrize("block", ["gather", "prober"])

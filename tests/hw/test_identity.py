@@ -4,10 +4,18 @@ import dataclasses
 
 import pytest
 
-from hw.identity import parameter_hash, table_hash
-from hw.parameters import PRESETS, Parameters
-from hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS, SPLITJOIN, ErrorCode, Operation, layout_hash, registers
-from hw.splitjoin import memory_layout
+from muntin.hw.identity import parameter_hash, table_hash
+from muntin.hw.parameters import PRESETS, Parameters
+from muntin.hw.register_map import (
+    COMMAND_FIELDS,
+    COMMAND_FLAGS,
+    SPLITJOIN,
+    ErrorCode,
+    Operation,
+    layout_hash,
+    registers,
+)
+from muntin.hw.splitjoin import memory_layout
 
 
 def test_the_same_tables_have_the_same_hash():

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from hw.errors import ParameterError
-from hw.parameters import PRESETS, Parameters
+from muntin.hw.errors import ParameterError
+from muntin.hw.parameters import PRESETS, Parameters
 
 
 @pytest.mark.parametrize("name", ["tiny", "ecp5", "de5a"])
@@ -52,7 +52,7 @@ def test_unknown_preset():
 
 def test_standard_library_alone():
     code = (
-        "import sys, hw.parameters, hw.register_map, hw.splitjoin.memory_layout; "
+        "import sys, muntin.hw.parameters, muntin.hw.register_map, muntin.hw.splitjoin.memory_layout; "
         "sys.exit(any(m.split('.')[0] in ('amaranth', 'numpy', 'host') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw.register_map import (
+from muntin.hw.register_map import (
     BISORT,
     COMMAND_FIELDS,
     COMMAND_FLAGS,
@@ -16,7 +16,7 @@ from hw.register_map import (
     command_word,
     registers,
 )
-from hw.splitjoin.parameters import PRESETS
+from muntin.hw.splitjoin.parameters import PRESETS
 
 KERNELS = [BISORT, SPLITJOIN]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from host.native import _core
+from muntin.host.native import _core
 
 Bounds = list[tuple[np.ndarray, np.ndarray]]
 
@@ -63,7 +63,7 @@ class Batch:
     ----------
     keys : ndarray of int32 or int64
     rows, opposite : ndarray of int64
-        As in `host.join.engine.Batch`.
+        As in `muntin.host.join.engine.Batch`.
     times : ndarray of int64, or None
     bounds : list of pairs of ndarrays like `keys`, or None
         Lower and upper bounds on the other side's keys, one pair of arrays for each interval.

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.native import _core
+from muntin.host.native import _core
 
 FOLDS = ["sum", "some", "add", "least", "least_wide"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, Rows, WindowJoin
-from host.index.specs import BiSort, Index, SortedRuns
-from host.native import _core
+from muntin.host import Band, Rows, WindowJoin
+from muntin.host.index.specs import BiSort, Index, SortedRuns
+from muntin.host.native import _core
 from tests.native.nested_loop import open_engine
 
 FEW = np.arange(3, dtype=np.int32)

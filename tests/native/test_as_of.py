@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.native import _core
+from muntin.host.native import _core
 
 NONE = np.zeros(0, np.int64)
 

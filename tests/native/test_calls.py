@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, Rows, WindowJoin
-from host.errors import DeviceError
-from host.native import _core
+from muntin.host import Band, Rows, WindowJoin
+from muntin.host.errors import DeviceError
+from muntin.host.native import _core
 from tests.native.nested_loop import Batch, open_engine
 
 #: A fork of a process with the sanitizers' threads, and signals that they hold back, end in errors of their own.
@@ -236,9 +236,9 @@ PRELUDE = """
 import multiprocessing, os, signal, sys, threading, time
 import numpy as np
 import pyarrow as pa
-from host import Band, Rows, Within, Compare, WindowJoin
-from host.errors import DeviceError
-from host.native import _core
+from muntin.host import Band, Rows, Within, Compare, WindowJoin
+from muntin.host.errors import DeviceError
+from muntin.host.native import _core
 
 def long_join(rows, **options):
     # Keys that all match and event times of which few do: every candidate is checked, for minutes, and few pairs come.

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
-from host.devices.cpu_device import CpuDevice
-from host.native import _core
+from muntin.host.devices.cpu_device import CpuDevice
+from muntin.host.native import _core
 from tests.native.nested_loop import ISAS, Batch, NestedLoop, in_order, open_engine
 
 #: About the borders of leaves (8 words), lines (8 or 16 leaves), and chunks of probes (2048).

@@ -1,4 +1,4 @@
-from host.native import isa
+from muntin.host.native import isa
 
 
 def test_isa_is_one_that_was_compiled() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host.native import _core
+from muntin.host.native import _core
 from tests.native.nested_loop import Batch, NestedLoop, in_order, open_engine
 
 INT32 = np.iinfo(np.int32)

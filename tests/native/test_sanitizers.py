@@ -21,7 +21,7 @@ SANITIZERS = {
 #: Runs with the sanitizer's core in the place of the one beside the sources.
 RUN = """
 import importlib.util, sys
-spec = importlib.util.spec_from_file_location("host.native._core", sys.argv[1])
+spec = importlib.util.spec_from_file_location("muntin.host.native._core", sys.argv[1])
 sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 import hypothesis, pytest

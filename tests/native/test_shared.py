@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from host.native import _core
+from muntin.host.native import _core
 from tests.native.nested_loop import Batch, NestedLoop, open_engine
 from tests.native.test_engine import Call, Query, Streams, calls, finish, queries
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.native import _core
+from muntin.host.native import _core
 from tests.native.nested_loop import ISAS, wide
 
 FAR = 2**80

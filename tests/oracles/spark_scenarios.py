@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from host import AllOf, Band, Compare, Within
-from host.sql import parse_condition
+from muntin.host import AllOf, Band, Compare, Within
+from muntin.host.sql import parse_condition
 
 ROOT = Path(__file__).resolve().parents[3] / "shared"
 FOLDER = ROOT / "spark-joins"

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mullion import AllOf, AsOf, Band, Compare, WindowJoin, sql
+from muntin import AllOf, AsOf, Band, Compare, WindowJoin, sql
 
 FOLDER = Path(__file__).parents[2] / ".." / "shared" / "peer-joins"
 SOURCES = [("clickhouse", "asof"), ("clickhouse", "range"), ("duckdb", "asof"), ("duckdb", "range"),
@@ -114,7 +114,7 @@ def by_objects(case: Any, device: str) -> pa.Table | None:
 
 
 def by_query(case: Any, device: str) -> pa.Table | None:
-    """The result of `mullion.sql`; None where there is no text."""
+    """The result of `muntin.sql`; None where there is no text."""
     text = query(case)
     return None if text is None else sql(text, l=case.arrow("left"), r=case.arrow("right"), device=device)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mullion import MullionError
+from muntin import MuntinError
 from tests.peer_joins.cases import SOURCES, WAYS, cases, oracle, query, rows_of
 
 
@@ -128,7 +128,7 @@ def wrong(case: Any, way: str, device: str) -> str | None:
     reason = listed(case)
     try:
         result = WAYS[way](case, device)
-    except MullionError as error:
+    except MuntinError as error:
         told = f"{type(error).__name__}: {error}"
         if reason is not None and reason.errors and re.match(f"({reason.errors})", told):
             return None

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from host import AllOf, Band, Compare, Rows
-from pyspark_bridge import window_join
-from pyspark_bridge.executor_daemon import reachable
-from pyspark_bridge.window_join import _token_of_executors
+from muntin.host import AllOf, Band, Compare, Rows
+from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.executor_daemon import reachable
+from muntin.pyspark_bridge.window_join import _token_of_executors
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.runner import Runner

@@ -19,12 +19,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A local session with two cores, in which a task may fail three times before its job does."""
     from pyspark.sql import SparkSession
 
-    from pyspark_bridge import ensure_java
+    from muntin.pyspark_bridge import ensure_java
 
     ensure_java()
     session = (
         SparkSession.builder.master("local[2,4]")
-        .appName("mullion tests")
+        .appName("muntin tests")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.codegen.wholeStage", "false")
@@ -42,7 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def daemon() -> Iterator[object]:
     """A daemon that outlives the queries of the tests, on the NumPy device."""
-    from host.daemon import start_private
+    from muntin.host.daemon import start_private
 
     with start_private("numpy") as running:
         yield running

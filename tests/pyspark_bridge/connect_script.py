@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from host import Band, Rows, Within, errors
-from host.daemon import start_private
-from pyspark_bridge import window_join
+from muntin.host import Band, Rows, Within, errors
+from muntin.host.daemon import start_private
+from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 from tests.pyspark_bridge.runner import Runner
@@ -118,7 +118,7 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
     else:
         raise AssertionError("a missing column was not noticed")
 
-    import pyspark_bridge.private_daemon as private
+    import muntin.pyspark_bridge.private_daemon as private
 
     daemons = [daemon for watcher in private._watchers.values() for daemon in watcher._daemons]
     until = time.monotonic() + 20

@@ -1,6 +1,6 @@
 """What a daemon says about a query."""
 
-from host.daemon import DaemonClient
+from muntin.host.daemon import DaemonClient
 
 
 def newest_query(daemon: object) -> dict:

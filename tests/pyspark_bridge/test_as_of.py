@@ -4,9 +4,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from host import AsOf, Where
-from host.errors import UnsupportedError
-from pyspark_bridge import window_join
+from muntin.host import AsOf, Where
+from muntin.host.errors import UnsupportedError
+from muntin.pyspark_bridge import window_join
 from tests.pyspark_bridge.data import bids_and_asks
 
 ON = AsOf("ts", "ts", by=[("limit", "price")], tolerance="10 seconds")
@@ -14,7 +14,7 @@ ON = AsOf("ts", "ts", by=[("limit", "price")], tolerance="10 seconds")
 
 @pytest.fixture(scope="module")
 def daemon():
-    from host.daemon import start_private
+    from muntin.host.daemon import start_private
 
     with start_private("cpu") as running:
         yield running

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from host import AllOf, Band, Compare, Rows, Where, Within
-from pyspark_bridge import window_join
+from muntin.host import AllOf, Band, Compare, Rows, Where, Within
+from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 
@@ -100,7 +100,7 @@ def test_empty_sides(spark, daemon, sides):
 
 
 def test_no_query_is_left_open(spark, daemon, sides):
-    from host.daemon import DaemonClient
+    from muntin.host.daemon import DaemonClient
 
     left, right = (spark.createDataFrame(side) for side in sides)
     joined = window_join(

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
-from host import AllOf, Band, Rows, Within, errors
-from pyspark_bridge import window_join
-from pyspark_bridge.worker_python import WorkerPythonError, check_worker_python
+from muntin.host import AllOf, Band, Rows, Within, errors
+from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.worker_python import WorkerPythonError, check_worker_python
 
 GOOD = {"on": Band("k", "k", 0, 1), "left": Rows(9), "right": Rows(9), "sequence": "seq"}
 
@@ -46,14 +46,14 @@ def frame(spark):
         ({"right": None}, errors.WindowError, "right"),
         ({"left": "5 minutes"}, errors.WindowError, "Within"),
         ({"within": Within("ts", "ts", "0 s", "1 s")}, errors.WindowError, "either"),
-        ({"how": "sideways"}, errors.MullionError, "sideways"),
+        ({"how": "sideways"}, errors.MuntinError, "sideways"),
         ({"form": "sets"}, errors.PredicateError, "sets"),
         ({"order": "backwards"}, errors.PredicateError, "backwards"),
         ({"index": "stairs"}, errors.WindowError, "stairs"),
         ({"device": "opencl:no such device"}, errors.DeviceError, "no such device"),
         ({"device": "abacus"}, errors.DeviceError, "abacus"),
         ({"device": "numpy", "daemon": "unix:/tmp/x"}, errors.DeviceError, "leave one out"),
-        ({"daemon": "unix:/nowhere/daemon.sock"}, errors.ConnectionLostError, "mullion serve"),
+        ({"daemon": "unix:/nowhere/daemon.sock"}, errors.ConnectionLostError, "muntin serve"),
         ({"daemon": "http://localhost"}, errors.DaemonError, "http"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
@@ -112,12 +112,12 @@ def test_duplicate_columns(frame):
 
 
 def test_sessions_on_a_cluster_need_a_named_daemon(frame, monkeypatch):
-    from pyspark_bridge import private_daemon
+    from muntin.pyspark_bridge import private_daemon
 
     class Session:
         conf: ClassVar = {"spark.master": "spark://elsewhere:7077"}
 
-    with pytest.raises(errors.UnsupportedError, match=r"spark://elsewhere:7077.*mullion serve"):
+    with pytest.raises(errors.UnsupportedError, match=r"spark://elsewhere:7077.*muntin serve"):
         private_daemon.private_daemon(Session(), "numpy", True)
 
     class Connect(Session):
@@ -125,7 +125,7 @@ def test_sessions_on_a_cluster_need_a_named_daemon(frame, monkeypatch):
         conf: ClassVar = {"spark.master": "local[2]"}
         client = SimpleNamespace(host="spark.example.org")
 
-    with pytest.raises(errors.UnsupportedError, match=r"spark\.example\.org.*mullion serve"):
+    with pytest.raises(errors.UnsupportedError, match=r"spark\.example\.org.*muntin serve"):
         private_daemon.private_daemon(Connect(), "numpy", True)
 
 

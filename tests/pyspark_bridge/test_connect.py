@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).with_name("connect_script.py")
 
 def test_connect(seed, tmp_path):
     """In a process of its own: a process holds a classic session or a Connect one, not both."""
-    from pyspark_bridge import ensure_java
+    from muntin.pyspark_bridge import ensure_java
 
     ensure_java()
     environment = {

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
-from pyspark_bridge import demo
-from pyspark_bridge.demo_oracle import check_result
-from pyspark_bridge.demo_streams import demo_streams
+from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin.pyspark_bridge import demo
+from muntin.pyspark_bridge.demo_oracle import check_result
+from muntin.pyspark_bridge.demo_streams import demo_streams
 
 DECIMALS = pa.decimal128(12, 2)
 NAN = float("nan")
@@ -103,7 +103,7 @@ def test_command(tmp_path, seed):
     """As `make demo` runs it, in a process and a Spark of its own."""
     options = {"rows": 3_000, "batch-rows": 1_500, "seed": seed, "device": "numpy", "keep": tmp_path / "kept"}
     run = subprocess.run(
-        [sys.executable, "-m", "pyspark_bridge.demo", *(f"--{name}={value}" for name, value in options.items())],
+        [sys.executable, "-m", "muntin.pyspark_bridge.demo", *(f"--{name}={value}" for name, value in options.items())],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from host import Band, Rows
-from host.daemon.daemon import Daemon
-from host.devices.numpy_device import NumpyDevice
-from host.errors import CapacityError
-from pyspark_bridge import window_join
+from muntin.host import Band, Rows
+from muntin.host.daemon.daemon import Daemon
+from muntin.host.devices.numpy_device import NumpyDevice
+from muntin.host.errors import CapacityError
+from muntin.pyspark_bridge import window_join
 from tests.host.daemon.test_check import one_board
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from host import Band, Rows, errors
-from host.daemon import start_private
-from pyspark_bridge import window_join
+from muntin.host import Band, Rows, errors
+from muntin.host.daemon import start_private
+from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.test_streaming import expected, pairs

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from host import Band, Rows, Within
-from host.errors import UnsupportedError
-from pyspark_bridge import window_join
+from muntin.host import Band, Rows, Within
+from muntin.host.errors import UnsupportedError
+from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_bridge import java_runtime
-from pyspark_bridge.java_runtime import JavaNotFoundError, ensure_java
+from muntin.pyspark_bridge import java_runtime
+from muntin.pyspark_bridge.java_runtime import JavaNotFoundError, ensure_java
 
 JAVA = """#!/bin/sh
 for argument in "$@"; do

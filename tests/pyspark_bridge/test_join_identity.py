@@ -5,11 +5,11 @@ import itertools
 import pytest
 from pyspark.sql import functions as F
 
-from host import Band, JoinSpec, Rows, errors
-from pyspark_bridge import window_join
-from pyspark_bridge.join_identity import join_identity
-from pyspark_bridge.tagged_union import tagged_union
-from pyspark_bridge.window_join import arrow_schema_of
+from muntin.host import Band, JoinSpec, Rows, errors
+from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.join_identity import join_identity
+from muntin.pyspark_bridge.tagged_union import tagged_union
+from muntin.pyspark_bridge.window_join import arrow_schema_of
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.test_streaming import expected, pairs

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from host import Band, Rows
-from pyspark_bridge import window_join
+from muntin.host import Band, Rows
+from muntin.pyspark_bridge import window_join
 from tests.fault.dying_task import dying_tasks
 from tests.fault.kills import PLACES, kill_in_spark
 from tests.fault.orders import KINDS, Orders
@@ -24,7 +24,7 @@ def test_killed_tasks(runner, daemon, seed, monkeypatch, tmp_path):
         orders.give(batch, "task", phase)
     bids, asks = bids_and_asks(seed, batches=len(phases) + 1)
     # The package's function of this name hides its module.
-    module = importlib.import_module("pyspark_bridge.window_join")
+    module = importlib.import_module("muntin.pyspark_bridge.window_join")
     monkeypatch.setattr(module, "task_function", dying_tasks(str(orders.folder)))
     windows = {"left": Rows(50), "right": Rows(50), "sequence": "seq"}
     sides = runner.stream("bids", bids), runner.stream("asks", asks)

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AllOf, AsOf, Band, Compare, Rows, Within
-from host.daemon import DaemonClient, start_private
-from host.engines import Partitions
-from host.errors import UnsupportedError, WindowError
-from pyspark_bridge import window_join
+from muntin.host import AllOf, AsOf, Band, Compare, Rows, Within
+from muntin.host.daemon import DaemonClient, start_private
+from muntin.host.engines import Partitions
+from muntin.host.errors import UnsupportedError, WindowError
+from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 from tests.pyspark_bridge.test_as_of import later

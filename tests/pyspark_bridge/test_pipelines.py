@@ -29,8 +29,8 @@ FLOWS = """\
 from pyspark import pipelines
 from pyspark.sql import SparkSession
 
-from mullion import Band, Within
-from mullion.spark import window_join
+from muntin import Band, Within
+from muntin.spark import window_join
 
 spark = SparkSession.active()
 left, right = (
@@ -52,7 +52,7 @@ def matches():
 def test_at_module_level(daemon: Any, tmp_path: Path) -> None:
     import pyspark
 
-    from pyspark_bridge import ensure_java
+    from muntin.pyspark_bridge import ensure_java
 
     ensure_java()
     start = 1_704_067_200_000_000

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-import pyspark_bridge.private_daemon as private_daemon_module
-from host import Band, Rows
-from host.daemon import AwaitedDaemon
-from pyspark_bridge import window_join
+import muntin.pyspark_bridge.private_daemon as private_daemon_module
+from muntin.host import Band, Rows
+from muntin.host.daemon import AwaitedDaemon
+from muntin.pyspark_bridge import window_join
 from tests.pyspark_bridge.data import bids_and_asks
 
 OPTIONS = {
@@ -65,11 +65,11 @@ def test_ends_with_its_query_and_a_restart_says_so(runner, seed, started):
     assert ended(daemon)
     before = list(runner.results["query"])
     runner.write("bids", 10, bids[1])
-    with pytest.raises(Exception, match=r"no daemon answers.*mullion serve"):
+    with pytest.raises(Exception, match=r"no daemon answers.*muntin serve"):
         runner.start(joined, "query").awaitTermination(120)
     # The same program in a new process: another daemon, which knows that it lacks the window.
     again = window_join(runner.stream("bids"), runner.stream("asks"), **OPTIONS)
-    with pytest.raises(Exception, match=r"StateLostError.*mullion serve"):
+    with pytest.raises(Exception, match=r"StateLostError.*muntin serve"):
         runner.start(again, "query").awaitTermination(120)
     assert runner.results["query"] == before
     assert ended(started[1])
@@ -100,7 +100,7 @@ def test_batches_share_one_that_ends_with_the_process(spark, started, monkeypatc
 def test_ends_with_a_process_that_is_killed(tmp_path):
     script = (
         "import os, signal\n"
-        "from host.daemon import start_private\n"
+        "from muntin.host.daemon import start_private\n"
         "daemon = start_private('numpy')\n"
         "print(daemon.process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

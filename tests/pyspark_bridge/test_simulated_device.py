@@ -5,9 +5,9 @@ from contextlib import nullcontext
 import pytest
 from click.testing import CliRunner
 
-from host import Band, Rows
-from host.daemon import DaemonClient, start_private
-from pyspark_bridge import demo, window_join
+from muntin.host import Band, Rows
+from muntin.host.daemon import DaemonClient, start_private
+from muntin.pyspark_bridge import demo, window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.simulated import simulated
@@ -15,7 +15,7 @@ from tests.simulated import simulated
 
 @pytest.mark.parametrize("device", ["sim:bisort-fast", "sim:splitjoin-model"])
 def test_a_stream_through_a_daemon(runner, seed, device):
-    """`mullion serve --device` with a simulated one, and a query that names the daemon."""
+    """`muntin serve --device` with a simulated one, and a query that names the daemon."""
     bids, asks = bids_and_asks(seed, batches=3)
     with start_private(simulated(device, 64)) as daemon, DaemonClient(daemon.address) as client:
         joined = window_join(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from pyspark_bridge import window_join
-from pyspark_bridge.window_join import arrow_schema_of
+from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.window_join import arrow_schema_of
 from tests.oracles.spark_scenarios import ABSENT, DIFFERENCES, FOLDER, SECOND, Join, Scenario, Side, scenarios
 from tests.pyspark_bridge.newest_query import newest_query
 

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import functions as F
 
-from host import Band, Within
-from pyspark_bridge import window_join
+from muntin.host import Band, Within
+from muntin.pyspark_bridge import window_join
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.newest_query import newest_query
 
@@ -59,7 +59,7 @@ def test_same_pairs_as_spark(runner, daemon, seed, case):
         dropped = sum(
             progress["stateOperators"][0]["numRowsDroppedByWatermark"] for progress in runner.queries[-1].recentProgress
         )
-        found = runner.run(ours, "mullion")
+        found = runner.run(ours, "muntin")
     finally:
         conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
     assert dropped > 0, "the case has no late rows"

@@ -6,11 +6,11 @@ import signal
 import pytest
 from click.testing import CliRunner
 
-import pyspark_bridge.private_daemon as private_daemon_module
-from host import Band, Compare, Rows
-from host.cli import main
-from host.daemon import AwaitedDaemon, start_private
-from pyspark_bridge import window_join
+import muntin.pyspark_bridge.private_daemon as private_daemon_module
+from muntin.host import Band, Compare, Rows
+from muntin.host.cli import main
+from muntin.host.daemon import AwaitedDaemon, start_private
+from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.test_partitions import rows
@@ -106,7 +106,7 @@ def test_other_partitions_after_a_restart(runner, daemon, seed, tmp_path, on, ho
     else:
         with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
             query.awaitTermination(120)
-    with pytest.raises(Exception, match="windows of 2 partitions are there: see `mullion rescale"):
+    with pytest.raises(Exception, match="windows of 2 partitions are there: see `muntin rescale"):
         runner.run(join(4, state=state, partitions=3))
     for batches, partitions in ((5, 3), (6, 1 if how == "inner" else 2)):
         told = CliRunner().invoke(main, ["rescale", state, "--partitions", str(partitions), "--delete-old"])

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from host import AnyOf, Band, Compare, Rows, Within
-from host.daemon import DaemonClient, start_private
-from host.errors import KeyTypeError, WindowError
-from pyspark_bridge import window_join
+from muntin.host import AnyOf, Band, Compare, Rows, Within
+from muntin.host.daemon import DaemonClient, start_private
+from muntin.host.errors import KeyTypeError, WindowError
+from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 

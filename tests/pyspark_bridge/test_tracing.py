@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from host import AllOf, Band, Compare, Rows, tracing
-from host.errors import UnsupportedError
-from pyspark_bridge import window_join
+from muntin.host import AllOf, Band, Compare, Rows, tracing
+from muntin.host.errors import UnsupportedError
+from muntin.pyspark_bridge import window_join
 from tests.collector import collecting, paths
 from tests.pyspark_bridge.data import bids_and_asks
 
@@ -70,11 +70,11 @@ def test_two_stages_and_partitions(runner, seed, collector):
 def test_the_package_is_missed_before_the_query_starts(spark, monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     frame = spark.range(3)
-    with pytest.raises(UnsupportedError, match=r"pip install 'mullion\[tracing\]'"):
+    with pytest.raises(UnsupportedError, match=r"pip install 'muntin\[tracing\]'"):
         window_join(frame, frame, on=Band("id", "id", 0, 0), tracing=True)
 
 
 def test_the_environment_asks_for_spans(monkeypatch):
     assert not tracing.tracing_wanted()
-    monkeypatch.setenv("MULLION_TRACING", "1")
+    monkeypatch.setenv("MUNTIN_TRACING", "1")
     assert tracing.tracing_wanted()

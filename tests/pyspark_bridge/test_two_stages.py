@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from host import AllOf, Band, Compare, Rows, Within
-from host.daemon import DaemonClient
-from host.errors import ConnectionLostError
-from pyspark_bridge import window_join
-from pyspark_bridge.join_task import Shipment
+from muntin.host import AllOf, Band, Compare, Rows, Within
+from muntin.host.daemon import DaemonClient
+from muntin.host.errors import ConnectionLostError
+from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.join_task import Shipment
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 from tests.pyspark_bridge.newest_query import newest_query
@@ -280,7 +280,7 @@ def test_lost_executor(daemon, seed, tmp_path):
 
     In a process of its own: a process has one session.
     """
-    from pyspark_bridge import ensure_java
+    from muntin.pyspark_bridge import ensure_java
 
     ensure_java()
     run = subprocess.run(
@@ -297,8 +297,8 @@ def test_lost_executor(daemon, seed, tmp_path):
 
 def test_what_a_part_is_known_by():
     """The same for rows in any order, another one for other rows and for another side."""
-    from host.daemon.staging import totals, totals_of
-    from host.join.whole_call import CallPart
+    from muntin.host.daemon.staging import totals, totals_of
+    from muntin.host.join.whole_call import CallPart
 
     schema = pa.schema([("k", pa.int64()), ("note", pa.string())])
     spec = window_spec()
@@ -342,6 +342,6 @@ def test_a_cancelled_shipment_is_not_taken_for_whole():
 
 
 def window_spec():
-    from host import JoinSpec
+    from muntin.host import JoinSpec
 
     return JoinSpec(on=Compare("k", "=", "k"), left=Rows(3), right=Rows(3))

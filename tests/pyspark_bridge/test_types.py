@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import types as T
 
-from host import Band, Compare, Rows, Within
-from pyspark_bridge import window_join
+from muntin.host import Band, Compare, Rows, Within
+from muntin.pyspark_bridge import window_join
 
 UTC = dt.UTC
 SCHEMA = T.StructType(

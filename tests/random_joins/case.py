@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mullion import (
+from muntin import (
     AllOf,
     AnyOf,
     AsOf,

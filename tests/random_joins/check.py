@@ -18,13 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.daemon import DaemonClient, Limits
-from host.daemon.daemon import Daemon
-from mullion import (
+from muntin import (
     CapacityError,
     DeviceError,
     KeyTypeError,
-    MullionError,
+    MuntinError,
     OrderError,
     PredicateError,
     RangeMirror,
@@ -35,6 +33,8 @@ from mullion import (
     WindowJoin,
     open_device,
 )
+from muntin.host.daemon import DaemonClient, Limits
+from muntin.host.daemon.daemon import Daemon
 from tests.conformance.test_aggregates import assert_same
 from tests.oracles.as_of import AsOfLoop
 from tests.oracles.nested_loop import NestedLoop, Pair
@@ -89,7 +89,7 @@ def run(case: Case) -> Outcome:
     except WrongError as error:
         return Outcome("wrong", str(error), f"wrong {case.options['form']} {case.options['how']}")
     except REFUSALS as error:
-        if not isinstance(error, MullionError) or " failed: " in str(error):
+        if not isinstance(error, MuntinError) or " failed: " in str(error):
             return Outcome("failed", _traced(error), _kind(error))
         return Outcome("refused", str(error), _kind(error), 0 if checker is None else checker.found)
     except Exception as error:  # any other is a fault
@@ -494,7 +494,7 @@ def _in_process(case: Case, checker: Checker) -> Results:
 def _with_state(case: Case, checker: Checker) -> Results:
     """A join with state that is opened again now and then."""
     reopened = {call: more for call, *more in case.way.reopened}
-    with tempfile.TemporaryDirectory(prefix="mullion-") as folder:
+    with tempfile.TemporaryDirectory(prefix="muntin-") as folder:
         join = WindowJoin(**_arguments(case), device=_device(case.device), partitions=case.partitions, state=folder)
         try:
             for number in range(len(case.calls) + 1):
@@ -539,7 +539,7 @@ _queries = itertools.count()
 def _daemon(device: str) -> DaemonClient:
     """A client of a daemon that lives as long as this process."""
     _device(device)  # or there is none here
-    folder = Path(tempfile.mkdtemp(prefix="mullion-"))
+    folder = Path(tempfile.mkdtemp(prefix="muntin-"))
     daemon = Daemon(open_device(device), folder / "d.sock", limits=Limits(grace=1.0))
     client = DaemonClient(daemon.addresses[0], timeout=60)
 

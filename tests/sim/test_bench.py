@@ -8,12 +8,12 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("litedram")
 
-from sim.bench import __main__ as command
-from sim.bench.copy_figure import CopyFigure
-from sim.bench.kernel_bench import Trace
-from sim.bench.kernel_figure import KernelFigure
-from sim.bench.lanes_figure import LanesFigure
-from sim.bench.merger_bench import MergerFigure
+from muntin.sim.bench import __main__ as command
+from muntin.sim.bench.copy_figure import CopyFigure
+from muntin.sim.bench.kernel_bench import Trace
+from muntin.sim.bench.kernel_figure import KernelFigure
+from muntin.sim.bench.lanes_figure import LanesFigure
+from muntin.sim.bench.merger_bench import MergerFigure
 
 
 def test_copy_prints_a_table_and_writes_json(monkeypatch, capsys, tmp_path):

@@ -3,9 +3,9 @@
 import pytest
 from amaranth.hdl import Module
 
-from sim import block_runner
-from sim.block_runner import run_bench
-from sim.kept import COUNTS
+from muntin.sim import block_runner
+from muntin.sim.block_runner import run_bench
+from muntin.sim.kept import COUNTS
 from tests.sim.test_colliding_reads import Store
 
 
@@ -23,12 +23,12 @@ def test_a_bench_that_fails(under_pytest, seed, monkeypatch):
     if not under_pytest:
         monkeypatch.delenv("PYTEST_CURRENT_TEST")
     with pytest.raises(AssertionError, match=rf"colliding_reads failed with seed {seed}; log \S+, design \S+top\.v"):
-        run_bench(Forgetful(), "forgetful", "sim.benches.colliding_reads", seed=seed)
+        run_bench(Forgetful(), "forgetful", "muntin.sim.benches.colliding_reads", seed=seed)
 
 
 def test_a_model_is_compiled_once(seed, monkeypatch):
     def run(number):
-        return run_bench(Store(), "kept_store", "sim.benches.colliding_reads", seed=seed + number)
+        return run_bench(Store(), "kept_store", "muntin.sim.benches.colliding_reads", seed=seed + number)
 
     before = COUNTS.copy()
     first = run(0)

@@ -6,10 +6,10 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("litedram")
 
-from hw.memory.copy_operation import CopyOperation
-from hw.memory.transfer_status import TransferStatus
-from sim.board.board_errors import BoardMemoryError, BoardTimeoutError
-from sim.board.copy_board import CopyBoard
+from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.sim.board.board_errors import BoardMemoryError, BoardTimeoutError
+from muntin.sim.board.copy_board import CopyBoard
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from sim.block_runner import run_bench
-from sim.colliding_reads import colliding_reads
+from muntin.sim.block_runner import run_bench
+from muntin.sim.colliding_reads import colliding_reads
 
 
 class Store(wiring.Component):
@@ -37,7 +37,7 @@ class Store(wiring.Component):
 
 
 def test_reads_that_meet_writes(seed):
-    run_bench(Store(), "colliding_reads", "sim.benches.colliding_reads", seed=seed)
+    run_bench(Store(), "colliding_reads", "muntin.sim.benches.colliding_reads", seed=seed)
 
 
 def test_every_memory_is_found():

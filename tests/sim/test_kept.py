@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.kept import COUNTS, digest, is_whole, kept
+from muntin.sim.kept import COUNTS, digest, is_whole, kept
 
 
 def make(place: Path) -> None:

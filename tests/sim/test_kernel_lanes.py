@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from host import Band, Rows, WindowJoin, open_device
-from sim.bench.lanes_bench import lanes_bench
+from muntin.host import Band, Rows, WindowJoin, open_device
+from muntin.sim.bench.lanes_bench import lanes_bench
 from tests.conformance.small_joins import pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
 from tests.simulated import simulated

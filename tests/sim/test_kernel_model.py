@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from host.devices.kernel_command import KernelCommand
-from hw.parameters import Parameters
-from hw.register_map import BUILD_ID, COMMAND_WORDS, ErrorCode, Operation, registers
-from sim.models.kernel import KernelModel
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import BUILD_ID, COMMAND_WORDS, ErrorCode, Operation, registers
+from muntin.sim.models.kernel import KernelModel
 
 OFFSETS = {register.name: register.offset for register in registers()}
 MEMORY = 1 << 20

@@ -9,13 +9,13 @@ import tty
 import numpy as np
 import pytest
 
-from host.errors import LinkDamagedError, LinkIdentityError, LinkLostError, LinkSilentError
-from host.link.dram_start import LaneTiming
-from host.link.link_client import LinkClient
-from host.link.serial_board import SerialBoard
-from host.link.serial_port import SerialPort
-from host.selftest import selftest
-from hw.boards.registry import board as board_of
+from muntin.host.errors import LinkDamagedError, LinkIdentityError, LinkLostError, LinkSilentError
+from muntin.host.link.dram_start import LaneTiming
+from muntin.host.link.link_client import LinkClient
+from muntin.host.link.serial_board import SerialBoard
+from muntin.host.link.serial_port import SerialPort
+from muntin.host.selftest import selftest
+from muntin.hw.boards.registry import board as board_of
 from tests.simulated import simulated
 
 pytest.importorskip("litedram")
@@ -25,7 +25,7 @@ BAUD = 1_000_000
 
 @pytest.fixture(scope="module")
 def device():
-    from host import open_device
+    from muntin.host import open_device
 
     simulated("sim:ecpix5", 32)
     opened = open_device("sim:ecpix5")
@@ -40,7 +40,7 @@ def terminal(device):
 
 
 def test_the_memory_is_levelled(device):
-    from sim.linked.ecp5_phy_model import WORKING
+    from muntin.sim.linked.ecp5_phy_model import WORKING
 
     expected = [LaneTiming(slip, first + (last - first + 1) // 2, last - first + 1) for slip, first, last in WORKING]
     assert device.link(32).lanes == expected

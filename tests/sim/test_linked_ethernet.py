@@ -8,12 +8,12 @@ import zlib
 import numpy as np
 import pytest
 
-from host.errors import LinkDamagedError, LinkRefusedError, LinkSilentError
-from host.link.link_client import LinkClient
-from host.link.serial_port import SerialPort
-from host.link.udp_port import UdpPort
-from host.selftest import selftest
-from hw.link.protocol import DATA_WORDS
+from muntin.host.errors import LinkDamagedError, LinkRefusedError, LinkSilentError
+from muntin.host.link.link_client import LinkClient
+from muntin.host.link.serial_port import SerialPort
+from muntin.host.link.udp_port import UdpPort
+from muntin.host.selftest import selftest
+from muntin.hw.link.protocol import DATA_WORDS
 from tests.simulated import simulated
 
 pytest.importorskip("liteeth")
@@ -25,7 +25,7 @@ HEADERS = 8 + 14 + 20 + 8  # preamble, Ethernet, IPv4, UDP
 
 @pytest.fixture(scope="module")
 def device():
-    from host import open_device
+    from muntin.host import open_device
 
     simulated("sim:ecpix5:ethernet", 32)
     opened = open_device("sim:ecpix5:ethernet")

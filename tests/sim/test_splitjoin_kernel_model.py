@@ -7,21 +7,21 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from host.devices.join_rows import JoinRows
-from host.devices.kernel_command import KernelCommand
-from host.devices.kernel_driver import KernelDriver
-from host.devices.splitjoin_board import SplitJoinBoard
-from host.devices.splitjoin_settings import SplitJoinSettings
-from host.errors import DeviceError, KernelError
-from hw.register_map import SPLITJOIN, Operation
-from hw.splitjoin.memory_layout import row_words
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.benches.join_cases import cases
-from sim.benches.order_monitor import check_order
-from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
-from sim.models.splitjoin import SplitJoin
-from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from muntin.host.devices.join_rows import JoinRows
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.splitjoin_board import SplitJoinBoard
+from muntin.host.devices.splitjoin_settings import SplitJoinSettings
+from muntin.host.errors import DeviceError, KernelError
+from muntin.hw.register_map import SPLITJOIN, Operation
+from muntin.hw.splitjoin.memory_layout import row_words
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.benches.join_cases import cases
+from muntin.sim.benches.order_monitor import check_order
+from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.sim.models.splitjoin import SplitJoin
+from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 
 TINY = SplitJoinParameters.preset("tiny")
 OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from host import Band, Rows, WindowJoin
+from muntin.host import Band, Rows, WindowJoin
 
 ROWS = {
     "cpu": 20_000,

@@ -6,10 +6,10 @@ import sys
 import pyarrow as pa
 import pytest
 
-from host import Band, Rows, WindowJoin, open_device
-from host.devices.bisort_device import BisortDevice
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.errors import DeviceError
+from muntin.host import Band, Rows, WindowJoin, open_device
+from muntin.host.devices.bisort_device import BisortDevice
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.errors import DeviceError
 
 # Joins of a run without --full, a few seconds on each device: twelve boards in simulation that stay take 800 MB.
 FEW = {

@@ -9,9 +9,9 @@ DDR3 give at a quarter of its clock; the package's board_spec.xml says what hold
 
 import dataclasses
 
-from hw.boards.de5a_board import De5aBoard
-from hw.parameters import Parameters
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.boards.de5a_board import De5aBoard
+from muntin.hw.parameters import Parameters
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _PRESET = Parameters.preset("de5a")
 _SHELL = dataclasses.replace(_PRESET, burst_bytes=16 * _PRESET.beat_bytes)

@@ -3,12 +3,12 @@
 Source of pins: amaranth-boards; of the memory part, the delays and the pulled up pins of Ethernet: litex-boards.
 """
 
-from hw.boards.ecp5_board import Ecp5Board
-from hw.boards.ethernet_line import EthernetLine
-from hw.boards.serial_line import SerialLine
-from hw.dram.dram_settings import DramSettings
-from hw.parameters import Parameters
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.boards.ecp5_board import Ecp5Board
+from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.hw.boards.serial_line import SerialLine
+from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.parameters import Parameters
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _PARAMETERS = Parameters.preset("ecpix5")
 

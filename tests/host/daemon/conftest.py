@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from host import Band, JoinSpec, Rows, WindowJoin
-from host.daemon import DaemonClient, Limits
-from host.daemon.daemon import Daemon, FlightOptions
+from muntin.host import Band, JoinSpec, Rows, WindowJoin
+from muntin.host.daemon import DaemonClient, Limits
+from muntin.host.daemon.daemon import Daemon, FlightOptions
 
 TOKEN = "correct horse battery staple"
 SPEC = JoinSpec(on=Band("limit", "price", -2, 2), left=Rows(50), right=Rows(30), order="inner")
@@ -57,7 +57,7 @@ def open_query(client: DaemonClient, query: str = "q", *, streaming: bool = True
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """A private directory whose path is short enough for a socket's, wherever pytest keeps its own."""
-    path = tempfile.mkdtemp(prefix="mullion-test-")
+    path = tempfile.mkdtemp(prefix="muntin-test-")
     yield Path(path)
     shutil.rmtree(path)
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from host import Band, Rows, WindowJoin
-from host.daemon import DaemonClient, Limits
-from host.daemon.daemon import Daemon, FlightOptions, read_token
-from host.daemon.frames import HEADER, MAGIC, VERSION, FrameSocket
-from host.daemon.metrics import serve_metrics
-from host.errors import (
+from muntin.host import Band, Rows, WindowJoin
+from muntin.host.daemon import DaemonClient, Limits
+from muntin.host.daemon.daemon import Daemon, FlightOptions, read_token
+from muntin.host.daemon.frames import HEADER, MAGIC, VERSION, FrameSocket
+from muntin.host.daemon.metrics import serve_metrics
+from muntin.host.errors import (
     AuthError,
     DaemonError,
     KeyTypeError,
@@ -141,7 +141,7 @@ def test_the_status_page(directory):
             assert told["queries"]["bids <i>and</i> asks"]["batch"] == 0
             page = fetch(daemon.metrics_port, "/")
             assert "innerHTML" not in page
-            assert "mullion_query_batch" in fetch(daemon.metrics_port, "/metrics")
+            assert "muntin_query_batch" in fetch(daemon.metrics_port, "/metrics")
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 fetch(daemon.metrics_port, "/other")
     finally:
@@ -163,7 +163,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are(directory):
         daemon.stop()
     dashboard = json.loads((Path(__file__).parents[3] / "docs/grafana.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    names = {name for expression in asked for name in re.findall(r"mullion_\w+", expression)}
+    names = {name for expression in asked for name in re.findall(r"muntin_\w+", expression)}
     assert len(names) > 20
     for name in names:
         assert re.search(rf"^{name}[ {{]", there, re.MULTILINE), name

@@ -14,13 +14,13 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 
-from host import Band, Compare, JoinSpec, Rows
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon
-from host.daemon.limits import Limits
-from host.daemon.result import NotKeptError, Turns, keep
-from host.devices.device import Memory
-from host.errors import CapacityError, DaemonError, DeviceError, LimitError, ResultTooLargeError, StateLostError
+from muntin.host import Band, Compare, JoinSpec, Rows
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon
+from muntin.host.daemon.limits import Limits
+from muntin.host.daemon.result import NotKeptError, Turns, keep
+from muntin.host.devices.device import Memory
+from muntin.host.errors import CapacityError, DaemonError, DeviceError, LimitError, ResultTooLargeError, StateLostError
 from tests.host.daemon.conftest import LEFT, RIGHT, expected, open_query, process
 
 DENSE = JoinSpec(on=Compare("limit", "<", "price"), left=Rows(1000), right=Rows(1000))
@@ -144,7 +144,7 @@ def test_a_full_disk_fails_the_query_alone(small: Daemon, monkeypatch: pytest.Mo
     with DaemonClient(small.addresses[0]) as client:
         client.open_query("dense", DENSE, LEFT, RIGHT)
         open_query(client)
-        monkeypatch.setattr("host.daemon.result.tempfile.TemporaryFile", full)
+        monkeypatch.setattr("muntin.host.daemon.result.tempfile.TemporaryFile", full)
         with pytest.raises(DaemonError, match=r"cannot be kept in .*No space left.*TMPDIR"):
             list(client.process("dense", 0, dense()))
         assert process(client, 0) == expected([0])
@@ -156,7 +156,7 @@ def test_with_state_a_result_that_was_not_kept_is_made_again(
     with DaemonClient(small.addresses[0]) as client:
         client.open_query("dense", DENSE, LEFT, RIGHT, state=str(tmp_path))
         with monkeypatch.context() as patch:
-            patch.setattr("host.daemon.result.tempfile.TemporaryFile", full)
+            patch.setattr("muntin.host.daemon.result.tempfile.TemporaryFile", full)
             with pytest.raises(DaemonError, match="cannot be kept"):
                 list(client.process("dense", 0, dense()))
         assert pairs(client.process("dense", 0, dense())) == ALL
@@ -271,9 +271,9 @@ def test_memory_of_results_is_given_back_while_a_query_waits() -> None:
     script = """
 import tempfile, threading, time
 from pathlib import Path
-from host import Band, JoinSpec, Rows
-from host.daemon import DaemonClient, daemon
-from host.native import _core
+from muntin.host import Band, JoinSpec, Rows
+from muntin.host.daemon import DaemonClient, daemon
+from muntin.host.native import _core
 from tests.host.daemon.conftest import LEFT, RIGHT
 from tests.host.daemon.test_blocks import equal
 daemon.IDLE_SECONDS = 2.0
@@ -325,7 +325,7 @@ def test_keeping_gives_back_what_a_failed_result_took() -> None:
     del other
     gc.collect()
     assert (memory.used, closed) == (0, [True] * 3)
-    assert not any(name.startswith("mullion") for name in os.listdir(tempfile.gettempdir()) if name.endswith(".arrow"))
+    assert not any(name.startswith("muntin") for name in os.listdir(tempfile.gettempdir()) if name.endswith(".arrow"))
 
 
 def test_limits_of_blocks_are_checked() -> None:

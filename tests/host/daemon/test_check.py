@@ -7,24 +7,24 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from host import Band, JoinSpec, Rows, WindowJoin, Within
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon, FlightOptions
-from host.devices import Device
-from host.devices.device import DeviceInfo
-from host.devices.numpy_device import NumpyDevice
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.errors import (
+from muntin.host import Band, JoinSpec, Rows, WindowJoin, Within
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon, FlightOptions
+from muntin.host.devices import Device
+from muntin.host.devices.device import DeviceInfo
+from muntin.host.devices.numpy_device import NumpyDevice
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.errors import (
     CapacityError,
     DeviceError,
     KeyTypeError,
     LimitError,
-    MullionError,
+    MuntinError,
     SchemaError,
     UnsupportedError,
 )
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, expected, open_query, process
 
 LARGE = JoinSpec(on=SPEC.on, left=Rows(1_000_000), right=Rows(1_000_000))
@@ -136,7 +136,7 @@ def test_a_device_that_serves_one_join(
     ],
 )
 def test_what_a_kernel_cannot_do(
-    on: Callable[[Device], Daemon], change: dict[str, object], error: type[MullionError] | None, text: str
+    on: Callable[[Device], Daemon], change: dict[str, object], error: type[MuntinError] | None, text: str
 ) -> None:
     spec = dataclasses.replace(SPEC, **change)
     left, right = (pa.schema([(name, pa.int64())]) for name in ("limit", "price"))

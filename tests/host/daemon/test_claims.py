@@ -7,9 +7,9 @@ from threading import Barrier
 
 import pytest
 
-from host.daemon.claims import claim_window, newest_claim
-from host.errors import StateError
-from host.state import open_store
+from muntin.host.daemon.claims import claim_window, newest_claim
+from muntin.host.errors import StateError
+from muntin.host.state import open_store
 
 
 def test_the_first_has_it_until_it_is_gone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from host.daemon import DaemonClient
+from muntin.host.daemon import DaemonClient
 from tests.host.daemon.conftest import TOKEN, batch, open_query
 
 

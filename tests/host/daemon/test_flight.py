@@ -8,10 +8,10 @@ import pytest
 import trustme
 from pyarrow import flight
 
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon, FlightOptions
-from host.daemon.flight_rows import exchange_schema, wrap
-from host.errors import AuthError, ConnectionLostError, DaemonError
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon, FlightOptions
+from muntin.host.daemon.flight_rows import exchange_schema, wrap
+from muntin.host.errors import AuthError, ConnectionLostError, DaemonError
 from tests.host.daemon.conftest import LEFT, RIGHT, TOKEN, batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon, FlightOptions
-from host.daemon.streaming_query import StreamingQuery
-from host.errors import DaemonError, DeviceError, LimitError, StateError
-from host.state.log import StateLog
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon, FlightOptions
+from muntin.host.daemon.streaming_query import StreamingQuery
+from muntin.host.errors import DaemonError, DeviceError, LimitError, StateError
+from muntin.host.state.log import StateLog
 from tests.host.daemon.conftest import TOKEN
 from tests.host.daemon.test_blocks import ALL, DENSE, LEFT, RIGHT, ROWS, dense, pairs
 from tests.host.daemon.test_replay import wait_until

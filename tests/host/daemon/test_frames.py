@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from host import Rows, WindowJoin
-from host.daemon import DaemonClient
-from host.daemon.address import Address
-from host.daemon.daemon import Daemon, FlightOptions
-from host.daemon.flight_rows import exchange_schema, unwrap, wrap
-from host.daemon.frames import HEADER, MAGIC, MAX_JSON, VERSION, FrameSocket
-from host.daemon.rows import cut, decode, encode, encode_within
-from host.errors import LimitError, MullionError, ProtocolError, from_wire
-from host.join import kept_types
+from muntin.host import Rows, WindowJoin
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.address import Address
+from muntin.host.daemon.daemon import Daemon, FlightOptions
+from muntin.host.daemon.flight_rows import exchange_schema, unwrap, wrap
+from muntin.host.daemon.frames import HEADER, MAGIC, MAX_JSON, VERSION, FrameSocket
+from muntin.host.daemon.rows import cut, decode, encode, encode_within
+from muntin.host.errors import LimitError, MuntinError, ProtocolError, from_wire
+from muntin.host.join import kept_types
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
 
@@ -41,7 +41,7 @@ class Stranger:
         self.frames.send(message, body)
         return self.frames.receive()[0]
 
-    def error(self) -> MullionError:
+    def error(self) -> MuntinError:
         """The error that the daemon tells."""
         return from_wire(self.frames.receive()[0]["error"])
 
@@ -67,8 +67,8 @@ def frame(message: bytes, body: bytes = b"", *, magic: bytes = MAGIC, version: i
 @pytest.mark.parametrize(
     ("sent", "kind", "text"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", ProtocolError, "not a Mullion frame"),
-        (frame(b"{}", magic=b"MULL"), ProtocolError, "not a Mullion frame"),
+        (b"GET / HTTP/1.1\r\n\r\n", ProtocolError, "not a Muntin frame"),
+        (frame(b"{}", magic=b"MUN!"), ProtocolError, "not a Muntin frame"),
         (frame(b"{}", version=9), ProtocolError, "version 9"),
         (frame(b"{nonsense"), ProtocolError, "JSON cannot be read"),
         (frame(b"\xff\xfe"), ProtocolError, "JSON cannot be read"),
@@ -279,7 +279,7 @@ def test_addresses() -> None:
     for text in ("unix:/a/b", "grpc://host:1", "grpc+tls://[::1]:65535"):
         assert str(Address.parse(text)) == text
     for text in ("", "unix:", "/a/b", "grpc://host", "grpc://host:70000", "http://host:1", "grpc://:1"):
-        with pytest.raises(MullionError, match="must be unix:"):
+        with pytest.raises(MuntinError, match="must be unix:"):
             Address.parse(text)
 
 

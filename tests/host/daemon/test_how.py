@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from host import Band, Watermark, WindowJoin, Within
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon
-from host.errors import UnsupportedError
+from muntin.host import Band, Watermark, WindowJoin, Within
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon
+from muntin.host.errors import UnsupportedError
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, batch
 
 SPARSE = dataclasses.replace(SPEC, on=Band("limit", "price", 0, 0))

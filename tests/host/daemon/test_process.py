@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-import host.daemon.daemon as daemon_module
-from host.daemon import AwaitedDaemon, DaemonClient, PrivateDaemon, start_private
-from host.errors import ConnectionLostError, DaemonError, DeviceError
+import muntin.host.daemon.daemon as daemon_module
+from muntin.host.daemon import AwaitedDaemon, DaemonClient, PrivateDaemon, start_private
+from muntin.host.errors import ConnectionLostError, DaemonError, DeviceError
 from tests.host.daemon.conftest import batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
 
 ROOT = Path(__file__).parents[3]
 CLIENT = """
 import os, sys, time
-from host.daemon import DaemonClient
+from muntin.host.daemon import DaemonClient
 from tests.host.daemon.conftest import batch
 def rows():
     yield from batch(0)[:2]
@@ -32,7 +32,7 @@ list(DaemonClient(sys.argv[1]).process("q", 0, rows()))
 """
 STARTER = """
 import os, sys, time
-from host.daemon import start_private
+from muntin.host.daemon import start_private
 daemon = start_private("numpy")
 if os.fork() == 0:  # a child that keeps the pipe open, as worker processes do
     os.close(1)
@@ -102,11 +102,11 @@ def test_metrics_and_log(private: PrivateDaemon, client: DaemonClient) -> None:
         f"http://127.0.0.1:{port}/metrics"
     ) as answer:
         text = answer.read().decode()
-    assert 'mullion_query_rows_left_total{query="a \\"name\\""} 40.0' in text
-    assert 'mullion_query_repeats_total{query="a \\"name\\""} 1.0' in text
-    assert 'mullion_errors_total{error="UnknownQueryError"}' in text
-    assert 'mullion_join_matches{part="",query="a \\"name\\""}' in text
-    assert 'mullion_join_seconds{part="probe"' in text
+    assert 'muntin_query_rows_left_total{query="a \\"name\\""} 40.0' in text
+    assert 'muntin_query_repeats_total{query="a \\"name\\""} 1.0' in text
+    assert 'muntin_errors_total{error="UnknownQueryError"}' in text
+    assert 'muntin_join_matches{part="",query="a \\"name\\""}' in text
+    assert 'muntin_join_seconds{part="probe"' in text
     events = [json.loads(line) for line in private.log_tail(100_000).splitlines()]
     assert {event["event"] for event in events} >= {"ready", "query opened", "request refused"}
     assert all(event["level"] and event["timestamp"] for event in events)
@@ -160,7 +160,7 @@ def test_an_awaited_daemon_that_was_not_needed_leaves_nothing() -> None:
         DaemonClient(daemons[0].address).ping()
     daemons.clear()
     wait_until(lambda: not folders[1].exists())
-    wait_until(lambda: not any(thread.name == "mullion-awaited" for thread in threading.enumerate()))
+    wait_until(lambda: not any(thread.name == "muntin-awaited" for thread in threading.enumerate()))
 
 
 def test_clients_of_an_awaited_daemon_are_told_why_it_did_not_start() -> None:
@@ -213,9 +213,9 @@ def test_start_does_not_wait_for_ever() -> None:
 
 
 def test_sigterm_finishes_the_request_in_progress(directory: Path) -> None:
-    daemon = run("-m", "host.cli", "serve", "--device=numpy", f"--socket={directory}/s", "--log-level=error")
+    daemon = run("-m", "muntin.host.cli", "serve", "--device=numpy", f"--socket={directory}/s", "--log-level=error")
     assert daemon.stdout is not None
-    assert daemon.stdout.readline() == f"mullion ready: unix:{directory}/s\n"
+    assert daemon.stdout.readline() == f"muntin ready: unix:{directory}/s\n"
     with DaemonClient(f"unix:{directory}/s", timeout=20) as client:
         open_query(client)
         stopping = threading.Event()
@@ -240,7 +240,7 @@ def test_sigterm_finishes_the_request_in_progress(directory: Path) -> None:
 
 
 def test_second_daemon_at_the_same_socket(private: PrivateDaemon) -> None:
-    command = [sys.executable, "-m", "host.cli", "serve", "--device=numpy", f"--socket={private.address[5:]}"]
+    command = [sys.executable, "-m", "muntin.host.cli", "serve", "--device=numpy", f"--socket={private.address[5:]}"]
     second = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=30)
     assert second.returncode == 1
     assert second.stderr.startswith("error: a daemon listens at ")

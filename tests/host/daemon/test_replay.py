@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from host import AllOf, Band, Compare, JoinSpec, Rows, Where
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon
-from host.errors import (
+from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, Where
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon
+from muntin.host.errors import (
     KeyTypeError,
     LimitError,
     ProtocolError,

@@ -14,20 +14,20 @@ from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import host.daemon.rescale as rescale_module
-from host import AsOf, JoinSpec, Watermark, WindowJoin
-from host.cli import main
-from host.daemon import DaemonClient, start_private
-from host.daemon.rescale import rescale
-from host.daemon.windows import Windows, query_place, windows_below
-from host.engines import Partitions
-from host.errors import StateError, StateLostError, StateTakenError, UnsupportedError, WindowError
-from host.join.engine import SIDES
-from host.join.routes import RoutePlanner, Routes
-from host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
-from host.join.whole_call import CallPart, WholeCall, places_in, whole_call
-from host.predicates import AllOf, Band, Compare
-from host.state import LocalStore
+import muntin.host.daemon.rescale as rescale_module
+from muntin.host import AsOf, JoinSpec, Watermark, WindowJoin
+from muntin.host.cli import main
+from muntin.host.daemon import DaemonClient, start_private
+from muntin.host.daemon.rescale import rescale
+from muntin.host.daemon.windows import Windows, query_place, windows_below
+from muntin.host.engines import Partitions
+from muntin.host.errors import StateError, StateLostError, StateTakenError, UnsupportedError, WindowError
+from muntin.host.join.engine import SIDES
+from muntin.host.join.routes import RoutePlanner, Routes
+from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
+from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
+from muntin.host.predicates import AllOf, Band, Compare
+from muntin.host.state import LocalStore
 from tests.host.join.test_whole_call import SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.host.state.test_state import bucket
 from tests.random_routes import at_random
@@ -333,7 +333,7 @@ def test_a_query_with_another_number_is_told(tmp_path: Path) -> None:
     names = Windows(QUERY, "equality-bins", 3).names
     with start_private("cpu", state=str(tmp_path)) as daemon, DaemonClient(daemon.address) as client:
         client.open_query(names[0], SPEC, SCHEMA, SCHEMA, streaming=True)
-        with pytest.raises(StateLostError, match="windows of 2 partitions are there: see `mullion rescale"):
+        with pytest.raises(StateLostError, match="windows of 2 partitions are there: see `muntin rescale"):
             list(client.process(names[0], 3, iter([])))
 
 

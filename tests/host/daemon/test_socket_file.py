@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon
-from host.daemon.socket_file import SocketFile
-from host.errors import ConnectionLostError, DaemonError
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon
+from muntin.host.daemon.socket_file import SocketFile
+from muntin.host.errors import ConnectionLostError, DaemonError
 
 
 def test_file_and_directory_are_private_and_removed(directory: Path) -> None:
@@ -68,7 +68,7 @@ def test_path_too_long(directory: Path) -> None:
 def test_no_daemon(directory: Path) -> None:
     with (
         DaemonClient(f"unix:{directory}/s") as client,
-        pytest.raises(ConnectionLostError, match="mullion serve --socket"),
+        pytest.raises(ConnectionLostError, match="muntin serve --socket"),
     ):
         client.ping()
 
@@ -78,6 +78,6 @@ def test_daemon_that_ends_is_noticed(start: Callable[..., Daemon], directory: Pa
     with DaemonClient(daemon.addresses[0], timeout=5) as client:
         client.ping()
         daemon.stop()
-        with pytest.raises(ConnectionLostError, match="mullion serve --socket"):
+        with pytest.raises(ConnectionLostError, match="muntin serve --socket"):
             client.ping()
     assert list(directory.iterdir()) == []

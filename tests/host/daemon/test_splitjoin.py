@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon, FlightOptions
-from host.errors import CapacityError, IncompleteError, MullionError
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon, FlightOptions
+from muntin.host.errors import CapacityError, IncompleteError, MuntinError
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, expected, open_query, process
 
 
@@ -29,7 +29,7 @@ def test_queries_do_not_share_a_board(either: DaemonClient, daemon: Daemon) -> N
     with pytest.raises(IncompleteError, match="device sim:splitjoin-model: join core 5 stopped answering") as broken:
         process(either, 2, query="one")
     assert broken.value.core == 5
-    with pytest.raises(MullionError):
+    with pytest.raises(MuntinError):
         process(either, 3, query="one")
     assert process(either, 1, query="other") == expected([0, 1])
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon
-from host.daemon.staging import PartKey
-from host.errors import LimitError, MullionError, ProtocolError, QueryError, ReplayError, StateLostError
-from host.join.whole_call import CallPart
+from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon
+from muntin.host.daemon.staging import PartKey
+from muntin.host.errors import LimitError, MuntinError, ProtocolError, QueryError, ReplayError, StateLostError
+from muntin.host.join.whole_call import CallPart
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("s", pa.int64()), ("n", pa.int64())])
 ON = AllOf(Compare("k", "=", "k"), Band("t", "t", -60, 60))
@@ -198,7 +198,7 @@ def test_limits_and_torn_parts(start: object) -> None:
 )
 def test_messages_that_make_no_sense(client: DaemonClient, key: object, call: object) -> None:
     client.open_query("q", TIMED, SCHEMA, SCHEMA)
-    with pytest.raises(MullionError):
+    with pytest.raises(MuntinError):
         client.stage("q", 0, [], lambda: (key, call))  # type: ignore[arg-type,return-value]
     client.open_query("batches", TIMED, SCHEMA, SCHEMA, streaming=False)
     with pytest.raises(ProtocolError, match="is not of streams"):

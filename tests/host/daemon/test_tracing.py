@@ -11,10 +11,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from host import WindowJoin, tracing
-from host.daemon import DaemonClient, start_private
-from host.daemon.daemon import Daemon, FlightOptions
-from host.errors import ReplayError, UnsupportedError
+from muntin.host import WindowJoin, tracing
+from muntin.host.daemon import DaemonClient, start_private
+from muntin.host.daemon.daemon import Daemon, FlightOptions
+from muntin.host.errors import ReplayError, UnsupportedError
 from tests.collector import Seen, collecting, ended, paths
 from tests.host.daemon.conftest import SPEC, TOKEN, batch, open_query, process
 from tests.host.daemon.test_replay import wait_until
@@ -75,7 +75,7 @@ def test_one_trace_from_the_client_to_the_device(client: DaemonClient, exporter:
                for path in found)  # fmt: skip
     (joined,) = (span for span in spans if span.name == "join")
     assert joined.attributes == {
-        "mullion.batch": 0, "mullion.device": "cpu", "mullion.left_rows": 40, "mullion.right_rows": 40,
+        "muntin.batch": 0, "muntin.device": "cpu", "muntin.left_rows": 40, "muntin.right_rows": 40,
     }  # fmt: skip
     assert sum(span.name == "sync" for span in spans) == 2  # rows and commit
     assert not any(span.failed for span in spans)
@@ -142,10 +142,10 @@ def test_over_the_wire(exporter: InMemorySpanExporter, monkeypatch: pytest.Monke
 
 
 def test_start_tracing_without_the_package() -> None:
-    script = "import sys; sys.modules['opentelemetry'] = None; import mullion; mullion.start_tracing()"
+    script = "import sys; sys.modules['opentelemetry'] = None; import muntin; muntin.start_tracing()"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stderr
     assert "UnsupportedError" in told
-    assert "pip install 'mullion[tracing]'" in told
+    assert "pip install 'muntin[tracing]'" in told
 
 
 def test_start_tracing_takes_the_processs_own_provider() -> None:
@@ -154,12 +154,12 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-import mullion
-from host import tracing
+import muntin
+from muntin.host import tracing
 kept, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(kept))
 trace.set_tracer_provider(provider)
-mullion.start_tracing()
+muntin.start_tracing()
 with trace.get_tracer("mine").start_as_current_span("mine"), tracing.span("ours"):
     pass
 print([span.name for span in kept.get_finished_spans()])
@@ -170,7 +170,7 @@ print([span.name for span in kept.get_finished_spans()])
 
 
 def test_an_exporter_that_there_is_not() -> None:
-    script = "import mullion; mullion.start_tracing()"
+    script = "import muntin; muntin.start_tracing()"
     environment = {**os.environ, "OTEL_TRACES_EXPORTER": "zipkin"}
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
     assert (

@@ -1,4 +1,4 @@
-"""The status page in a browser, while a query runs, and `mullion top`."""
+"""The status page in a browser, while a query runs, and `muntin top`."""
 
 import html
 import re
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from host.cli import main
-from host.daemon import DaemonClient
-from host.daemon.daemon import Daemon
-from host.daemon.service import Service
+from muntin.host.cli import main
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon
+from muntin.host.daemon.service import Service
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, open_query, process
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -81,7 +81,7 @@ def test_the_page_shows_a_running_query(directory: Path, tmp_path: Path, monkeyp
         assert int(shown[rate].replace(",", "")) > 0
     assert (shown["left window"], shown["right window"]) == ("50", "30")
     assert shown["state"].endswith("B")
-    assert "Mullion on cpu" in page
+    assert "Muntin on cpu" in page
     assert re.search(r"<p id=\"about\"[^>]*>unix:\S+/s, process \d+, up", page)
 
 

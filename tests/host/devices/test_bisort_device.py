@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from host import Band, Rows, WindowJoin, Within
-from host.devices.bisort_device import BisortDevice
-from host.devices.device import DeviceInfo, Limits
-from host.devices.numpy_device import NumpyDevice
-from host.errors import CapacityError, DeviceError, KernelError
-from hw.parameters import Parameters
-from hw.register_map import LANE_STRIDE, Operation
-from sim.models.kernel import KernelModel
-from sim.models.laned_kernel import LanedKernelModel
+from muntin.host import Band, Rows, WindowJoin, Within
+from muntin.host.devices.bisort_device import BisortDevice
+from muntin.host.devices.device import DeviceInfo, Limits
+from muntin.host.devices.numpy_device import NumpyDevice
+from muntin.host.errors import CapacityError, DeviceError, KernelError
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import LANE_STRIDE, Operation
+from muntin.sim.models.kernel import KernelModel
+from muntin.sim.models.laned_kernel import LanedKernelModel
 
 SCRATCH = 2048  # 254 pairs, or 62 probes of 32 bits, at a time
 MEMORY = 1 << 20

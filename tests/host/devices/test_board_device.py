@@ -7,12 +7,12 @@ import types
 import pytest
 from serial.tools import list_ports
 
-from host import list_devices, open_device
-from host.devices import board_device
-from host.errors import DeviceError, LinkIdentityError, LinkPortError, LinkSilentError
-from host.selftest import selftest
-from hw.boards.registry import board
-from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from muntin.host import list_devices, open_device
+from muntin.host.devices import board_device
+from muntin.host.errors import DeviceError, LinkIdentityError, LinkPortError, LinkSilentError
+from muntin.host.selftest import selftest
+from muntin.hw.boards.registry import board
+from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.link.board_model import MEMORY_BYTES, BoardModel, TerminalBoard
 from tests.host.link.udp_board import UdpBoard
 
@@ -68,7 +68,7 @@ def test_an_unknown_board():
 def test_without_pyserial(monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "serial" else found(name))
-    assert "pip install 'mullion[board]'" in _listed().reason
+    assert "pip install 'muntin[board]'" in _listed().reason
 
 
 def test_a_board_at_ethernet(monkeypatch):
@@ -81,7 +81,7 @@ def test_a_board_at_ethernet(monkeypatch):
         asked.append(address)
         raise LinkSilentError("nothing is there")
 
-    monkeypatch.setattr("host.link.udp_port.UdpPort", silent)
+    monkeypatch.setattr("muntin.host.link.udp_port.UdpPort", silent)
     for path in ("ethernet", "ethernet:5000", "10.0.0.7", "10.0.0.7:5000"):
         device = open_device(f"board:ecpix5:{path}")
         assert device.info.name == f"board:ecpix5:{path}"

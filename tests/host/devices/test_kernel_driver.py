@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from host.devices.kernel_command import KernelCommand
-from host.devices.kernel_driver import KernelDriver
-from host.errors import DeviceError, KernelError, from_wire, to_wire
-from hw.identity import parameter_hash
-from hw.parameters import Parameters
-from hw.register_map import ErrorCode, Operation, layout_hash, registers
-from sim.models.kernel import KernelModel
-from sim.models.laned_kernel import LanedKernelModel
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.errors import DeviceError, KernelError, from_wire, to_wire
+from muntin.hw.identity import parameter_hash
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import ErrorCode, Operation, layout_hash, registers
+from muntin.sim.models.kernel import KernelModel
+from muntin.sim.models.laned_kernel import LanedKernelModel
 
 TINY = Parameters.preset("tiny")
 OFFSETS = {register.name: register.offset for register in registers()}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from host.devices.key_cut import KeyCut
+from muntin.host.devices.key_cut import KeyCut
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8])

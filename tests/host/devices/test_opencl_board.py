@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from host.devices.kernel_command import KernelCommand
-from host.devices.kernel_driver import KernelDriver
-from host.devices.opencl_board import OpenClBoard
-from host.devices.opencl_device import OpenClDevice, cl
-from host.devices.opencl_model import model_program, model_source, open_opencl_model
-from host.errors import DeviceError, KernelError
-from hw.errors import ParameterError
-from hw.opencl.names import KERNEL
-from hw.parameters import Parameters
-from hw.register_map import BISORT, COUNTERS, Operation, registers
-from sim.models.kernel import KernelModel
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.opencl_board import OpenClBoard
+from muntin.host.devices.opencl_device import OpenClDevice, cl
+from muntin.host.devices.opencl_model import model_program, model_source, open_opencl_model
+from muntin.host.errors import DeviceError, KernelError
+from muntin.hw.errors import ParameterError
+from muntin.hw.opencl.names import KERNEL
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import BISORT, COUNTERS, Operation, registers
+from muntin.sim.models.kernel import KernelModel
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
 
 TINY = dataclasses.replace(Parameters.preset("tiny"), address_bits=20, channels=2)

@@ -5,16 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from host import list_devices, open_device
-from host.devices import opencl_board_device
-from host.devices.opencl_board import OpenClBoard
-from host.devices.opencl_board_device import OpenClBoardDevice
-from host.devices.opencl_device import OpenClDevice
-from host.devices.opencl_model import model_program
-from host.errors import DeviceError
-from host.selftest import selftest
-from hw.boards.data.de5a import BOARD
-from hw.opencl.names import BINARY
+from muntin.host import list_devices, open_device
+from muntin.host.devices import opencl_board_device
+from muntin.host.devices.opencl_board import OpenClBoard
+from muntin.host.devices.opencl_board_device import OpenClBoardDevice
+from muntin.host.devices.opencl_device import OpenClDevice
+from muntin.host.devices.opencl_model import model_program
+from muntin.host.errors import DeviceError
+from muntin.host.selftest import selftest
+from muntin.hw.boards.data.de5a import BOARD
+from muntin.hw.opencl.names import BINARY
 
 SMALL = dataclasses.replace(BOARD, memory_bytes=1 << 25)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from host.devices import opencl_device
-from host.devices.device import DeviceInfo
-from host.devices.opencl_device import OpenClDevice, find_driver
-from host.errors import CapacityError, DeviceError
+from muntin.host.devices import opencl_device
+from muntin.host.devices.device import DeviceInfo
+from muntin.host.devices.opencl_device import OpenClDevice, find_driver
+from muntin.host.errors import CapacityError, DeviceError
 
 KEYS = np.arange(50_000, dtype=np.int64)
 ROWS = KEYS.astype(np.uint32)
@@ -134,8 +134,8 @@ class Found:
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        ("import sys; sys.modules['pyopencl'] = None", r"pip install 'mullion[opencl]'"),
-        ("import os; os.environ['OCL_ICD_VENDORS'] = '/nowhere/'", r"pip install 'mullion[opencl-cpu]'"),
+        ("import sys; sys.modules['pyopencl'] = None", r"pip install 'muntin[opencl]'"),
+        ("import os; os.environ['OCL_ICD_VENDORS'] = '/nowhere/'", r"pip install 'muntin[opencl-cpu]'"),
     ],
 )
 def test_its_absence_is_told_with_its_reason(broken, reason):

@@ -6,19 +6,19 @@ from collections import Counter
 
 import pytest
 
-from host.devices.kernel_command import KernelCommand
-from host.devices.kernel_driver import KernelDriver
-from host.devices.opencl_device import OpenClDevice
-from host.devices.opencl_model import open_opencl_model
-from host.devices.splitjoin_board import SplitJoinBoard
-from host.errors import DeviceError
-from host.selftest import selftest
-from hw.register_map import SPLITJOIN, ErrorCode, Operation
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.benches.join_cases import cases
-from sim.benches.order_monitor import check_order
-from sim.models.splitjoin import SplitJoin
-from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.opencl_device import OpenClDevice
+from muntin.host.devices.opencl_model import open_opencl_model
+from muntin.host.devices.splitjoin_board import SplitJoinBoard
+from muntin.host.errors import DeviceError
+from muntin.host.selftest import selftest
+from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.benches.join_cases import cases
+from muntin.sim.benches.order_monitor import check_order
+from muntin.sim.models.splitjoin import SplitJoin
+from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.sim.test_splitjoin_kernel_model import configure, results_of, rows_of
 
 TINY = SplitJoinParameters.preset("tiny")

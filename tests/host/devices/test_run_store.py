@@ -5,9 +5,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from host.devices.device import Limits
-from host.devices.run_device import RunDevice
-from host.errors import CapacityError
+from muntin.host.devices.device import Limits
+from muntin.host.devices.run_device import RunDevice
+from muntin.host.errors import CapacityError
 
 BEYOND = 1 << 40  # arrival numbers have 64 bits
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from host import open_device
-from host.devices import list_devices
-from host.devices.sim_device import SimDevice
-from host.errors import DeviceError
+from muntin.host import open_device
+from muntin.host.devices import list_devices
+from muntin.host.devices.sim_device import SimDevice
+from muntin.host.errors import DeviceError
 
 NAMES = [
     "sim:bisort",
@@ -114,7 +114,7 @@ class Boards:
 @pytest.mark.parametrize("compiles", [True, False])
 def test_a_board_that_is_compiled_shows_it(monkeypatch, capsys, compiles):
     device = SimDevice("sim:bisort-fast")
-    monkeypatch.setattr("host.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("muntin.host.progress.LINE_SECONDS", 0.0)
     monkeypatch.setattr(importlib, "import_module", lambda name: Boards(compiles))
     with pytest.raises(DeviceError, match="nothing to open"):
         device.board(64)
@@ -128,7 +128,7 @@ def test_a_board_that_is_compiled_shows_it(monkeypatch, capsys, compiles):
 
 
 def test_nothing_of_the_simulation_is_imported_by_the_host():
-    program = "import sys, host, host.devices.sim_device\nprint([m for m in sys.modules if m.split('.')[0] in blocked])"
+    program = "import sys, host, muntin.host.devices.sim_device\nprint([m for m in sys.modules if m.split('.')[0] in blocked])"
     program = program.replace("blocked", "('sim', 'amaranth', 'litedram', 'liteeth', 'dpkt')")
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host.errors import WindowError
-from host.index import (
+from muntin.host.errors import WindowError
+from muntin.host.index import (
     Auto,
     BChain,
     BiSort,
@@ -27,7 +27,7 @@ from host.index import (
     WibTree,
     open_index,
 )
-from host.index.specs import index_from_dict
+from muntin.host.index.specs import index_from_dict
 
 
 def play(policy, batches):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host import AnyOf, Band, Compare
-from host.errors import PredicateError
-from host.join.boundary_generator import BoundaryGenerator
-from host.key_type import key_types
+from muntin.host import AnyOf, Band, Compare
+from muntin.host.errors import PredicateError
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.key_type import key_types
 
 PAIRS = [
     (pa.int32(), pa.int32()),

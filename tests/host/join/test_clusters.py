@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AllOf, Band, Compare, Rows, WindowJoin, Within
-from host.engines import Elements
-from host.errors import SchemaError, UnsupportedError, WindowError
-from host.index.specs import SpoJoin
-from host.join.manager import Manager
+from muntin.host import AllOf, Band, Compare, Rows, WindowJoin, Within
+from muntin.host.engines import Elements
+from muntin.host.errors import SchemaError, UnsupportedError, WindowError
+from muntin.host.index.specs import SpoJoin
+from muntin.host.join.manager import Manager
 
 SCHEMA = pa.schema([("k", pa.int32()), ("a", pa.int32()), ("s", pa.int64())])
 BOTH = AllOf(Compare("k", "<", "k"), Compare("a", ">", "a"))

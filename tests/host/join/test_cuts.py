@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import Band, Rows, WindowJoin
-from host.join.engine import SIDES, Batch
-from host.join.index_engine import cut_pairs, cut_steps
-from host.join.native_engine import NativeEngine
+from muntin.host import Band, Rows, WindowJoin
+from muntin.host.join.engine import SIDES, Batch
+from muntin.host.join.index_engine import cut_pairs, cut_steps
+from muntin.host.join.native_engine import NativeEngine
 
 
 def call(rng: np.random.Generator, counts: dict[str, int], *, alike: bool) -> dict[str, Batch]:

@@ -4,15 +4,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host.devices.numpy_device import NumpyDevice
-from host.index import SortedRuns
-from host.index.sorted_runs import RunWindow
-from host.join.boundary_generator import BoundaryGenerator
-from host.join.engine import Batch, Counts, EngineSpec
-from host.join.index_engine import IndexEngine
-from host.join.residual import Residual
-from host.key_type import key_type
-from host.predicates import Band
+from muntin.host.devices.numpy_device import NumpyDevice
+from muntin.host.index import SortedRuns
+from muntin.host.index.sorted_runs import RunWindow
+from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.engine import Batch, Counts, EngineSpec
+from muntin.host.join.index_engine import IndexEngine
+from muntin.host.join.residual import Residual
+from muntin.host.key_type import key_type
+from muntin.host.predicates import Band
 
 
 class NotFarApart(Residual):

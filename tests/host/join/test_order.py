@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AnyOf, Band, JoinSpec, Rows, WindowJoin, Within, open_device
-from host.engines import ENGINES, Inner, Outer, SplitJoin, Steps, engine_from_dict
-from host.errors import DeviceError, IncompleteError, PredicateError, UnsupportedError, WindowError
+from muntin.host import AnyOf, Band, JoinSpec, Rows, WindowJoin, Within, open_device
+from muntin.host.engines import ENGINES, Inner, Outer, SplitJoin, Steps, engine_from_dict
+from muntin.host.errors import DeviceError, IncompleteError, PredicateError, UnsupportedError, WindowError
 
 #: Devices with cores of their own, and how many; those without are as one core.
 CORES = {"cpu:engine=splitjoin": 4, "cpu": 1, "numpy": 1, "sim:splitjoin-model": 8}
@@ -142,7 +142,7 @@ def test_groups_on_the_kernel_count_rows_and_not_what_it_is_sent(
 ) -> None:
     """Rows without a key, which a time window never sees; unions, of which a row is sent several times; and calls of
     several steps."""
-    monkeypatch.setattr("host.join.splitjoin_engine.STEP_ROWS", 45)
+    monkeypatch.setattr("muntin.host.join.splitjoin_engine.STEP_ROWS", 45)
     rng = np.random.default_rng(seed)
     union = AnyOf(Band("k", "k", -2, -1), Band("k", "k", 0, 0), Band("k", "k", 3, 4))
     calls = []

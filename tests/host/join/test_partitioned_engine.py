@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
-from host.aggregates import Count, Max, Mean, Min, Sum
-from host.engines import Partitions
-from host.errors import CapacityError, UnsupportedError, WindowError
-from host.index.specs import BiSort, RapTable, SpoJoin, WibTree
-from host.join.placement import Planner
-from host.join.range_mirror import RangeMirror
+from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin.host.aggregates import Count, Max, Mean, Min, Sum
+from muntin.host.engines import Partitions
+from muntin.host.errors import CapacityError, UnsupportedError, WindowError
+from muntin.host.index.specs import BiSort, RapTable, SpoJoin, WibTree
+from muntin.host.join.placement import Planner
+from muntin.host.join.range_mirror import RangeMirror
 
 EQUAL = Compare("k", "=", "k")
 BAND = Band("a", "a", -3, 4)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mullion import Band, OrderError, RangeMirror, SchemaError, UnsupportedError, WindowError, WindowJoin, Within
+from muntin import Band, OrderError, RangeMirror, SchemaError, UnsupportedError, WindowError, WindowJoin, Within
 
 BAND = Band("k", "k", -1, 1)
 SCHEMA = pa.schema([("k", pa.int32()), ("t", pa.int64())])

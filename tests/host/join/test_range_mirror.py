@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mullion import (
+from muntin import (
     AllOf,
     AnyOf,
     Band,

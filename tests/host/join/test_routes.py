@@ -12,14 +12,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from host import Band, Compare, JoinSpec, WindowJoin
-from host.engines import Partitions
-from host.errors import ProtocolError, StateError
-from host.join.engine import SIDES
-from host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes, bins_of, even_table, no_counts
-from host.join.stateless_placement import EqualityPlacement, StatelessPlacement
-from host.join.whole_call import CallPart, WholeCall, places_in, whole_call
-from host.sql import parse_condition
+from muntin.host import Band, Compare, JoinSpec, WindowJoin
+from muntin.host.engines import Partitions
+from muntin.host.errors import ProtocolError, StateError
+from muntin.host.join.engine import SIDES
+from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes, bins_of, even_table, no_counts
+from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement
+from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
+from muntin.host.sql import parse_condition
 from tests.host.join.test_whole_call import ON, SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.random_routes import at_random
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mullion import AllOf, Band, Rows, Where, WindowJoin, Within
+from muntin import AllOf, Band, Rows, Where, WindowJoin, Within
 
 HOWS = ["inner", "left", "full", "left_semi", "left_anti"]
 MATCH_BITS = 1024  # bytes of an empty side

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host.devices import cpu_device, open_device
-from host.engines import Steps
-from host.errors import UnsupportedError, WindowError
-from host.index import BurstTrie, CsbTree, Judy, PimTree, Slices
-from host.predicates import Band
-from host.spec import JoinSpec
-from host.window_join import WindowJoin
-from host.windows import Rows, Watermark, Within
+from muntin.host.devices import cpu_device, open_device
+from muntin.host.engines import Steps
+from muntin.host.errors import UnsupportedError, WindowError
+from muntin.host.index import BurstTrie, CsbTree, Judy, PimTree, Slices
+from muntin.host.predicates import Band
+from muntin.host.spec import JoinSpec
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows, Watermark, Within
 
 START = dt.datetime(2026, 1, 1)
 

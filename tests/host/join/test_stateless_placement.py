@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from host import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
-from host.engines import Partitions
-from host.errors import PredicateError, UnsupportedError, WindowError
-from host.join.stateless_placement import EqualityPlacement, Placement, open_placement
+from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin.host.engines import Partitions
+from muntin.host.errors import PredicateError, UnsupportedError, WindowError
+from muntin.host.join.stateless_placement import EqualityPlacement, Placement, open_placement
 
 ROWS = 90
 BAND = Band("k", "k", -3, 5)

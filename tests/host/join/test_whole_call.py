@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
-from host.errors import OrderError, UnsupportedError
-from host.join.whole_call import CallPart, WholeCall, whole_call
+from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
+from muntin.host.errors import OrderError, UnsupportedError
+from muntin.host.join.whole_call import CallPart, WholeCall, whole_call
 
 COUNT = 3
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("s", pa.int64()), ("n", pa.int64())])

@@ -4,12 +4,12 @@ import os
 import threading
 import tty
 
-from host.link.dram_start import LaneTiming
-from hw.boards.description import to_description
-from hw.link.protocol import DESCRIPTION_BASE, DRAM_BASE
-from hw.parameters import Parameters
-from sim.models.kernel import KernelModel
-from sim.models.link import LinkModel
+from muntin.host.link.dram_start import LaneTiming
+from muntin.hw.boards.description import to_description
+from muntin.hw.link.protocol import DESCRIPTION_BASE, DRAM_BASE
+from muntin.hw.parameters import Parameters
+from muntin.sim.models.kernel import KernelModel
+from muntin.sim.models.link import LinkModel
 
 PARAMETERS = Parameters.preset("tiny")
 MEMORY_BYTES = 1 << 16
@@ -46,7 +46,7 @@ REGISTERS = {
 
 
 def start():
-    """What the description says of the start, as `hw.dram.start_description` has it."""
+    """What the description says of the start, as `muntin.hw.dram.start_description` has it."""
     places, at = {}, 0
     for name, words in REGISTERS.items():
         places[name] = [at, words]
@@ -64,7 +64,7 @@ def start():
 
 
 class BoardModel:
-    """What is behind the link of a board; see `sim.models.link.Behind`.
+    """What is behind the link of a board; see `muntin.sim.models.link.Behind`.
 
     Parameters
     ----------

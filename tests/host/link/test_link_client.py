@@ -5,9 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from host.devices.kernel_command import KernelCommand
-from host.devices.kernel_driver import KernelDriver
-from host.errors import (
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.errors import (
     DeviceError,
     LinkDamagedError,
     LinkIdentityError,
@@ -19,13 +19,13 @@ from host.errors import (
     from_wire,
     to_wire,
 )
-from host.link.link_client import TRIES, LinkClient
-from host.link.memory_check import memory_check
-from host.link.serial_board import SerialBoard
-from host.link.serial_port import SerialPort
-from hw.link.protocol import DATA_WORDS, FLAG
-from hw.parameters import Parameters
-from hw.register_map import Operation, registers
+from muntin.host.link.link_client import TRIES, LinkClient
+from muntin.host.link.memory_check import memory_check
+from muntin.host.link.serial_board import SerialBoard
+from muntin.host.link.serial_port import SerialPort
+from muntin.hw.link.protocol import DATA_WORDS, FLAG
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import Operation, registers
 from tests.host.link.board_model import MEMORY_BYTES, PARAMETERS, TIMINGS, BoardModel, FaultyLine, TerminalBoard
 
 OFFSETS = {register.name: register.offset for register in registers()}

@@ -3,8 +3,8 @@
 import socket
 import threading
 
-from hw.link.protocol import DATAGRAM_BYTES
-from sim.models.link import LinkModel
+from muntin.hw.link.protocol import DATAGRAM_BYTES
+from muntin.sim.models.link import LinkModel
 
 _LOCAL = "127.0.0.1"
 _TICK = 0.02

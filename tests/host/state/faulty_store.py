@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from host.errors import StateError, StateTakenError
-from host.state import Store
+from muntin.host.errors import StateError, StateTakenError
+from muntin.host.state import Store
 
 
 class Died(BaseException):

@@ -21,10 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import host.window_join as window_join_module
-from host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
-from host.aggregates import Count, Max
-from host.errors import (
+import muntin.host.window_join as window_join_module
+from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin.host.aggregates import Count, Max
+from muntin.host.errors import (
     CapacityError,
     DeviceError,
     ReplayError,
@@ -32,7 +32,7 @@ from host.errors import (
     StateError,
     StateTakenError,
 )
-from host.state import LocalStore
+from muntin.host.state import LocalStore
 from tests.host.state.faulty_store import Died, FaultyStore
 
 JOINS: dict[str, dict[str, Any]] = {
@@ -307,12 +307,12 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     join.process(*calls(1, 1)[0])
     join.close()
     commit = tmp_path / "000000000000.commit"
-    fields = json.loads(commit.read_bytes().partition(b"\n")[0]) | {"format": 99, "mullion": "9.9"}
-    from host.state.log import _digest
+    fields = json.loads(commit.read_bytes().partition(b"\n")[0]) | {"format": 99, "muntin": "9.9"}
+    from muntin.host.state.log import _digest
 
     text = json.dumps(fields).encode()
     commit.write_bytes(text + b"\n" + _digest(text).encode())
-    with pytest.raises(StateError, match=r"format 99, written by Mullion 9\.9"):
+    with pytest.raises(StateError, match=r"format 99, written by Muntin 9\.9"):
         WindowJoin(**JOINS["count"], state=tmp_path)
 
 
@@ -350,7 +350,7 @@ def make_golden(folder: Path) -> None:
 KILLED = """
 import os, signal, sys
 import numpy as np, pyarrow as pa
-from host import WindowJoin
+from muntin.host import WindowJoin
 from tests.host.state.test_state import JOINS, calls, content
 join = WindowJoin(**JOINS["time full"], state=sys.argv[1])
 stream = calls(5, 24)
@@ -454,8 +454,8 @@ def test_an_object_store(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 def test_engines_load_without_pairs(store: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from host.join.index_engine import IndexEngine
-    from host.join.native_engine import NativeEngine
+    from muntin.host.join.index_engine import IndexEngine
+    from muntin.host.join.native_engine import NativeEngine
 
     join = WindowJoin(**JOINS["count"], state="anywhere")
     for tables in calls(1, 4):

@@ -8,11 +8,11 @@ from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from cocotbext.axi.sparse_memory import SparseMemory
 
-from host.devices.kernel_command import KernelCommand
-from hw.parameters import Parameters
-from hw.register_map import BISORT, COMMAND_WORDS, COUNTERS, LANE_STRIDE, ErrorCode, Operation, registers
-from sim.models.kernel import KernelModel
-from sim.stream_bench import settings
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import BISORT, COMMAND_WORDS, COUNTERS, LANE_STRIDE, ErrorCode, Operation, registers
+from muntin.sim.models.kernel import KernelModel
+from muntin.sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenario, Scenarios, same
 from tests.hw.memory.memory_bench import MemoryBench
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from host.devices.kernel_command import KernelCommand
-from hw.parameters import Parameters
-from hw.register_map import BISORT, ErrorCode, Operation
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import BISORT, ErrorCode, Operation
 
 
 @dataclass

@@ -4,16 +4,16 @@ import functools
 
 import pytest
 
-from hw.bisort.bound_merger import BoundMerger
-from hw.bisort.boundary_generator import BoundaryGenerator
-from hw.bisort.gather import Gather
-from hw.bisort.indexer import Indexer
-from hw.bisort.insertion_buffer import InsertionBuffer
-from hw.bisort.partitioner import Partitioner
-from hw.bisort.prober import Prober
-from hw.errors import ParameterError
-from sim.block_runner import run_bench
-from sim.bundle import Bundle
+from muntin.hw.bisort.bound_merger import BoundMerger
+from muntin.hw.bisort.boundary_generator import BoundaryGenerator
+from muntin.hw.bisort.gather import Gather
+from muntin.hw.bisort.indexer import Indexer
+from muntin.hw.bisort.insertion_buffer import InsertionBuffer
+from muntin.hw.bisort.partitioner import Partitioner
+from muntin.hw.bisort.prober import Prober
+from muntin.hw.errors import ParameterError
+from muntin.sim.block_runner import run_bench
+from muntin.sim.bundle import Bundle
 
 BLOCKS = (
     "indexer",
@@ -58,7 +58,7 @@ def test_against_the_model(build, block, seed):
     run_bench(
         bundle(**BUILDS[build]),
         f"blocks_{build}",
-        f"sim.benches.{block}",
+        f"muntin.sim.benches.{block}",
         seed=seed,
         probe_latency=2,
         **BUILDS[build],

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotbext.axi")
 
-from hw.bisort.kernel import Kernel
-from hw.parameters import Parameters
-from sim.block_runner import run_bench
+from muntin.hw.bisort.kernel import Kernel
+from muntin.hw.parameters import Parameters
+from muntin.sim.block_runner import run_bench
 
 TINY = dataclasses.replace(Parameters.preset("tiny"), address_bits=17)
 BUILDS = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hw.bisort.merger import Merger
-from hw.errors import ParameterError
-from sim.block_runner import run_bench
-from sim.meters.merger_meter import MergerMeter
+from muntin.hw.bisort.merger import Merger
+from muntin.hw.errors import ParameterError
+from muntin.sim.block_runner import run_bench
+from muntin.sim.meters.merger_meter import MergerMeter
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_against_the_model(width, key_bits, seed):
     run_bench(
         MergerMeter(key_bits=key_bits, width=width),
         f"merger_{width}",
-        "sim.benches.merger",
+        "muntin.sim.benches.merger",
         seed=seed,
         width=width,
         key_bits=key_bits,

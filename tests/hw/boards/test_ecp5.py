@@ -12,20 +12,20 @@ from amaranth.hdl import ClockDomain, Const, Instance, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.boards.build import build
-from hw.boards.build_errors import BuildError, TimingError
-from hw.boards.description import from_description
-from hw.boards.ecp5_board import Ecp5Board
-from hw.boards.ecp5_constraints import ecp5_constraints
-from hw.boards.ecp5_free_rows import keep_rows_free
-from hw.boards.registry import board
-from hw.dram.ecp5_dram import ecp5_dram
-from hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
-from hw.link.datagram_signature import DatagramSignature
-from hw.link.link import Link
-from hw.memory.port_shape import PortShape
-from sim.linked.simulated_dram import simulated_dram
-from sim.linked.simulated_ethernet import simulated_ethernet
+from muntin.hw.boards.build import build
+from muntin.hw.boards.build_errors import BuildError, TimingError
+from muntin.hw.boards.description import from_description
+from muntin.hw.boards.ecp5_board import Ecp5Board
+from muntin.hw.boards.ecp5_constraints import ecp5_constraints
+from muntin.hw.boards.ecp5_free_rows import keep_rows_free
+from muntin.hw.boards.registry import board
+from muntin.hw.dram.ecp5_dram import ecp5_dram
+from muntin.hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
+from muntin.hw.link.datagram_signature import DatagramSignature
+from muntin.hw.link.link import Link
+from muntin.hw.memory.port_shape import PortShape
+from muntin.sim.linked.simulated_dram import simulated_dram
+from muntin.sim.linked.simulated_ethernet import simulated_ethernet
 
 ECPIX5 = board("ecpix5")
 

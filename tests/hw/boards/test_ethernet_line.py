@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from hw.boards.registry import board
-from hw.errors import ParameterError
+from muntin.hw.boards.registry import board
+from muntin.hw.errors import ParameterError
 
 LINE = board("ecpix5").ethernet
 

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from hw.boards import build as build_module
-from hw.boards.board import Board
-from hw.boards.build import REPORT, build, main
-from hw.boards.build_errors import BuildError, TimingError, ToolMissingError, UnknownBoardError
-from hw.boards.registry import board, boards
-from hw.boards.steps import Steps
+from muntin.hw.boards import build as build_module
+from muntin.hw.boards.board import Board
+from muntin.hw.boards.build import REPORT, build, main
+from muntin.hw.boards.build_errors import BuildError, TimingError, ToolMissingError, UnknownBoardError
+from muntin.hw.boards.registry import board, boards
+from muntin.hw.boards.steps import Steps
 
 
 def test_every_board_is_complete():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw.boards.route_report import RouteReport
+from muntin.hw.boards.route_report import RouteReport
 
 
 def _report(system, memory):

@@ -7,9 +7,9 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 
-from hw import register_map
-from hw.register_map import Access
-from sim.stream_bench import settings
+from muntin.hw import register_map
+from muntin.hw.register_map import Access
+from muntin.sim.stream_bench import settings
 from tests.hw.memory.stalls import stalls
 
 KERNEL = getattr(register_map, settings()["kernel"])

@@ -5,9 +5,9 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotbext.axi")
 
-from hw.control.control_registers import ControlRegisters
-from hw.register_map import BISORT, SPLITJOIN
-from sim.block_runner import run_bench
+from muntin.hw.control.control_registers import ControlRegisters
+from muntin.hw.register_map import BISORT, SPLITJOIN
+from muntin.sim.block_runner import run_bench
 
 
 @pytest.mark.parametrize("name", ["BISORT", "SPLITJOIN"])

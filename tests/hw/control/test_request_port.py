@@ -8,10 +8,10 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.sim import Simulator
 
-from hw.control.control_registers import ControlRegisters
-from hw.control.request_port import RequestPort
-from hw.register_map import BISORT, BUILD_ID, registers
-from hw.request_map import Request, request
+from muntin.hw.control.control_registers import ControlRegisters
+from muntin.hw.control.request_port import RequestPort
+from muntin.hw.register_map import BISORT, BUILD_ID, registers
+from muntin.hw.request_map import Request, request
 
 OFFSET = {register.name: register.offset for register in registers()}
 WAIT_CYCLES = 64

@@ -14,16 +14,16 @@ pytest.importorskip("amaranth")
 
 import itertools
 
-from hw.boards import build as build_module
-from hw.boards.build import build
-from hw.boards.build_errors import BuildError, ToolMissingError
-from hw.boards.data.de5a import BOARD
-from hw.boards.de5a_board import De5aBoard
-from hw.boards.de5a_platform import CONSTRAINTS
-from hw.boards.steps import Steps
-from hw.opencl.names import BINARY, FUNCTION, HEADER, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
-from hw.parameters import Parameters
-from hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.boards import build as build_module
+from muntin.hw.boards.build import build
+from muntin.hw.boards.build_errors import BuildError, ToolMissingError
+from muntin.hw.boards.data.de5a import BOARD
+from muntin.hw.boards.de5a_board import De5aBoard
+from muntin.hw.boards.de5a_platform import CONSTRAINTS
+from muntin.hw.boards.steps import Steps
+from muntin.hw.opencl.names import BINARY, FUNCTION, HEADER, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
+from muntin.hw.parameters import Parameters
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from tests.hw.de5a.tools import black_box, joined, lint, other_side, ports_of, read_component, read_system
 
 _TINY = dataclasses.replace(Parameters.preset("tiny"), channels=2, address_bits=33)
@@ -201,16 +201,16 @@ def test_the_function_has_the_arguments_of_its_manifest(library):
     assert root.find("FUNCTION").get("name") == FUNCTION
     assert (library / KERNELS).read_text().count(f"{FUNCTION}(") == 1  # each call would be a module of its own
     assert f'#include "{HEADER}"' in (library / KERNELS).read_text()
-    assert '#include "mullion_build.h"' in (library / MODEL).read_text()
+    assert '#include "muntin_build.h"' in (library / MODEL).read_text()
 
 
 # The Quartus project
 
 
 def test_the_component_has_the_ports_of_its_module(project, tcl):
-    component = read_component(tcl, (project / "mullion_kernel_hw.tcl").read_text())
-    assert component.files == ["mullion_kernel.v"]
-    ports = ports_of((project / "mullion_kernel.v").read_text(), component.module)
+    component = read_component(tcl, (project / "muntin_kernel_hw.tcl").read_text())
+    assert component.files == ["muntin_kernel.v"]
+    ports = ports_of((project / "muntin_kernel.v").read_text(), component.module)
     assert sorted((way, signal, width) for _, signal, _, way, width in component.ports) == sorted(ports)
     for interface, _, role, _, _ in component.ports:
         assert interface in component.interfaces
@@ -221,11 +221,11 @@ def test_the_component_has_the_ports_of_its_module(project, tcl):
 
 
 def test_the_whole_project_elaborates(project, tcl, other_tcl):
-    component = read_component(tcl, (project / "mullion_kernel_hw.tcl").read_text())
+    component = read_component(tcl, (project / "muntin_kernel_hw.tcl").read_text())
     system = read_system(
         other_tcl, (project / "system.tcl").read_text(), {component.module: tuple(component.interfaces)}
     )
-    assert system.saved == "mullion_system.qsys"
+    assert system.saved == "muntin_system.qsys"
     # Every kernel port that needs a partner has one, every memory is mapped from 0 on, windows do not overlap.
     for name, (kind, _) in component.interfaces.items():
         if kind != "interrupt":
@@ -239,9 +239,9 @@ def test_the_whole_project_elaborates(project, tcl, other_tcl):
     assert len(windows) == 5
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(windows))
     # The system as the vendor would make it: its exports outside, the kernel inside, black boxes for what is theirs.
-    top = (project / "mullion.v").read_text()
-    wired = dict(re.findall(r"\.(\w+)\((\w+)\)", re.search(r"mullion_system \w+ \((.*?)\);", top, re.S)[1]))
-    pads = {name: (way, width) for way, name, width in ports_of(top, "mullion")}
+    top = (project / "muntin.v").read_text()
+    wired = dict(re.findall(r"\.(\w+)\((\w+)\)", re.search(r"muntin_system \w+ \((.*?)\);", top, re.S)[1]))
+    pads = {name: (way, width) for way, name, width in ports_of(top, "muntin")}
     assert {name for name in system.exports if not any(port.startswith(f"{name}_") for port in wired)} == set()
     outside = [(pads[pad][0], port, pads[pad][1]) for port, pad in wired.items()]
     assert {port for _, port, _ in outside if not any(port.startswith(f"{name}_") for name in system.exports)} == set()
@@ -252,7 +252,7 @@ def test_the_whole_project_elaborates(project, tcl, other_tcl):
     stub = [
         black_box("vendor_interconnect", other_side(kernel)),
         black_box("vendor_memory_controllers", outside),
-        "module mullion_system(\n"
+        "module muntin_system(\n"
         + ",\n".join(f"  {way} [{width - 1}:0] {port}" for way, port, width in outside)
         + ");",
         *(f"  wire [{width - 1}:0] {net};" for net, width in nets.values()),
@@ -262,7 +262,7 @@ def test_the_whole_project_elaborates(project, tcl, other_tcl):
         "endmodule",
     ]
     (project / "stub.v").write_text("\n".join(stub))
-    assert not lint(project, "mullion.v", "mullion_kernel.v", "stub.v", top="mullion")
+    assert not lint(project, "muntin.v", "muntin_kernel.v", "stub.v", top="muntin")
 
 
 def test_every_pin_is_the_boards(project):
@@ -270,13 +270,13 @@ def test_every_pin_is_the_boards(project):
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     pins = {row["pin"]: row for row in rows}
     assert len(pins) == len(rows)
-    settings = (project / "mullion.qsf").read_text()
+    settings = (project / "muntin.qsf").read_text()
     assigned = re.findall(r'set_location_assignment -to "(.*?)" PIN_(\w+)', settings)
     assert len({pin for _, pin in assigned}) == len(assigned)
     standards = dict(re.findall(r'set_instance_assignment -to "(.*?)" -name IO_STANDARD "(.*?)"', settings))
     for port, pin in assigned:
         assert standards[port] == pins[pin]["standard"], port
-    ports = ports_of((project / "mullion.v").read_text(), "mullion")
+    ports = ports_of((project / "muntin.v").read_text(), "muntin")
     assert sum(width for _, _, width in ports) == len(assigned)
     assert "set_global_assignment -name DEVICE 10AX115N2F45E1SG" in settings
     # 64 data lines, 8 strobes, and so on, of each of two channels.
@@ -285,7 +285,7 @@ def test_every_pin_is_the_boards(project):
 
 
 def test_clocks_are_declared(project):
-    timing = (project / "mullion.sdc").read_text()
+    timing = (project / "muntin.sdc").read_text()
     periods = dict(re.findall(r'create_clock -name "(\w+)" -period ([\d.]+)', timing))
     assert {name: round(1e3 / float(period)) for name, period in periods.items()} == {
         "clk_50_b2j_0__io": 50,

@@ -8,7 +8,7 @@ from unittest import mock
 from amaranth.hdl import Array, Assert, Cat, Elaboratable, Fragment, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import memory
 
-from hw.bisort import merger, row_layout
+from muntin.hw.bisort import merger, row_layout
 from tests.hw.formal.stream_law import law_domain
 
 _ADDRESSES = merger._DEPTH - 1

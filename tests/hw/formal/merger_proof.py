@@ -7,7 +7,7 @@ from unittest import mock
 from amaranth.hdl import Assert, Assume, Cat, Elaboratable, Fragment, Module, Signal
 from amaranth.lib import wiring
 
-from hw.bisort import merger, row_layout
+from muntin.hw.bisort import merger, row_layout
 from tests.hw.formal.stream_law import law_domain, stream_law
 
 

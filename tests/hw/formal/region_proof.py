@@ -9,12 +9,12 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin import region
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.quick_fifo import QuickFifo
-from hw.splitjoin.region import Region
-from hw.splitjoin.side import Side
-from hw.splitjoin.sub_window import SubWindowSignature
+from muntin.hw.splitjoin import region
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.quick_fifo import QuickFifo
+from muntin.hw.splitjoin.region import Region
+from muntin.hw.splitjoin.side import Side
+from muntin.hw.splitjoin.sub_window import SubWindowSignature
 from tests.hw.formal.command_law import command_law
 from tests.hw.formal.stream_law import law_domain
 

@@ -20,7 +20,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, ClockSignal, Module, Signal
 from amaranth.sim import Simulator
 
-from sim.kept import digest, kept
+from muntin.sim.kept import digest, kept
 
 ROOT = Path(__file__).parents[3]
 BUILD = ROOT / "build" / "proofs"

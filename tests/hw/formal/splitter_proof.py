@@ -5,10 +5,10 @@ from __future__ import annotations
 from amaranth.hdl import Assert, Elaboratable, Module, Mux, Signal, signed
 from amaranth.utils import exact_log2
 
-from hw.memory.burst_splitter import BurstSplitter
-from hw.memory.port_shape import PortShape
-from hw.memory.transfer_layout import TransferLayout
-from hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.burst_splitter import BurstSplitter
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.transfer_layout import TransferLayout
+from muntin.hw.memory.transfer_status import TransferStatus
 from tests.hw.formal.stream_law import law_domain, stream_law
 
 

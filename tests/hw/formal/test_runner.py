@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from amaranth.lib import fifo
 
-from sim.kept import COUNTS
+from muntin.sim.kept import COUNTS
 from tests.hw.formal import runner
 from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
 

@@ -5,9 +5,9 @@ import random
 from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
-from hw.link.link import Link
-from hw.link.protocol import DESCRIPTION_BASE, DRAM_BASE
-from hw.memory.port_shape import PortShape
+from muntin.hw.link.link import Link
+from muntin.hw.link.protocol import DESCRIPTION_BASE, DRAM_BASE
+from muntin.hw.memory.port_shape import PortShape
 
 DIVISOR = 4
 SHAPE = PortShape(address_width=12, data_width=128, burst_bytes=64, buffer_bytes=64)
@@ -19,7 +19,7 @@ _SETTLE = 250  # cycles in which an answer begins, if there is one
 
 
 class Registers:
-    """What lies behind the link, as `sim.models.link.Behind`: also the state that the simulated buses work on."""
+    """What lies behind the link, as `muntin.sim.models.link.Behind`: also the state that the simulated buses work on."""
 
     quiet = True  # the kernel's memory accesses end
 

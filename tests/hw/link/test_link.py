@@ -5,10 +5,10 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
-from hw.link.frame import FrameReader, to_frame
-from hw.link.frame_receiver import FrameReceiver
-from hw.link.protocol import DATA_WORDS, DESCRIPTION_BASE, DRAM_BASE, ESCAPE, FLAG, MAGIC, Request, Status
-from sim.models.link import LinkModel
+from muntin.hw.link.frame import FrameReader, to_frame
+from muntin.hw.link.frame_receiver import FrameReceiver
+from muntin.hw.link.protocol import DATA_WORDS, DESCRIPTION_BASE, DRAM_BASE, ESCAPE, FLAG, MAGIC, Request, Status
+from muntin.sim.models.link import LinkModel
 from tests.hw.link.link_bench import BAD_REGISTER, DESCRIPTION, MEMORY_WORDS, Registers, answers
 
 SESSION = 0x7D7E  # an escape and a flag

@@ -5,9 +5,9 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
-from hw.link.frame import FrameReader, to_frame
-from hw.link.link import Link
-from hw.link.protocol import DATAGRAM_BYTES, DESCRIPTION_BASE, MAGIC, Request, Status
+from muntin.hw.link.frame import FrameReader, to_frame
+from muntin.hw.link.link import Link
+from muntin.hw.link.protocol import DATAGRAM_BYTES, DESCRIPTION_BASE, MAGIC, Request, Status
 from tests.hw.link.link_bench import DESCRIPTION, DIVISOR, SHAPE
 
 SESSION = 0x7D7E

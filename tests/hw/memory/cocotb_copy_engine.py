@@ -3,9 +3,9 @@
 import cocotb
 from cocotbext.axi import AxiResp
 
-from hw.memory.copy_operation import CopyOperation
-from hw.memory.transfer_status import TransferStatus
-from sim.stream_bench import settings
+from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 
 SETTINGS = settings()

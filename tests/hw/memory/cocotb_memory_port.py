@@ -6,7 +6,7 @@ from itertools import pairwise
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from sim.stream_bench import settings
+from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 
 SETTINGS = settings()

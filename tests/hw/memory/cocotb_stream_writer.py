@@ -4,8 +4,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from hw.memory.transfer_status import TransferStatus
-from sim.stream_bench import settings
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 from tests.hw.memory.stalls import watch
 from tests.hw.memory.whole_bursts import whole_bursts

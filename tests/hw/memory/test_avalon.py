@@ -8,9 +8,9 @@ pytest.importorskip("amaranth")
 
 from amaranth.sim import Simulator
 
-from hw.memory.avalon_reader import AvalonReader
-from hw.memory.avalon_writer import AvalonWriter
-from hw.memory.port_shape import PortShape
+from muntin.hw.memory.avalon_reader import AvalonReader
+from muntin.hw.memory.avalon_writer import AvalonWriter
+from muntin.hw.memory.port_shape import PortShape
 
 SHAPE = PortShape(address_width=16, data_width=32, length_width=16, burst_bytes=16, outstanding=8, buffer_bytes=64)
 BEATS = SHAPE.burst_beats

@@ -6,9 +6,9 @@ from collections import deque
 import pytest
 from amaranth.sim import Simulator
 
-from hw.memory.port_guard import PortGuard
-from hw.memory.port_shape import PortShape
-from hw.memory.port_slice import PortSlice
+from muntin.hw.memory.port_guard import PortGuard
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.port_slice import PortSlice
 
 SHAPE = PortShape(address_width=12, data_width=32, burst_bytes=16, buffer_bytes=64, outstanding=4)
 BURSTS = 25

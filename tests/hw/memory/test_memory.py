@@ -9,16 +9,16 @@ from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from hw.errors import ParameterError
-from hw.memory.axi4_signature import Axi4Signature
-from hw.memory.burst_reader import BurstReader
-from hw.memory.burst_writer import BurstWriter
-from hw.memory.copy_engine import CopyEngine
-from hw.memory.memory_port import MemoryPort
-from hw.memory.port_interleaver import PortInterleaver
-from hw.memory.port_shape import PortShape
-from hw.memory.stream_writer import StreamWriter
-from sim.block_runner import run_bench
+from muntin.hw.errors import ParameterError
+from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.burst_reader import BurstReader
+from muntin.hw.memory.burst_writer import BurstWriter
+from muntin.hw.memory.copy_engine import CopyEngine
+from muntin.hw.memory.memory_port import MemoryPort
+from muntin.hw.memory.port_interleaver import PortInterleaver
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.stream_writer import StreamWriter
+from muntin.sim.block_runner import run_bench
 
 SMALL = PortShape(
     address_width=24,

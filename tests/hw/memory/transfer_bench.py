@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hw.memory.transfer_status import TransferStatus
-from sim.stream_bench import settings
+from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 
 SETTINGS = settings()

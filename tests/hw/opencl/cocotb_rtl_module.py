@@ -6,12 +6,12 @@ import cocotb
 import numpy as np
 from cocotb.utils import get_sim_time
 
-from host.devices.kernel_command import KernelCommand
-from hw.parameters import Parameters
-from hw.register_map import BISORT, BUILD_ID, ErrorCode, Operation, registers
-from hw.request_map import Request, request
-from sim.models.kernel import KernelModel
-from sim.stream_bench import settings
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.hw.parameters import Parameters
+from muntin.hw.register_map import BISORT, BUILD_ID, ErrorCode, Operation, registers
+from muntin.hw.request_map import Request, request
+from muntin.sim.models.kernel import KernelModel
+from muntin.sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
 from tests.hw.opencl.module_bench import ModuleBench
 

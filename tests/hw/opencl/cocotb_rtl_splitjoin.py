@@ -5,18 +5,18 @@ from collections import Counter
 
 import cocotb
 
-from host.devices.join_rows import JoinRows
-from host.devices.kernel_command import KernelCommand
-from hw.register_map import SPLITJOIN, ErrorCode, Operation
-from hw.request_map import Request, request
-from hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.benches.join_cases import cases
-from sim.benches.order_monitor import check_order
-from sim.models.join_settings import JoinResult
-from sim.models.splitjoin import SplitJoin
-from sim.stream_bench import settings
+from muntin.host.devices.join_rows import JoinRows
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
+from muntin.hw.request_map import Request, request
+from muntin.hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.benches.join_cases import cases
+from muntin.sim.benches.order_monitor import check_order
+from muntin.sim.models.join_settings import JoinResult
+from muntin.sim.models.splitjoin import SplitJoin
+from muntin.sim.stream_bench import settings
 from tests.hw.opencl.module_bench import ModuleBench
 
 PARAMETERS = SplitJoinParameters(**settings()["parameters"])

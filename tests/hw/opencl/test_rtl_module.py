@@ -7,15 +7,15 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotb")
 
-from hw.boards.kernel_of import kernel_of
-from hw.errors import ParameterError
-from hw.memory.avalon_writer import AvalonWriter
-from hw.memory.port_shape import PortShape
-from hw.opencl.rtl_module import RtlModule
-from hw.parameters import Parameters
-from hw.request_map import Request, request
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.block_runner import run_bench
+from muntin.hw.boards.kernel_of import kernel_of
+from muntin.hw.errors import ParameterError
+from muntin.hw.memory.avalon_writer import AvalonWriter
+from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.opencl.rtl_module import RtlModule
+from muntin.hw.parameters import Parameters
+from muntin.hw.request_map import Request, request
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.block_runner import run_bench
 
 TWO_CHANNELS = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, channels=2)
 

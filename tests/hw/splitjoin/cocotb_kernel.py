@@ -8,15 +8,15 @@ import numpy as np
 from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
-from host.devices.kernel_command import KernelCommand
-from hw.register_map import SPLITJOIN, ErrorCode, Operation
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.benches.join_cases import JoinCase, cases
-from sim.benches.order_monitor import check_order
-from sim.models.join_oracle import join_oracle
-from sim.models.splitjoin_kernel import SplitJoinKernelModel
-from sim.stream_bench import settings
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.benches.join_cases import JoinCase, cases
+from muntin.sim.benches.order_monitor import check_order
+from muntin.sim.models.join_oracle import join_oracle
+from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
+from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results, setting_words
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from host.devices.kernel_command import KernelCommand
-from hw.register_map import SPLITJOIN, Operation
-from hw.splitjoin.memory_layout import (
+from muntin.host.devices.kernel_command import KernelCommand
+from muntin.hw.register_map import SPLITJOIN, Operation
+from muntin.hw.splitjoin.memory_layout import (
     NUMBER_BITS,
     RESULT_BYTES,
     ROW_FLAGS,
@@ -16,8 +16,8 @@ from hw.splitjoin.memory_layout import (
     row_fields,
     row_words,
 )
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 
 OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}
 FIELDS = {(register.name, field.name): field for register in SPLITJOIN.registers() for field in register.fields}

@@ -4,15 +4,15 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.splitjoin.almost_full_fifo import AlmostFullFifo
-from hw.splitjoin.combiner import Combiner
-from hw.splitjoin.distributor import Distributor, rows_way
-from hw.splitjoin.join_core import RESULTS_WAY, JoinCore
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.rap_merger import MERGER_WAY, RapMerger
-from hw.splitjoin.result_layout import result_layout
-from hw.splitjoin.settings_signature import SettingsSignature
-from hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from muntin.hw.splitjoin.combiner import Combiner
+from muntin.hw.splitjoin.distributor import Distributor, rows_way
+from muntin.hw.splitjoin.join_core import RESULTS_WAY, JoinCore
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.rap_merger import MERGER_WAY, RapMerger
+from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.hw.splitjoin.settings_signature import SettingsSignature
+from muntin.hw.splitjoin.tagged_row import tagged_row
 
 
 class StreamedDistributor(wiring.Component):

@@ -5,16 +5,16 @@ import functools
 
 import pytest
 
-from hw.errors import ParameterError
-from hw.splitjoin.bisort_window import BisortWindow
-from hw.splitjoin.join_core import JoinCore
-from hw.splitjoin.parameters import PRESETS, SplitJoinParameters
-from hw.splitjoin.rap_merger import RapMerger
-from hw.splitjoin.result_packer import ResultPacker
-from hw.splitjoin.row_cutter import RowCutter
-from hw.splitjoin.side import Side
-from sim.block_runner import run_bench
-from sim.bundle import Bundle
+from muntin.hw.errors import ParameterError
+from muntin.hw.splitjoin.bisort_window import BisortWindow
+from muntin.hw.splitjoin.join_core import JoinCore
+from muntin.hw.splitjoin.parameters import PRESETS, SplitJoinParameters
+from muntin.hw.splitjoin.rap_merger import RapMerger
+from muntin.hw.splitjoin.result_packer import ResultPacker
+from muntin.hw.splitjoin.row_cutter import RowCutter
+from muntin.hw.splitjoin.side import Side
+from muntin.sim.block_runner import run_bench
+from muntin.sim.bundle import Bundle
 from tests.hw.splitjoin.streamed import OrderedMerger, StreamedCombiner, StreamedCore, StreamedDistributor
 
 TINY = SplitJoinParameters.preset("tiny")
@@ -58,7 +58,7 @@ def test_against_the_model(block, seed):
     run_bench(
         _bundle(),
         "splitjoin_blocks",
-        f"sim.benches.{block}",
+        f"muntin.sim.benches.{block}",
         seed=seed,
         trees={name: dataclasses.asdict(tree) for name, tree in TREES.items()},
         core=dataclasses.asdict(CORE),

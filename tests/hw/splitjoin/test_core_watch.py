@@ -4,7 +4,7 @@ import random
 
 from amaranth.sim import Simulator
 
-from hw.splitjoin.core_watch import CoreWatch
+from muntin.hw.splitjoin.core_watch import CoreWatch
 
 CORES, TIMEOUT = 3, 20
 

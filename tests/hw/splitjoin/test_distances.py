@@ -4,7 +4,7 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from hw.splitjoin.nested_loop import _fits, _less
+from muntin.hw.splitjoin.nested_loop import _fits, _less
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])

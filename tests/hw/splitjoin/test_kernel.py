@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotbext.axi")
 
-from hw.splitjoin.kernel import SplitJoinKernel
-from hw.splitjoin.parameters import SplitJoinParameters
-from sim.block_runner import run_bench
+from muntin.hw.splitjoin.kernel import SplitJoinKernel
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.sim.block_runner import run_bench
 
 TINY = dataclasses.replace(SplitJoinParameters.preset("tiny"), address_bits=18)
 BUILDS = {

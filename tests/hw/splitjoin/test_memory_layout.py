@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from hw.splitjoin.memory_layout import (
+from muntin.hw.splitjoin.memory_layout import (
     RESULT_BYTES,
     RESULT_FIELDS,
     ROW_FLAGS,
@@ -12,7 +12,7 @@ from hw.splitjoin.memory_layout import (
     row_fields,
     row_words,
 )
-from hw.splitjoin.parameters import PRESETS
+from muntin.hw.splitjoin.parameters import PRESETS
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from hw.splitjoin.order import Order
-from sim.benches.join_cases import cases
-from sim.benches.order_monitor import OrderMonitor
-from sim.models.join_oracle import join_oracle
-from sim.models.splitjoin import SplitJoin
+from muntin.hw.splitjoin.order import Order
+from muntin.sim.benches.join_cases import cases
+from muntin.sim.benches.order_monitor import OrderMonitor
+from muntin.sim.models.join_oracle import join_oracle
+from muntin.sim.models.splitjoin import SplitJoin
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 8, 16])

@@ -5,14 +5,14 @@ import functools
 
 import pytest
 
-from hw.errors import ParameterError
-from hw.splitjoin.bisort_window import BisortWindow
-from hw.splitjoin.nested_loop import NestedLoop
-from hw.splitjoin.order import Order
-from hw.splitjoin.parameters import SplitJoinParameters
-from hw.splitjoin.side import Side
-from hw.splitjoin.splitjoin import SplitJoin
-from sim.block_runner import run_bench
+from muntin.hw.errors import ParameterError
+from muntin.hw.splitjoin.bisort_window import BisortWindow
+from muntin.hw.splitjoin.nested_loop import NestedLoop
+from muntin.hw.splitjoin.order import Order
+from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.hw.splitjoin.side import Side
+from muntin.hw.splitjoin.splitjoin import SplitJoin
+from muntin.sim.block_runner import run_bench
 
 SORTED = functools.partial(BisortWindow, buffer_rows=4)
 TINY = SplitJoinParameters.preset("tiny")
@@ -31,7 +31,7 @@ def check(
     run_bench(
         SplitJoin(parameters, sub_window=sub_window),
         f"splitjoin_{parameters.cores}_{parameters.lanes}_{parameters.fan_out}",
-        "sim.benches.splitjoin",
+        "muntin.sim.benches.splitjoin",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
         count=count,
@@ -66,7 +66,7 @@ def test_joins_in_nearly_full_windows(cores, seed):
     run_bench(
         SplitJoin(parameters),
         f"splitjoin_nearly_full_{cores}",
-        "sim.benches.splitjoin_nearly_full",
+        "muntin.sim.benches.splitjoin_nearly_full",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
     )

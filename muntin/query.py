@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from host.errors import PredicateError, SchemaError
-from host.spec import JoinSpec
-from host.window_join import WindowJoin
-from host.windows import Rows, Watermark
+from muntin.host.errors import PredicateError, SchemaError
+from muntin.host.spec import JoinSpec
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows, Watermark
 
 _OF_OPERATOR = ("device", "state")
 
@@ -48,7 +48,7 @@ def sql(
     **tables
         The tables by the names that the text has for them: Arrow tables or record batches, or what gives Arrow data
         (`pandas` and Polars frames); or Spark DataFrames. And any other parameter of `JoinSpec` and `device=`, or of
-        `mullion.spark.window_join`.
+        `muntin.spark.window_join`.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def sql(
         What the text has and a join here has not, with its line and column.
     WindowError
         If `times` names columns whose difference the text does not bound at both ends.
-    MullionError
+    MuntinError
         What `JoinSpec`, `WindowJoin` and `window_join` raise, for streams without a window too.
 
     Notes
@@ -85,14 +85,14 @@ def sql(
             raise SchemaError(f"{frames[0]!r} is a Spark DataFrame and {other!r} is not: give tables of one kind")
         if watermark is not None:
             raise PredicateError("watermark= is for tables in this process: in Spark, withWatermark gives it")
-        from pyspark_bridge.sql import sql_frames
+        from muntin.pyspark_bridge.sql import sql_frames
 
         return sql_frames(text, given, rows=rows, times=times, suffix=suffix, **options)
     return _in_process(text, given, rows=rows, times=times, watermark=watermark, suffix=suffix, **options)
 
 
 def _in_process(text: str, given: dict[str, Any], **options: Any) -> pa.Table:
-    from host.sql import parse_join
+    from muntin.host.sql import parse_join
 
     tables = {name: _as_arrow(name, value) for name, value in given.items()}
     operator = {name: options.pop(name) for name in _OF_OPERATOR if name in options}
@@ -117,10 +117,10 @@ def sql_spec(text: str, **tables: Any) -> JoinSpec:
 
     Raises
     ------
-    SqlError, WindowError, MullionError
+    SqlError, WindowError, MuntinError
         As `sql`.
     """
-    from host.sql import parse_join
+    from muntin.host.sql import parse_join
 
     given = {name: value for name, value in tables.items() if isinstance(value, pa.Schema) or _is_table(value)}
     options = {name: value for name, value in tables.items() if name not in given and name not in _OF_OPERATOR}

@@ -1,14 +1,14 @@
-"""Mullion: exact sliding-window joins of two streams. The names in `__all__` are the public interface.
+"""Muntin: exact sliding-window joins of two streams. The names in `__all__` are the public interface.
 
-Spark's entry point is `mullion.spark.window_join`; Spark is not needed for anything here.
+Spark's entry point is `muntin.spark.window_join`; Spark is not needed for anything here.
 """
 
 from importlib.metadata import version
 
-from host.aggregates import Aggregate, Count, Max, Mean, Min, Sum
-from host.devices import Device, DeviceInfo, list_devices, open_device
-from host.engines import EngineKind, Inner, Outer, Partitions, Shared, SplitJoin, Steps
-from host.errors import (
+from muntin.host.aggregates import Aggregate, Count, Max, Mean, Min, Sum
+from muntin.host.devices import Device, DeviceInfo, list_devices, open_device
+from muntin.host.engines import EngineKind, Inner, Outer, Partitions, Shared, SplitJoin, Steps
+from muntin.host.errors import (
     AuthError,
     CapacityError,
     ConnectionLostError,
@@ -26,7 +26,7 @@ from host.errors import (
     LinkRefusedError,
     LinkSilentError,
     MemoryStartError,
-    MullionError,
+    MuntinError,
     OrderError,
     PredicateError,
     ProtocolError,
@@ -43,7 +43,7 @@ from host.errors import (
     UnsupportedError,
     WindowError,
 )
-from host.index import (
+from muntin.host.index import (
     Auto,
     BChain,
     BiSort,
@@ -61,18 +61,18 @@ from host.index import (
     TimeKeyed,
     WibTree,
 )
-from host.join.range_mirror import RangeMirror
-from host.native import set_threads
-from host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
-from host.range_index import RangeIndex, open_window_index
-from host.spec import JoinSpec
-from host.stats import Stats
-from host.tracing import start_tracing
-from host.window_join import WindowJoin
-from host.windows import Rows, Watermark, Within
-from mullion.query import sql, sql_spec
+from muntin.host.join.range_mirror import RangeMirror
+from muntin.host.native import set_threads
+from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
+from muntin.host.range_index import RangeIndex, open_window_index
+from muntin.host.spec import JoinSpec
+from muntin.host.stats import Stats
+from muntin.host.tracing import start_tracing
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows, Watermark, Within
+from muntin.query import sql, sql_spec
 
-__version__ = version("mullion")
+__version__ = version("muntin")
 
 __all__ = [
     "Aggregate",
@@ -116,7 +116,7 @@ __all__ = [
     "Mean",
     "MemoryStartError",
     "Min",
-    "MullionError",
+    "MuntinError",
     "OrderError",
     "Outer",
     "Partitions",
