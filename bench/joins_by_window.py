@@ -1,7 +1,7 @@
 """Draws how fast SplitJoin and the BI-Sort kernel join as the window grows, and SplitJoin's latency over its cores.
 
-``python -m bench.joins_by_window`` takes what ``python -m muntin.sim.bench splitjoin`` and ``python -m bench.simulated_join``
-wrote.
+``python -m bench.joins_by_window`` takes what ``python -m muntin.sim.bench splitjoin`` and
+``python -m bench.simulated_join`` wrote.
 """
 
 from __future__ import annotations

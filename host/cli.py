@@ -42,7 +42,6 @@ from muntin.host.errors import (
 from muntin.host.files import TableReader, TableWriter, in_turns, interleave
 from muntin.host.predicates.as_of import DIRECTIONS
 from muntin.host.progress import Progress
-from muntin.host.selftest import selftest as selftest_lines
 from muntin.host.tracing import VARIABLE, start_tracing
 
 LIMITS = Limits()
@@ -445,6 +444,7 @@ def devices(as_json: bool) -> None:
 @click.option("--device", required=True, help="As `muntin devices` lists them.")
 def selftest(device: str) -> None:
     """Try a device: what it is, whether its memory holds what is written, and whether it joins right."""
+    from muntin.host.selftest import selftest as selftest_lines  # loads what hardware needs
 
     for line in selftest_lines(device):
         click.echo(line)

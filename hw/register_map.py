@@ -299,9 +299,9 @@ Those of two words are byte addresses, multiples of a memory beat, but for the `
   counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range and
   the row, 32 bits each.
 - DISCARD, CLEAR and NOP have none, and use no length.
-- JOIN: rows, results and the summary are those of `muntin.hw.splitjoin.memory_layout`. It ends when all that came of its rows
-  is in memory, or the room for results is full: then rows that were not taken, and what is under way, wait for the next
-  JOIN, which may have no rows.
+- JOIN: rows, results and the summary are those of `muntin.hw.splitjoin.memory_layout`. It ends when all that came of
+  its rows is in memory, or the room for results is full: then rows that were not taken, and what is under way, wait for
+  the next JOIN, which may have no rows.
 - A command that is done has written whole arrays and the memory has acknowledged them. One that failed may have
   written part of them.
 """

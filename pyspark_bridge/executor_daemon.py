@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from muntin import host
+import muntin
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.private import MODULE, READY
 from muntin.host.errors import AuthError, ConnectionLostError, DaemonError
@@ -61,7 +61,7 @@ def _executor() -> int:
 
 def _start(device: str, token: str, executor: int, *, tracing: bool) -> str:
     own = os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
-    root = str(Path(host.__file__).parent.parent)
+    root = str(Path(muntin.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     place = Path(tempfile.gettempdir(), f"muntin-{secrets.token_hex(8)}")  # the daemon makes and removes it
     handle, token_file = tempfile.mkstemp(prefix="muntin-token-")

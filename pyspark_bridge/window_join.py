@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from muntin import host
+import muntin
 from muntin.host import AsOf, JoinSpec, Rows, Within
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.definition import Definition
@@ -303,7 +303,7 @@ def window_join(
             task.join,
             "" if daemon is None else f" at {', '.join(daemons)}",
         )
-    root = str(Path(host.__file__).resolve().parent.parent)
+    root = str(Path(muntin.__file__).parent.parent)
     if stages == 2 or partitions.count > 1:
         sends = _parallel_sends(left_df.sparkSession, partitions.count)
         following = partitions.count > 1 and stages == 2 and can_follow(spec)

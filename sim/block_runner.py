@@ -28,7 +28,7 @@ from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.kept import alone, digest, kept
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "blocks"
 # Compiling takes longer than running.
 _MAKEFLAGS = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from muntin import host
+import muntin
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.frames import FrameSocket
 from muntin.host.daemon.socket_file import SocketFile
@@ -199,7 +199,7 @@ def start_private(
             command.append(flag)
         elif value is not None and value is not False:
             command.append(f"{flag}={value}")
-    root = str(Path(host.__file__).parent.parent)
+    root = str(Path(muntin.__file__).parent.parent)
     python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         command,

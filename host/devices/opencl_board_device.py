@@ -22,7 +22,7 @@ from muntin.hw.opencl.names import BINARY
 from muntin.hw.parameters import Parameters
 from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
-_BUILDS = Path(__file__).parents[2] / "build" / "bitstreams"
+_BUILDS = Path(__file__).resolve().parents[2] / "build" / "bitstreams"
 _VENDOR = "intel(r) fpga"  # how the platform's name begins
 _SPLITJOIN_BYTES = 1 << 26  # of memory for rows and results on their way, more than the driver uses
 

@@ -18,7 +18,7 @@ from muntin.hw.boards.registry import board as board_of
 from muntin.hw.boards.registry import boards
 from muntin.hw.boards.steps import Steps
 
-BUILD = Path(__file__).parents[2] / "build" / "bitstreams"
+BUILD = Path(__file__).resolve().parents[2] / "build" / "bitstreams"
 REPORT = "report.json"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from amaranth.build import Attrs, Clock, Pins, Resource, Subsignal
 from amaranth.vendor import AlteraPlatform
 
-CONSTRAINTS = Path(__file__).parents[2] / "constraints" / "de5a"
+CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints" / "de5a"
 _TERMINATED = {"DDR3A_REFCLK_p": "DIFFERENTIAL", "DDR3B_REFCLK_p": "DIFFERENTIAL"}  # by a resistor in the FPGA
 # Which way the signals of a memory channel go, seen from the FPGA.
 _DDR3 = {

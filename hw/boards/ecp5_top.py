@@ -11,8 +11,8 @@ from muntin.hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT
 class Ecp5Top(wiring.Component):
     """A design and its memory controller on an ECP5.
 
-    The memory controller's module, `muntin.hw.dram.ecp5_dram`, makes all clocks from the board's one, and the reset; but
-    Ethernet's, whose module is `muntin.hw.ethernet.ecp5_ethernet`, come with its wire.
+    The memory controller's module, `muntin.hw.dram.ecp5_dram`, makes all clocks from the board's one, and the reset;
+    but Ethernet's, whose module is `muntin.hw.ethernet.ecp5_ethernet`, come with its wire.
 
     Parameters
     ----------

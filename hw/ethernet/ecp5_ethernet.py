@@ -33,8 +33,8 @@ def ecp5_ethernet(line: EthernetLine, name: str, *, clock_hz: int) -> str:
     Returns
     -------
     str
-        Verilog, with the ports of `muntin.hw.ethernet.udp_core` and the pads `PADS_OUT` and `PADS_IN`. The chip's management
-        is left at what its pins tell it.
+        Verilog, with the ports of `muntin.hw.ethernet.udp_core` and the pads `PADS_OUT` and `PADS_IN`. The chip's
+        management is left at what its pins tell it.
     """
 
     def add_phy(top: Module) -> tuple[Any, set[Signal]]:

@@ -23,7 +23,7 @@ from muntin.hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
 from muntin.hw.report.paper import paper_text
 from muntin.hw.report.ring import Ring
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).resolve().parents[2]
 LAST = _ROOT / "docs" / "report.json"
 """The last report that was kept."""
 

@@ -148,8 +148,8 @@ def place_and_route(netlist: Path, *, seed: int, speed: int, goal_mhz: int, plan
     goal_mhz : int
         Clock that place and route aims at.
     planned : bool
-        True where most registers have places, see `muntin.hw.report.floor_plan`: the rest is placed for timing more than for
-        wire length.
+        True where most registers have places, see `muntin.hw.report.floor_plan`: the rest is placed for timing
+        more than for wire length.
 
     Raises
     ------

@@ -134,7 +134,8 @@ def plan(netlist: Path, first: Mapping[str, str]) -> int:
     Parameters
     ----------
     netlist : Path
-        SplitJoin in a ring, its cores synthesized apart, as `muntin.hw.report.ecp5.synthesize` wrote it; rewritten in place.
+        SplitJoin in a ring, its cores synthesized apart, as `muntin.hw.report.ecp5.synthesize` wrote it; rewritten in
+        place.
     first : mapping of str to str
         As of `places`.
 

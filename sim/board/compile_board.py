@@ -26,7 +26,7 @@ from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.kept import COUNTS, digest, is_whole, kept
 
-BUILD = Path(__file__).parents[2] / "build" / "boards"
+BUILD = Path(__file__).resolve().parents[2] / "build" / "boards"
 _HARNESS = Path(__file__).with_name("harness.cpp")
 _VERILATOR = [
     "verilator",
@@ -244,7 +244,7 @@ def _compile(
 @functools.cache
 def _sources() -> list[str]:
     """All that Verilog is made from: digests of the sources, and versions of the packages."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).resolve().parents[2]
     files = [path for folder in ("hw", "sim") for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES]
     found = [f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sorted(files)]
     for package in _PACKAGES:

@@ -13,7 +13,7 @@ from muntin.sim.linked.ecp5_phy_model import Ecp5PhyModel
 
 
 def simulated_dram(settings: DramSettings, name: str) -> DramCore:
-    """Make a board's memory controller as `muntin.hw.dram.ecp5_dram` does, over a model of the physical layer and the chips.
+    """Make a memory controller as `muntin.hw.dram.ecp5_dram` does, over a model of its physical layer and chips.
 
     Parameters
     ----------

@@ -47,8 +47,8 @@ class SplitJoinKernelModel(KernelShell):
     memory_bytes : int
     memory : ndarray of uint8, shape (memory_bytes,)
     counters : dict of str to int
-        Of `muntin.hw.register_map.SPLITJOIN`. `cycles` and both stalls stay 0, as there is no clock, and `compared` is that
-        of the hardware for count windows.
+        Of `muntin.hw.register_map.SPLITJOIN`. `cycles` and both stalls stay 0, as there is no clock, and `compared` is
+        that of the hardware for count windows.
     frozen : set of int
         Cores that have stopped answering; a test may put some in. From then on their pairs are missing, and each JOIN
         says so; where CORE_TIMEOUT_CYCLES is 0, a JOIN never ends.

@@ -5,7 +5,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from muntin import host
+import muntin.host as host
 from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within, errors
 
 LEFT = pa.schema(
@@ -123,7 +123,7 @@ def test_a_watermark_needs_a_time_window():
     ],
 )
 def test_an_unknown_column_is_named_and_the_others_listed(changes, missing, present):
-    with pytest.raises(muntin.host.errors.SchemaError) as caught:
+    with pytest.raises(errors.SchemaError) as caught:
         attempt(**changes(host))
     assert missing in str(caught.value)
     assert present in str(caught.value)

@@ -19,7 +19,7 @@ _SETTLE = 250  # cycles in which an answer begins, if there is one
 
 
 class Registers:
-    """What lies behind the link, as `muntin.sim.models.link.Behind`: also the state that the simulated buses work on."""
+    """What lies behind the link, as `muntin.sim.models.link.Behind`: also what the simulated buses work on."""
 
     quiet = True  # the kernel's memory accesses end
 
