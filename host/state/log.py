@@ -33,8 +33,8 @@ from muntin.host.join.kept_types import kept
 from muntin.host.state.store import Store
 from muntin.host.tracing import carried, span
 
-FORMAT = 3
-"""That is written; in format 2 there are no pushes, in format 1 the checksum of a file of rows is SHA-256."""
+FORMAT = 1
+"""Of files, as it is written and read."""
 UNFINISHED = "unfinished"
 """A file that lies beside a log as long as others write it."""
 _COMMIT = re.compile(r"(\d{12})\.commit")
@@ -173,10 +173,10 @@ class StateLog:
                 f"the state in {self.store.place} was rescaled: start the query with partitions={fields['rescaled']}, "
                 f"or, where it has not gone on with these, delete {self.store.path(name)} to go back"
             )
-        if not 1 <= fields.pop("format") <= FORMAT:
+        if fields.pop("format") != FORMAT:
             raise StateError(
                 f"the state's file {self.store.path(name)} has format {json.loads(text)['format']}, written by Muntin "
-                f"{fields.get('muntin')}; this is Muntin {version()}, which reads formats 1 to {FORMAT}"
+                f"{fields.get('muntin')}; this is Muntin {version()}, which reads format {FORMAT}"
             )
         del fields["muntin"]
         return Record(**fields)
@@ -433,8 +433,8 @@ def _checksum(*pieces: bytes | pa.Buffer) -> str:
 
 
 def _intact(data: bytes, checksum: str) -> bool:
-    """Whether a file of rows is as it was written, in whichever format."""
-    return checksum == (_digest(data) if len(checksum) == 64 else _checksum(data))
+    """Whether a file of rows is as it was written."""
+    return checksum == _checksum(data)
 
 
 @cache
