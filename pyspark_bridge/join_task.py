@@ -356,8 +356,9 @@ class JoinTask:
             raise UnsupportedError(
                 "a window join of streams runs in micro-batches (triggers processingTime, once and availableNow), and "
                 "this task carries no micro-batch number. In foreachBatch over Spark Connect, and in threads that a "
-                "function for foreachBatch starts, Spark gives tasks none: there use window_join(..., stages=2), in a "
-                "query without withWatermark and stateful operators, as these turn Spark's adaptive execution off"
+                "function for foreachBatch starts, Spark gives tasks none: there use window_join(..., stages=2), with "
+                "Spark 4.1 or newer and in a query without withWatermark and stateful operators, as these turn Spark's "
+                "adaptive execution off"
             )
         return f"{spark_query}/{self.join}", int(spark_batch), _run(context)
 

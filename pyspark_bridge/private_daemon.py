@@ -13,6 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from muntin.host.daemon import AwaitedDaemon, DaemonClient
 from muntin.host.errors import DaemonError, UnsupportedError
+from muntin.pyspark_bridge.spark_versions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +61,7 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool, *, tracing
 
 def master_of(spark: SparkSession) -> str:
     """Where a session's tasks run, as `spark.master` says it, unless a Connect server on another machine runs them."""
-    if "connect" in type(spark).__module__:
+    if is_connect(spark):
         server = urlsplit(f"//{spark.client.host}").hostname or ""
         if server not in ("localhost", "127.0.0.1", "::1", socket.gethostname().lower()):
             return f"Spark Connect server {server}"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.host.errors import UnsupportedError
+from muntin.pyspark_bridge.spark_versions import by_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -68,7 +69,7 @@ def tagged_union(
         nothing = _of_left(left.where(F.lit(False)).select(*nulls), right).coalesce(1)
         return numbered(both.coalesce(sends)).unionAll(numbered(nothing))
     if partitions > 1:
-        return by_partition(numbered(both), partitions)
+        return by_number(numbered(both), partitions, PARTITION_COLUMN)
     # coalesce, not repartition: a shuffle of both streams costs a third of the rate.
     return both.coalesce(1)
 
@@ -89,24 +90,12 @@ def _of_left(left: DataFrame, right: DataFrame | None) -> DataFrame:
     return tagged.select("*", *[F.lit(None).cast(kind).alias(f"r{i}") for i, kind in enumerate(right_types)])
 
 
-def by_partition(numbered: DataFrame, partitions: int) -> DataFrame:
-    """Tagged rows, each in Spark's partition of the number in its last column. Raises as `check_shuffle`."""
-    check_shuffle(numbered)
-    return numbered.repartitionById(partitions, PARTITION_COLUMN)
-
-
 def numbered_schema(tagged: StructType) -> StructType:
     """The schema of tagged rows with the number of a partition."""
     from pyspark.sql import types as T
 
     fields = [T.StructField(field.name, field.dataType) for field in tagged.fields]
     return T.StructType([*fields, T.StructField(PARTITION_COLUMN, T.IntegerType())])
-
-
-def check_shuffle(frame: DataFrame) -> None:
-    """Raises UnsupportedError where Spark is too old for a shuffle to partitions by number."""
-    if not hasattr(frame, "repartitionById"):
-        raise UnsupportedError("several partitions or stages need a newer PySpark, with DataFrame.repartitionById")
 
 
 def _hashes(left: DataFrame, right: DataFrame, equal: Sequence[tuple[str, str]]) -> tuple[Column, Column]:

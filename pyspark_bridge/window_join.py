@@ -27,7 +27,8 @@ from muntin.pyspark_bridge.join_identity import join_identity
 from muntin.pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
 from muntin.pyspark_bridge.private_daemon import master_of, private_daemon
 from muntin.pyspark_bridge.result_schema import result_schema
-from muntin.pyspark_bridge.tagged_union import by_partition, check_shuffle, numbered_schema, tagged_union
+from muntin.pyspark_bridge.spark_versions import by_number, is_dataframe, to_arrow
+from muntin.pyspark_bridge.tagged_union import PARTITION_COLUMN, numbered_schema, tagged_union
 from muntin.pyspark_bridge.watermarks import watermark_of
 from muntin.pyspark_bridge.worker_python import check_worker_python
 
@@ -316,12 +317,12 @@ def window_join(
             inputs = tagged_union(left_df, one_stream, sends=sends)
             if stages == 1:
                 placed = numbered_schema(inputs.schema)
-                inputs = by_partition(inputs.mapInArrow(task_function(task, root, "place"), placed), task.windows)
+                placed_rows = inputs.mapInArrow(task_function(task, root, "place"), placed)
+                inputs = by_number(placed_rows, task.windows, PARTITION_COLUMN)
     if stages == 1:
         return inputs.mapInArrow(task_function(task, root), schema)
     sent = inputs.mapInArrow(task_function(task, root, "send"), from_arrow_schema(SENT_SCHEMA))
-    # A shuffle to partitions by number: adaptive execution leaves it as it is, and no two numbers share one.
-    return sent.repartitionById(task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema)
+    return by_number(sent, task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema)
 
 
 def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None) -> int:
@@ -336,8 +337,6 @@ def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | No
         raise UnsupportedError(f"partitions={partitions} of streams take two stages: leave stages=1 out")
     if stages is None:
         stages = 2 if partitions > 1 or _is_cluster(frame.sparkSession) else 1
-    if stages == 2:
-        check_shuffle(frame)
     return stages
 
 
@@ -419,10 +418,8 @@ def _partition_columns(spec: JoinSpec) -> list[tuple[str, str]]:
 
 
 def _check_frames(left_df: DataFrame, right_df: DataFrame) -> None:
-    from pyspark.sql import DataFrame
-
     for side, frame in (("left", left_df), ("right", right_df)):
-        if not isinstance(frame, DataFrame):
+        if not is_dataframe(frame):
             given = f"{type(frame).__module__}.{type(frame).__qualname__}".removeprefix("builtins.")
             raise TypeError(f"the {side} side must be a Spark DataFrame (pyspark.sql.DataFrame), not {given}")
     if left_df.isStreaming != right_df.isStreaming:
@@ -455,15 +452,14 @@ def _pruned(
 
 def arrow_schema_of(frame: DataFrame, side: str) -> pa.Schema:
     """The Arrow schema in which a side's rows travel; timestamps in UTC, whatever the session's time zone."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
     fields = []
     for field in frame.schema.fields:
         try:
-            fields.append(to_arrow_schema(StructType([field]), timezone="UTC").field(0).remove_metadata())
-        except Exception as error:
-            # PySpark raises several classes here; each means the same to the caller.
+            fields.append(to_arrow(StructType([field])).field(0).remove_metadata())
+        except (PySparkException, pa.ArrowException) as error:
             raise SchemaError(
                 f"column {field.name!r} of the {side} side has type {field.dataType.simpleString()}, which "
                 "Spark does not pass "

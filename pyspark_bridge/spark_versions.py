@@ -1,0 +1,105 @@
+"""What differs between the versions of PySpark that the bridge runs on: it stands here, and nowhere else."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+#: Java versions that a version of Spark starts on and moves Arrow data with, the least and the greatest. Beyond them
+#: Spark itself stops, or its Arrow does at the first row.
+_JAVAS: dict[tuple[int, int], tuple[int, int | None]] = {(3, 5): (11, 17), (4, 0): (17, 21), (4, 1): (17, 21)}
+_JAVAS_SINCE = (17, None)
+
+
+def spark_version() -> tuple[int, int]:
+    """The major and minor version of the PySpark that is installed; (0, 0) where there is none."""
+    try:
+        import pyspark
+    except ImportError:
+        return 0, 0
+    major, minor = re.findall(r"\d+", pyspark.__version__)[:2]
+    return int(major), int(minor)
+
+
+def java_versions() -> tuple[int, int | None]:
+    """The least and the greatest Java version that the installed Spark starts on; None where it has no end above."""
+    return _JAVAS.get(spark_version(), _JAVAS_SINCE)
+
+
+def stages_apart() -> bool:
+    """Whether tasks that send rows know their micro-batch where those that fetch do not: in threads of a function for
+    `foreachBatch`, and in one over Spark Connect. With adaptive execution of streams, which is there from 4.1 on."""
+    return spark_version() >= (4, 1)
+
+
+def is_connect(session_or_frame: Any) -> bool:
+    """Whether a session or a DataFrame is one of Spark Connect."""
+    return "connect" in type(session_or_frame).__module__
+
+
+def is_dataframe(value: Any) -> bool:
+    """Whether a value is a DataFrame of Spark, classic or Connect."""
+    from pyspark.sql import DataFrame
+
+    if isinstance(value, DataFrame):
+        return True
+    # Before 4.0 those of Connect are a class of their own, which cannot be imported without gRPC.
+    connect = sys.modules.get("pyspark.sql.connect.dataframe")
+    return connect is not None and isinstance(value, connect.DataFrame)
+
+
+def to_arrow(schema: StructType) -> pa.Schema:
+    """The Arrow schema of rows, timestamps in UTC. Raises what PySpark raises."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # From 4.2 on the time zone is asked for; before, it is UTC.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
+
+
+def by_number(frame: DataFrame, count: int, column: str) -> DataFrame:
+    """A DataFrame's rows, each in the partition of the number in a column, which is below `count`.
+
+    A shuffle: adaptive execution leaves it as it is, and no two numbers share a partition.
+    """
+    if hasattr(frame, "repartitionById"):  # from 4.1 on
+        return frame.repartitionById(count, column)
+    from pyspark.sql import functions as F
+
+    # Before, rows go by the hash of a value: one for each number that falls to it.
+    values = F.array(*(F.lit(value) for value in _values_of_partitions(count)))
+    return frame.repartition(count, F.element_at(values, F.col(column) + F.lit(1)))
+
+
+@functools.cache
+def _values_of_partitions(count: int) -> tuple[int, ...]:
+    """The least numbers from 0 on, as Spark's 32-bit integers, whose hash brings them to partition 0, 1, ..."""
+    found: dict[int, int] = {}
+    value = 0
+    while len(found) < count:
+        found.setdefault(spark_hash(value) % count, value)
+        value += 1
+    return tuple(found[partition] for partition in range(count))
+
+
+def spark_hash(value: int) -> int:
+    """Spark's hash of a 32-bit integer: MurmurHash3 with seed 42, signed."""
+
+    def rotated(word: int, by: int) -> int:
+        return (word << by | word >> 32 - by) & mask
+
+    mask = 0xFFFFFFFF
+    mixed = rotated((value & mask) * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+    hashed = (rotated(42 ^ mixed, 13) * 5 + 0xE6546B64 & mask) ^ 4  # bytes
+    hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & mask
+    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE35 & mask
+    hashed ^= hashed >> 16
+    return hashed - (hashed >> 31 << 32)
