@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.arrow_versions import is_binary_view, is_string_view
+
 MOST_CHUNK_BYTES = (1 << 31) - 1
 """Bytes of values of varying size that one chunk may have: offsets of 32 bits number so many."""
 
