@@ -114,7 +114,8 @@ def _is_plain(kind: pa.DataType) -> bool:
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         return False
-    return not types.is_nested(kind) and not types.is_null(kind)
+    # Arrow takes the bits of float16 for numbers there.
+    return not (types.is_nested(kind) or types.is_null(kind) or types.is_float16(kind))
 
 
 # Columns

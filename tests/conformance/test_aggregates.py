@@ -189,6 +189,13 @@ def test_self_joins(window, itself):
     check(residual, ("band", -1, 4), calls, **window, self_join=True, itself=itself)
 
 
+@pytest.mark.parametrize("partitions", [2, 5])
+def test_a_row_alone_meets_itself_in_partitions(partitions):
+    spec = {"on": Band("a", "b", -1, None), "self_join": True, "itself": True}
+    with WindowJoin(**spec, form="aggregate", aggregates="count(*) as n", partitions=partitions) as join:
+        assert join.process(pa.table({"a": [1], "b": [5]}))["n"].to_pylist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("on", "predicate"),
     [

@@ -77,6 +77,9 @@ COLUMNS = {
     "map to views": pa.array([[("a", "b")], None, [], [("c", None)]], pa.map_(pa.string(), pa.string_view())),
 }  # fmt: skip
 REFUSED = {
+    "dictionary of float16": pa.DictionaryArray.from_arrays(
+        pa.array([0, None, 1, 0], pa.int8()), pa.array(np.array([1, 2], np.float16))
+    ),
     "struct of run ends": pa.StructArray.from_arrays([COLUMNS["run-end encoded"]], ["x"]),
     "union of views": pa.UnionArray.from_sparse(UNIONS[0], [pa.array([1, 2, 3, 4]), pa.array(WORDS, pa.string_view())]),
 }
