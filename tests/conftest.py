@@ -1,7 +1,9 @@
 """Seeds and devices for the whole test suite."""
 
 import gc
+import importlib.abc
 import os
+import sys
 
 import pytest
 from hypothesis import settings
@@ -14,6 +16,17 @@ from tests.conformance.devices import DEVICES, DeviceCase
 settings.register_profile("muntin", deadline=None, derandomize=True)
 settings.register_profile("full", deadline=None)
 settings.load_profile("muntin")
+
+
+class OnePackage(importlib.abc.MetaPathFinder):
+    """Refuses the folders at the top as packages of their own: a module would be loaded twice, by two names."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name in ("host", "hw", "sim", "pyspark_bridge"):
+            raise ImportError(f"import muntin.{name}, not {name}")
+
+
+sys.meta_path.insert(0, OnePackage())
 
 SEED = int(os.environ.get("MUNTIN_TEST_SEED", "20240607"))
 REQUIRED = [name for name in os.environ.get("MUNTIN_TEST_DEVICES", "").split(",") if name]

@@ -78,6 +78,22 @@ def test_import_loads_neither_spark_nor_a_driver():
     assert not NOT_LOADED & set(loaded.stdout.split())
 
 
+def test_a_folder_has_one_name():
+    """Modules that are loaded twice, as `host` and as `muntin.host`, would have two of each class."""
+    for folder in ("host", "hw", "sim", "pyspark_bridge"):
+        with pytest.raises(ImportError, match=f"import muntin.{folder}, not {folder}"):
+            importlib.import_module(folder)
+
+
+def test_a_join_on_the_cpu_loads_nothing_of_hardware():
+    script = (
+        "import sys, muntin, muntin.host.cli; muntin.WindowJoin(on=muntin.Band('a', 'b', 0, 1)).close();"
+        "folders = ('muntin.hw', 'muntin.sim', 'muntin.pyspark_bridge');"
+        "print(*(name for name in sys.modules if name.startswith(folders)))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
+
+
 def test_version():
     assert muntin.__version__ == importlib.metadata.version("muntin")
     told = CliRunner().invoke(main, ["--version"])
