@@ -95,7 +95,7 @@ def try_out(python: Path, beside: Path, path: str) -> str:
     for name, text in (("example", EXAMPLE), ("in_spark", SPARK)):
         (beside / f"{name}.py").write_text(text)
     assert run(python.parent / "muntin", "--version", cwd=beside, PATH=path, PYTHONPATH="").startswith("muntin ")
-    run(python, "in_spark.py", cwd=beside, PYTHONPATH="")
+    run(python, "in_spark.py", cwd=beside, PYTHONPATH="", PYSPARK_PYTHON=str(python))
     return run(python, "example.py", cwd=beside, PATH=path, PYTHONPATH="")
 
 
