@@ -245,7 +245,7 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
                 heard.wait(query.lastProgress)
             finally:
                 spark.streams.removeListener(heard)
-    for line in heard.lines():
+    for line in heard.lines(query.id):
         print(line)
     print(f"joined:  {streams.rows[0]:,} left and {streams.rows[1]:,} right rows in {streams.batches} micro-batches")
     print(f"         {stats['matches']:,} matches, {seconds:.1f} s, {total / seconds:,.0f} rows/s")
@@ -264,7 +264,10 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
 
 
 class _Listener(StreamingQueryListener):
-    """Notes Spark's progress of each micro-batch, and what the daemons tell at that moment."""
+    """Notes Spark's progress of each micro-batch that has begun in the daemons, and their figures at that moment.
+
+    Spark reports the micro-batches of all queries of a session, a little after their end.
+    """
 
     def __init__(self, clients: Sequence[DaemonClient]):
         self._clients = clients
@@ -281,18 +284,21 @@ class _Listener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:
         """Note it."""
-        self._noted.append((event.progress, _stats(self._clients)))
+        if stats := _stats(self._clients):
+            self._noted.append((event.progress, stats))
 
     def wait(self, last: Any) -> None:
         """Until the query's last progress was heard, which Spark tells after the query's end."""
         until = time.monotonic() + HEARD_SECONDS
-        while last is not None and not any(progress.batchId == last.batchId for progress, _ in self._noted):
+        while last is not None and not any(
+            (progress.id, progress.batchId) == (last.id, last.batchId) for progress, _ in self._noted
+        ):
             if time.monotonic() > until:
                 raise MuntinError(f"Spark has not told of micro-batch {last.batchId} in {HEARD_SECONDS:g} seconds")
             time.sleep(0.01)
 
-    def lines(self) -> Iterator[str]:
-        """A table of the newest micro-batches."""
+    def lines(self, query: str) -> Iterator[str]:
+        """A table of the newest micro-batches of a query."""
         yield "         Spark's StreamingQueryProgress                                    | the daemon's figures"
         yield _LINE.format(
             "batch", "rows", "rows/s", "ms", "plan", "input", "add", "log", "join ms", "left window", "right window"
@@ -300,6 +306,8 @@ class _Listener(StreamingQueryListener):
         before = 0.0
         lines = []
         for progress, stats in self._noted:
+            if str(progress.id) != query:
+                continue
             phases = progress.durationMs
             joined = 1000 * stats["seconds"]
             lines.append(
@@ -392,7 +400,7 @@ def _watch(query: Any, clients: Sequence[DaemonClient], total: int, machines: Lo
                 ended = query.awaitTermination(POLL_SECONDS)
             except Exception as error:
                 # Spark's message holds the plan and two stack traces; the worker's own error is one line of it.
-                cause = re.search(r"^host\.errors\.(\w+: .*)$", str(error), re.MULTILINE)
+                cause = re.search(r"^muntin\.host\.errors\.(\w+: .*)$", str(error), re.MULTILINE)
                 if cause is None:
                     raise
                 raise MuntinError(f"the Spark query failed: {cause[1]}") from error
