@@ -1,6 +1,7 @@
 """As-of joins of the contract as a loop over all right rows, as slow and as plain as `nested_loop`."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -50,6 +51,8 @@ class AsOfLoop:
         The least distance between two times of the columns.
     sequence
         The column that rows of a call are sorted by.
+    where
+        A side, a column of it, and a function of its exact values: rows for which it is false take no part.
     """
 
     def __init__(
@@ -68,7 +71,9 @@ class AsOfLoop:
         policy: str = "min",
         resolution: object = 1,
         sequence: str | None = None,
+        where: Sequence[tuple[str, str, Callable[[object], bool]]] = (),
     ):
+        self.where = where
         self.columns = {"left": (left_time, [a for a, _ in by]), "right": (right_time, [b for _, b in by])}
         self.direction, self.tolerance, self.exact = direction, tolerance, exact_matches
         self.how, self.sequence, self.tick, self.resolution = how, sequence, tick, resolution
@@ -93,16 +98,20 @@ class AsOfLoop:
             times = exact(table[time])
             keys = list(zip(*(exact(table[name]) for name in by), strict=True)) if by else [()] * len(times)
             order = exact(table[self.sequence]) if self.sequence else [0] * len(times)
-            rows += zip(order, [side] * len(times), times, keys, strict=True)
+            takes = [True] * len(times)
+            for of, name, test in self.where:
+                if of == side:
+                    takes = [each and test(value) for each, value in zip(takes, exact(table[name]), strict=True)]
+            rows += zip(order, [side] * len(times), times, keys, takes, strict=True)
         rows.sort(key=lambda row: row[0])
         alone = []
-        for _, side, time, by in rows:
+        for _, side, time, by, takes in rows:
             row = Row(self.arrived[side], time, by)
             self.arrived[side] += 1
             if None not in (time, in_force) and side in self.delays and time <= in_force:
                 self.late[side] += 1
                 continue
-            if lacks(time) or lacks(by):
+            if not takes or lacks(time) or lacks(by):
                 if side == "left" and self.how == "left":
                     alone.append((row.number, None))
             elif side == "left":
@@ -110,7 +119,7 @@ class AsOfLoop:
             else:
                 self.rights.append(row)
         for side in self.delays:
-            times = [time for _, of, time, _ in rows if of == side and time is not None]
+            times = [time for _, of, time, *_ in rows if of == side and time is not None]
             if times:
                 own = max(times) // self.tick * self.tick - self.delays[side]
                 self.reached[side] = own if self.reached[side] is None else max(self.reached[side], own)

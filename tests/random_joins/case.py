@@ -93,13 +93,14 @@ class Part:
         at = left.index(self.left), right.index(self.right)
         if self.kind == "compare" and self.op in ("<=>", "is distinct from"):
             return ("same" if self.op == "<=>" else "distinct", *at)
-        return ("pair", *at, self._predicate())
+        kind = "same-or" if any(part.op == "<=>" for part in self.parts) else "pair"
+        return (kind, *at, self._predicate())
 
     def _predicate(self) -> tuple:
         if self.kind == "any":
             return ("any", [part._predicate() for part in self.parts])
         if self.kind == "compare":
-            return ("compare", self.op)
+            return ("compare", "=" if self.op == "<=>" else self.op)
         return (self.kind, self.low.exact, self.high.exact)
 
 
@@ -152,7 +153,7 @@ class Case:
     parts : tuple of Part
         Of the condition, where it is no as-of join.
     as_of : dict or None
-        Parameters of `AsOf`, the tolerance as `Given`.
+        Parameters of `AsOf`, the tolerance as `Given`, parts about one side as `Part`.
     rows, within, delays
         Windows: rows of each side, or time columns and ends; and delays of the watermark.
     options : dict
@@ -178,7 +179,8 @@ class Case:
     def on(self) -> Any:
         """The condition, as the operator takes it."""
         if self.as_of is not None:
-            return AsOf(**self.as_of | {"tolerance": self.as_of["tolerance"].given})
+            where = tuple(part.host() for part in self.as_of["where"])
+            return AsOf(**self.as_of | {"tolerance": self.as_of["tolerance"].given, "where": where})
         parts = [part.host() for part in self.parts]
         return parts[0] if len(parts) == 1 and self.parts[0].kind != "where" else AllOf(*parts)
 
@@ -351,7 +353,7 @@ class Draw:
         rng = self.rng
         if kind == "any":
             inner = rng.choices(["band", "compare"], k=rng.randint(1, 3))
-            ops = rng.choices(["=", "<", "<=", ">", ">=", "!="], k=3)
+            ops = rng.choices(["=", "<", "<=", ">", ">=", "!=", "<=>"], k=3)
             parts = tuple(self._made(each, op, family, left, right) for each, op in zip(inner, ops, strict=False))
             return Part("any", left, right, parts=parts)
         if kind == "compare":
@@ -472,6 +474,7 @@ class Draw:
             "tolerance": tolerance,
             "by": tuple(by),
             "exact": self.chance(0.75),
+            "where": tuple(self._where() for _ in range(rng.choice([0, 0, 0, 1, 2]))),
         }
         if tolerance is OPEN and self.chance(0.8):
             about["direction"] = "backward"

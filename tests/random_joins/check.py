@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from tests.conformance.test_aggregates import assert_same
 from tests.oracles.as_of import AsOfLoop
 from tests.oracles.nested_loop import NestedLoop, Pair
 from tests.random_joins import values
-from tests.random_joins.case import Call, Case
+from tests.random_joins.case import Call, Case, Part
 
 #: What may be said of a join or its rows. Any other error is a fault.
 REFUSALS = (
@@ -200,8 +200,15 @@ class Checker:
             }
         return AsOfLoop(
             about["left_time"], about["right_time"], list(about["by"]), about["direction"], about["tolerance"].exact,
-            about["exact"], how=self.how, sequence=case.options.get("sequence"), **more,
+            about["exact"], how=self.how, sequence=case.options.get("sequence"),
+            where=[self._test(part) for part in about["where"]], **more,
         )  # fmt: skip
+
+    def _test(self, part: Part) -> tuple[str, str, Callable[[Any], bool]]:
+        """A part about one side as its side, column, and what it asks of an exact value."""
+        names = [part.left], [part.right]
+        _, side, _, test = part.oracle(*names)
+        return side, names[SIDES.index(side)][0], test
 
     def _due(self, call: Call) -> list[Any]:
         """What comes out of a call: pairs of row numbers, or what the form has in their place."""

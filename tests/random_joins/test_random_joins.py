@@ -50,6 +50,8 @@ def test_seeds_draw_all_there_is() -> None:
     assert {case.options["form"] for case in cases} == {"rows", "pairs", "counts", "ranges", "aggregate"}
     assert {case.way.name for case in cases} == {"process", "blocks", "push", "state", "stream", "request"}
     assert {case.as_of["direction"] for case in cases if case.as_of} == {"backward", "forward", "nearest"}
+    assert any(case.as_of["where"] for case in cases if case.as_of)
+    assert any(part.kind == "any" and "<=>" in str(part.parts) for case in cases for part in case.parts)
     assert draw(7).told() == cases[7].told()
 
 
