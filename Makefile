@@ -59,10 +59,12 @@ $(DEMO_STAMP): pyproject.toml requirements.lock
 		$(BIN)/python -m muntin.pyspark_bridge.java_runtime; fi
 	@touch $@
 
+# The FPGA tools compile themselves on first use, into a cache that two first runs at once would spoil.
 $(DEV_STAMP): $(DEMO_STAMP)
 	@command -v c++ >/dev/null || { echo "simulations and benchmarks need a C++ compiler (Debian: apt install g++)" >&2; exit 1; }
 	@echo "installing into $(VENV) what tests, simulations and benchmarks need (once; two minutes with a filled pip cache)"
 	@$(INSTALL_TREE) --editable '.[dev]'
+	@for tool in yosys nextpnr-ecp5 ecppack; do $(BIN)/yowasp-$$tool --help >/dev/null 2>&1 || true; done
 	@touch $@
 
 $(CORE): host/native/CMakeLists.txt $(wildcard host/native/*.[ch]pp host/native/*.cmake) | $(DEMO_STAMP)

@@ -40,7 +40,7 @@ def run_tool(
     Raises
     ------
     BuildError
-        If it fails, with the end of what it said.
+        If it fails, with its exit status or signal and the end of what it printed.
     RoutingError
         If it was given up, with the reason.
     """
@@ -63,7 +63,9 @@ def run_tool(
     if tool.returncode:
         where = f"; all of it is in {folder / log}" if log else ""
         lines = (said + _read(folder, log)).splitlines()
-        raise BuildError(f"{package}.{function} failed{where}:\n" + "\n".join(lines[-20:]))
+        code = tool.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit status {code}"
+        raise BuildError(f"{package}.{function} {how}{where}:\n" + ("\n".join(lines[-20:]) or "it printed nothing"))
 
 
 def _read(folder: Path, log: str) -> str:

@@ -19,6 +19,7 @@ from muntin.hw.boards.ecp5_board import Ecp5Board
 from muntin.hw.boards.ecp5_constraints import ecp5_constraints
 from muntin.hw.boards.ecp5_free_rows import keep_rows_free
 from muntin.hw.boards.registry import board
+from muntin.hw.boards.run_tool import run_tool
 from muntin.hw.dram.ecp5_dram import ecp5_dram
 from muntin.hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
 from muntin.hw.link.datagram_signature import DatagramSignature
@@ -189,7 +190,9 @@ def test_a_small_bitstream(tmp_path, capsys):
 
 def test_a_tool_that_refuses(tmp_path):
     refused = dataclasses.replace(_small(seeds=(1,)), device="um5g-999k")
-    with pytest.raises(BuildError, match=r"run_nextpnr_ecp5 failed; all of it is in .*route-1\.log"):
+    with pytest.raises(
+        BuildError, match=r"run_nextpnr_ecp5 failed with exit status \d+; all of it is in .*route-1\.log"
+    ):
         build(refused, root=tmp_path)
 
 
@@ -198,3 +201,12 @@ def test_rows_of_an_unknown_device_are_not_kept_free(tmp_path):
         BuildError, match="rows can be kept free on um5g-85k, um-85k, not on 'um5g-25k': leave free_rows"
     ):
         keep_rows_free(tmp_path / "top.json", "um5g-25k")
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"), [("os.kill(os.getpid(), 11)", "ended by SIGSEGV:\nit printed"), ("exit(3)", "exit status 3")]
+)
+def test_how_a_tool_ended(tmp_path, ends, said):
+    (tmp_path / "broken.py").write_text(f"import os\ndef run(arguments):\n    {ends}\n")
+    with pytest.raises(BuildError, match=said):
+        run_tool("broken", "run", [], tmp_path)
