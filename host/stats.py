@@ -31,6 +31,8 @@ class Stats:
         Share of the declared window, or capacity, that is filled; None where none is declared.
     watermark : int or None
         The watermark in force, in the unit of the time columns.
+    watermark_seconds : float or None
+        The same as seconds since 1970, UTC; None where the times are plain integers.
     watermark_side : str or None
         ``"left"`` or ``"right"``: the side whose newest time makes the watermark, by the policy ``"min"`` the one that
         holds it back; None where both do, or there is no watermark.
@@ -87,6 +89,7 @@ class Stats:
     fill_left: float | None = None
     fill_right: float | None = None
     watermark: int | None = None
+    watermark_seconds: float | None = None
     watermark_side: str | None = None
     device: str = ""
     device_bytes: int = 0

@@ -613,6 +613,7 @@ class WindowJoin:
                 if "structures" in stats.index["left"]:  # each join core has its own
                     stats.index_name = ", ".join(sorted(set(stats.index["left"]["structures"])))
                 stats.watermark = self._sequencer.watermark
+                stats.watermark_seconds = self._sequencer.watermark_seconds
                 stats.watermark_side = self._sequencer.watermark_side
                 for side, bits in self._materializer.bits.items():
                     setattr(stats, f"waiting_{side}", bits.waiting)

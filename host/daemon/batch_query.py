@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pyarrow as pa
 
@@ -85,6 +86,7 @@ class BatchQuery(Query):
         return PassingResult(self._joined(request, left, right))
 
     def _joined(self, request: Request, left: pa.Table, right: pa.Table) -> Tables:
+        begun = time.monotonic()
         join, tables = self._begin(left, right)
         rows_out = 0
         try:
@@ -101,8 +103,7 @@ class BatchQuery(Query):
                 join.close()
             self._room.ended()
         with self._state:
-            self._applied(request, left, right, rows_out + rest.num_rows)
-            self._stats = stats
+            self._applied(request, request.batch, left, right, rows_out + rest.num_rows, stats, begun)
 
     def _begin(self, left: pa.Table, right: pa.Table) -> tuple[WindowJoin, Tables]:
         """A join that has begun its one call."""

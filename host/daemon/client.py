@@ -116,6 +116,7 @@ class DaemonClient:
         *,
         streaming: bool = True,
         state: str | None = None,
+        title: str | None = None,
     ) -> pa.Schema:
         """Open a query, or find it open with the same definition.
 
@@ -132,6 +133,8 @@ class DaemonClient:
         state : str, optional
             The folder, as the daemon sees it, or the address of an object store, under which the windows of a stream
             are kept for another process.
+        title : str, optional
+            What people call it, for `muntin top` and the like.
 
         Returns
         -------
@@ -150,8 +153,19 @@ class DaemonClient:
             What `WindowJoin` raises for the join and the schemas.
         """
         definition = Definition(spec, left_schema, right_schema, streaming, state)
-        answer = self._call({"op": "open", "query": query, **definition.to_wire()})
+        answer = self._call({"op": "open", "query": query, "title": title, **definition.to_wire()})
         return schema_from_wire(answer["schema"])
+
+    def figures(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
+        """What the daemon knows of a batch of the query of this name, and of those whose names have it before a slash.
+
+        Returns
+        -------
+        dict of str to dict
+            By the query's name; without those that have not joined it, or that have joined a hundred others since. See
+            `Query.figures`.
+        """
+        return dict(self._call({"op": "figures", "query": query, "batch": batch})["figures"])
 
     def routes(self, query: str, batch: int, partitions: int) -> Routes:
         """Where the rows of a batch go that has so many partitions; from a daemon that holds one of them.

@@ -110,6 +110,7 @@ class Daemon:
     ):
         self._log = structlog.get_logger("muntin")
         self._ended = threading.Event()
+        self._started = False
         self._reason = ""
         self._undo: list[Callable[[], object]] = []
         self.metrics_port = 0
@@ -126,12 +127,20 @@ class Daemon:
             self.addresses.append(self._unix.address)
             self._flight = self._start_flight(flight) if flight else None
             if metrics:
-                stop, self.metrics_port = serve_metrics(self.service.status, *metrics, flight.token if flight else None)
-                self._undo.append(stop)
+                token = flight.token if flight else None
+                stop, self.metrics_port = serve_metrics(self.service.status, *metrics, token, self._unready)
+                self._undo.insert(1, stop)  # it tells of the end until requests have ended
         except BaseException:
             self.stop()
             raise
         self._unix.start()
+        self._started = True
+
+    def _unready(self) -> str | None:
+        """Why requests are not taken; None where they are."""
+        if self._ended.is_set():
+            return f"stopping: {self._reason}"
+        return None if self._started else "starting"
 
     def end(self, reason: str) -> None:
         """Have `run` return; from any thread or signal handler."""

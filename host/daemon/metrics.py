@@ -5,44 +5,75 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import platform
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+import pyarrow as pa
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+import muntin
+from muntin.host.daemon.histogram import BOUNDS
+from muntin.host.daemon.windows import shown_name
 from muntin.host.errors import DaemonError
 
 _PAGE = Path(__file__).with_name("status.html")
-QUERY_COUNTERS = {
-    "requests": "Requests begun.",
-    "repeats": "Requests answered with a result that was kept.",
-    "discarded": "Requests whose stage was thrown away.",
-    "rows_left": "Left rows applied.",
-    "rows_right": "Right rows applied.",
-    "rows_out": "Rows of results.",
+#: By their names without "muntin_query_": the field of a query's status that each shows, and what it is. Where there
+#: are two, they are of the left and the right side. Counters end in "_total" where they are shown.
+COUNTERS = {
+    "requests": (("requests",), "Requests begun."),
+    "repeated_requests": (("repeats",), "Requests answered with a result that was kept."),
+    "discarded_requests": (("discarded",), "Requests whose stage was thrown away."),
+    "input_rows": (("rows_left", "rows_right"), "Rows applied."),
+    "output_rows": (("rows_out",), "Rows of results."),
+    "matches": (("stats.matches",), "Pairs found."),
+    "late_rows": (("stats.late_left", "stats.late_right"), "Rows dropped as late."),
+    "unmatchable_rows": (("stats.unmatchable_left", "stats.unmatchable_right"), "Rows that no row can match."),
+    "probed_runs": (("stats.probed_runs",), "Runs probed, summed over probe commands."),
+    "state_wait_seconds": (("stats.state_seconds",), "Time that batches have waited for their state to be durable."),
+    "state_sync_seconds": (("stats.sync_seconds",), "Time that files of the state took to become durable."),
+    "state_restore_seconds": (("stats.restore_seconds",), "Time that it took to read and load the state."),
+    "route_changes": (("routes_epoch",), "How often the routes of rows to partitions have changed."),
 }
-QUERY_GAUGES = {
-    "staged_bytes": "Bytes of input that wait to be applied.",
-    "open_requests": "Requests in progress.",
-    "lag_seconds": "How long the oldest rows that are not joined yet have been here.",
-    "kept_bytes": "Bytes of the newest result, kept for a repeat.",
-    "kept_file_bytes": "Those of them in a temporary file.",
-    "batch": "Number of the newest batch.",
-    "routes_epoch": "How often the routes of rows to partitions have changed.",
-    "routes_spread": "Bins whose rows are spread over all partitions.",
+GAUGES = {
+    "opened_timestamp_seconds": (("opened_at",), "When it was opened, since 1970."),
+    "staged_bytes": (("staged_bytes",), "Bytes of input that wait to be applied."),
+    "open_requests": (("open_requests",), "Requests in progress."),
+    "lag_seconds": (("lag_seconds",), "How long the oldest rows that are not joined yet have been here."),
+    "kept_bytes": (("kept_bytes",), "Bytes of the newest result, kept for a repeat."),
+    "kept_file_bytes": (("kept_file_bytes",), "Those of them in a temporary file."),
+    "batch_number": (("batch",), "Number of the newest batch."),
+    "spread_bins": (("routes_spread",), "Bins whose rows are spread over all partitions."),
+    "waiting_rows": (("stats.waiting_left", "stats.waiting_right"), "Rows that may still come out unmatched."),
+    "window_rows": (("stats.window_left", "stats.window_right"), "Rows in the windows."),
+    "window_fill_ratio": (("stats.fill_left", "stats.fill_right"), "Share of the declared window that is filled."),
+    "watermark": (("stats.watermark",), "The watermark in force, in the unit of the time columns."),
+    "watermark_timestamp_seconds": (("stats.watermark_seconds",), "The same since 1970, where it is a time."),
+    "device_bytes": (("stats.device_bytes",), "Memory of the device taken by the windows."),
+    "row_bytes": (("stats.row_bytes",), "Bytes of the rows kept for output."),
+    "state_calls": (("stats.state_calls",), "Calls in the state, that another process would load."),
+    "state_bytes": (("stats.state_bytes",), "Bytes of their rows."),
+    "state_files": (("stats.state_files",), "Files of the state."),
 }
+SIDES = ("left", "right")
 
 
 class DaemonCollector(Collector):
-    """Makes metrics out of `Service.status`; numbers in a query's operator statistics become
-    `muntin_join_<name>`.
+    """Makes metrics out of `Service.status`.
 
     Parameters
     ----------
@@ -54,52 +85,79 @@ class DaemonCollector(Collector):
         self._status = status
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: the names depend on the queries that are open."""
+        """Nothing: it takes a status to know them."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """The metrics now."""
         status = self._status()
-        yield GaugeMetricFamily("muntin_uptime_seconds", "Since the start.", value=status["uptime_seconds"])
-        yield GaugeMetricFamily("muntin_queries", "Queries open.", value=len(status["queries"]))
+        queries, device = status["queries"], status["device"]
+        build = {"version": muntin.__version__, "python": platform.python_version(), "pyarrow": pa.__version__}
+        yield InfoMetricFamily("muntin_build", "What runs here.", value={**build, "device": device["name"]})
+        yield GaugeMetricFamily("muntin_queries", "Queries open.", value=len(queries))
         yield GaugeMetricFamily("muntin_connections", "Connections to the Unix socket.", value=status["connections"])
-        if status["memory_bytes"] is not None:
-            yield GaugeMetricFamily("muntin_memory_bytes", "Memory of the daemon.", value=status["memory_bytes"])
+        for name, text in (("device", "Memory of the device for windows"), ("host", "Memory for windows and results")):
+            used, limit = (device[field] for field in _MEMORY[name])
+            yield GaugeMetricFamily(f"muntin_{name}_memory_used_bytes", f"{text}, taken.", value=used)
+            yield GaugeMetricFamily(f"muntin_{name}_memory_limit_bytes", f"{text}, at most.", value=limit)
         errors = CounterMetricFamily("muntin_errors", "Errors that clients were told.", labels=["error"])
         for name, count in status["errors"].items():
             errors.add_metric([name], count)
         yield errors
-        for field, text in QUERY_COUNTERS.items():
-            yield self._family(CounterMetricFamily, f"muntin_query_{field}", text, status["queries"], field)
-        for field, text in QUERY_GAUGES.items():
-            yield self._family(GaugeMetricFamily, f"muntin_query_{field}", text, status["queries"], field)
-        yield from self._join_statistics(status["queries"])
+        info = InfoMetricFamily("muntin_query", "What a query is called.", labels=["query"])
+        for query, told in queries.items():
+            name, join, partition = shown_name(query, told["title"])
+            info.add_metric([query], {"name": name, "join": join, "partition": partition})
+        yield info
+        for kind, families in ((CounterMetricFamily, COUNTERS), (GaugeMetricFamily, GAUGES)):
+            for name, (fields, text) in families.items():
+                yield _family(kind, f"muntin_query_{name}", text, queries, fields)
+        batches = HistogramMetricFamily("muntin_query_batch_duration_seconds", "Of a micro-batch.", labels=["query"])
+        steps = HistogramMetricFamily(
+            "muntin_query_step_duration_seconds", "Of a step of a micro-batch's join.", labels=["query", "step"]
+        )
+        for query, told in queries.items():
+            batches.add_metric([query], *_buckets(told["batch_seconds"]))
+            for step, histogram in told["step_seconds"].items():
+                steps.add_metric([query, step], *_buckets(histogram))
+        yield batches
+        yield steps
 
-    @staticmethod
-    def _family(kind: Any, name: str, text: str, queries: dict[str, Any], field: str) -> Metric:
-        family = kind(name, text, labels=["query"])
-        for query, status in queries.items():
-            if status.get(field) is not None:
-                family.add_metric([query], status[field])
-        return family
 
-    @staticmethod
-    def _join_statistics(queries: dict[str, Any]) -> Iterator[Metric]:
-        families: dict[str, GaugeMetricFamily] = {}
-        for query, status in queries.items():
-            for name, part, value in _numbers(status["stats"]):
-                family = families.setdefault(
-                    name,
-                    GaugeMetricFamily(f"muntin_join_{name}", f"{name} of WindowJoin.stats.", labels=["query", "part"]),
-                )
-                family.add_metric([query, part], value)
-        yield from families.values()
+_MEMORY = {"device": ("used_bytes", "memory_bytes"), "host": ("host_used_bytes", "host_bytes")}
+
+
+def _family(kind: Any, name: str, text: str, queries: dict[str, Any], fields: tuple[str, ...]) -> Metric:
+    sides = [[side] for side in SIDES] if len(fields) > 1 else [[]]
+    family: Metric = kind(name, text, labels=["query", "side"] if len(fields) > 1 else ["query"])
+    for query, status in queries.items():
+        for field, side in zip(fields, sides, strict=True):
+            value: Any = status
+            for part in field.split("."):
+                value = value.get(part)
+                if value is None:
+                    break
+            else:
+                family.add_metric([query, *side], value)  # type: ignore[attr-defined]
+    return family
+
+
+def _buckets(histogram: dict[str, Any]) -> tuple[list[tuple[str, float]], float]:
+    """A `Histogram` on the wire as a metric's: counts below each bound, and the sum."""
+    bounds = [*map(str, BOUNDS), "+Inf"]
+    return list(zip(bounds, accumulate(histogram["counts"]), strict=True)), histogram["sum"]
 
 
 def serve_metrics(
-    status: Callable[[], dict[str, Any]], host: str, port: int, token: str | None = None
+    status: Callable[[], dict[str, Any]],
+    host: str,
+    port: int,
+    token: str | None = None,
+    ready: Callable[[], str | None] = lambda: None,
 ) -> tuple[Callable[[], None], int]:
     """Serve metrics at ``/metrics``, the status at ``/status.json`` and a page that shows it at ``/``, over HTTP.
+
+    Without a token: ``/healthz``, 200 as long as the daemon answers, and ``/readyz``, 503 unless it takes requests.
 
     Parameters
     ----------
@@ -109,6 +167,8 @@ def serve_metrics(
         Port 0 lets the system choose.
     token : str, optional
         What clients must present: as a bearer token, or as the password of any user, as browsers do.
+    ready : callable
+        Returns why the daemon takes no requests, None where it does.
 
     Returns
     -------
@@ -127,13 +187,18 @@ def serve_metrics(
         )
     registry = CollectorRegistry()
     registry.register(DaemonCollector(status))
+    ProcessCollector(registry=registry)
     metrics = make_wsgi_app(registry)
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Any:
+        path = environ.get("PATH_INFO", "/")
+        if path in ("/healthz", "/readyz"):
+            wrong = ready() if path == "/readyz" else None
+            start("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
+            return [f"{wrong or 'ok'}\n".encode()]
         if token is not None and not _presents(environ.get("HTTP_AUTHORIZATION", ""), token):
             start("401 Unauthorized", [("WWW-Authenticate", 'Basic realm="muntin"'), ("Content-Type", "text/plain")])
             return [b"This daemon asks for its token, as the password of any user.\n"]
-        path = environ.get("PATH_INFO", "/")
         if path == "/metrics":
             return metrics(environ, start)
         if path == "/status.json":
@@ -143,7 +208,7 @@ def serve_metrics(
             start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
             return [_PAGE.read_bytes()]
         start("404 Not Found", [("Content-Type", "text/plain")])
-        return [b"There are /, /metrics and /status.json.\n"]
+        return [b"There are /, /metrics, /status.json, /healthz and /readyz.\n"]
 
     try:
         server = make_server(host, port, answer, _Server, handler_class=_Handler)
@@ -188,13 +253,3 @@ def _presents(header: str, token: str) -> bool:
     elif kind.lower() != "bearer":
         return False
     return hmac.compare_digest(value.strip().encode(), token.encode())
-
-
-def _numbers(stats: dict[str, Any]) -> Iterator[tuple[str, str, float]]:
-    for name, value in stats.items():
-        if isinstance(value, dict):
-            for part, number in value.items():
-                if isinstance(number, int | float):
-                    yield name, str(part), float(number)
-        elif isinstance(value, int | float):
-            yield name, "", float(value)

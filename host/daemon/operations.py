@@ -17,7 +17,8 @@ OPERATIONS = {
     "ping": "Is the daemon there?",
     "status": "Device, limits, and the statistics of every query.",
     "check": "Could a query ever be opened? spec, left_schema, right_schema, streaming. Takes nothing.",
-    "open": "Open a query: query, spec, left_schema, right_schema, streaming.",
+    "open": "Open a query: query, spec, left_schema, right_schema, streaming, title.",
+    "figures": "Those of a batch, of all queries of a name or with that before a slash: query, batch.",
     "routes": "Where the rows of a batch go: query, batch, partitions.",
     "describe": "The definition of an open query: query.",
     "close": "Close a query: query.",
@@ -34,11 +35,14 @@ def operate(service: Service, message: dict[str, Any]) -> dict[str, Any]:
     if operation == "check":
         return {"schema": schema_to_wire(service.check(Definition.from_wire(message)))}
     if operation == "open":
-        schema = service.open_query(_text(message, "query"), Definition.from_wire(message))
+        title = None if message.get("title") is None else _text(message, "title")
+        schema = service.open_query(_text(message, "query"), Definition.from_wire(message), title)
         return {"schema": schema_to_wire(schema)}
     if operation == "routes":
         numbers = _number(message, "batch"), _number(message, "partitions")
         return {"routes": service.routes(_text(message, "query"), *numbers)}
+    if operation == "figures":
+        return {"figures": service.figures(_text(message, "query"), _number(message, "batch"))}
     if operation == "describe":
         return service.definition(_text(message, "query")).to_wire()
     if operation == "close":

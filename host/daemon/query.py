@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from muntin.host.daemon.definition import Definition
+from muntin.host.daemon.histogram import Histogram
 from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.request import Request
 from muntin.host.daemon.result import KeptResult, Result, Turns
@@ -22,6 +24,15 @@ from muntin.host.tracing import span
 
 if TYPE_CHECKING:
     from muntin.host.devices import Device
+
+#: Batches of which a query knows the figures: as many as Spark's `recentProgress` has.
+MOST_FIGURES = 100
+#: Statistics of which a batch's figures have what it added, and what is there after it.
+_ADDED = ("matches", "late_left", "late_right", "unmatchable_left", "unmatchable_right")
+_THERE = (
+    "waiting_left", "waiting_right", "window_left", "window_right", "fill_left", "fill_right", "watermark",
+    "watermark_seconds", "watermark_side", "device_bytes", "row_bytes", "state_bytes",
+)  # fmt: skip
 
 
 class Query(ABC):
@@ -43,7 +54,14 @@ class Query(ABC):
         Held while the device works; shared by all queries of the daemon.
     limits : Limits
         What it may stage.
+
+    Attributes
+    ----------
+    title : str or None
+        What people call it, for those who look: Spark's name of the streaming query.
     """
+
+    title: str | None = None
 
     def __init__(self, name: str, definition: Definition, device: Device, device_lock: Turns, limits: Limits):
         self.name = name
@@ -59,6 +77,9 @@ class Query(ABC):
         self._opened_at = time.time()
         self._counts = dict.fromkeys(("requests", "repeats", "discarded", "rows_left", "rows_right", "rows_out"), 0)
         self._stats: dict[str, Any] = {}
+        self._figures: deque[dict[str, Any]] = deque(maxlen=MOST_FIGURES)
+        self._batch_seconds = Histogram()
+        self._step_seconds: dict[str, Histogram] = {}
 
     @abstractmethod
     def prepare(self) -> bool:
@@ -114,6 +135,7 @@ class Query(ABC):
         """Counters, and the operator's statistics as of the last batch; never waits for a batch."""
         with self._state:
             return {
+                "title": self.title,
                 "streaming": self.definition.streaming,
                 "spec": json.loads(self.definition.spec.to_json()),
                 "opened_at": self._opened_at,
@@ -122,7 +144,18 @@ class Query(ABC):
                 "lag_seconds": self._lag(),
                 **self._counts,
                 "stats": dict(self._stats),
+                "batch_seconds": self._batch_seconds.to_wire(),
+                "step_seconds": {step: histogram.to_wire() for step, histogram in self._step_seconds.items()},
             }
+
+    def figures(self, batch: int) -> dict[str, Any] | None:
+        """Of one of the newest batches, JSON-able; None of any other.
+
+        `rows_left`, `rows_right`, `rows_out`; what it added to the statistics of the same names, and what these are
+        after it; `seconds` from its last row's arrival to its result, and by step in `steps`.
+        """
+        with self._state:
+            return next((figures for figures in reversed(self._figures) if figures["batch"] == batch), None)
 
     def _lag(self) -> float:
         """Seconds that the oldest rows which are not joined yet have been here; `_state` is held."""
@@ -143,10 +176,46 @@ class Query(ABC):
         if self._closed:
             raise UnknownQueryError(f"query {self.name!r} was closed")
 
-    def _applied(self, request: Request | None, left: pa.Table, right: pa.Table, rows_out: int) -> None:
-        """Count a request that was applied; `_state` is held."""
+    def _applied(
+        self,
+        request: Request | None,
+        batch: int,
+        left: pa.Table,
+        right: pa.Table,
+        rows_out: int,
+        stats: dict[str, Any],
+        begun: float,
+        before: dict[str, Any] | None = None,
+    ) -> None:
+        """Count a batch that was applied, and keep its figures; `_state` is held.
+
+        Parameters
+        ----------
+        stats, before : dict
+            The operator's statistics after it and before; without the latter it is the join's first batch.
+        begun : float
+            When it began, by `time.monotonic`.
+        """
         if request is not None:
             self._open_requests.discard(request)
-        self._counts["rows_left"] += left.num_rows
-        self._counts["rows_right"] += right.num_rows
-        self._counts["rows_out"] += rows_out
+        before = before or {}
+        rows = {"rows_left": left.num_rows, "rows_right": right.num_rows, "rows_out": rows_out}
+        for name, count in rows.items():
+            self._counts[name] += count
+        past = before.get("seconds", {})
+        steps = {step: seconds - past.get(step, 0.0) for step, seconds in stats["seconds"].items()}
+        seconds = time.monotonic() - begun
+        self._batch_seconds.observe(seconds)
+        for step, part in steps.items():
+            self._step_seconds.setdefault(step, Histogram()).observe(part)
+        self._stats = stats
+        self._figures.append(
+            {
+                "batch": batch,
+                **rows,
+                **{name: stats[name] - before.get(name, 0) for name in _ADDED},
+                **{name: stats[name] for name in _THERE},
+                "seconds": seconds,
+                "steps": steps,
+            }
+        )

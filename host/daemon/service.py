@@ -102,8 +102,10 @@ class Service:
         ).close()
         return schema
 
-    def open_query(self, name: str, definition: Definition) -> pa.Schema:
+    def open_query(self, name: str, definition: Definition, title: str | None = None) -> pa.Schema:
         """Open a query, or find it open with the same definition; returns the schema of its results.
+
+        `title` is what people call it, or None where that is not known.
 
         Raises
         ------
@@ -136,6 +138,8 @@ class Service:
             raise QueryError(
                 f"query {name!r} is open with another join, schema or kind; close it first, or use another name"
             )
+        if title is not None:  # people see it in a terminal
+            query.title = "".join(letter if letter.isprintable() else "?" for letter in title[:MAX_NAME])
         try:
             if query.prepare():
                 self._log.info("query opened", query=name, streaming=definition.streaming)
@@ -151,6 +155,14 @@ class Service:
         if query is None:
             raise UnknownQueryError(f"no query {name!r} is open; open it first")
         return query.definition
+
+    def figures(self, prefix: str, batch: int) -> dict[str, dict[str, Any]]:
+        """The figures of a batch of all queries of a name, or of that and something behind a slash, by their names;
+        without those that do not know it. See `Query.figures`."""
+        with self._lock:
+            queries = {name: query for name, query in self._queries.items() if f"{name}/".startswith(f"{prefix}/")}
+        found = {name: query.figures(batch) for name, query in sorted(queries.items())}
+        return {name: figures for name, figures in found.items() if figures is not None}
 
     def routes(self, name: str, batch: int, partitions: int) -> dict[str, Any]:
         """Where the rows of a batch go that has so many partitions; raises UnknownQueryError."""

@@ -231,6 +231,7 @@ class StreamingQuery(Query):
         """Join a batch, the first time in this process; `_turn` is held."""
         with self._state:
             self._fed_by = sender.run
+        begun = time.monotonic()
         result: KeptResult | MuntinError
         try:
             result = self._result(batch, left, right, told, **more)
@@ -256,8 +257,8 @@ class StreamingQuery(Query):
             if not self._mixed:
                 self._newest = applied
             self._staged -= self._stage.free(batch)
-            self._stats = self._join.stats.as_dict()
-            self._applied(request, left, right, 0 if isinstance(result, MuntinError) else result.num_rows)
+            rows_out = 0 if isinstance(result, MuntinError) else result.num_rows
+            self._applied(request, batch, left, right, rows_out, self._join.stats.as_dict(), begun, self._stats)
         return _kept_of(applied)
 
     def _result(

@@ -10,6 +10,7 @@ from muntin.host.state import open_store
 from muntin.host.state.log import holds_calls
 
 _NAME = re.compile(r"(.+?)(?:/((?:equality|ranges|subwindows)(?:-[^/]+)?))?/(\d+)-of-(\d+)", re.DOTALL)
+_OF_SPARK = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/(.+)", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,20 @@ class Windows:
         """Those among which is one of this name."""
         found = _NAME.fullmatch(name)
         return cls(name, None, 1) if found is None else cls(found[1], found[2], int(found[4]))
+
+
+def shown_name(name: str, title: str | None) -> tuple[str, str, str]:
+    """What people are shown for a query's name.
+
+    The Spark query's title, its id where it has none; the join in it, empty where it is no query of Spark; and the
+    partition, such as "0 of 4", empty where it is the only one.
+    """
+    found = _NAME.fullmatch(name)
+    of_spark = _OF_SPARK.fullmatch(found[1] if found else name)
+    partition = f"{found[3]} of {found[4]}" if found else ""
+    if of_spark is None:
+        return title or (found[1] if found else name), "", partition
+    return title or of_spark[1], of_spark[2], partition
 
 
 def query_place(place: str, name: str) -> str:

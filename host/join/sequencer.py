@@ -155,6 +155,12 @@ class Sequencer:
         return self._tracker.in_force + self._axis.offset
 
     @property
+    def watermark_seconds(self) -> float | None:
+        """The same as seconds since 1970; None where times are plain integers."""
+        unit = None if self._axis is None else self._axis.nanoseconds
+        return None if unit is None or self.watermark is None else float(self.watermark * unit / 10**9)
+
+    @property
     def watermark_side(self) -> str | None:
         """As `WatermarkTracker.side`."""
         return self._tracker.side if self._tracker is not None else None

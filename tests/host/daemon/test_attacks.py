@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import yaml
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families as plain_families
 
-from muntin.host import Band, Rows, WindowJoin
+import muntin
+from muntin.host import Band, JoinSpec, Rows, Watermark, WindowJoin, Within
 from muntin.host.daemon import DaemonClient, Limits
 from muntin.host.daemon.daemon import Daemon, FlightOptions, read_token
 from muntin.host.daemon.frames import HEADER, MAGIC, VERSION, FrameSocket
@@ -29,6 +33,8 @@ from muntin.host.errors import (
     from_wire,
 )
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, open_query, process
+
+UUID = "0f5fa6a3-7c39-4f0f-9a50-7b1fd3a0c6d5"
 
 
 @pytest.mark.parametrize("name", ["line\nbreak", "\x1b[2J", "half \ud800", "a" * 257, "zero\0"])
@@ -108,8 +114,8 @@ def test_a_key_of_a_wrong_type_has_its_side(side):
         join.process(rows["left"], rows["right"])
 
 
-def fetch(port, path, authorization=None):
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
+def fetch(port, path, authorization=None, accept="text/plain"):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
     if authorization:
         request.add_header("Authorization", authorization)
     with urllib.request.urlopen(request, timeout=20) as answer:
@@ -141,7 +147,7 @@ def test_the_status_page(directory):
             assert told["queries"]["bids <i>and</i> asks"]["batch"] == 0
             page = fetch(daemon.metrics_port, "/")
             assert "innerHTML" not in page
-            assert "muntin_query_batch" in fetch(daemon.metrics_port, "/metrics")
+            assert "muntin_query_batch_number" in fetch(daemon.metrics_port, "/metrics")
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 fetch(daemon.metrics_port, "/other")
     finally:
@@ -150,20 +156,95 @@ def test_the_status_page(directory):
         assert gone.connect_ex(("127.0.0.1", daemon.metrics_port)) != 0
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are(directory):
+def test_dashboard_and_alerts_ask_for_what_is_scraped(directory):
+    """Each metric of an expression has the labels that it matches, groups by or shows; in OpenMetrics too."""
     daemon = Daemon("cpu", directory / "s", metrics=("127.0.0.1", 0), state=str(directory / "state"))
+    times = pa.schema([("limit", pa.int64()), ("at", pa.timestamp("us"))])
+    spec = JoinSpec(
+        on=Band("limit", "limit", 0, 0), within=Within("at", "at", "-1 second", "1 second"), capacity=100,
+        watermark=Watermark("1 second", "1 second", lag=0),
+    )  # fmt: skip
+    rows = pa.record_batch([pa.array([1, 2]), pa.array([5_000_000, 9_000_000], times.field("at").type)], schema=times)
     try:
         with DaemonClient(daemon.addresses[0], timeout=20) as client:
-            open_query(client)
-            process(client, 0)
+            client.open_query(f"{UUID}/prices/1-of-2", spec, times, times, title="bids and asks")
+            for number in range(2):
+                list(client.process(f"{UUID}/prices/1-of-2", number, [("left", rows), ("right", rows)]))
             with pytest.raises(UnknownQueryError):
                 client.process("nothing", 0, [])
-        there = fetch(daemon.metrics_port, "/metrics")
+        plain = fetch(daemon.metrics_port, "/metrics")
+        openmetrics = fetch(daemon.metrics_port, "/metrics", accept="application/openmetrics-text; version=1.0.0")
     finally:
         daemon.stop()
-    dashboard = json.loads((Path(__file__).parents[3] / "docs/grafana.json").read_text())
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    names = {name for expression in asked for name in re.findall(r"muntin_\w+", expression)}
-    assert len(names) > 20
-    for name in names:
-        assert re.search(rf"^{name}[ {{]", there, re.MULTILINE), name
+    families = list(openmetrics_families(openmetrics))
+    assert {family.type for family in families} >= {"counter", "gauge", "histogram", "info"}
+    labels: dict[str, set[str]] = {}
+    for family in plain_families(plain):
+        assert family.documentation, family.name
+        for sample in family.samples:
+            labels.setdefault(sample.name, {"instance", "job"}).update(sample.labels)
+            name, counter = sample.name, family.type == "counter"
+            assert counter == name.endswith("_total") or name.endswith("_created"), name
+    (build,) = (family for family in families if family.name == "muntin_build")
+    assert build.samples[0].labels["version"] == muntin.__version__
+    (info,) = (sample for family in families if family.name == "muntin_query" for sample in family.samples)
+    query = f"{UUID}/prices/1-of-2"
+    assert info.labels == {"query": query, "name": "bids and asks", "join": "prices", "partition": "1 of 2"}
+    values = {(s.name, s.labels.get("side")): s.value for family in families for s in family.samples}
+    assert values["muntin_query_watermark_timestamp_seconds", None] == 8.0
+    assert values["muntin_query_watermark", None] == 8_000_000
+    assert values["muntin_query_matches_total", None] == 5
+    assert values["muntin_query_late_rows_total", "left"] == values["muntin_query_late_rows_total", "right"] == 1
+    assert values["muntin_query_batch_duration_seconds_count", None] == 2
+    docs = Path(__file__).parents[3] / "docs"
+    dashboard = json.loads((docs / "grafana.json").read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    asked = [(target["expr"], re.findall(r"{{(\w+)}}", target["legendFormat"])) for target in targets]
+    assert len({target for target, _ in asked}) > 20
+    rules = yaml.safe_load((docs / "alerts.yml").read_text())["groups"][0]["rules"]
+    assert {"MuntinLag", "MuntinLateRows", "MuntinStateErrors", "MuntinMemory"} <= {rule["alert"] for rule in rules}
+    asked += [(rule["expr"], re.findall(r"\$labels\.(\w+)", str(rule["annotations"]))) for rule in rules]
+    for name in re.findall(r"muntin_\w+", (docs / "operations.md").read_text().partition("## Metrics")[2]):
+        assert any(there.startswith(name) for there in labels), name
+    for expression, shown in asked:
+        metrics = re.findall(r"(?:muntin|process)_\w+", expression)
+        assert metrics, expression
+        assert not set(metrics) - set(labels), expression
+        known = [labels[metric] for metric in metrics]
+        by, on, of_other = (
+            [{name.strip() for name in names.split(",")} for names in re.findall(rf"\b{word} \(([^)]*)\)", expression)]
+            for word in ("by", "on", "group_left")
+        )
+        for metric, matched in re.findall(r"((?:muntin|process)_\w+){([^}]*)}", expression):
+            assert set(re.findall(r"(\w+)\s*[=!]", matched)) <= labels[metric], expression
+        assert all(names <= one for names in on for one in known), expression
+        assert all(names <= known[0] for names in by), expression
+        assert all(names <= known[-1] for names in of_other), expression
+        assert set(shown) <= set.union(by[0] if by else known[0], *of_other), (expression, shown)
+
+
+def test_probes_need_no_token():
+    why = [None]
+    stop, port = serve_metrics(dict, "127.0.0.1", 0, "secret", lambda: why[0])
+    try:
+        assert fetch(port, "/healthz") == fetch(port, "/readyz") == "ok\n"
+        why[0] = "stopping: SIGTERM"
+        assert fetch(port, "/healthz") == "ok\n"
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+            fetch(port, "/readyz")
+        assert refused.value.read() == b"stopping: SIGTERM\n"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            fetch(port, "/metrics")
+    finally:
+        stop()
+
+
+def test_a_daemon_is_ready_until_it_ends(directory):
+    daemon = Daemon("numpy", directory / "s", metrics=("127.0.0.1", 0))
+    try:
+        assert fetch(daemon.metrics_port, "/readyz") == "ok\n"
+        daemon.end("SIGTERM")
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            fetch(daemon.metrics_port, "/readyz")
+    finally:
+        daemon.stop()

@@ -102,11 +102,11 @@ def test_metrics_and_log(private: PrivateDaemon, client: DaemonClient) -> None:
         f"http://127.0.0.1:{port}/metrics"
     ) as answer:
         text = answer.read().decode()
-    assert 'muntin_query_rows_left_total{query="a \\"name\\""} 40.0' in text
-    assert 'muntin_query_repeats_total{query="a \\"name\\""} 1.0' in text
+    assert 'muntin_query_input_rows_total{query="a \\"name\\"",side="left"} 40.0' in text
+    assert 'muntin_query_repeated_requests_total{query="a \\"name\\""} 1.0' in text
     assert 'muntin_errors_total{error="UnknownQueryError"}' in text
-    assert 'muntin_join_matches{part="",query="a \\"name\\""}' in text
-    assert 'muntin_join_seconds{part="probe"' in text
+    assert 'muntin_query_matches_total{query="a \\"name\\""}' in text
+    assert 'muntin_query_step_duration_seconds_count{query="a \\"name\\"",step="probe"} 1.0' in text
     events = [json.loads(line) for line in private.log_tail(100_000).splitlines()]
     assert {event["event"] for event in events} >= {"ready", "query opened", "request refused"}
     assert all(event["level"] and event["timestamp"] for event in events)
