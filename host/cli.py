@@ -7,7 +7,6 @@ import functools
 import itertools
 import json
 import os
-import re
 import signal
 import sys
 import threading
@@ -21,7 +20,6 @@ import click
 import pyarrow as pa
 import pyarrow.csv
 from rich.live import Live
-from rich.table import Table
 
 from muntin.host import JoinSpec, Rows, WindowJoin, arguments, list_devices
 from muntin.host.daemon.address import Address, default_socket
@@ -42,6 +40,7 @@ from muntin.host.errors import (
 from muntin.host.files import TableReader, TableWriter, in_turns, interleave
 from muntin.host.predicates.as_of import DIRECTIONS
 from muntin.host.progress import Progress
+from muntin.host.top import size, top_table
 from muntin.host.tracing import VARIABLE, start_tracing
 
 LIMITS = Limits()
@@ -435,7 +434,7 @@ def devices(as_json: bool) -> None:
     for info in found:
         if info.available:
             indexes = ", ".join(info.indexes)
-            click.echo(f"{info.name:{width}}  {_size(info.memory_bytes):>9}  {info.description} (index: {indexes})")
+            click.echo(f"{info.name:{width}}  {size(info.memory_bytes):>9}  {info.description} (index: {indexes})")
         else:
             click.echo(f"{info.name:{width}}  {'absent':>9}  {info.reason}")
 
@@ -487,9 +486,9 @@ def status(address: str | None, token_file: Path | None, tls_ca: Path | None, ti
         return
     device = told["device"]
     click.echo(f"daemon   {address or default_socket()}, process {told['pid']}, up {told['uptime_seconds']:,.0f} s")
-    click.echo(f"device   {device['name']}: {_size(device['used_bytes'])} of {_size(device['memory_bytes'])} in use")
+    click.echo(f"device   {device['name']}: {size(device['used_bytes'])} of {size(device['memory_bytes'])} in use")
     if told["memory_bytes"] is not None:
-        click.echo(f"memory   {_size(told['memory_bytes'])}")
+        click.echo(f"memory   {size(told['memory_bytes'])}")
     click.echo(f"errors   {', '.join(f'{name} {count}' for name, count in told['errors'].items()) or 'none'}")
     click.echo(f"queries  {len(told['queries'])}")
     for name, query in told["queries"].items():
@@ -497,7 +496,7 @@ def status(address: str | None, token_file: Path | None, tls_ca: Path | None, ti
         click.echo(
             f"  {name}: {kind}, {query['rows_left']:,} left and {query['rows_right']:,} right rows, "
             f"{query['rows_out']:,} rows out, {query['requests']:,} requests ({query['repeats']:,} "
-            f"repeats), {_size(query['staged_bytes'])} staged"
+            f"repeats), {size(query['staged_bytes'])} staged"
         )
 
 
@@ -514,8 +513,8 @@ def top(
     seconds: float,
     times: int | None,
 ) -> None:
-    """Show what the queries of daemons do, over and over: rates, lag, windows, late rows, memory, state, and of a join
-    in partitions which daemon has which."""
+    """Show what the queries of daemons do, over and over: rates, lag, windows, late rows, the watermark and how far
+    behind the clock it is, memory, state, and of a join in partitions which daemon has which."""
 
     before: dict[str, dict[str, Any]] = {}
     with contextlib.ExitStack() as opened:
@@ -525,7 +524,7 @@ def top(
         live = opened.enter_context(Live(auto_refresh=False, screen=times is None))
         for look in itertools.count(1):
             told = {client.address: _told(client, only=len(clients) == 1) for client in clients}
-            live.update(_table(told, before), refresh=True)
+            live.update(top_table(told, before), refresh=True)
             before = told
             if look == times:
                 return
@@ -540,47 +539,6 @@ def _told(client: DaemonClient, *, only: bool) -> dict[str, Any]:
         if only:
             raise
         return {"asked": time.monotonic(), "queries": {}, "device": None}
-
-
-def _table(now: dict[str, dict[str, Any]], before: dict[str, dict[str, Any]]) -> Table:
-    """The queries in the status of each daemon, those of one join side by side; rates against earlier ones."""
-    table = Table(title="\n".join(_title(address, status) for address, status in now.items()))
-    owners = ("daemon",) if len(now) > 1 else ()
-    for heading in (*_HEADINGS[:2], *owners, *_HEADINGS[2:]):
-        table.add_column(heading, justify="left" if heading in ("query", "daemon") else "right", overflow="fold")
-    found = [(name, address, query) for address, told in now.items() for name, query in told["queries"].items()]
-    for name, address, query in sorted(found, key=lambda one: (one[0], one[1])):
-        earlier = before.get(address, {"queries": {}})
-        old, stats = earlier["queries"].get(name), query["stats"]
-        seconds = now[address]["asked"] - earlier["asked"] if old else 0.0
-        rates = [
-            f"{(query[field] - old[field]) / seconds:,.0f}" if old and seconds > 0 else ""
-            for field in ("rows_left", "rows_right", "rows_out")
-        ]
-        windows = [f"{stats.get(f'window_{side}', 0):,}" for side in ("left", "right")]
-        late = stats.get("late_left", 0) + stats.get("late_right", 0)
-        batch = "" if query.get("batch") is None else str(query["batch"])
-        sizes = [_size(stats.get(field, 0)) for field in ("device_bytes", "row_bytes", "state_bytes")]
-        partition = _PARTITION.search(name)
-        place = [name[: partition.start()], f"{partition[1]} of {partition[2]}"] if partition else [name, ""]
-        lag = f"{query['lag_seconds']:,.1f} s"
-        table.add_row(*place, *(address for _ in owners), batch, *rates, lag, *windows, f"{late:,}", *sizes)
-    return table
-
-
-def _title(address: str, status: dict[str, Any]) -> str:
-    device = status["device"]
-    if device is None:
-        return f"{address} does not answer"
-    used = f"{_size(device['used_bytes'])} of {_size(device['memory_bytes'])}"
-    return f"{address}: {device['name']}, {used}, process {status['pid']}"
-
-
-_PARTITION = re.compile(r"/(\d+)-of-(\d+)$")
-_HEADINGS = (
-    "query", "partition", "batch", "left/s", "right/s", "out/s", "lag", "left window", "right window", "late", "device",
-    "kept", "state",
-)  # fmt: skip
 
 
 @main.command()
@@ -657,13 +615,6 @@ class _StandardOutput(contextlib.AbstractContextManager["_StandardOutput"]):
 def _rows(left: int | None, right: int | None) -> dict[str, Any]:
 
     return {"left": None if left is None else Rows(left), "right": None if right is None else Rows(right)}
-
-
-def _size(count: int) -> str:
-    if count < 1024:
-        return f"{count} B"
-    power = min((count.bit_length() - 1) // 10, 4)
-    return f"{count / (1 << 10 * power):,.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
 
 
 if __name__ == "__main__":
