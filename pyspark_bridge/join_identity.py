@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from muntin.host import JoinSpec
+from muntin.host.daemon.definition import definition_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,15 +42,8 @@ def join_identity(spec: JoinSpec, left_schema: pa.Schema, right_schema: pa.Schem
     inputs : DataFrame
         Both sides, as `tagged_union` gives them.
     """
-    digest = hashlib.sha256()
-    for part in (
-        spec.to_json().encode(),
-        left_schema.serialize().to_pybytes(),
-        right_schema.serialize().to_pybytes(),
-        _plan(inputs).encode(),
-    ):
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()[:32]
+    schemas = (schema.serialize().to_pybytes() for schema in (left_schema, right_schema))
+    return definition_digest(spec.to_json(), *schemas, _plan(inputs).encode())[:32]
 
 
 def _plan(frame: Any) -> str:

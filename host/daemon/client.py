@@ -33,6 +33,9 @@ class Transport(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Send a batch and return its result; `closing`, asked after the last row, adds to the last message."""
 
+    def opened(self, query: str, definition: Definition) -> None:
+        """Take note of what a query is open with."""
+
     def close(self) -> None:
         """Close the connections."""
 
@@ -153,7 +156,11 @@ class DaemonClient:
             What `WindowJoin` raises for the join and the schemas.
         """
         definition = Definition(spec, left_schema, right_schema, streaming, state)
-        answer = self._call({"op": "open", "query": query, "title": title, **definition.to_wire()})
+        message = {"op": "open", "query": query, "title": title}
+        answer = self._call({**message, "definition": definition.digest})
+        if "definition_wanted" in answer:
+            answer = self._call({**message, **definition.to_wire()})
+        self._transport.opened(query, definition)
         return schema_from_wire(answer["schema"])
 
     def figures(self, query: str, batch: int) -> dict[str, dict[str, Any]]:

@@ -125,7 +125,7 @@ class Connection:
     def _send(self, result: Result) -> None:
         limits = self._service.limits
         for batch in cut(result.batches(), limits.result_rows, limits.max_message):
-            for rows, body in encode_within(batch, limits.max_message):
+            for rows, body in encode_within([batch], limits.max_message):
                 self._frames.send({"rows": rows}, body)
         self._frames.send({"end": result.num_rows})
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -55,6 +56,12 @@ class Definition:
         """The schema of the "left" or "right" side."""
         return self.left_schema if side == "left" else self.right_schema
 
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from every other definition."""
+        left, right = (schema.serialize().to_pybytes() for schema in (self.left_schema, self.right_schema))
+        return _digest_of(self.spec.to_json(), left, right, self.streaming, self.state)
+
     def same(self, other: Definition) -> bool:
         """Whether both define the same query."""
         return self is other or (
@@ -82,22 +89,43 @@ class Definition:
     def from_wire(cls, message: dict[str, Any]) -> Definition:
         """What `to_wire` made; `ProtocolError` where it cannot be read."""
         try:
-            return _read(
-                json.dumps(message["spec"]),
+            spec, left, right = (
+                json.dumps(message["spec"], sort_keys=True),
                 message["left_schema"],
                 message["right_schema"],
-                bool(message["streaming"]),
-                None if message.get("state") is None else str(message["state"]),
             )
+            streaming, state = bool(message["streaming"]), message.get("state")
+            state = None if state is None else str(state)
+            read = cls(JoinSpec.from_json(spec), schema_from_wire(left), schema_from_wire(right), streaming, state)
+            # As its sender has written it: another release may write the same join otherwise.
+            vars(read)["digest"] = _digest_of(spec, _decoded(left), _decoded(right), streaming, state)
+            return read
         except MuntinError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"the definition of a query cannot be read: {error!r}") from error
 
 
-@lru_cache(maxsize=256)  # every task of a query opens it with the same definition
-def _read(spec: str, left: str, right: str, streaming: bool, state: str | None) -> Definition:
-    return Definition(JoinSpec.from_json(spec), schema_from_wire(left), schema_from_wire(right), streaming, state)
+def definition_digest(spec: str, left_schema: bytes, right_schema: bytes, *more: bytes) -> str:
+    """The identity of a join, 64 hexadecimal digits.
+
+    Parameters
+    ----------
+    spec : str
+        As `JoinSpec.to_json` gives it.
+    left_schema, right_schema : bytes
+        Serialized Arrow schemas of the sides.
+    more : bytes
+        What else belongs to it.
+    """
+    digest = hashlib.sha256()
+    for part in (spec.encode(), left_schema, right_schema, *more):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+def _digest_of(spec: str, left: bytes, right: bytes, streaming: bool, state: str | None) -> str:
+    return definition_digest(spec, left, right, json.dumps([streaming, state]).encode())
 
 
 def schema_to_wire(schema: pa.Schema) -> str:
@@ -108,6 +136,10 @@ def schema_to_wire(schema: pa.Schema) -> str:
 def schema_from_wire(text: str) -> pa.Schema:
     """The schema that `schema_to_wire` wrote."""
     try:
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+        return pa.ipc.read_schema(pa.py_buffer(_decoded(text)))
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise ProtocolError(f"a schema cannot be read: {error}") from error
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

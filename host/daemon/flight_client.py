@@ -16,6 +16,7 @@ from muntin.host.content import check_repeat
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.flight_rows import exchange_schema, wrap
+from muntin.host.daemon.frames import VERSION, other_version
 from muntin.host.daemon.rows import cut
 from muntin.host.errors import (
     AuthError,
@@ -66,12 +67,26 @@ class FlightClient:
 
     def call(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send one operation and return its answer."""
+        try:
+            return self._call(message)
+        except ProtocolError as error:
+            # Flight's own messages have no version of ours: where one is not understood, it may be that.
+            version = VERSION if message["op"] == "ping" else self._call({"op": "ping"})["protocol"]
+            if version != VERSION:
+                raise ProtocolError(other_version(version)) from error
+            raise
+
+    def _call(self, message: dict[str, Any]) -> dict[str, Any]:
         with self._errors():
             action = flight.Action(message["op"], json.dumps(message).encode())
             (answer,) = self._client.do_action(action, self._options)
-            if message["op"] in ("open", "close"):
+            if message["op"] == "close":
                 self._schemas.pop(message["query"], None)
             return json.loads(answer.body.to_pybytes())
+
+    def opened(self, query: str, definition: Definition) -> None:
+        """Rows of the query go in a stream of these columns."""
+        self._schemas[query] = exchange_schema(definition.left_schema, definition.right_schema)
 
     def process(
         self,

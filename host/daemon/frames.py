@@ -20,17 +20,30 @@ import json
 import select
 import socket
 import struct
+from collections import deque
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from muntin.host.daemon.limits import MIB, check_message
+from muntin.host.daemon.rows import Body
 from muntin.host.errors import ConnectionLostError, ProtocolError
 
 MAGIC = b"MUNT"
-VERSION = 2
+VERSION = 3
 HEADER = struct.Struct("!4sHIQ")
 MAX_JSON = 4 * MIB
+MOST_PARTS = 512  # of one system call; Linux takes 1,024
+
+
+def other_version(version: int) -> str:
+    """What to do about another end that speaks another protocol version."""
+    older, what = ("the other end's", "restart") if version < VERSION else ("this end's", "start")
+    return (
+        f"protocol version {version} of the other end; this end speaks {VERSION}: {older} muntin is the older one. "
+        f"Install the same release at both, then {what} the daemon with it"
+    )
 
 
 class CutShortError(ProtocolError):
@@ -52,13 +65,18 @@ class FrameSocket:
         self._socket = sock
         self._max_message = max_message
 
-    def send(self, message: dict[str, Any], body: pa.Buffer | None = None) -> None:
-        """Send one frame; `OSError` where the other end is gone."""
+    def send(self, message: dict[str, Any], body: Body | None = None) -> None:
+        """Send one frame, its rows from where they lie; `OSError` where the other end is gone."""
         text = json.dumps(message).encode()
         header = HEADER.pack(MAGIC, VERSION, len(text), body.size if body is not None else 0)
-        self._socket.sendall(header + text)
-        if body is not None:
-            self._socket.sendall(memoryview(body))
+        parts = [header + text] if body is None else [header + text, *body.parts]
+        views: deque[memoryview] = deque(memoryview(part) for part in parts if len(part))
+        while views:
+            sent = self._socket.sendmsg(list(islice(views, MOST_PARTS)))
+            while views and sent >= views[0].nbytes:
+                sent -= views.popleft().nbytes
+            if sent:
+                views[0] = views[0][sent:]
 
     def receive_message(self) -> tuple[dict[str, Any], int] | None:
         """The next frame's JSON and the length of the body that follows; None where the other end closed in
@@ -85,7 +103,7 @@ class FrameSocket:
             raise CutShortError(f"frame cut short: {got} of {HEADER.size} bytes of its header")
         _, version, text_length, body_length = HEADER.unpack(header)
         if version != VERSION:
-            raise ProtocolError(f"protocol version {version}; this end speaks {VERSION}: use the same release")
+            raise ProtocolError(other_version(version))
         check_message(text_length, MAX_JSON, "a message's JSON")
         check_message(body_length, self._max_message, "a message")
         text = self._exactly(text_length, "JSON")

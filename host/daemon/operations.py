@@ -17,7 +17,7 @@ OPERATIONS = {
     "ping": "Is the daemon there?",
     "status": "Device, limits, and the statistics of every query.",
     "check": "Could a query ever be opened? spec, left_schema, right_schema, streaming. Takes nothing.",
-    "open": "Open a query: query, spec, left_schema, right_schema, streaming, title.",
+    "open": "Open a query: query, title; definition (a digest), or spec, left_schema, right_schema, streaming, state.",
     "figures": "Those of a batch, of all queries of a name or with that before a slash: query, batch.",
     "routes": "Where the rows of a batch go: query, batch, partitions.",
     "describe": "The definition of an open query: query.",
@@ -36,7 +36,14 @@ def operate(service: Service, message: dict[str, Any]) -> dict[str, Any]:
         return {"schema": schema_to_wire(service.check(Definition.from_wire(message)))}
     if operation == "open":
         title = None if message.get("title") is None else _text(message, "title")
-        schema = service.open_query(_text(message, "query"), Definition.from_wire(message), title)
+        if "definition" in message:
+            definition = service.known(_text(message, "definition"))
+            if definition is None:
+                return {"definition_wanted": True}
+        else:
+            definition = Definition.from_wire(message)
+            service.learn(definition)
+        schema = service.open_query(_text(message, "query"), definition, title)
         return {"schema": schema_to_wire(schema)}
     if operation == "routes":
         numbers = _number(message, "batch"), _number(message, "partitions")

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from muntin.host.errors import LimitError, ProtocolError, SchemaError
 
 
-def encode(batch: pa.RecordBatch) -> pa.Buffer:
-    """One record batch as a complete IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+class Body:
+    """Bytes that lie in several places, in order: what an IPC stream consists of, with the buffers of its rows as they
+    are in memory.
+
+    Attributes
+    ----------
+    parts : list of bytes-like
+    size : int
+        Bytes of all of them.
+    """
+
+    def __init__(self, *parts: Any):
+        self.parts = list(parts)
+        self.size = sum(map(len, parts))
+
+    # What pyarrow asks of a file that it writes to.
+    closed = False
+
+    def write(self, part: Any) -> int:
+        """Adds bytes at the end; keeps them without a copy."""
+        self.parts.append(part)
+        self.size += len(part)
+        return len(part)
+
+    def flush(self) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def encode(batches: Sequence[pa.RecordBatch]) -> Body:
+    """Record batches of one schema as a complete IPC stream, which shares their memory."""
+    body = Body()
+    with pa.ipc.new_stream(pa.PythonFile(body, mode="w"), batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return body
 
 
 def decode(body: pa.Buffer) -> list[pa.RecordBatch]:
@@ -70,21 +103,24 @@ def cut(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.
             yield batch.slice(start, step)
 
 
-def encode_within(batch: pa.RecordBatch, limit: int) -> Iterator[tuple[int, pa.Buffer]]:
-    """The batch as (rows, body) pairs, each body at most `limit` bytes; a batch that is larger is halved.
+def encode_within(batches: Sequence[pa.RecordBatch], limit: int) -> Iterator[tuple[int, Body]]:
+    """The batches, of one schema, as (rows, body) pairs, each body at most `limit` bytes: what is larger is halved.
 
     Raises
     ------
     LimitError
         A single row is above the limit.
     """
-    body = encode(batch)
+    body = encode(batches)
     if body.size <= limit:
-        yield batch.num_rows, body
-    elif batch.num_rows > 1:
-        half = batch.num_rows // 2
-        yield from encode_within(batch.slice(0, half), limit)
-        yield from encode_within(batch.slice(half), limit)
+        yield sum(batch.num_rows for batch in batches), body
+    elif len(batches) > 1:
+        for batch in batches:
+            yield from encode_within([batch], limit)
+    elif batches[0].num_rows > 1:
+        half = batches[0].num_rows // 2
+        yield from encode_within([batches[0].slice(0, half)], limit)
+        yield from encode_within([batches[0].slice(half)], limit)
     else:
         raise LimitError(
             f"one row of {body.size:,} bytes is above the limit of {limit:,} bytes a message; "

@@ -27,6 +27,7 @@ from muntin.host.errors import LimitError, QueryError, StateLostError, UnknownQu
 from muntin.host.tracing import failed
 
 MAX_NAME = 256
+MOST_DEFINITIONS = 256  # that it knows by their digest
 
 
 class Service:
@@ -72,6 +73,7 @@ class Service:
         self._room = Room()
         self._lock = threading.Lock()
         self._queries: dict[str, Query] = {}
+        self._known: dict[str, Definition] = {}
         self._errors: Counter[str] = Counter()
         self._started = time.time()
         self._log = structlog.get_logger("muntin")
@@ -147,6 +149,19 @@ class Service:
             self._forget(name, query)
             raise
         return schema
+
+    def learn(self, definition: Definition) -> None:
+        """Keep a definition for clients that name its digest."""
+        with self._lock:
+            self._known.pop(definition.digest, None)
+            self._known[definition.digest] = definition
+            while len(self._known) > MOST_DEFINITIONS:
+                del self._known[next(iter(self._known))]
+
+    def known(self, digest: str) -> Definition | None:
+        """The definition of a digest; None where it was not told, or too many others were since."""
+        with self._lock:
+            return self._known.get(digest)
 
     def definition(self, name: str) -> Definition:
         """What an open query was opened with; `UnknownQueryError` where none of that name is open."""

@@ -12,14 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.host.content import check_repeat
+from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.frames import FrameSocket
-from muntin.host.daemon.rows import cut, decode, encode_within
+from muntin.host.daemon.rows import Body, cut, decode, encode_within
 from muntin.host.errors import ConnectionLostError, ProtocolError, from_wire
 
 # Frames from the daemon are cut to its --max-message, which the client learns only later.
 MAX_ANSWER = 1 << 40
 ROWS_OF_A_FRAME = 1 << 20
 BYTES_OF_A_FRAME = 16 << 20
+GATHERED_BYTES = 1 << 20  # small batches, as Spark's of 10,000 rows, go in frames of so many bytes
 
 
 class UnixClient:
@@ -63,6 +65,9 @@ class UnixClient:
             raise
         return self._results(connection)
 
+    def opened(self, query: str, definition: Definition) -> None:
+        """Nothing: each frame of rows says what they are."""
+
     def close(self) -> None:
         """Close the connections that are not in use."""
         with self._lock:
@@ -77,17 +82,16 @@ class UnixClient:
         closing: Callable[[], dict[str, Any]] | None,
     ) -> None:
         counts = {"left": 0, "right": 0, "places": 0}
-        for side, batch in rows:
+        for side, batches in _gathered(rows):
             if side not in counts:
                 raise ProtocolError(f"a row's side must be 'left' or 'right', not {side!r}")
-            for piece in cut([batch], ROWS_OF_A_FRAME, min(limit, BYTES_OF_A_FRAME)):
-                for count, body in encode_within(piece, limit):
-                    counts[side] += count
-                    self._send(connection, {"op": "rows", "side": side}, body)
+            for count, body in encode_within(batches, limit):
+                counts[side] += count
+                self._send(connection, {"op": "rows", "side": side}, body)
         end = {"op": "commit", "left_rows": counts["left"], "right_rows": counts["right"]}
         self._send(connection, end | (closing() if closing else {}))
 
-    def _send(self, connection: FrameSocket, message: dict[str, Any], body: pa.Buffer | None = None) -> None:
+    def _send(self, connection: FrameSocket, message: dict[str, Any], body: Body | None = None) -> None:
         try:
             # The daemon only speaks now where it refuses the request: do not send the rest of the rows.
             if not connection.has_input():
@@ -197,3 +201,18 @@ def _checked(message: dict[str, Any]) -> dict[str, Any]:
     if "error" in message:
         raise from_wire(message["error"])
     return message
+
+
+def _gathered(rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
+    """The same rows: what follows one another of one side and schema together, and what is large in pieces."""
+    side, size = "", 0
+    waiting: list[pa.RecordBatch] = []
+    for own, batch in rows:
+        for piece in cut([batch], ROWS_OF_A_FRAME, BYTES_OF_A_FRAME):
+            if waiting and (own != side or size >= GATHERED_BYTES or not piece.schema.equals(waiting[0].schema)):
+                yield side, waiting
+                waiting, size = [], 0
+            side, size = own, size + piece.nbytes
+            waiting.append(piece)
+    if waiting:
+        yield side, waiting

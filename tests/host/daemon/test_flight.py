@@ -119,6 +119,7 @@ def test_actions_are_listed(daemon: Daemon) -> None:
         "status",
         "check",
         "open",
+        "figures",
         "routes",
         "describe",
         "close",

@@ -6,22 +6,26 @@ import random
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muntin.host import Rows, WindowJoin
-from muntin.host.daemon import DaemonClient
+from muntin.host.daemon import DaemonClient, flight_server, service
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.daemon import Daemon, FlightOptions
+from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.flight_rows import exchange_schema, unwrap, wrap
 from muntin.host.daemon.frames import HEADER, MAGIC, MAX_JSON, VERSION, FrameSocket
-from muntin.host.daemon.rows import cut, decode, encode, encode_within
-from muntin.host.errors import LimitError, MuntinError, ProtocolError, from_wire
+from muntin.host.daemon.rows import Body, cut, decode, encode, encode_within
+from muntin.host.errors import LimitError, MuntinError, ProtocolError, QueryError, from_wire
 from muntin.host.join import kept_types
-from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, batch, expected, open_query, process
+from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
 
 PROCESS = {"op": "process", "query": "q", "batch": 0, "run": "", "instance": ""}
@@ -36,9 +40,9 @@ class Stranger:
         self.socket.connect(Address.parse(daemon.addresses[0]).path)
         self.frames = FrameSocket(self.socket, 1 << 30)
 
-    def ask(self, message: dict[str, Any], body: pa.Buffer | None = None) -> dict[str, Any]:
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a frame and return the answer."""
-        self.frames.send(message, body)
+        self.frames.send(message)
         return self.frames.receive()[0]
 
     def error(self) -> MuntinError:
@@ -59,9 +63,41 @@ def stranger(daemon: Daemon, client: DaemonClient) -> Iterator[Stranger]:
     stranger.socket.close()
 
 
+def written(*batches: pa.RecordBatch) -> bytes:
+    """The bytes of a body of these."""
+    return b"".join(encode(batches).parts)
+
+
 def frame(message: bytes, body: bytes = b"", *, magic: bytes = MAGIC, version: int = VERSION) -> bytes:
     """The bytes of a frame."""
     return HEADER.pack(magic, version, len(message), len(body)) + message + body
+
+
+@pytest.mark.parametrize(("version", "older"), [(VERSION - 1, "the other end's"), (VERSION + 1, "this end's")])
+def test_other_version_says_what_to_update(daemon: Daemon, version: int, older: str) -> None:
+    stranger = Stranger(daemon)
+    stranger.socket.sendall(frame(b"{}", version=version))
+    error = stranger.error()
+    stranger.socket.close()
+    assert type(error) is ProtocolError
+    assert f"protocol version {version} of the other end; this end speaks {VERSION}: {older} muntin" in str(error)
+    assert "Install the same release at both" in str(error)
+
+
+def test_other_version_over_flight(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that knows no digests: the one before."""
+
+    def before(service: Any, message: dict[str, Any]) -> dict[str, Any]:
+        if message["op"] == "ping":
+            return {"protocol": 2, "device": "numpy"}
+        Definition.from_wire(message)
+        return {}
+
+    monkeypatch.setattr(flight_server, "operate", before)
+    with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as client:
+        with pytest.raises(ProtocolError, match="version 2 of the other end; this end speaks 3: the other end's"):
+            open_query(client)
+        assert client.ping()["protocol"] == 2
 
 
 @pytest.mark.parametrize(
@@ -131,11 +167,11 @@ def test_bad_request_is_told_and_the_connection_stays(stranger: Stranger, messag
         ({"op": "rows", "side": "left"}, b"not arrow", "Arrow data cannot be read"),
         (
             {"op": "rows", "side": "left"},
-            encode(batch(0)[0][1]).to_pybytes()[:-200],
+            written(batch(0)[0][1])[:-200],
             "Arrow data cannot be read",
         ),
-        ({"op": "rows", "side": "up"}, encode(batch(0)[0][1]).to_pybytes(), "'left' or 'right'"),
-        ({"op": "rows", "side": "left"}, encode(batch(0)[1][1]).to_pybytes(), "opened with limit, who"),
+        ({"op": "rows", "side": "up"}, written(batch(0)[0][1]), "'left' or 'right'"),
+        ({"op": "rows", "side": "left"}, written(batch(0)[1][1]), "opened with limit, who"),
         ({"op": "rows", "side": "left"}, None, "rows or commit must follow"),
         ({"op": "ping"}, None, "rows or commit must follow"),
         ({"op": "commit", "left_rows": 1, "right_rows": 0}, None, "0 and 0 arrived"),
@@ -146,7 +182,7 @@ def test_bad_rows_are_told_and_not_applied(
     stranger: Stranger, client: DaemonClient, message: dict[str, Any], body: bytes | None, text: str
 ) -> None:
     assert stranger.ask(PROCESS)["ok"]["rows_wanted"]
-    stranger.frames.send(message, pa.py_buffer(body) if body else None)
+    stranger.frames.send(message, Body(body) if body else None)
     assert text in str(stranger.error())
     wait_until(lambda: client.status()["queries"]["q"]["open_requests"] == 0)
     assert client.status()["queries"]["q"]["staged_bytes"] == 0
@@ -172,7 +208,7 @@ def test_damaged_bodies_never_get_through_unchecked(seed: int) -> None:
             "d": pa.array(["x"] * 50).dictionary_encode(),
         }
     )
-    whole = encode(rows).to_pybytes()
+    whole = written(rows)
     assert decode(pa.py_buffer(whole)) == [rows]
     chance = random.Random(seed)
     refused = 0
@@ -186,6 +222,97 @@ def test_damaged_bodies_never_get_through_unchecked(seed: int) -> None:
         except ProtocolError:
             refused += 1
     assert refused > 100
+
+
+KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.bool_(): st.booleans(),
+    pa.int8(): st.integers(-128, 127),
+    pa.uint64(): st.integers(0, 2**64 - 1),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.decimal128(38, 2): st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=0, max_value=9**30),
+    pa.timestamp("us", "UTC"): st.integers(0, 2**40),
+    pa.binary(3): st.binary(min_size=3, max_size=3),
+    pa.string(): st.text(max_size=9),
+    pa.large_binary(): st.binary(max_size=9),
+    pa.dictionary(pa.int8(), pa.string()): st.sampled_from(["a", "b", "long" * 9]),
+    pa.list_(pa.struct({"x": pa.int16()})): st.lists(st.fixed_dictionaries({"x": st.integers(0, 9)}), max_size=3),
+    pa.null(): st.none(),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_frames_carry_rows_from_where_they_lie(data: st.DataObject) -> None:
+    """Of all kinds of columns, in slices, several batches in a body, and in pieces that a socket takes."""
+    kinds = data.draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=6))
+    kinds *= data.draw(st.sampled_from([1, 1, 100]))  # more buffers than go in one system call
+    count = data.draw(st.integers(1, 40))
+    columns = [pa.array(data.draw(st.lists(st.none() | KINDS[kind], min_size=count, max_size=count)), kind)
+               for kind in dict.fromkeys(kinds)]  # fmt: skip
+    of_kind = dict(zip(dict.fromkeys(kinds), columns, strict=True))
+    whole = pa.RecordBatch.from_arrays([of_kind[kind] for kind in kinds], names=[f"c{n}" for n in range(len(kinds))])
+    whole = pa.concat_batches([whole] * data.draw(st.sampled_from([1, 1, 500])))
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(whole))] * 2)))
+    batches = [whole[first:last], whole[last:]]
+    body = encode(batches)
+    ends = socket.socketpair()
+    with ends[0], ends[1], ThreadPoolExecutor(1) as thread:
+        for end in ends:
+            end.settimeout(10)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        sent = thread.submit(FrameSocket(ends[0], 0).send, {"n": 1}, body)
+        message, got = FrameSocket(ends[1], 1 << 30).receive()
+        sent.result()
+    assert message == {"n": 1}
+    assert got is not None
+    assert (got.size, len(decode(got))) == (body.size, 2)
+    for one, other in zip(batches, decode(got), strict=True):
+        assert one.equals(other)
+
+
+def test_definition_is_told_once(start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later clients name its digest, whatever query they open; a daemon that does not know it, or no longer, asks."""
+    monkeypatch.setattr(service, "MOST_DEFINITIONS", 2)
+    for streaming in (True, False):
+        daemon = start(flight=FlightOptions("127.0.0.1", 0, "t"))
+        digest = Definition(SPEC, LEFT, RIGHT, streaming).digest
+        stranger = Stranger(daemon)
+
+        def ask(query: str, digest: str = digest, stranger: Stranger = stranger) -> dict[str, Any]:
+            return stranger.ask({"op": "open", "query": query, "definition": digest})
+
+        assert ask("q") == {"ok": {"definition_wanted": True}}
+        for address, token in zip(daemon.addresses, (None, "t"), strict=True):
+            with DaemonClient(address, token, timeout=20) as client:
+                schema = open_query(client, streaming=streaming)
+                assert set(ask("q")["ok"]) == set(ask("another")["ok"]) == {"schema"}
+                assert process(client, 0, query="another") == expected([0])
+                others = [dataclasses.replace(SPEC, left=Rows(rows)) for rows in (7, 8)]
+                for other in others:
+                    client.open_query(f"of {other.left.count}", other, LEFT, RIGHT)
+                assert ask("q") == {"ok": {"definition_wanted": True}}
+                with pytest.raises(QueryError, match="another join"):
+                    client.open_query("q", others[0], LEFT, RIGHT, streaming=streaming)
+                assert open_query(client, streaming=streaming) == schema
+                assert set(ask("q")["ok"]) == {"schema"}
+        assert ask("q", "0")["ok"] == {"definition_wanted": True}
+        assert stranger.ask({"op": "open", "query": "q", "definition": 7})["error"]["error"] == "ProtocolError"
+        stranger.socket.close()
+
+
+@given(st.sampled_from([(SPEC, LEFT, RIGHT, True, None), (SPEC, LEFT, LEFT, False, "/s")]), st.data())
+@settings(max_examples=40)
+def test_digest_tells_definitions_apart(given: tuple[Any, ...], data: st.DataObject) -> None:
+    """It is the same on the other end, and another where anything differs."""
+    first = Definition(*given)
+    read = Definition.from_wire(json.loads(json.dumps(first.to_wire())))
+    assert (read.digest, Definition(*given).digest) == (first.digest, first.digest)
+    values = [dataclasses.replace(SPEC, left=Rows(data.draw(st.integers(1, 60)))), *[pa.schema(
+        [pa.field(data.draw(st.sampled_from(["limit", "price", "who"])), pa.int64(), data.draw(st.booleans()))]
+    )] * 2, data.draw(st.booleans()), data.draw(st.none() | st.text(max_size=3))]  # fmt: skip
+    changed = [data.draw(st.sampled_from([old, new])) for old, new in zip(given, values, strict=True)]
+    second = Definition(*changed)
+    assert (second.digest == first.digest) == (second == first)
 
 
 def test_messages_above_the_limit(start: Callable[..., Daemon]) -> None:
@@ -259,11 +386,13 @@ def test_cut_and_encode_keep_every_row() -> None:
     pieces = list(cut([rows, rows[:0]], rows=300, size=5000))
     assert pa.Table.from_batches(pieces) == pa.Table.from_batches([rows])
     assert max(piece.num_rows for piece in pieces) <= 300
-    bodies = list(encode_within(rows, 4000))
-    assert all(body.size <= 4000 for _, body in bodies)
-    again = pa.Table.from_batches([b for _, body in bodies for b in decode(body)])
-    assert again == pa.Table.from_batches([rows])
-    assert [count for count, _ in bodies] == [sum(b.num_rows for b in decode(body)) for _, body in bodies]
+    for batches, limit in ([rows], 4000), (pieces, 4000), (pieces, 20_000), (pieces, 1 << 20):
+        bodies = [(count, pa.py_buffer(b"".join(body.parts))) for count, body in encode_within(batches, limit)]
+        assert all(body.size <= limit for _, body in bodies)
+        again = pa.Table.from_batches([b for _, body in bodies for b in decode(body)])
+        assert again == pa.Table.from_batches([rows])
+        assert [count for count, _ in bodies] == [sum(b.num_rows for b in decode(body)) for _, body in bodies]
+    assert len(bodies) == 1
 
 
 def test_flight_rows_keep_every_row() -> None:
