@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, arguments
 from muntin.host.daemon import DaemonClient, start_private
@@ -27,6 +26,7 @@ from muntin.host.progress import Progress
 from muntin.pyspark_bridge.demo_oracle import ARRIVAL, check_result
 from muntin.pyspark_bridge.demo_streams import demo_streams
 from muntin.pyspark_bridge.java_runtime import ensure_java
+from muntin.pyspark_bridge.listener import BatchProgress, listen
 from muntin.pyspark_bridge.loopback_cluster import LoopbackCluster
 from muntin.pyspark_bridge.window_join import window_join
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 POLL_SECONDS = 0.5
-HEARD_SECONDS = 30.0
 MOST_LINES = 10
 #: Spark reads files in the order of their modification times, which lie one second apart.
 FIRST_FILE_TIME = 1_600_000_000
@@ -229,8 +228,7 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
                 daemon=[daemon.address for daemon in daemons],
                 partitions=4 if cluster else 1,
             )
-            heard = _Listener(clients)
-            spark.streams.addListener(heard)
+            listener = listen(spark)
             started = time.monotonic()
             query = (
                 matches.writeStream.format("parquet")
@@ -242,10 +240,11 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
                 _watch(query, clients, total, machines)
                 seconds = time.monotonic() - started
                 stats = _stats(clients)
-                heard.wait(query.lastProgress)
+                if query.lastProgress is not None:
+                    listener.of(query.lastProgress)
             finally:
-                spark.streams.removeListener(heard)
-    for line in heard.lines(query.id):
+                listener.stop()
+    for line in _lines(listener.recent, query.id):
         print(line)
     print(f"joined:  {streams.rows[0]:,} left and {streams.rows[1]:,} right rows in {streams.batches} micro-batches")
     print(f"         {stats['matches']:,} matches, {seconds:.1f} s, {total / seconds:,.0f} rows/s")
@@ -263,65 +262,22 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
     return True
 
 
-class _Listener(StreamingQueryListener):
-    """Notes Spark's progress of each micro-batch that has begun in the daemons, and their figures at that moment.
-
-    Spark reports the micro-batches of all queries of a session, a little after their end.
-    """
-
-    def __init__(self, clients: Sequence[DaemonClient]):
-        self._clients = clients
-        self._noted: list[tuple[Any, dict[str, Any]]] = []
-
-    def onQueryStarted(self, event: Any) -> None:
-        """Nothing to note."""
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Nothing to note."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Nothing to note."""
-
-    def onQueryProgress(self, event: Any) -> None:
-        """Note it."""
-        if stats := _stats(self._clients):
-            self._noted.append((event.progress, stats))
-
-    def wait(self, last: Any) -> None:
-        """Until the query's last progress was heard, which Spark tells after the query's end."""
-        until = time.monotonic() + HEARD_SECONDS
-        while last is not None and not any(
-            (progress.id, progress.batchId) == (last.id, last.batchId) for progress, _ in self._noted
-        ):
-            if time.monotonic() > until:
-                raise MuntinError(f"Spark has not told of micro-batch {last.batchId} in {HEARD_SECONDS:g} seconds")
-            time.sleep(0.01)
-
-    def lines(self, query: str) -> Iterator[str]:
-        """A table of the newest micro-batches of a query."""
-        yield "         Spark's StreamingQueryProgress                                    | the daemon's figures"
+def _lines(heard: Sequence[BatchProgress], query: str) -> Iterator[str]:
+    """A table of the newest micro-batches of a query."""
+    yield "         Spark's StreamingQueryProgress                                    | the daemon's figures"
+    yield _LINE.format(
+        "batch", "rows", "rows/s", "ms", "plan", "input", "add", "log", "join ms", "left window", "right window"
+    )
+    for each in [each for each in heard if str(each.progress.id) == query][-MOST_LINES:]:
+        phases = each.progress.durationMs
         yield _LINE.format(
-            "batch", "rows", "rows/s", "ms", "plan", "input", "add", "log", "join ms", "left window", "right window"
+            each.progress.batchId,
+            f"{each.progress.numInputRows:,}",
+            f"{each.progress.processedRowsPerSecond:,.0f}",
+            *(f"{sum(phases.get(name, 0) for name in names):,}" for names in _PHASES),
+            f"{1000 * sum(sum(join.steps.values()) for join in each.joins):,.0f}",
+            *(_window(vars(join), side) for join in each.joins for side in ("left", "right")),
         )
-        before = 0.0
-        lines = []
-        for progress, stats in self._noted:
-            if str(progress.id) != query:
-                continue
-            phases = progress.durationMs
-            joined = 1000 * stats["seconds"]
-            lines.append(
-                _LINE.format(
-                    progress.batchId,
-                    f"{progress.numInputRows:,}",
-                    f"{progress.processedRowsPerSecond:,.0f}",
-                    *(f"{sum(phases.get(name, 0) for name in names):,}" for names in _PHASES),
-                    f"{joined - before:,.0f}",
-                    *(_window(stats, side) for side in ("left", "right")),
-                )
-            )
-            before = joined
-        yield from lines[-MOST_LINES:]
 
 
 def _window(stats: dict[str, Any], side: str) -> str:
@@ -377,8 +333,6 @@ def _stats(clients: Sequence[DaemonClient]) -> dict[str, Any]:
     """What the windows in all daemons have in them together."""
     found = [query["stats"] for client in clients for query in client.status()["queries"].values()]
     total = dict(found[0]) if found else {}
-    if found:
-        total["seconds"] = sum(sum(stats["seconds"].values()) for stats in found)
     # Each partition of a count window knows of all rows that have arrived.
     own = [] if total.get("fill_left") is not None else ["rows_left", "rows_right", "window_left", "window_right"]
     for stats in found[1:]:

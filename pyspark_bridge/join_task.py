@@ -203,7 +203,7 @@ class JoinTask:
             if self.device is not None:
                 # From another partition on in each task: partitions without a daemon spread over the executors.
                 for at in range(windows):
-                    self._claimed(names[(task + at) % windows], start=True)
+                    self._claimed(names[(task + at) % windows])
             shipments = [Shipment(partial(ship, partition)) for partition in range(windows)]
             for shipment in shipments:
                 ends.callback(shipment.cancel)
@@ -262,8 +262,24 @@ class JoinTask:
                 future.result()
             yield from result
 
+    def names(self, query: str) -> list[str]:
+        """What the daemons call the windows of the partitions of a query of Spark."""
+        return self._names(f"{query}/{self.join}")
+
+    def halves(self, names: list[str]) -> tuple[list[str], list[str]]:
+        """Those of the partitions, and of a full join that has two for each, those that look after right rows."""
+        return names[: self.partitions], names[self.partitions :]
+
+    def address_of(self, partition: int, name: str) -> str | None:
+        """Of the daemon that has a window; None where none has it. Raises StateError."""
+        if self.device is None:
+            return self.daemons[partition % len(self.daemons)] if self.daemons else self.address
+        assert self.state is not None
+        claim = newest_claim(open_store(query_place(self.state, name)))
+        return None if claim is None else claim.address
+
     def _names(self, query: str) -> list[str]:
-        """What the daemons call the windows of the partitions."""
+        """The same of a join in one."""
         placement = self._placement
         return Windows(query, None if placement is None else placement.name, self.windows).names
 
@@ -285,36 +301,31 @@ class JoinTask:
 
     def _client(self, partition: int, name: str, *, claim: bool = False) -> DaemonClient:
         """Of the daemon that has a partition; one is started with `claim`, where none has it that can be reached."""
-        address = self.daemons[partition % len(self.daemons)] if self.daemons else self.address
-        if self.device is not None:
-            address = self._claimed(name, start=claim)
+        address = self._claimed(name) if claim and self.device is not None else self.address_of(partition, name)
+        if address is None:
+            raise StateLostError(f"no daemon has the window {name!r}: its state, below {self.state}, has no claim")
         return DaemonClient(address, token=self.token, tls_ca=self.tls_ca)
 
-    def _claimed(self, name: str, *, start: bool) -> str:
-        """The address of the daemon that has a window, by its state."""
+    def _claimed(self, name: str) -> str:
+        """The address of the daemon that has a window, by its state; one is started where none has it."""
         from muntin.pyspark_bridge.executor_daemon import executor_daemon, reachable
 
         assert self.state is not None
         assert self.token is not None
         device, token = self.device, self.token
-        store = open_store(query_place(self.state, name))
-        if start:
-            return claim_window(
-                store,
-                lambda address: reachable(address, token),
-                lambda: executor_daemon(str(device), token, tracing=self.tracing is not None),
-            )
-        claim = newest_claim(store)
-        if claim is None:
-            raise StateLostError(f"no daemon has the window {name!r}: {store.place} has no claim")
-        return claim.address
+        return claim_window(
+            open_store(query_place(self.state, name)),
+            lambda address: reachable(address, token),
+            lambda: executor_daemon(str(device), token, tracing=self.tracing is not None),
+        )
 
     def _schemas(self) -> tuple[pa.Schema, pa.Schema]:
         return _schema(self.left_schema), _schema(self.right_schema)
 
     def _open(self, client: DaemonClient, name: str, partition: int) -> None:
         spec = _spec(self.spec) if self._placement is None else self._placement.spec(partition)
-        client.open_query(name, spec, *self._schemas(), streaming=self.streaming, state=self.state)
+        title = _query_title() if self.streaming else None
+        client.open_query(name, spec, *self._schemas(), streaming=self.streaming, state=self.state, title=title)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -448,6 +459,19 @@ def _partition() -> int:
     context = TaskContext.get()
     assert context is not None
     return context.partitionId()
+
+
+def _query_title() -> str | None:
+    """The name that the user has given the streaming query; None where there is none.
+
+    Spark tells tasks of it in the description of their jobs alone, which a function for foreachBatch may have changed.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    told = re.match(r"(.+)\nid = \S+\nrunId = ", context.getLocalProperty("spark.job.description") or "", re.DOTALL)
+    return told and told[1]
 
 
 def _run(context: Any) -> str:

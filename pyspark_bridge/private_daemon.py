@@ -59,6 +59,14 @@ def private_daemon(spark: SparkSession, device: str, streaming: bool, *, tracing
     return daemon.address
 
 
+def awaited_daemon(address: str) -> AwaitedDaemon | None:
+    """The daemon of streams at an address; None where it has ended."""
+    for watcher in list(_watchers.values()):
+        if (daemon := watcher.daemon_at(address)) is not None:
+            return daemon
+    return None
+
+
 def master_of(spark: SparkSession) -> str:
     """Where a session's tasks run, as `spark.master` says it, unless a Connect server on another machine runs them."""
     if is_connect(spark):
@@ -90,6 +98,10 @@ class _QueryWatcher(StreamingQueryListener):
         """Watch over a daemon."""
         with self._guard:
             self._daemons.append(daemon)
+
+    def daemon_at(self, address: str) -> AwaitedDaemon | None:
+        """The one of this address, as long as it has not ended."""
+        return next((daemon for daemon in list(self._daemons) if daemon.address == address), None)
 
     def onQueryStarted(self, event: Any) -> None:
         """Nothing to do: which daemon a query uses shows when its first micro-batch has run."""

@@ -45,6 +45,12 @@ def is_connect(session_or_frame: Any) -> bool:
     return "connect" in type(session_or_frame).__module__
 
 
+def listens_here(spark: Any) -> bool:
+    """Whether listeners of a session's streaming queries run in this process: those of Connect from 4.0 on; before, the
+    server runs them."""
+    return not is_connect(spark) or spark_version() >= (4, 0)
+
+
 def is_dataframe(value: Any) -> bool:
     """Whether a value is a DataFrame of Spark, classic or Connect."""
     from pyspark.sql import DataFrame

@@ -25,6 +25,7 @@ from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, 
 from muntin.host.tracing import check_tracing, settings, tracing_wanted
 from muntin.pyspark_bridge.join_identity import join_identity
 from muntin.pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
+from muntin.pyspark_bridge.listener import note_join
 from muntin.pyspark_bridge.private_daemon import master_of, private_daemon
 from muntin.pyspark_bridge.result_schema import result_schema
 from muntin.pyspark_bridge.spark_versions import by_number, is_dataframe, to_arrow
@@ -291,6 +292,8 @@ def window_join(
         device=(device or DEFAULT_DEVICE) if on_executors else None,
         tracing=settings() if tracing else None,
     )
+    if streaming:
+        note_join(task)
     if streaming and spec.unbounded:
         log.warning(
             "the join of %s has no window: it keeps every row of both streams, without end%s",

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from muntin.host import Band, Rows, Within, errors
 from muntin.host.daemon import start_private
 from muntin.pyspark_bridge import window_join
+from muntin.spark import listen
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 from tests.pyspark_bridge.runner import Runner
@@ -46,6 +47,8 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
     left, right = runner.stream("bids", bids), runner.stream("asks", asks)
     options = {"on": Band("limit", "price", -2, 2), "device": "numpy"}
 
+    last = []
+
     def run(frame):
         # foreachBatch would run in the server's own Python process; a file sink brings the rows back here.
         place = folder / f"out{len(list(folder.iterdir()))}"
@@ -56,6 +59,7 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
             .start(str(place))
         )
         assert query.awaitTermination(120)
+        last.append(query.lastProgress)
         return spark.read.parquet(str(place)).collect()
 
     def counts():
@@ -99,7 +103,14 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
         delays=(seconds(2), seconds(3)),
         lag=1,
     )
-    assert ids(run(timed)) == expected(loop, bids, asks)
+    listener = listen(spark)
+    found = expected(loop, bids, asks)
+    assert ids(run(timed)) == found
+    listener.of(last[-1])
+    listener.stop()
+    figures = [each.joins[0] for each in listener.recent if str(each.progress.id) == str(last[-1].id)]
+    assert [figure.rows_left for figure in figures] == [len(table) for table in bids]
+    assert sum(figure.rows_out for figure in figures) == len(found)
 
     with start_private("numpy") as daemon:
         windows = {"left": Rows(50), "right": Rows(50), "sequence": "seq", "daemon": daemon.address}
