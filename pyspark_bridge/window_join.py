@@ -30,7 +30,7 @@ from muntin.pyspark_bridge.private_daemon import master_of, private_daemon
 from muntin.pyspark_bridge.result_schema import result_schema
 from muntin.pyspark_bridge.spark_versions import by_number, is_dataframe, to_arrow
 from muntin.pyspark_bridge.tagged_union import PARTITION_COLUMN, numbered_schema, tagged_union
-from muntin.pyspark_bridge.watermarks import watermark_of
+from muntin.pyspark_bridge.watermarks import MULTIPLE_CONF, result_delay, watermark_of
 from muntin.pyspark_bridge.worker_python import check_worker_python
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def window_join(
     capacity: int | None = None,
     lag: int = 1,
     idle_after: Any = None,
+    result_watermark: str | None = None,
     tracing: bool | None = None,
 ) -> DataFrame:
     """Join two DataFrames, both streams or both not, over sliding windows. Classic sessions and Spark
@@ -157,6 +158,11 @@ def window_join(
         Of streams with `withWatermark`, as for `host.Watermark`: how many micro-batches the watermark lags, 1 or 0; and
         how much of the other side's event time a side may send nothing for, such as "10 minutes", before the join goes
         on without it.
+    result_watermark : str, optional
+        The name in the result of one of the times of `within=`, of inner and semi joins: it gets `withWatermark` with
+        the delay after which no row of the result comes, so that ``groupBy(window(...))``, other stateful operators or
+        a further `window_join` stand behind the join. Needs ``lag=0``, and
+        ``spark.sql.streaming.statefulOperator.allowMultiple`` set to false.
     tracing : bool, optional
         Send OpenTelemetry spans of tasks, requests and the daemon that is started here, those of a micro-batch as one
         trace; needs ``muntin[tracing]`` on the workers too. Spark's plan carries the ``OTEL_`` environment variables
@@ -168,8 +174,8 @@ def window_join(
     DataFrame
         All columns of the left side, then (but for semi and anti joins) all of the right, with their types (for
         `form="rows"`). Columns
-        carry no watermark: a match may be older than Spark's watermark, and a stateful operator after it
-        would drop it unseen.
+        carry no watermark but that of `result_watermark`: a match may be older than Spark's watermark, and a stateful
+        operator after it would drop it unseen.
 
     Raises
     ------
@@ -236,6 +242,12 @@ def window_join(
         spec.check_endless()
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MOST_NAME):
         raise QueryError(f"name must be text of 1 to {MOST_NAME} characters, not {str(name)[:80]!r}")
+    delay = None
+    if result_watermark is not None:
+        if not streaming:
+            raise UnsupportedError(f"result_watermark={result_watermark!r} is for streams")
+        multiple = left_df.sparkSession.conf.get(MULTIPLE_CONF, "true")
+        delay = result_delay(spec, result_watermark, left_schema, right_schema, multiple)
     spec, partitions = _placed(spec, partitions, left_schema, right_schema, streaming=streaming)
     schema = result_schema(spec, left_df, right_df, left_schema, right_schema)
     if spec.select is not None:
@@ -307,6 +319,12 @@ def window_join(
             task.join,
             "" if daemon is None else f" at {', '.join(daemons)}",
         )
+
+    def watermarked(result: DataFrame) -> DataFrame:
+        if delay is None or result_watermark is None:
+            return result
+        return result.withWatermark(f"`{result_watermark.replace('`', '``')}`", delay)
+
     root = str(Path(muntin.__file__).parent.parent)
     if stages == 2 or partitions.count > 1:
         sends = _parallel_sends(left_df.sparkSession, partitions.count)
@@ -323,9 +341,9 @@ def window_join(
                 placed_rows = inputs.mapInArrow(task_function(task, root, "place"), placed)
                 inputs = by_number(placed_rows, task.windows, PARTITION_COLUMN)
     if stages == 1:
-        return inputs.mapInArrow(task_function(task, root), schema)
+        return watermarked(inputs.mapInArrow(task_function(task, root), schema))
     sent = inputs.mapInArrow(task_function(task, root, "send"), from_arrow_schema(SENT_SCHEMA))
-    return by_number(sent, task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema)
+    return watermarked(by_number(sent, task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema))
 
 
 def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None) -> int:

@@ -1,15 +1,24 @@
 """What Spark's users see of a join beside Spark's own progress: the listener, and behind the join."""
 
+import datetime as dt
 import logging
 import re
 import threading
+from collections import Counter
 
-from muntin.host import Compare, Within
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from muntin.host import AllOf, Compare, Watermark, Within
 from muntin.host.daemon import DaemonClient, start_private
+from muntin.host.errors import UnsupportedError, WindowError
+from muntin.host.spec import JoinSpec
 from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.watermarks import MULTIPLE_CONF, result_delay
 from muntin.spark import listen
 from tests.oracles.nested_loop import NestedLoop
-from tests.pyspark_bridge.data import bids_and_asks, seconds
+from tests.pyspark_bridge.data import START, bids_and_asks, seconds
 
 
 def named(runner, frame, name):
@@ -88,3 +97,86 @@ def test_figures_of_each_micro_batch(spark, runner, seed, caplog):
 def as_dict(progress):
     """A progress as `recentProgress` has it: before 4.0 a dict."""
     return progress if isinstance(progress, dict) else {"batchId": progress.batchId}
+
+
+AT = pa.schema([("at", pa.timestamp("us")), ("k", pa.int64())])
+TIME = pa.schema([("time", pa.timestamp("us")), ("k", pa.int64())])
+BOTH = Watermark("3 seconds", "6 seconds", lag=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"how": "left"}, "how='left': a row that can match nothing"),
+        ({"watermark": Watermark("3 seconds", "6 seconds")}, "lag=1: .* Give lag=0"),
+        ({"watermark": Watermark("3 seconds", "6 seconds", "max", lag=0)}, "multipleWatermarkPolicy=max"),
+        ({"watermark": Watermark("3 seconds", "6 seconds", lag=0, idle_after="1 hour")}, "idle_after='1 hour'"),
+        ({"watermark": Watermark("3 seconds", lag=0)}, "needs withWatermark on both sides"),
+        ({"within": Within("at", "time", None, "9 seconds")}, "a window with two ends"),
+        ({"form": "pairs"}, "there is none: it takes within= and form='rows'"),
+        ({"select": ["time"]}, "there is 'time'"),
+    ],
+)
+def test_the_delay_behind_a_join(change, match):
+    options = {
+        "on": Compare("k", "=", "k"),
+        "within": Within("at", "time", "-4 seconds", "9 seconds"),
+        "watermark": BOTH,
+    }
+    spec = JoinSpec(**options)
+    assert result_delay(spec, "at", AT, TIME, "false") == "19000 milliseconds"
+    assert result_delay(spec, "time", AT, TIME, "false") == "16000 milliseconds"
+    with pytest.raises(UnsupportedError, match=r"allowMultiple=true: .* Set it to false"):
+        result_delay(spec, "at", AT, TIME, "true")
+    with pytest.raises((UnsupportedError, WindowError), match=f"^result_watermark='at' .*{match}"):
+        result_delay(JoinSpec(**{**options, **change}), "at", AT, TIME, "false")
+
+
+def test_windows_and_a_third_stream_behind_a_join(spark, runner, daemon, seed):
+    """No row of the result is late: Spark counts all pairs in its windows, and a third stream joins all of them."""
+    bids, asks = bids_and_asks(seed, batches=6, rows=150)
+    ends = [START + dt.timedelta(seconds=8 * number + 30) for number in range(6)]
+    third = [pa.table({"ct": pa.array([end], pa.timestamp("us", tz="UTC")), "one": [1]}) for end in ends]
+    before = spark.conf.get(MULTIPLE_CONF)
+    spark.conf.set(MULTIPLE_CONF, "false")
+    try:
+        first = window_join(
+            runner.stream("bids", bids).withWatermark("ts", "3 seconds"),
+            runner.stream("asks", asks).withWatermark("ts", "6 seconds"),
+            on=Compare("limit", "=", "price"),
+            within=Within("ts", "ts", "-4 seconds", "9 seconds"),
+            lag=0,
+            daemon=daemon.address,
+            name="first",
+            suffix="`_r",
+            result_watermark="ts",
+        )
+        grouped = first.groupBy(F.window("ts", "1 second")).count()
+        query = runner.start(grouped, "windows")
+        assert query.awaitTermination(120)
+        counts = {row["window"]["start"].astimezone(dt.UTC): row["count"] for _, row in runner.results["windows"]}
+        states = [state for each in query.recentProgress for state in each["stateOperators"]]
+        watermark = dt.datetime.fromisoformat(query.lastProgress["eventTime"]["watermark"])
+        second = window_join(
+            first,
+            runner.stream("third", third).withWatermark("ct", "0 seconds"),
+            on=AllOf(),
+            within=Within("ts", "ct", "0 seconds", "1 hour"),
+            lag=0,
+            daemon=daemon.address,
+            name="second",
+        )
+        joined = Counter((row["id"], row["id`_r"]) for row in runner.run(second, "third stream"))
+    finally:
+        spark.conf.set(MULTIPLE_CONF, before)
+    loop = NestedLoop(
+        ("compare", "="), "limit", "price", within=("ts", "ts", seconds(-4), seconds(9)),
+        delays=(seconds(3), seconds(6)), lag=0,
+    )  # fmt: skip
+    times = [time for table in bids for time in table["ts"].to_pylist()]
+    pairs = [(p.left, p.right) for sides in zip(bids, asks, strict=True) for p in loop.process(*sides)]
+    expected = Counter(times[left] - (times[left] - START) % dt.timedelta(seconds=1) for left, _ in pairs)
+    assert sum(state["numRowsDroppedByWatermark"] for state in states) == 0
+    assert len(counts) > 1
+    assert counts == {start: n for start, n in expected.items() if start + dt.timedelta(seconds=1) <= watermark}
+    assert joined == Counter({pair: sum(end >= times[pair[0]] for end in ends) for pair in pairs})
