@@ -114,7 +114,8 @@ class CallPart:
         self._loads = loads
         self._sequencer = Sequencer(spec, left, right)
         self._roles = {"left": SIDES if spec.self_join else ("left",), "right": ("right",)}
-        self._placed = spec.counted and partitions > 1
+        self._alone = partitions == 1  # it sees all rows by itself
+        self._placed = spec.counted and not self._alone
         self._newest: dict[str, int] = {}
         self._sequence: tuple[int, int] | None = None
         self.rows = 0
@@ -141,6 +142,8 @@ class CallPart:
         hashes, digest = row_digest(side, rows)
         self.rows += rows.num_rows
         self.digest = (self.digest + digest) % (1 << 63)
+        if self._alone:
+            return None
         table = pa.Table.from_batches([rows])
         for role in self._roles[side]:
             newest = self._sequencer.newest_time(role, table)
