@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.contenders import Contender, Operator, Unavailable, make_contender
+from bench.cost import Cost, costs_of
 from bench.plan import Plan
 from bench.workloads import BLOCK, Batch, Workload
 
@@ -33,6 +34,7 @@ class _Entry:
     spent: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
     calls: list[float] = field(default_factory=list)
+    costs: list[Cost] = field(default_factory=list)
     stretches: list[dict] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
 
@@ -206,10 +208,11 @@ class _Cell:
         seconds = 0.0
         for index in range(first, first + count):
             left, right = batches[index]
-            started = time.perf_counter()
+            before_it, started = Cost.now(), time.perf_counter()
             found = entry.contender.step(left, right)
             elapsed = time.perf_counter() - started
             entry.calls.append(elapsed)
+            entry.costs.append(Cost.now() - before_it)
             seconds += elapsed
             result = len(found), found.checksum if index == middle or len(found) <= _CHECKSUM_LIMIT else None
             if index not in expected:
@@ -266,6 +269,7 @@ def _summary(entry: _Entry, batch: int) -> dict:
             "max": float(milliseconds.max()),
         },
         "part_ms": parts,
+        **costs_of(entry.costs),
         "memory": entry.memory,
         "stretches": entry.stretches,
     }

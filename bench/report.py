@@ -18,6 +18,7 @@ from rich.console import Console
 
 from bench import aggregates
 from bench.aims import aims
+from bench.cost import cpu_time, faults
 from bench.plan import ONE_THREAD, device_kind
 from bench.ratio import main_contender, memory, ratio, tail
 from bench.rows_type import size
@@ -120,7 +121,7 @@ def print_parts(console: Console, cell: dict) -> None:
         call = entry["call_ms"]
         console.print(
             f"    {name:<18} {entry['calls']} calls, ms: median {call['median']:.2f}  p99 {call['p99']:.2f}  "
-            f"max {call['max']:.2f}  | mean per step: {parts}",
+            f"max {call['max']:.2f}  | CPU {cpu_time(entry)} ms, {faults(entry)} faults  | mean per step: {parts}",
             highlight=False,
             soft_wrap=True,
         )
@@ -131,12 +132,16 @@ def operator_rows(cells: list[dict]) -> tuple[list[str], list[list[str]]]:
 
     Columns headed by a contender's name hold million rows/s; ``a / b`` says how many times as fast as b a is;
     ``p99/median`` is of the calls of the main contender, ``memory`` its device bytes over those of keys, row numbers
-    and, in time windows, event times.
+    and, in time windows, event times. Processor time is user and system, the mean; faults are the median.
     """
     mine, names, pairs = main_contender(cells), everywhere(cells), compared(cells)
     headings = ["workload", "window", "batch", *(HEADINGS.get(name, name) for name in names)]
     headings += [f"{HEADINGS.get(above, above)} / {below}" for above, below in pairs]
     headings += ["p99/median", "memory"] if mine in names else []
+    beside = [name for name in names if device_kind(name) in ("", device_kind(mine or ""))]
+    headings += [
+        f"{HEADINGS.get(name, name)}: {what}" for name in beside for what in ("CPU ms a call", "faults a call")
+    ]
     lines = []
     for cell in cells:
         line = [cell["workload"], size(cell["window"]), size(cell["batch"])]
@@ -144,6 +149,8 @@ def operator_rows(cells: list[dict]) -> tuple[list[str], list[list[str]]]:
         line += [_times(ratio(cell, above, below)) for above, below in pairs]
         if mine in names:
             line += [_times(tail(cell, mine)), _times(memory(cell, mine))]
+        for name in beside:
+            line += [cpu_time(cell["contenders"][name]), faults(cell["contenders"][name])]
         lines.append(line)
     return headings, lines
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.arrays import PooledArrays
 from muntin.host.constants import whole_number
 from muntin.host.content import Content, check_same
 from muntin.host.devices import Device, open_device
@@ -447,7 +448,7 @@ class WindowJoin:
         block_bytes: int | None,
     ) -> _Tables:
         """The result of a call: one table where `block_bytes` is None."""
-        with self._turn():
+        with self._turn(), PooledArrays():
             number = self.last_batch + 1 if batch is None else batch
             if number <= self.last_batch:
                 raise ReplayError(f"batch {number} comes after batch {self.last_batch}: numbers ascend")
@@ -523,7 +524,7 @@ class WindowJoin:
         right: pa.Table | pa.RecordBatch | None,
         block_bytes: int | None,
     ) -> _Tables:
-        with self._turn():
+        with self._turn(), PooledArrays():
             self._check_usable()
             if self._repeatable is None or self._engine is None or self._state is None:
                 raise StateError("no call can be repeated: only the newest one of the state, before any other call")
@@ -554,7 +555,7 @@ class WindowJoin:
         DeviceError
             If the join was closed, or is no longer usable.
         """
-        with self._lock:
+        with self._turn(), PooledArrays():
             self._check_usable()
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined: flush() first")
@@ -1051,7 +1052,7 @@ class WindowJoin:
         try:
             with self._breaking(engine, applied):
                 while True:
-                    with self._turn():
+                    with self._turn(), PooledArrays():
                         if self._broken is not None:
                             if left:
                                 return

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from muntin.host.arrow_array import empty_array
 from muntin.host.devices.arena import Arena
 from muntin.host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
 from muntin.host.devices.run_device import RunDevice
@@ -494,7 +493,7 @@ class OpenClStore(RunStore):
             to = max(int(np.searchsorted(ends, done + BLOCK_PAIRS, "right")), at + 1)
             block, total = tasks[at:to], int(ends[to - 1]) - done
             block["output"] = ends[at:to] - block["length"] - done
-            probing, stored = empty_array(total, np.int64), empty_array(total, np.int64)
+            probing, stored = np.empty(total, np.int64), np.empty(total, np.int64)
             probing_buffer, stored_buffer = self._output("probing", probing), self._output("stored", stored)
             written = np.empty(len(block), np.uint32)
             written_buffer = self._output("written", written)
@@ -552,7 +551,7 @@ def _closed_up(
 
 
 def _joined(values: np.ndarray, pieces: list[slice]) -> np.ndarray:
-    joined = empty_array(sum(p.stop - p.start for p in pieces), values.dtype)
+    joined = np.empty(sum(p.stop - p.start for p in pieces), values.dtype)
     return np.concatenate([values[p] for p in pieces], out=joined)
 
 

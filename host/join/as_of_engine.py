@@ -108,7 +108,7 @@ class AsOfEngine(Engine):
         self._states = [_core.AsOf(on.direction, **limit) for _ in range(partitions)]
         self._grouped = bool(on.by)
         self._new: dict[str, list[Rows]] = {side: [_NO_ROWS[self._grouped]] * partitions for side in SIDES}
-        self._pool = ThreadPoolExecutor(partitions, "muntin-partition") if partitions > 1 else None
+        self._pool = ThreadPoolExecutor(partitions, "muntin-partition", _core.numpy_memory) if partitions > 1 else None
         self._given = [dict.fromkeys(SIDES, 0) for _ in self._states]  # rows of each part
         self._came = dict.fromkeys(SIDES, 0)  # rows of the newest call
         self._condition, self._logs = condition, logs

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.aggregates import AggregatePlan
-from muntin.host.arrow_array import empty_array
 from muntin.host.errors import ResultTooLargeError
 from muntin.host.join import kept_types
 from muntin.host.join.engine import (
@@ -159,7 +158,7 @@ class Materializer:
         """The row numbers of the pairs, in the order of the specification."""
         if self._spec.order == "none" or not pairs or matches < 2:
             return parts
-        rows = {side: np.concatenate(p, out=empty_array(matches, np.int64)) for side, p in parts.items()}
+        rows = {side: np.concatenate(p) for side, p in parts.items()}
         order = self._order(rows, pairs, call)
         return {side: [r[order]] for side, r in rows.items()}
 
@@ -488,9 +487,12 @@ def _whole(parts: list[np.ndarray]) -> np.ndarray:
     """Row numbers in one array."""
     if len(parts) == 1:
         return parts[0]
-    return np.concatenate([_NONE, *parts], out=empty_array(sum(map(len, parts)), np.int64))
+    return np.concatenate([_NONE, *parts])
 
 
 def _numbers(rows: np.ndarray) -> pa.Array:
     """Row numbers, NULL for -1."""
-    return pa.array(rows, mask=rows < 0 if len(rows) and int(rows.min()) < 0 else None)
+    if not len(rows) or int(rows.min()) >= 0:
+        return pa.array(rows)
+    valid = pa.py_buffer(np.packbits(rows >= 0, bitorder="little"))
+    return pa.Array.from_buffers(pa.int64(), len(rows), [valid, pa.py_buffer(np.ascontiguousarray(rows))])

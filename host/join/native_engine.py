@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
 LEAST_STEP_ROWS = 1 << 14  # of both sides, that are joined and stored at a time
 MOST_STEP_ROWS = 1 << 20
-MOST_STEP_PAIRS = 1 << 24  # if nothing less is asked for
+MOST_STEP_SHARE = (
+    4  # a step's pairs take at most the free memory over this: its matches, and other parts, lie beside them
+)
 _ROW_OVERHEAD = 1.2  # bytes of a stored row over those of its key and number: the index, and what blocks are rounded to
 _TREE_OVERHEAD = 1.6  # the same of trees: nodes that are not full, the order of arrival, and what a merge writes
 _TEMPORAL_OVERHEAD = {"csb_tree": 4.0, "burst_trie": 8.0, "judy": 4.0}  # as `_ROW_OVERHEAD`, logs of keys included
@@ -359,7 +361,8 @@ class NativeEngine(Engine):
         if refuses and self.most_pairs is not None:
             return self.most_pairs
         room = max(self._device.host_memory.room // PAIR_BYTES, 1)
-        return min(room, MOST_STEP_PAIRS) if refuses else room
+        # In one step, if it can be: what is refused is probed twice, and results of several parts are put together.
+        return max(room // MOST_STEP_SHARE, 1) if refuses else room
 
     def _step(self, step: dict[str, Batch], most: int | None, *, counting: bool, whole: bool) -> tuple[Any, ...]:
         inputs = [self._input(side, step[side].probing()) for side in SIDES]

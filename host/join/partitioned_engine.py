@@ -34,6 +34,7 @@ from muntin.host.join.engine import (
 )
 from muntin.host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, Sight, open_placements
 from muntin.host.join.range_mirror import RUNS_OF_EVENT
+from muntin.host.native import _core
 
 _INT64 = np.iinfo(np.int64)
 
@@ -64,7 +65,7 @@ class PartitionedEngine(Engine):
         self._engines = list(engines)
         self._shared, self._folds = shared, folds
         self._placements = open_placements(len(engines), coordinates, self.spec.counts, subwindow_rows, shared=shared)
-        self._threads = ThreadPoolExecutor(len(engines), "muntin-partition")
+        self._threads = ThreadPoolExecutor(len(engines), "muntin-partition", _core.numpy_memory)
         self._work: list[dict[str, int]] = [
             dict.fromkeys((*_WORK, "copied_bytes", "sent_bytes", "found_bytes"), 0) for _ in engines
         ]

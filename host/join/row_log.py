@@ -25,6 +25,9 @@ _MOST_PICKED_BYTES = 1 << 28  # of rows with lists that Arrow picks at a time: i
 MERGE_FACTOR = 4  # a block is merged into its elder while that is less than this many times larger
 
 
+_View = tuple[np.ndarray, np.ndarray | None]  # the second: None where all rows have values
+
+
 @dataclasses.dataclass
 class _Block:
     """Rows that follow one another, each column in one chunk.
@@ -37,8 +40,8 @@ class _Block:
         Of all columns.
     varying : int
         Bytes of the values of varying size, and those of the row that has most.
-    views : dict of str to ndarray, or None
-        Those columns that were asked for as bytes.
+    views : dict of str to (ndarray, ndarray), or None
+        Those columns that were asked for as bytes, and of each row whether it has a value, uint8.
     """
 
     start: int
@@ -46,7 +49,7 @@ class _Block:
     nbytes: int
     varying: int = 0
     heaviest: int = 0
-    views: dict[str, np.ndarray | None] = dataclasses.field(default_factory=dict)
+    views: dict[str, _View | None] = dataclasses.field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -139,12 +142,29 @@ class RowLog:
             self._blocks[-2:] = [
                 _Block(
                     elder.start,
-                    pa.concat_tables([elder.table, newer.table]).combine_chunks(),
+                    self._merged(elder, newer),
                     elder.nbytes + newer.nbytes,
                     elder.varying + newer.varying,
                     max(elder.heaviest, newer.heaviest),
                 )
             ]
+
+    def _merged(self, elder: _Block, newer: _Block) -> pa.Table:
+        """The rows of two blocks, each column in one chunk."""
+        columns = []
+        for field in elder.table.schema:
+            if field.name in self._widths or field.name == _BYTES:
+                a, b = self._view(elder, field.name), self._view(newer, field.name)
+                if a is not None and b is not None:  # to where arrays of a call lie, not to memory that is new
+                    valid, rows = None, len(elder.table) + len(newer.table)
+                    if a[1] is not None or b[1] is not None:
+                        valid = _bitmap(np.concatenate([_validity(elder, a), _validity(newer, b)]))
+                    values = pa.py_buffer(np.concatenate([a[0], b[0]]))
+                    columns.append(pa.chunked_array([pa.Array.from_buffers(field.type, rows, [valid, values])]))
+                    continue
+            both = elder.table.column(field.name).chunks + newer.table.column(field.name).chunks
+            columns.append(pa.chunked_array(both, field.type).combine_chunks())
+        return pa.table(columns, schema=elder.table.schema)
 
     def _put(self, start: int, table: pa.Table) -> None:
         """Adds rows as blocks: as one, unless values of varying size have too many bytes for that."""
@@ -189,7 +209,7 @@ class RowLog:
         return [returned(found[field.name], field.type) for field in fields]
 
     def _plain(self, rows: np.ndarray, names: list[str]) -> dict[str, pa.ChunkedArray]:
-        """As `take`, those of these columns, of a fixed width, that have no NULL."""
+        """As `take`, those of these columns, of a fixed width, that lie in one chunk a block."""
         if not names:
             return {}
         places, bitmap, blocks = self._places(rows), None, self._blocks
@@ -198,27 +218,33 @@ class RowLog:
             missing = rows < 0
             if places is not rows:
                 places[missing] = -1
-            bitmap = pa.py_buffer(np.packbits(~missing, bitorder="little"))
+            bitmap = _bitmap(~missing)
         else:  # blocks before all of them are not looked at
             least = least if places is rows else int(places.min())
             blocks = blocks[sum(block.end <= least for block in blocks) :]
         views: dict[str, list[np.ndarray]] = {}
+        widths, marks = [], {}  # marks: whether rows have values, where some have none
         for name in names:
-            found = [self._view(block, name) for block in blocks]
-            if all(view is not None for view in found):
-                views[name] = found  # type: ignore[assignment]
+            found = [view for block in blocks if (view := self._view(block, name)) is not None]
+            if len(found) < len(blocks):
+                continue
+            views[name] = [values for values, _ in found]
+            widths.append(self._widths.get(name, _SIZE_WIDTH))
+            if any(valid is not None for _, valid in found):
+                marks[name] = [_validity(block, view) for block, view in zip(blocks, found, strict=True)]
         if not views or not blocks:
             return {}
-        widths = [self._widths.get(name, _SIZE_WIDTH) for name in views]
         ends = [block.end for block in blocks]
-        values = _core.gather(list(views.values()), widths, ends, places, self.threads, blocks[0].start)
+        columns = [*views.values(), *marks.values()]
+        values = _core.gather(columns, widths + [1] * len(marks), ends, places, self.threads, blocks[0].start)
         kinds = (pa.int64() if name == _BYTES else self._kept.field(name).type for name in views)
+        bitmaps = dict.fromkeys(views, bitmap) | dict(zip(marks, map(_bitmap, values[len(views) :]), strict=True))
         return {
-            name: pa.chunked_array([pa.Array.from_buffers(kind, len(rows), [bitmap, pa.py_buffer(of)])])
-            for name, kind, of in zip(views, kinds, values, strict=True)
+            name: pa.chunked_array([pa.Array.from_buffers(kind, len(rows), [bitmaps[name], pa.py_buffer(of)])])
+            for name, kind, of in zip(views, kinds, values, strict=False)
         }
 
-    def _view(self, block: _Block, name: str) -> np.ndarray | None:
+    def _view(self, block: _Block, name: str) -> _View | None:
         """The column of a block as bytes, as of `_bytes_of`."""
         if name not in block.views:
             block.views[name] = _bytes_of(block.table.column(name), self._widths.get(name, _SIZE_WIDTH))
@@ -344,12 +370,31 @@ def _cuts(sizes: np.ndarray, most: int) -> Iterator[slice]:
         start = stop
 
 
-def _bytes_of(column: pa.ChunkedArray, width: int) -> np.ndarray | None:
-    """The values of a column of such a type, uint8; None where some are NULL, or they lie in several chunks."""
-    if column.num_chunks != 1 or column.null_count:
+def _bytes_of(column: pa.ChunkedArray, width: int) -> _View | None:
+    """The values of a column of such a type, uint8, and which rows have any, if not all; None where they lie in several
+    chunks."""
+    if column.num_chunks != 1:
         return None
     chunk = column.chunk(0)
-    return np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * width, chunk.offset * width)
+    if chunk.buffers()[1] is None:  # as there may be where no row has a value
+        return None
+    values = np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * width, chunk.offset * width)
+    if not chunk.null_count:
+        return values, None
+    first = chunk.offset // 8
+    bits = np.frombuffer(chunk.buffers()[0], np.uint8, (chunk.offset + len(chunk) + 7) // 8 - first, first)
+    begin = chunk.offset % 8
+    return values, np.unpackbits(bits, bitorder="little")[begin : begin + len(chunk)]
+
+
+def _validity(block: _Block, view: _View) -> np.ndarray:
+    """Which rows of a column have a value, uint8."""
+    return np.ones(len(block.table), np.uint8) if view[1] is None else view[1]
+
+
+def _bitmap(valid: np.ndarray) -> pa.Buffer:
+    """Truth values as Arrow has them."""
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 _BYTES = "\0bytes"  # no name of a column that Spark, SQL or a file could have

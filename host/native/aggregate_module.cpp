@@ -64,10 +64,10 @@ std::vector<const void*> checked(const std::vector<Fold>& folds, const std::vect
 }
 
 template <class T>
-nb::object owned(std::vector<T>&& values) {
+nb::object owned(CallVector<T>&& values) {
   using Out = std::conditional_t<std::is_same_v<T, double>, double, int64_t>;
-  auto* held = new std::vector<T>(std::move(values));
-  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  auto* held = new CallVector<T>(std::move(values));
+  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<CallVector<T>*>(p); });
   const size_t count = held->size() * sizeof(T) / sizeof(Out);
   return nb::cast(nb::ndarray<nb::numpy, Out, nb::ndim<1>>(reinterpret_cast<Out*>(held->data()), {count}, owner));
 }
@@ -140,7 +140,7 @@ class PyAggregateWindow {
       }
       probes.push_back({places.data(), keys_of(lower), keys_of(upper), places.size()});
     }
-    std::vector<int64_t> counts(count);
+    CallVector<int64_t> counts(count);
     std::vector<Accumulator> into;
     for (const Fold fold : window_.folds()) into.emplace_back(fold, count);
     const AggregateScope scope{first.data(), last.data(), end ? end->data() : nullptr, staged, count};
@@ -231,7 +231,7 @@ class PyAggregateTotals {
 
  private:
   const std::vector<Fold> folds_;
-  std::vector<int64_t> counts_;
+  CallVector<int64_t> counts_;
   std::vector<Accumulator> into_;
 };
 

@@ -7,10 +7,10 @@ namespace muntin {
 
 WaveletTree::WaveletTree(const Array<int64_t>& limited, const Tracks& tracks) {
   const size_t count = limited.size();
-  std::vector<uint32_t> order(count);
+  CallVector<uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return limited[a] < limited[b]; });
-  std::vector<uint32_t> ranks(count), next(count), from(count);
+  CallVector<uint32_t> ranks(count), next(count), from(count);
   sorted_.resize(count);
   for (size_t rank = 0; rank < count; ++rank) {
     ranks[order[rank]] = static_cast<uint32_t>(rank);
@@ -210,7 +210,7 @@ typename AggregateWindow<Key>::SortedRun AggregateWindow<Key>::gathered(
 
 template <class Key>
 void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& intervals, const AggregateScope& scope,
-                                 int threads, Poll poll, std::vector<int64_t>& counts, std::vector<Accumulator>& into) {
+                                 int threads, Poll poll, CallVector<int64_t>& counts, std::vector<Accumulator>& into) {
   if (scope.count == 0) return;
   const auto firsts = std::minmax_element(scope.first, scope.first + scope.count);
   const auto lasts = std::minmax_element(scope.last, scope.last + scope.count);
@@ -238,7 +238,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
       // Places come in any order: what they have is fetched once for all runs.
       const uint32_t* const places = probes.places + from;
       const size_t count = to - from;
-      std::vector<int64_t> first(count), last(count), end(scope.end ? count : 0), found(count);
+      CallVector<int64_t> first(count), last(count), end(scope.end ? count : 0), found(count);
       for (size_t at = 0; at < count; ++at) {
         first[at] = scope.first[places[at]];
         last[at] = scope.last[places[at]];
@@ -257,7 +257,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
 
 template <class Key>
 void AggregateWindow<Key>::fold_chunk(const SortedRun& run, bool staged, const AggregateProbes<Key>& probes,
-                                      const AggregateScope& scope, std::vector<int64_t>& counts,
+                                      const AggregateScope& scope, CallVector<int64_t>& counts,
                                       std::vector<Accumulator>& into) const {
   uint32_t starts[kChunk], ends[kChunk], places[kChunk];  // ranges of rows that count
   const Key* keys = run.keys.data();
@@ -348,7 +348,7 @@ void AggregateWindow<Key>::purge(int64_t before) {
 // Keeps the rows at or past a limit, of which there is one at least.
 template <class Key>
 void AggregateWindow<Key>::keep_from(SortedRun& run, int64_t before) {
-  std::vector<uint32_t> live;
+  CallVector<uint32_t> live;
   for (size_t at = 0; at < run.length(); ++at) {
     if (run.limited[at] >= before) live.push_back(static_cast<uint32_t>(at));
   }

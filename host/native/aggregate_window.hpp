@@ -55,9 +55,9 @@ struct Accumulator {
   }
 
   Fold fold;
-  std::vector<Wide> wide;
-  std::vector<int64_t> whole;
-  std::vector<double> sum, error;
+  CallVector<Wide> wide;
+  CallVector<int64_t> whole;
+  CallVector<double> sum, error;
 
  private:
   template <class All, class F>
@@ -318,8 +318,8 @@ class WaveletTree {
   static constexpr size_t kLeafRows = 32;
 
   struct Level {
-    std::vector<uint64_t> bits;    // which half of its node a row goes to on the next level
-    std::vector<uint32_t> before;  // set bits before each word
+    CallVector<uint64_t> bits;    // which half of its node a row goes to on the next level
+    CallVector<uint32_t> before;  // set bits before each word
     Tracks tracks;                 // of the root: none, they are the run's
     size_t ones(size_t at) const {
       const uint64_t below = (uint64_t{1} << (at % 64)) - 1;
@@ -336,8 +336,8 @@ class WaveletTree {
   void visit(size_t level, size_t low, size_t start, size_t end, Visit& visit) const;
 
   size_t node_;  // ranks of the root, a power of two
-  std::vector<int64_t> sorted_;
-  std::vector<uint32_t> ranks_;  // on the last level
+  CallVector<int64_t> sorted_;
+  CallVector<uint32_t> ranks_;  // on the last level
   std::vector<Level> levels_;
 };
 
@@ -372,7 +372,7 @@ class AggregateWindow {
   void store();
   // Adds to the counts and to an accumulator for each fold.
   void probe(const std::vector<AggregateProbes<Key>>& intervals, const AggregateScope& scope, int threads, Poll poll,
-             std::vector<int64_t>& counts, std::vector<Accumulator>& into);
+             CallVector<int64_t>& counts, std::vector<Accumulator>& into);
   // No probe will see arrival numbers, or times, below this.
   void expire(int64_t before);
   void purge(int64_t before);  // and every such row leaves now
@@ -407,7 +407,7 @@ class AggregateWindow {
   void keep_from(SortedRun& run, int64_t before);
   // `scope`, `counts` and `into` are of these probes alone.
   void fold_chunk(const SortedRun& run, bool staged, const AggregateProbes<Key>& probes, const AggregateScope& scope,
-                  std::vector<int64_t>& counts, std::vector<Accumulator>& into) const;
+                  CallVector<int64_t>& counts, std::vector<Accumulator>& into) const;
 
   const std::vector<Fold> folds_;
   const int64_t window_, width_;

@@ -168,7 +168,7 @@ uint32_t AsOfGroups::add(int64_t word) {
 }
 
 void AsOfGroups::grow() {
-  std::vector<Entry> old(2 * table_.size(), {0, kNone});
+  CallVector<Entry> old(2 * table_.size(), {0, kNone});
   old.swap(table_);
   for (const Entry& entry : old) {
     if (entry.group == kNone) continue;
@@ -201,7 +201,7 @@ void AsOfGroups::forget(uint32_t group) {
   --hashed_;
 }
 
-void AsOfGroups::find(std::span<const int64_t> words, std::vector<uint32_t>& groups, int most_threads) const {
+void AsOfGroups::find(std::span<const int64_t> words, CallVector<uint32_t>& groups, int most_threads) const {
   const size_t count = words.size();
   groups.resize(count);
   run_tasks((count + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
@@ -213,15 +213,15 @@ void AsOfGroups::find(std::span<const int64_t> words, std::vector<uint32_t>& gro
   });
 }
 
-void AsOfGroups::add(std::span<const int64_t> words, std::vector<uint32_t>& groups, int most_threads) {
+void AsOfGroups::add(std::span<const int64_t> words, CallVector<uint32_t>& groups, int most_threads) {
   find(words, groups, most_threads);
   for (size_t i = 0; i < words.size(); ++i) {
     if (groups[i] == kNone) groups[i] = add(words[i]);
   }
 }
 
-std::vector<int64_t> AsOfGroups::words() const {
-  std::vector<int64_t> found;
+CallVector<int64_t> AsOfGroups::words() const {
+  CallVector<int64_t> found;
   for (size_t group = 0; group < words_.size(); ++group) {
     if (live_[group]) found.push_back(words_[group]);
   }
@@ -350,7 +350,7 @@ void AsOfSearch::ready(std::optional<int64_t> watermark, bool all, bool matched,
   left.reserve(rows);
   right.reserve(rows);
   size_t out = 0;
-  std::vector<char> final;
+  CallVector<char> final;
   std::vector<Chunk> left_over;
   for (Chunk& chunk : chunks_) {
     if (!all && chunk.oldest > limit) {
@@ -494,7 +494,7 @@ Numbers given(Held&& values, size_t size) {
   return Numbers(held->data(), {size}, owner);
 }
 
-Numbers numbers(std::vector<int64_t>&& values) {
+Numbers numbers(CallVector<int64_t>&& values) {
   const size_t size = values.size();
   return given(std::move(values), size);
 }
@@ -562,12 +562,12 @@ int64_t oldest(AsOf& self, bool right) {
 
 Numbers slots(AsOf& self, bool right, int64_t first, int64_t end) {
   if (end < first) throw nb::value_error("slots end after the first of them");
-  std::vector<char> held(static_cast<size_t>(end - first));
+  CallVector<char> held(static_cast<size_t>(end - first));
   self.state->each_slot(right, [&](int64_t& slot) {
     if (slot < first || slot >= end) throw std::out_of_range("a row has a slot beyond these");
     held[static_cast<size_t>(slot - first)] = 1;
   });
-  std::vector<int64_t> found;
+  CallVector<int64_t> found;
   for (size_t at = 0; at < held.size(); ++at) {
     if (held[at]) found.push_back(first + static_cast<int64_t>(at));
   }

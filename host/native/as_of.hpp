@@ -108,7 +108,7 @@ class AsOfGroup {
   }
 
  private:
-  std::vector<AsOfRow> rows_;  // what every row looks at lies in one cache line
+  CallVector<AsOfRow> rows_;  // what every row looks at lies in one cache line
   size_t head_ = 0;
   size_t sorted_ = 0;
   uint32_t hint_ = 0;
@@ -125,16 +125,16 @@ class AsOfGroups {
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
   // Of each word, kNone where it has none.
-  void find(std::span<const int64_t> words, std::vector<uint32_t>& groups, int most_threads) const;
+  void find(std::span<const int64_t> words, CallVector<uint32_t>& groups, int most_threads) const;
   // Of each word, new ones where it had none.
-  void add(std::span<const int64_t> words, std::vector<uint32_t>& groups, int most_threads);
+  void add(std::span<const int64_t> words, CallVector<uint32_t>& groups, int most_threads);
   uint32_t add(int64_t word);
   void forget(uint32_t group);
 
   size_t size() const { return used_; }
   uint32_t end() const { return static_cast<uint32_t>(words_.size()); }  // past the greatest
   bool live(uint32_t group) const { return live_[group]; }
-  std::vector<int64_t> words() const;
+  CallVector<int64_t> words() const;
   size_t bytes() const { return table_.size() * sizeof(Entry) + near_.size() * sizeof(uint32_t) + words_.size() * (sizeof(int64_t) + 1); }
 
  private:
@@ -152,11 +152,11 @@ class AsOfGroups {
   size_t place_of(int64_t word) const;  // in the table: of the word, or where it would go
   void grow();
 
-  std::vector<Entry> table_{64, Entry{0, kNone}};  // open addressing, by word
-  std::vector<uint32_t> near_;
-  std::vector<int64_t> words_;
-  std::vector<char> live_;
-  std::vector<uint32_t> free_;
+  CallVector<Entry> table_{64, Entry{0, kNone}};  // open addressing, by word
+  CallVector<uint32_t> near_;
+  CallVector<int64_t> words_;
+  CallVector<char> live_;
+  CallVector<uint32_t> free_;
   size_t used_ = 0, hashed_ = 0;
 };
 
@@ -200,7 +200,7 @@ class AsOfState {
   virtual size_t left_rows() const = 0;
   virtual size_t bytes() const = 0;
   size_t groups() const { return numbers_.size(); }
-  std::vector<int64_t> words() const { return numbers_.words(); }  // of the groups that have rows
+  CallVector<int64_t> words() const { return numbers_.words(); }  // of the groups that have rows
 
  protected:
   explicit AsOfState(const AsOfRule& rule) : rule_(rule) {}
@@ -229,7 +229,7 @@ class AsOfSearch final : public AsOfState {
   };
   // Left rows in the order of arrival.
   struct Chunk {
-    std::vector<Waiting> rows;
+    CallVector<Waiting> rows;
     bool fresh = false;  // its groups do not count them as waiting yet
     int64_t oldest = std::numeric_limits<int64_t>::max();
     int64_t newest = std::numeric_limits<int64_t>::min();
@@ -256,9 +256,9 @@ class AsOfSearch final : public AsOfState {
   void probe(const Chunk& chunk, size_t first, size_t last, std::optional<int64_t> watermark, int64_t* found, char* final);
 
   std::vector<AsOfGroup> groups_;
-  std::vector<uint32_t> numbered_;
+  CallVector<uint32_t> numbered_;
   std::vector<Chunk> chunks_;
-  std::vector<uint32_t> unordered_;  // groups with an insertion buffer
+  CallVector<uint32_t> unordered_;  // groups with an insertion buffer
   uint64_t probes_ = 1;
   size_t since_sweep_ = 0;
   size_t right_rows_ = 0;

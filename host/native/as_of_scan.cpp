@@ -138,17 +138,17 @@ void AsOfWaiting::order(bool last) {
     return;
   }
   // The new rows in order of time, those of one time in order of arrival.
-  std::vector<int64_t> times(count);
-  std::vector<uint32_t> places(count);
-  std::vector<uint64_t> scratch(2 * count);
+  CallVector<int64_t> times(count);
+  CallVector<uint32_t> places(count);
+  CallVector<uint64_t> scratch(2 * count);
   static const KernelTable* const kernels = choose_kernels(nullptr);
   kernels->wide.sort(times_.data() + sorted_, count, 0, times.data(), places.data(), scratch.data());
   // The older rows from the time of the first of them on are added once more, with them.
   const auto begin = times_.begin() + static_cast<ptrdiff_t>(head_), middle = times_.begin() + static_cast<ptrdiff_t>(sorted_);
   const size_t from = static_cast<size_t>(std::lower_bound(begin, middle, times.front()) - times_.begin()), elders = sorted_ - from;
-  const std::vector<int64_t> old_times(times_.begin() + static_cast<ptrdiff_t>(from), middle);
-  const std::vector<int64_t> slots(slots_.begin() + static_cast<ptrdiff_t>(from), slots_.end());
-  std::vector<uint32_t> groups;
+  const CallVector<int64_t> old_times(times_.begin() + static_cast<ptrdiff_t>(from), middle);
+  const CallVector<int64_t> slots(slots_.begin() + static_cast<ptrdiff_t>(from), slots_.end());
+  CallVector<uint32_t> groups;
   if (grouped_) groups.assign(groups_.begin() + static_cast<ptrdiff_t>(from), groups_.end());
   times_.resize(from);
   slots_.resize(from);
@@ -286,7 +286,7 @@ void AsOfScan::step(const AsOfRows& left, const AsOfRows& right, std::optional<i
   if (left.grouped != grouped_ || right.grouped != grouped_) throw std::invalid_argument("rows have words where there are groups");
   const AsOfRows* const given[2] = {&left, &right};
   AsOfWaiting* const waiting[2] = {&left_, &right_};
-  std::vector<uint32_t>* const groups[2] = {&left_groups_, &right_groups_};
+  CallVector<uint32_t>* const groups[2] = {&left_groups_, &right_groups_};
   if (grouped_) {
     numbers_.add(right.words, right_groups_, most_threads);
     numbers_.find(left.words, left_groups_, most_threads);
@@ -373,7 +373,7 @@ void AsOfScan::step(const AsOfRows& left, const AsOfRows& right, std::optional<i
     }
   }
   if (mixed_ && !std::is_sorted(out, out + size)) {
-    std::vector<std::pair<int64_t, int64_t>> pairs(size);
+    CallVector<std::pair<int64_t, int64_t>> pairs(size);
     for (size_t i = 0; i < size; ++i) pairs[i] = {out[i], met[i]};
     std::sort(pairs.begin(), pairs.end());
     for (size_t i = 0; i < size; ++i) std::tie(out[i], met[i]) = pairs[i];

@@ -27,9 +27,9 @@ class AsOfWaiting {
   void each_slot(const std::function<void(int64_t&)>& f);
 
  private:
-  std::vector<int64_t> times_, slots_;
-  std::vector<uint32_t> groups_;
-  std::vector<uint64_t> places_;  // of each group: past the place of the row that was added last, counted from the first ever
+  CallVector<int64_t> times_, slots_;
+  CallVector<uint32_t> groups_;
+  CallVector<uint64_t> places_;  // of each group: past the place of the row that was added last, counted from the first ever
   uint64_t before_ = 0;           // rows that were cut off
   size_t head_ = 0, sorted_ = 0;
   bool grouped_;
@@ -77,9 +77,9 @@ class AsOfScan final : public AsOfState {
 
   AsOfWaiting left_, right_;
   std::vector<Last> last_;  // by the number of the group plus 1; the first is that of no group
-  std::vector<uint32_t> left_groups_, right_groups_;  // of new rows
-  std::vector<int64_t> numbered_;
-  std::vector<char> waits_;
+  CallVector<uint32_t> left_groups_, right_groups_;  // of new rows
+  CallVector<int64_t> numbered_;
+  CallVector<char> waits_;
   size_t lasts_ = 0, since_sweep_ = 0;
   bool grouped_;
   bool mixed_ = false;  // left rows that wait may not be in order of arrival

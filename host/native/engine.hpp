@@ -57,9 +57,9 @@ constexpr uint64_t kAnyPairs = std::numeric_limits<uint64_t>::max();
 struct Result {
   Block left, right;  // int64 arrival numbers
   size_t pairs[2] = {0, 0};
-  std::vector<int64_t> counts[2];  // by place, when counting, and of a step that was refused
+  CallVector<int64_t> counts[2];  // by place, when counting, and of a step that was refused
   bool refused = false;
-  std::vector<int64_t> ranges[2];  // found by rows of each side, four numbers each: probing row, run, start and end in it
+  CallVector<int64_t> ranges[2];  // found by rows of each side, four numbers each: probing row, run, start and end in it
 };
 
 // What a step is to find: pairs; their numbers by row; ranges of runs; or those and, for every run that a row may meet,
@@ -503,7 +503,7 @@ class Engine final : public EngineBase {
     if (some > 0) matches.parts.push_back({nullptr, nullptr, before, before + some, number});
   }
 
-  static void list(const Input& in, const Matches& matches, std::vector<int64_t>& out) {
+  static void list(const Input& in, const Matches& matches, CallVector<int64_t>& out) {
     for (const Matches::Part& part : matches.parts) {
       for (size_t at = part.first; at < part.last; ++at) {
         const Found& found = matches.found[at];
@@ -573,7 +573,7 @@ class Engine final : public EngineBase {
   Batch stored_[2];  // that are stored, where those are others
   bool apart_ = false;
   int64_t arrived_[2] = {0, 0};
-  std::vector<int64_t> counts_[2];
+  CallVector<int64_t> counts_[2];
   std::vector<Matches> matches_;
   std::vector<size_t> offsets_;
   uint64_t last_pairs_ = 0;

@@ -9,10 +9,12 @@
 #include <chrono>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
 #include <set>
+#include <vector>
 
 namespace muntin {
 namespace {
@@ -28,6 +30,9 @@ using Clock = std::chrono::steady_clock;
 
 size_t round_up(size_t size, size_t step) { return (size + step - 1) / step * step; }
 
+// Bytes of the block for so many that are asked for.
+size_t rounded(size_t bytes) { return bytes < kPage ? round_up(std::max<size_t>(bytes, 1), kLine) : round_up(bytes, kPage); }
+
 // Regions that the system gave, in huge pages, cut into blocks. Pages of free blocks are kept for a while: to touch new
 // ones costs more than to merge what lies in them.
 class Pool {
@@ -41,13 +46,12 @@ class Pool {
     return pools[static_cast<int>(use)];
   }
 
-  void* take(size_t& bytes) {
-    bytes = round_up(bytes, bytes < kPage ? kLine : kPage);
+  void* take(size_t bytes) {
     const std::lock_guard lock(mutex_);
-    auto best = sizes_.lower_bound({bytes, nullptr});
+    auto best = find(bytes);
     if (best == sizes_.end()) {
       add_region(bytes);
-      best = sizes_.lower_bound({bytes, nullptr});
+      best = find(bytes);
     }
     char* data = best->second;
     const Free whole = remove(data);
@@ -102,6 +106,21 @@ class Pool {
   }
 
  private:
+  using Sizes = std::set<std::pair<size_t, char*>>;
+
+  // The smallest free block of at least so many bytes. Of a large result's region no small block is cut: the next large
+  // result, where that one is in use, would have to have a region of its own, of new pages.
+  Sizes::iterator find(size_t bytes) {
+    auto at = sizes_.lower_bound({bytes, nullptr});
+    if (this == &of(Use::kWindow)) return at;
+    while (at != sizes_.end()) {
+      const size_t region = std::prev(regions_.upper_bound(at->second))->second;
+      if (region <= kRegion || bytes >= region / 16) break;
+      ++at;
+    }
+    return at;
+  }
+
   static void unlock() { of(Use::kResult).mutex_.unlock(), of(Use::kWindow).mutex_.unlock(); }
 
   struct Free {
@@ -148,15 +167,17 @@ class Pool {
     insert(data, {bytes, Clock::now(), true});
   }
 
-  // Gives pages of free blocks back to the system: of those that lie since before `until`, and of any above the limit.
+  // Gives pages of free blocks back to the system: of those that lie since before `until`, and of others above the limit.
+  // Those that have been free for longest go first: the last one is what the next call asks for.
   void release(Clock::time_point until) {
-    for (auto at = free_.begin(); at != free_.end();) {
-      char* data = at->first;
-      Free free = at->second;
-      ++at;
+    std::vector<std::pair<Clock::time_point, char*>> all;
+    for (const auto& [data, free] : free_) all.emplace_back(free.since, data);
+    std::sort(all.begin(), all.end());
+    for (const auto& [since, data] : all) {
+      if (since >= until && kept_ <= limit_) break;
+      Free free = free_.at(data);
       const auto region = regions_.find(data);
       const bool whole = region != regions_.end() && region->second == free.size;
-      if (free.since >= until && kept_ <= limit_) continue;
       if (whole) {
         remove(data);
         regions_.erase(region);
@@ -175,7 +196,7 @@ class Pool {
   std::mutex mutex_;
   std::map<char*, size_t> regions_;
   std::map<char*, Free> free_;
-  std::set<std::pair<size_t, char*>> sizes_;
+  Sizes sizes_;
   std::atomic<size_t> used_ = 0;
   size_t kept_ = 0;
   const size_t limit_ = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 8;
@@ -195,16 +216,18 @@ void give_back_idle(double seconds) {
   Pool::of(Use::kResult).give_back(until);
 }
 
-Block::Block(size_t bytes, Use use) : bytes_(bytes == 0 ? 1 : bytes), use_(use) { data_ = Pool::of(use).take(bytes_); }
+void* take_memory(size_t bytes, Use use) {
+  if (bytes > std::numeric_limits<size_t>::max() / 2) throw std::bad_alloc();
+  return Pool::of(use).take(rounded(bytes));
+}
 
-Block::~Block() {
-  if (data_ == nullptr) return;
-  Pool& pool = Pool::of(use_);
-  const bool due = pool.give(data_, bytes_);
-  if (use_ == Use::kWindow && pool.unused()) {
+void give_memory(void* data, size_t bytes, Use use) {
+  Pool& pool = Pool::of(use);
+  const bool due = pool.give(data, rounded(bytes));
+  if (use == Use::kWindow && pool.unused()) {
     Pool::of(Use::kResult).give_back(Clock::time_point::max());
   } else if (due) {
-    Pool::of(use_ == Use::kWindow ? Use::kResult : Use::kWindow).give_back(Clock::now() - kPatience);
+    Pool::of(use == Use::kWindow ? Use::kResult : Use::kWindow).give_back(Clock::now() - kPatience);
   }
 }
 

@@ -26,6 +26,7 @@ namespace muntin {
 
 void bind_aggregates(nb::module_& m);  // aggregate_module.cpp
 void bind_gather(nb::module_& m);      // gather.cpp
+void bind_numpy_memory(nb::module_& m);  // numpy_memory.cpp
 
 namespace {
 
@@ -183,8 +184,8 @@ class PyEngine {
     if (counting || ranges || result.refused) {
       nb::object sides[2];
       for (int side = 0; side < 2; ++side) {
-        auto* held = new std::vector<int64_t>(std::move((ranges ? result.ranges : result.counts)[side]));
-        const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
+        auto* held = new CallVector<int64_t>(std::move((ranges ? result.ranges : result.counts)[side]));
+        const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<CallVector<int64_t>*>(p); });
         sides[side] = nb::cast(numbers(held->data(), held->size(), owner));
       }
       return result.refused ? nb::make_tuple(nb::none(), sides[0], sides[1]) : nb::make_tuple(sides[0], sides[1]);
@@ -376,6 +377,7 @@ NB_MODULE(_core, m) {
   bind_as_of(m);
   bind_aggregates(m);
   bind_gather(m);
+  bind_numpy_memory(m);
   m.def("has_index", [](const std::string& name, const std::string& engine) { return find_index(name, engine) != nullptr; },
         "name"_a, "engine"_a = "steps", "Whether this build has an index for an engine.");
   m.def("set_threads", [](int count) {

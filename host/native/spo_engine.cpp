@@ -85,7 +85,7 @@ void CssDirectory::build(const int64_t* keys, size_t length) {
   levels_.clear();
   const int64_t* below = keys;
   for (size_t entries = length; entries > kNode; entries = levels_.back().size()) {
-    std::vector<int64_t> level;
+    CallVector<int64_t> level;
     for (size_t i = 0; i < entries; i += kNode) level.push_back(below[i]);
     levels_.push_back(std::move(level));
     below = levels_.back().data();
@@ -104,7 +104,7 @@ ImmutableRun::ImmutableRun(const MutablePart& part, Immutable kind, std::vector<
   const auto take = [&at](size_t bytes) { return std::exchange(at, at + bytes); };
   for (auto& column : keys) column = reinterpret_cast<int64_t*>(take(wide));
   offset = reinterpret_cast<uint32_t*>(take(narrow));
-  std::vector<uint32_t> bit_of(css ? 0 : length);  // of an identifier: `tmp` of algorithm 2
+  CallVector<uint32_t> bit_of(css ? 0 : length);  // of an identifier: `tmp` of algorithm 2
   for (size_t i = 0; i < conditions; ++i) {
     const int condition = this->order[i];
     const bool scanned = !css && i == 0;
@@ -162,17 +162,17 @@ class IdSet {
  private:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
   size_t place(uint32_t id) const { return (id * 0x9E3779B1u) & mask_; }
-  std::vector<uint32_t> slots_;
+  CallVector<uint32_t> slots_;
   size_t mask_ = 0;
 };
 
 // Rows of a step that probe together, in order of arrival, and what they look for.
 struct Chunk {
   struct Ends {
-    std::vector<int64_t> lower, upper;  // in `order`; lower > upper: none
+    CallVector<int64_t> lower, upper;  // in `order`; lower > upper: none
   };
   struct Condition {
-    std::vector<uint32_t> order;  // the chunk's places by key
+    CallVector<uint32_t> order;  // the chunk's places by key
     std::vector<Ends> intervals;
   };
   int side;
@@ -187,12 +187,12 @@ struct Output {
     uint32_t probe, count;
   };
   int side = 0;
-  std::vector<Part> parts;
+  CallVector<Part> parts;
   Buffer<int64_t> rows;
   size_t pairs = 0;
   Budget* budget = nullptr;  // that they are taken from
   size_t taken = 0;
-  std::vector<double> widths;  // by condition: the share of runs that ranges take, summed over probes
+  CallVector<double> widths;  // by condition: the share of runs that ranges take, summed over probes
   double probes = 0;
   uint64_t by_bits = 0, by_ranks = 0;
 
@@ -203,10 +203,10 @@ struct Output {
 
 // The memory of one thread, kept between tasks. Bits are all 0 between probes of a run.
 struct Scratch {
-  std::vector<uint64_t> bits, unsure;
-  std::vector<std::vector<uint64_t>> columns;  // a bit array for each condition
-  std::vector<uint32_t> ends;                  // of the ranges of each probe: by condition, interval, probe
-  std::vector<uint32_t> found, next;
+  CallVector<uint64_t> bits, unsure;
+  std::vector<CallVector<uint64_t>> columns;  // a bit array for each condition
+  CallVector<uint32_t> ends;                  // of the ranges of each probe: by condition, interval, probe
+  CallVector<uint32_t> found, next;
   IdSet ids;
 
   size_t bytes() const {
@@ -303,8 +303,8 @@ class SpoEngine final : public EngineBase {
     const auto kept = [&](int64_t row) { return times_of(at).of(row) > limit; };
     for (auto& run : side.runs) {
       if (run->extent.first_time > limit) continue;
-      std::vector<std::vector<int64_t>> columns(conditions_, std::vector<int64_t>(run->length));
-      std::vector<int64_t> rows(run->length);
+      std::vector<CallVector<int64_t>> columns(conditions_, CallVector<int64_t>(run->length));
+      CallVector<int64_t> rows(run->length);
       for (size_t k = 0; k < conditions_; ++k) {
         const uint32_t* permutation = run->permutation[k];
         for (size_t i = 0; i < run->length; ++i) columns[k][permutation ? permutation[i] : i] = run->keys[k][i];
@@ -315,7 +315,7 @@ class SpoEngine final : public EngineBase {
     }
     std::erase(side.runs, nullptr);
     if (side.part && side.part->extent.first_time <= limit) {
-      std::vector<std::vector<int64_t>> columns(conditions_, std::vector<int64_t>(side.part->rows.size()));
+      std::vector<CallVector<int64_t>> columns(conditions_, CallVector<int64_t>(side.part->rows.size()));
       for (size_t k = 0; k < conditions_; ++k) {
         for (const auto* leaf = side.part->trees[k].first(); leaf != nullptr; leaf = leaf->next) {
           for (uint32_t i = 0; i < leaf->count; ++i) columns[k][leaf->ids[i]] = leaf->keys[i];
@@ -377,7 +377,7 @@ class SpoEngine final : public EngineBase {
     };
     std::vector<std::unique_ptr<MutablePart>> full;
     std::vector<Sown> sown;
-    std::vector<double> widths;  // as in `Output`, over all steps
+    CallVector<double> widths;  // as in `Output`, over all steps
     double probes = 0, merge_seconds = 0;
     int64_t merges = 0, queued = 0, by_bits = 0, by_ranks = 0;
   };
@@ -453,7 +453,7 @@ class SpoEngine final : public EngineBase {
     run_tasks(stored_sides() * conditions_, threads, poll, [&](size_t task) {
       const size_t at = task / conditions_, k = task % conditions_;
       const int64_t* values = input[at].count ? keys(input[at], k) : nullptr;
-      std::vector<uint32_t> places;
+      CallVector<uint32_t> places;
       for (const typename Side::Sown& sown : sides_[at].sown) {
         KeyTree& tree = sown.part->trees[k];
         const size_t count = sown.to - sown.from;
@@ -469,7 +469,7 @@ class SpoEngine final : public EngineBase {
     });
   }
 
-  void sort(const int64_t* values, size_t count, std::vector<uint32_t>& places) const {
+  void sort(const int64_t* values, size_t count, CallVector<uint32_t>& places) const {
     places.resize(count);
     const Block words(count * sizeof(Word)), room(2 * count * sizeof(uint64_t));
     kernels_.wide.sort(values, count, 0, static_cast<Word*>(words.data()), places.data(),
@@ -567,7 +567,7 @@ class SpoEngine final : public EngineBase {
       for (size_t i = 0; i < sources[at].size(); ++i) builds.emplace_back(at, i);
     }
     std::vector<int> orders[2] = {order(0), order(1)};
-    std::vector<double> took(builds.size());
+    CallVector<double> took(builds.size());
     const auto build = [&](size_t task) {
       const auto start = std::chrono::steady_clock::now();
       const auto [at, i] = builds[task];
@@ -1023,7 +1023,7 @@ class SpoEngine final : public EngineBase {
     const View view(*this, chunk, in);
     if (view.of(part.extent) == Sight::kNone) return;
     Sink sink{output, counts_[chunk.side].data(), chunk.first};
-    std::vector<std::vector<uint32_t>> place(conditions_, std::vector<uint32_t>(chunk.count));  // in order of keys
+    std::vector<CallVector<uint32_t>> place(conditions_, CallVector<uint32_t>(chunk.count));  // in order of keys
     for (size_t k = 0; k < conditions_; ++k) {
       for (size_t j = 0; j < chunk.count; ++j) place[k][chunk.conditions[k].order[j]] = j;
     }
@@ -1113,9 +1113,9 @@ class SpoEngine final : public EngineBase {
 
   // A part with those rows of others that are kept, in order of arrival.
   template <class Kept>
-  std::unique_ptr<MutablePart> thinned(int at, const std::vector<int64_t>& rows,
-                                       const std::vector<std::vector<int64_t>>& columns, const Kept& kept) const {
-    std::vector<uint32_t> by_row(rows.size());
+  std::unique_ptr<MutablePart> thinned(int at, const CallVector<int64_t>& rows,
+                                       const std::vector<CallVector<int64_t>>& columns, const Kept& kept) const {
+    CallVector<uint32_t> by_row(rows.size());
     std::iota(by_row.begin(), by_row.end(), 0);
     std::sort(by_row.begin(), by_row.end(), [&](uint32_t a, uint32_t b) { return rows[a] < rows[b]; });
     auto part = std::make_unique<MutablePart>(conditions_);
@@ -1136,7 +1136,7 @@ class SpoEngine final : public EngineBase {
   Side sides_[2];
   Times times_[2];
   int64_t arrived_[2] = {0, 0};
-  std::vector<int64_t> counts_[2];
+  CallVector<int64_t> counts_[2];
   double seconds_per_probe_ = 0;
   std::atomic<size_t> bit_bytes_{0};  // of one thread, at most
 };

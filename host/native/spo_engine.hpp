@@ -85,7 +85,7 @@ class CssDirectory {
 
  private:
   static constexpr size_t kNode = 16;
-  std::vector<std::vector<int64_t>> levels_;  // level 0: the first key of each node of the array
+  std::vector<CallVector<int64_t>> levels_;  // level 0: the first key of each node of the array
 };
 
 // The mutable part of a side's window.
@@ -93,7 +93,7 @@ struct MutablePart {
   explicit MutablePart(size_t conditions) : trees(conditions) {}
 
   Extent extent{};
-  std::vector<int64_t> rows;  // arrival numbers by identifier, ascending
+  CallVector<int64_t> rows;  // arrival numbers by identifier, ascending
   std::vector<KeyTree> trees;
 
   void add(int64_t row, int64_t time) {

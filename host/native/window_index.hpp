@@ -170,31 +170,36 @@ class Times {
   int64_t begin_ = 0, end_ = 0;
 };
 
-// An array that grows without initialising what is new.
+// An array that grows without initialising what is new. It begins as large as it was before.
 template <class T>
 class Buffer {
  public:
-  T* data() const { return data_.get(); }
-  T& operator[](size_t at) const { return data_[at]; }
+  T* data() const { return static_cast<T*>(block_.data()); }
+  T& operator[](size_t at) const { return data()[at]; }
   size_t size() const { return size_; }
   void resize(size_t size) {
     if (size > capacity_) {
-      capacity_ = std::max(size, capacity_ + capacity_ / 2);
-      auto grown = std::make_unique_for_overwrite<T[]>(capacity_);
-      std::copy_n(data_.get(), size_, grown.get());
-      data_ = std::move(grown);
+      capacity_ = std::max({size, capacity_ + capacity_ / 2, expected_, kLeast});
+      Block grown(capacity_ * sizeof(T), Use::kResult);
+      if (size_ > 0) std::memcpy(grown.data(), data(), size_ * sizeof(T));
+      block_ = std::move(grown);
     }
     size_ = size;
   }
-  void clear() { size_ = 0; }
-  // Gives back what is far more than lies in it.
-  void shrink(size_t most) {
-    if (capacity_ > most) *this = Buffer();
+  // Forgets what lies in it; the memory goes back to the pool, where it is more than `most` values.
+  void clear(size_t most = std::numeric_limits<size_t>::max()) {
+    expected_ = size_ < capacity_ / 4 ? capacity_ / 2 : capacity_;
+    size_ = 0;
+    if (capacity_ <= most) return;
+    block_ = Block();
+    capacity_ = 0;
   }
 
  private:
-  std::unique_ptr<T[]> data_;
-  size_t size_ = 0, capacity_ = 0;
+  static constexpr size_t kLeast = 4096 / sizeof(T);
+
+  Block block_;
+  size_t size_ = 0, capacity_ = 0, expected_ = 0;
 };
 
 // Thrown where a step finds more pairs than it may.
@@ -241,11 +246,9 @@ struct Matches {
 
   void clear() {
     constexpr size_t most = size_t{1} << 16;
-    found.shrink(most);
-    kept.shrink(most);
-    found.clear();
+    found.clear(most);
+    kept.clear(most);
     parts.clear();
-    kept.clear();
     pairs = taken = 0;
     budget = nullptr;
   }

@@ -151,6 +151,8 @@ def test_slow_contenders_stand_in_a_table_of_their_own() -> None:
                 "rates": [rate],
                 "call_ms": {"median": 2.0, "p99": 5.0},
                 "memory": {"used": 30, "content": 20},
+                "cpu_ms": {"user": 1.25, "system": 0.0},
+                "faults": {"median": 3000, "max": 9000},
             }
             for name, rate in rates.items()
         }
@@ -164,10 +166,16 @@ def test_slow_contenders_stand_in_a_table_of_their_own() -> None:
     assert headings == [
         *("workload", "window", "batch", "cpu", "cpu, one thread", "cpp", "opencl", "cpu / cpp", "cpu / opencl"),
         *("cpu, one thread / cpp", "p99/median", "memory"),
+        *(
+            f"{name}: {what}"
+            for name in ("cpu", "cpu, one thread", "cpp")
+            for what in ("CPU ms a call", "faults a call")
+        ),
     ]
+    cost = ["1.2 + 0.0", "3,000"] * 3
     assert lines == [
-        ["uniform", "4K", "1K", "8.00", "6.00", "2.00", "1.00", "4.00x", "8.00x", "3.00x", "2.50x", "1.50x"],
-        ["uniform", "4K", "256", "9.00", "6.00", "3.00", "1.00", "3.00x", "9.00x", "2.00x", "2.50x", "1.50x"],
+        ["uniform", "4K", "1K", "8.00", "6.00", "2.00", "1.00", "4.00x", "8.00x", "3.00x", "2.50x", "1.50x", *cost],
+        ["uniform", "4K", "256", "9.00", "6.00", "3.00", "1.00", "3.00x", "9.00x", "2.00x", "2.50x", "1.50x", *cost],
     ]
     assert slow_rows(cells)[1] == [["polars", "uniform", "4K", "1K", "0.40", "20x"]]
 

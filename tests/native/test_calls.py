@@ -9,14 +9,29 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Rows, WindowJoin
+from muntin import (
+    AllOf,
+    AnyOf,
+    AsOf,
+    Band,
+    Compare,
+    Count,
+    Min,
+    Rows,
+    SpoJoin,
+    Sum,
+    Watermark,
+    Where,
+    WindowJoin,
+    Within,
+)  # fmt: skip
 from muntin.host.errors import DeviceError
 from muntin.host.native import _core
 from tests.native.nested_loop import Batch, open_engine
@@ -124,6 +139,92 @@ def test_memory_of_a_result_is_kept_for_the_next_one_while_there_is_a_window() -
         assert _core.memory()[1] >= size
     del engine
     assert _core.memory() == (0, 0)
+
+
+_ROWS = 1 << 16  # of a side and call: arrays that the C library would ask the system for
+_SPAN = 1 << 30
+_NEAR = _SPAN // _ROWS // 4  # about one match a row
+_COUNTED: dict = {"left": Rows(2 * _ROWS), "right": Rows(2 * _ROWS)}
+_TIMED: dict = {
+    "within": Within("time", "time", f"-{2 * _ROWS} ms", f"{2 * _ROWS} ms"),
+    "watermark": Watermark(left="0 seconds", right="0 seconds", lag=0),
+}
+_BAND = Band("key", "key", -_NEAR, _NEAR)
+_SUMS: dict = {"form": "aggregate", "aggregates": (Count(), Sum("value"), Min("value"))}
+_AS_OF: dict = {"watermark": _TIMED["watermark"], "select": ["key", "value_right"]}
+JOINS: dict[str, dict] = {
+    "pairs": {"on": _BAND, "form": "pairs"},
+    "many matches": {"on": Band("key", "key", -32 * _NEAR, 32 * _NEAR), "form": "pairs"},
+    "64 bits": {"on": Band("wide", "wide", -_NEAR, _NEAR), "form": "pairs"},
+    "floats, with NULL": {"on": Band("float", "float", -_NEAR, _NEAR), "form": "pairs"},
+    "unsigned": {"on": Band("unsigned", "unsigned", -_NEAR, _NEAR), "form": "pairs"},
+    "!=": {"on": AllOf(_BAND, Compare("value", "!=", "value")), "form": "pairs"},
+    "union": {"on": AnyOf(_BAND, Compare("key", "=", "key")), "form": "pairs"},
+    "residual": {
+        "on": AllOf(Band("key", "key", -8 * _NEAR, 8 * _NEAR), Compare("float", "<", "float")),
+        "form": "pairs",
+    },
+    "equality and band": {"on": AllOf(Compare("few", "=", "few"), Band("wide", "wide", -9 * _NEAR, 9 * _NEAR))},
+    "row test": {"on": AllOf(_BAND, Where("left", "value", "<", 500))},
+    "conjunction": {"on": AllOf(_BAND, Compare("float", "<", "float")), "form": "pairs", "index": SpoJoin()},
+    "sequence": {"on": _BAND, "form": "pairs", "sequence": "place"},
+    "order": {"on": _BAND, "form": "pairs", "order": "inner"},
+    "rows": {"on": _BAND},
+    "counts": {"on": _BAND, "form": "counts"},
+    "ranges": {"on": _BAND, "form": "ranges"},
+    "sums": {"on": _BAND, **_SUMS},
+    "sums at close": {"on": _BAND, **_SUMS, "at": "close", **_TIMED},
+    "time": {"on": _BAND, **_TIMED},
+    "left": {"on": _BAND, "how": "left"},
+    "full": {"on": _BAND, "how": "full", "form": "pairs", **_TIMED},
+    "left semi": {"on": _BAND, "how": "left_semi", **_TIMED},
+    "left anti": {"on": _BAND, "how": "left_anti"},
+    "as of": {"on": AsOf("time", "time"), **_AS_OF},
+    "as of, nearest": {"on": AsOf("time", "time", direction="nearest", tolerance="9 ms"), **_AS_OF},
+    "as of, by": {"on": AsOf("time", "time", by=["few"]), **_AS_OF},
+}
+
+
+def _streams(calls: int) -> Iterator[list[pa.Table]]:
+    """The rows of both sides, call by call."""
+    rng = np.random.default_rng(0)
+    for number in range(calls):
+        sides = []
+        for side in range(2):
+            keys = rng.integers(0, _SPAN, _ROWS)
+            numbers = np.arange(number * _ROWS, (number + 1) * _ROWS)
+            columns = {
+                "key": pa.array(keys, pa.int32()),
+                "wide": pa.array(keys),
+                "unsigned": pa.array(keys, pa.uint64()),
+                "float": pa.array(keys.astype(np.float64), mask=keys % 8 == 0),
+                "few": pa.array(rng.integers(0, 999, _ROWS), pa.int32()),
+                "value": pa.array(rng.integers(0, 999, _ROWS), mask=keys % 9 == 0),
+                "time": pa.array(numbers, pa.timestamp("ms")),
+                "place": pa.array(2 * numbers + side),
+            }
+            sides.append(pa.table(columns))
+        yield sides
+
+
+@alone
+def test_no_call_touches_memory_for_the_first_time() -> None:
+    streams = list(_streams(20))
+    for name, options in JOINS.items():
+        if not ({"within", "watermark"} & options.keys()):
+            options = {**_COUNTED, **options}
+        with WindowJoin(device="cpu:threads=1", **options) as join:
+            faults = []
+            for left, right in streams:
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                result = join.process(left, right)
+                faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+                assert all(column.num_chunks == 1 for column in result.columns) or not len(result), name
+                found = len(result)
+                del result
+        assert found > 1000, name
+        # One call may find a pool without a block of its size: those of Arrow's kernels are not ours.
+        assert sorted(faults[-8:])[-2] <= 50, (name, faults)
 
 
 @alone
