@@ -35,6 +35,7 @@ from muntin.host.join.whole_call import CallPart, places_in
 from muntin.host.spec import JoinSpec
 from muntin.host.state import open_store
 from muntin.host.tracing import carried, task_span
+from muntin.pyspark_bridge.observed import figures_row, without_figures
 from muntin.pyspark_bridge.tagged_union import checked_partition, split_union, with_number
 
 #: What a task that sends rows tells the tasks that fetch the result: of which query and micro-batch, what the rows are
@@ -79,6 +80,8 @@ class JoinTask:
         Addresses where partitions live, in turn; `address` is the first.
     device : str or None
         Of daemons that tasks start on their executors where none is named: who has a partition stands in its state.
+    status : str or None
+        The column in which each task of the result tells the daemon's figures, in a row at its end.
     tracing : dict of str to str, or None
         OpenTelemetry's environment variables, where spans are wanted.
     """
@@ -100,6 +103,7 @@ class JoinTask:
     width: Any = None
     daemons: tuple[str, ...] = ()
     device: str | None = None
+    status: str | None = None
     tracing: dict[str, str] | None = None
 
     def traced(self, stage: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -153,7 +157,8 @@ class JoinTask:
             self._open(client, query, number)
             try:
                 rows = ((side, part) for side, part, _ in split_union(batches, left, right))
-                yield from client.process(query, batch, rows, run=run, instance=self.instance)
+                result = client.process(query, batch, rows, run=run, instance=self.instance)
+                yield from self._with_figures(client, result, query, batch, number)
             finally:
                 if not self.streaming:
                     client.close_query(query)
@@ -260,7 +265,20 @@ class JoinTask:
             result = client.fetch(names[own], batch, keys)
             for future in begun:
                 future.result()
+            yield from self._with_figures(client, result, names[own], batch, own)
+
+    def _with_figures(
+        self, client: DaemonClient, result: Iterator[pa.RecordBatch], name: str, batch: int, partition: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a result, and at the end the daemon's figures where they are wanted."""
+        if self.status is None:
             yield from result
+            return
+        for part in result:
+            yield without_figures(part, self.status)
+        schema = _spec(self.spec).output_schema(*self._schemas())
+        figures = client.figures(name, batch)[name]
+        yield figures_row(schema, self.status, figures, rest=partition >= self.partitions)
 
     def names(self, query: str) -> list[str]:
         """What the daemons call the windows of the partitions of a query of Spark."""

@@ -26,6 +26,7 @@ from muntin.host.tracing import check_tracing, settings, tracing_wanted
 from muntin.pyspark_bridge.join_identity import join_identity
 from muntin.pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
 from muntin.pyspark_bridge.listener import note_join
+from muntin.pyspark_bridge.observed import observed, status_column, with_status
 from muntin.pyspark_bridge.private_daemon import master_of, private_daemon
 from muntin.pyspark_bridge.result_schema import result_schema
 from muntin.pyspark_bridge.spark_versions import by_number, is_dataframe, to_arrow
@@ -73,6 +74,7 @@ def window_join(
     lag: int = 1,
     idle_after: Any = None,
     result_watermark: str | None = None,
+    observe: str | None = None,
     tracing: bool | None = None,
 ) -> DataFrame:
     """Join two DataFrames, both streams or both not, over sliding windows. Classic sessions and Spark
@@ -163,6 +165,10 @@ def window_join(
         the delay after which no row of the result comes, so that ``groupBy(window(...))``, other stateful operators or
         a further `window_join` stand behind the join. Needs ``lag=0``, and
         ``spark.sql.streaming.statefulOperator.allowMultiple`` set to false.
+    observe : str, optional
+        Of streams: a name under which the daemon's figures of a micro-batch stand in the ``observedMetrics`` of Spark's
+        progress, those of all partitions together; see `JoinProgress` for what they are. Columns of the result may be
+        NULL by its schema then.
     tracing : bool, optional
         Send OpenTelemetry spans of tasks, requests and the daemon that is started here, those of a micro-batch as one
         trace; needs ``muntin[tracing]`` on the workers too. Spark's plan carries the ``OTEL_`` environment variables
@@ -252,6 +258,12 @@ def window_join(
     schema = result_schema(spec, left_df, right_df, left_schema, right_schema)
     if spec.select is not None:
         left_df, left_schema, right_df, right_schema = _pruned(spec, left_df, left_schema, right_df, right_schema)
+    status = None
+    if observe is not None:
+        if not streaming:
+            raise UnsupportedError(f"observe={observe!r} is for streams: a batch's result can be observed itself")
+        status = status_column(schema)
+        schema = with_status(schema, status)
     if daemon is not None and device is not None:
         raise DeviceError(
             f"device={device!r} is for the daemon that is started where none is named; {daemon} has its own: "
@@ -302,6 +314,7 @@ def window_join(
         width=partitions.width,
         daemons=daemons,
         device=(device or DEFAULT_DEVICE) if on_executors else None,
+        status=status,
         tracing=settings() if tracing else None,
     )
     if streaming:
@@ -320,7 +333,13 @@ def window_join(
             "" if daemon is None else f" at {', '.join(daemons)}",
         )
 
-    def watermarked(result: DataFrame) -> DataFrame:
+    axis = spec.time_axis(left_schema, right_schema)
+
+    def finished(result: DataFrame) -> DataFrame:
+        if status is not None:
+            result = observed(
+                result, str(observe), status, counted=spec.counted, times=axis is not None and not axis.integers
+            )
         if delay is None or result_watermark is None:
             return result
         return result.withWatermark(f"`{result_watermark.replace('`', '``')}`", delay)
@@ -341,9 +360,9 @@ def window_join(
                 placed_rows = inputs.mapInArrow(task_function(task, root, "place"), placed)
                 inputs = by_number(placed_rows, task.windows, PARTITION_COLUMN)
     if stages == 1:
-        return watermarked(inputs.mapInArrow(task_function(task, root), schema))
+        return finished(inputs.mapInArrow(task_function(task, root), schema))
     sent = inputs.mapInArrow(task_function(task, root, "send"), from_arrow_schema(SENT_SCHEMA))
-    return watermarked(by_number(sent, task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema))
+    return finished(by_number(sent, task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema))
 
 
 def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None) -> int:

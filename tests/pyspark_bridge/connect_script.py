@@ -94,6 +94,7 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
         right.withWatermark("ts", "3 seconds"),
         **options,
         within=Within("ts", "ts", "-5 seconds", "5 seconds"),
+        observe="timed",
     )
     loop = NestedLoop(
         ("band", -2, 2),
@@ -111,6 +112,8 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
     figures = [each.joins[0] for each in listener.recent if str(each.progress.id) == str(last[-1].id)]
     assert [figure.rows_left for figure in figures] == [len(table) for table in bids]
     assert sum(figure.rows_out for figure in figures) == len(found)
+    metrics = [each.progress.observedMetrics["timed"] for each in listener.recent if each.progress.observedMetrics]
+    assert [metric["rows_out"] for metric in metrics] == [figure.rows_out for figure in figures]
 
     with start_private("numpy") as daemon:
         windows = {"left": Rows(50), "right": Rows(50), "sequence": "seq", "daemon": daemon.address}

@@ -52,7 +52,7 @@ def test_figures_of_each_micro_batch(spark, runner, seed, caplog):
     try:
         with start_private("numpy") as daemon:
             joined = window_join(left, right, **window, name="outer", how="left", daemon=daemon.address)
-            other = window_join(left, right, **window, name="inner", device="numpy", partitions=2)
+            other = window_join(left, right, **window, name="inner", device="numpy", partitions=2, observe="inner")
             query = named(runner, joined.select("id").unionAll(other.select("id")), "two joins")
             last = listener.of(query.lastProgress)
             with DaemonClient(daemon.address) as client:
@@ -84,6 +84,13 @@ def test_figures_of_each_micro_batch(spark, runner, seed, caplog):
             assert join.fill_left is None
             assert join.watermark == inner.watermark
         assert inner.rows_out == inner.matches
+        observed = each.progress.observedMetrics["inner"]
+        for name in ("rows_left", "rows_right", "rows_out", "matches", "late_left", "late_right", "waiting_left"):
+            assert observed[name] == getattr(inner, name)
+        assert (observed["window_left"], observed["window_right"]) == (inner.window_left, inner.window_right)
+        assert observed["fill_left"] is None
+        assert observed["seconds"] == inner.seconds
+        assert observed["watermark"].timestamp() == inner.watermark.timestamp()
         assert outer.rows_out >= outer.matches
         assert (inner.waiting_left, outer.waiting_left > 0) == (0, True)
         for side in totals:
@@ -150,11 +157,13 @@ def test_windows_and_a_third_stream_behind_a_join(spark, runner, daemon, seed):
             name="first",
             suffix="`_r",
             result_watermark="ts",
+            observe="first",
         )
         grouped = first.groupBy(F.window("ts", "1 second")).count()
         query = runner.start(grouped, "windows")
         assert query.awaitTermination(120)
         counts = {row["window"]["start"].astimezone(dt.UTC): row["count"] for _, row in runner.results["windows"]}
+        matches = sum(each["observedMetrics"]["first"]["matches"] or 0 for each in query.recentProgress)
         states = [state for each in query.recentProgress for state in each["stateOperators"]]
         watermark = dt.datetime.fromisoformat(query.lastProgress["eventTime"]["watermark"])
         second = window_join(
@@ -175,6 +184,7 @@ def test_windows_and_a_third_stream_behind_a_join(spark, runner, daemon, seed):
     )  # fmt: skip
     times = [time for table in bids for time in table["ts"].to_pylist()]
     pairs = [(p.left, p.right) for sides in zip(bids, asks, strict=True) for p in loop.process(*sides)]
+    assert matches == len(pairs)
     expected = Counter(times[left] - (times[left] - START) % dt.timedelta(seconds=1) for left, _ in pairs)
     assert sum(state["numRowsDroppedByWatermark"] for state in states) == 0
     assert len(counts) > 1

@@ -8,6 +8,8 @@ from pyspark.sql import types as T
 
 from muntin.host import Band, Compare, Rows, Within
 from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.observed import STATUS, figures_row, with_status
+from muntin.pyspark_bridge.spark_versions import to_arrow
 
 UTC = dt.UTC
 SCHEMA = T.StructType(
@@ -61,6 +63,21 @@ def test_every_type_passes_through(spark, daemon):
             spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
         source = sorted(frame.collect(), key=lambda row: row[0])
         assert [tuple(row) for row in collected] == [tuple(row) * 2 for row in source]
+
+
+def test_a_row_of_figures_beside_every_type(spark):
+    arrow = to_arrow(SCHEMA)
+    figures = dict.fromkeys(STATUS.names, 3) | {"watermark_seconds": 7.5}
+
+    def tell(batches):
+        for _ in batches:
+            for rest in (False, True):
+                yield figures_row(arrow, "told", figures, rest=rest)
+
+    rows = spark.range(1).coalesce(1).mapInArrow(tell, with_status(SCHEMA, "told")).collect()
+    assert [set(row[:-1]) for row in rows] == [{None}, {None}]
+    assert [(row["told"]["matches"], row["told"]["seconds"]) for row in rows] == [(3, 3.0), (None, 3.0)]
+    assert [row["told"]["watermark_micros"] for row in rows] == [7_500_000, None]
 
 
 @pytest.mark.parametrize(
