@@ -609,6 +609,12 @@ class Socket:
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         self._put(data)
 
+    def sendmsg(self, parts: list[bytes | memoryview]) -> int:
+        """As `socket.socket.sendmsg`; takes all of it."""
+        data = b"".join(parts)
+        self.sendall(data)
+        return len(data)
+
     def _put(self, data: bytes | None, *, broken: bool = False) -> None:
         peer = self._peer
         if peer is None:
