@@ -16,7 +16,7 @@ from muntin.host.daemon import DaemonClient
 from muntin.host.errors import MuntinError, UnsupportedError
 from muntin.host.spec import JoinSpec
 from muntin.pyspark_bridge.private_daemon import awaited_daemon
-from muntin.pyspark_bridge.spark_versions import listens_here
+from muntin.pyspark_bridge.spark_versions import batch_of, listens_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -234,13 +234,13 @@ class JoinListener(StreamingQueryListener):
         found: list[BatchProgress] = []
 
         def heard() -> bool:
-            found[:] = [each for each in self._recent if _key(each.progress) == _key(progress)]
+            found[:] = [each for each in self._recent if batch_of(each.progress) == batch_of(progress)]
             return bool(found)
 
         with self._changed:
             if not self._changed.wait_for(heard, timeout):
-                batch = f"micro-batch {progress.batchId} of query {progress.id}"
-                raise TimeoutError(f"Spark has not told of {batch} in {timeout:g} seconds")
+                query, batch = batch_of(progress)
+                raise TimeoutError(f"Spark has not told of micro-batch {batch} of query {query} in {timeout:g} seconds")
         return found[-1]
 
     def __iter__(self) -> Iterator[BatchProgress]:
@@ -344,7 +344,3 @@ def _daemon_of(task: JoinTask, number: int, name: str) -> tuple[str, str | None,
             return None
     address = task.address_of(number, name)
     return None if address is None else (address, task.token, task.tls_ca)
-
-
-def _key(progress: Any) -> tuple[str, int]:
-    return str(progress.id), progress.batchId

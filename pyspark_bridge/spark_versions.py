@@ -51,6 +51,14 @@ def listens_here(spark: Any) -> bool:
     return not is_connect(spark) or spark_version() >= (4, 0)
 
 
+def batch_of(progress: Any) -> tuple[str, int]:
+    """The id of a progress's streaming query, and the number of its micro-batch. What queries give is a dict before
+    4.0; what listeners are told has attributes in all versions."""
+    if isinstance(progress, dict):
+        return str(progress["id"]), int(progress["batchId"])
+    return str(progress.id), int(progress.batchId)
+
+
 def is_dataframe(value: Any) -> bool:
     """Whether a value is a DataFrame of Spark, classic or Connect."""
     from pyspark.sql import DataFrame

@@ -15,6 +15,7 @@ from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.spec import JoinSpec
 from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.spark_versions import batch_of
 from muntin.pyspark_bridge.watermarks import MULTIPLE_CONF, result_delay
 from muntin.spark import listen
 from tests.oracles.nested_loop import NestedLoop
@@ -64,7 +65,7 @@ def test_figures_of_each_micro_batch(spark, runner, seed, caplog):
     assert last in heard
     mine = [each for each in heard if str(each.progress.id) == str(query.id)]
     assert mine == [each for each in listener.recent if each in mine]
-    assert [each.progress.batchId for each in mine] == [each["batchId"] for each in map(as_dict, query.recentProgress)]
+    assert [batch_of(each.progress) for each in mine] == [batch_of(each) for each in query.recentProgress]
     loop = NestedLoop(
         ("compare", "="), "limit", "price", within=("ts", "ts", seconds(-5), seconds(5)),
         delays=(seconds(2), seconds(3)), lag=1,
@@ -99,11 +100,6 @@ def test_figures_of_each_micro_batch(spark, runner, seed, caplog):
     lines = [record.getMessage() for record in caplog.records if record.name == "muntin.spark"]
     assert len(lines) == 2 * len([each for each in mine if each.joins])
     assert re.match(r"query two joins, batch 0, (inner|outer): \d+ left and \d+ right rows in, \d+ out, ", lines[0])
-
-
-def as_dict(progress):
-    """A progress as `recentProgress` has it: before 4.0 a dict."""
-    return progress if isinstance(progress, dict) else {"batchId": progress.batchId}
 
 
 AT = pa.schema([("at", pa.timestamp("us")), ("k", pa.int64())])
@@ -163,7 +159,7 @@ def test_windows_and_a_third_stream_behind_a_join(spark, runner, daemon, seed):
         query = runner.start(grouped, "windows")
         assert query.awaitTermination(120)
         counts = {row["window"]["start"].astimezone(dt.UTC): row["count"] for _, row in runner.results["windows"]}
-        matches = sum(each["observedMetrics"]["first"]["matches"] or 0 for each in query.recentProgress)
+        observed = [dict(each).get("observedMetrics") for each in query.recentProgress]
         states = [state for each in query.recentProgress for state in each["stateOperators"]]
         watermark = dt.datetime.fromisoformat(query.lastProgress["eventTime"]["watermark"])
         second = window_join(
@@ -184,7 +180,7 @@ def test_windows_and_a_third_stream_behind_a_join(spark, runner, daemon, seed):
     )  # fmt: skip
     times = [time for table in bids for time in table["ts"].to_pylist()]
     pairs = [(p.left, p.right) for sides in zip(bids, asks, strict=True) for p in loop.process(*sides)]
-    assert matches == len(pairs)
+    assert sum(metrics["first"]["matches"] or 0 for metrics in observed if metrics) == len(pairs)
     expected = Counter(times[left] - (times[left] - START) % dt.timedelta(seconds=1) for left, _ in pairs)
     assert sum(state["numRowsDroppedByWatermark"] for state in states) == 0
     assert len(counts) > 1
