@@ -47,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: the full product of a suite that is sampled otherwise; needs --full")
 
 
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Makes no items of whole tests that are left out: their products have hundreds of thousands."""
+    marked = any(mark.name == "full" for mark in getattr(obj, "pytestmark", ()))
+    return [] if marked and not collector.config.getoption("--full") else None
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # tests are many objects, which each search for garbage would look at again

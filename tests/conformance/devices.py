@@ -1,11 +1,25 @@
 """The devices that the conformance suite holds to the contract. A new device is one more line in DEVICES."""
 
+import zlib
 from dataclasses import dataclass
 
 from muntin.host.index import Auto, Index
 from muntin.host.native import _core
 from tests.conformance.keys import KeyCase
 from tests.conformance.windows import WindowCase
+
+#: Tests of many alike cases.
+PRODUCTS = (
+    "test_all_of.py::test_sample",
+    "test_contract.py::",
+    "test_count_windows.py::test_window_exactly",
+    "test_how.py::test_sample",
+    "test_how.py::test_self_joins",
+    "test_how.py::test_state_is_bounded",
+    "test_integer_keys.py::test_bounds_beyond",
+    "test_large.py::test_against_duckdb",
+    "test_self_joins.py::test_one_key",
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,8 @@ class DeviceCase:
         The tests that are run on it without ``--full``, by how their names begin, file first; None for all of them.
     long
         Tests that are run on it with ``--full`` only, named in the same way.
+    every
+        Of the products in `PRODUCTS` one case in so many is run on it without ``--full``; other devices run others.
     pinned_only
         The pinned tests are all that is run on it, with ``--full`` too.
     """
@@ -40,6 +56,7 @@ class DeviceCase:
     key_bits: int = 64
     pinned: tuple[str, ...] | None = None
     long: tuple[str, ...] = ()
+    every: int = 1
     pinned_only: bool = False
 
     def is_left_out(self, test: str, full: bool) -> bool:
@@ -48,6 +65,10 @@ class DeviceCase:
 
     def needs_full(self, test: str) -> bool:
         """Whether a test (as pytest names it, from its file's name on) is run on this device only with ``--full``."""
+        if test.startswith(PRODUCTS):
+            name, _, case = test.partition(f"[{self.name}-")
+            if (zlib.crc32(f"{name}{case}".encode()) + sum(self.name.encode())) % self.every:
+                return True
         return test.startswith(self.long) or (self.pinned is not None and not test.startswith(self.pinned))
 
     def may_refuse(self, index: str | Index, form: str, window: WindowCase, key: KeyCase) -> str | None:
@@ -111,9 +132,9 @@ DEVICES = [
             "test_time_windows.py::test_watermarks_at_the_ends",
         ),
     ),
-    DeviceCase("numpy"),
-    DeviceCase("opencl"),
-    DeviceCase("sim:bisort-model"),
+    DeviceCase("numpy", every=2),
+    DeviceCase("opencl", every=3),
+    DeviceCase("sim:bisort-model", every=3),
     # Rows spread over several memories by their keys, and all lanes at work on each command.
     DeviceCase(
         "sim:bisort-model:lanes=4",
@@ -130,10 +151,11 @@ DEVICES = [
             "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-uint64-1024",
         ),
     ),
-    DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",)),
+    DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",), every=3),
     # It carries out the suite but for what is there for its many rows or pairs, and for what is the host's work alone.
     DeviceCase(
         "sim:bisort-fast",
+        every=4,
         long=(
             "test_all_of.py",
             "test_columns.py::test_rows_and_pairs_are_the_same_result",

@@ -72,7 +72,11 @@ def test_sample(case, device_case, device, seed):
     run(case, device_case, device, np.random.default_rng([seed, SAMPLE.index(case)]))
 
 
-@pytest.mark.parametrize("case", SAMPLE[::4], ids=name_of)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.full] * (at % 3 > 0)) for at, case in enumerate(SAMPLE[::4])],
+    ids=name_of,
+)
 def test_indexes_of_one_device(case, device_case, device, seed):
     """Those that not all devices have."""
     for index in device_case.indexes:

@@ -81,7 +81,7 @@ def test_a_daemon_that_keeps_state_is_killed_between_batches(runner, seed, tmp_p
     ("stopped", "on", "how"),
     [
         (False, BAND, "left"),
-        (True, EQUAL, "inner"),
+        pytest.param(True, EQUAL, "inner", marks=pytest.mark.full),
         pytest.param(True, BAND, "left", marks=pytest.mark.full),
         pytest.param(False, EQUAL, "inner", marks=pytest.mark.full),
     ],
