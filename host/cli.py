@@ -493,8 +493,9 @@ def status(address: str | None, token_file: Path | None, tls_ca: Path | None, ti
     click.echo(f"queries  {len(told['queries'])}")
     for name, query in told["queries"].items():
         kind = f"batch {query['batch']}" if query["streaming"] else "not streaming"
+        title = f" ({query['title']})" if query["title"] else ""
         click.echo(
-            f"  {name}: {kind}, {query['rows_left']:,} left and {query['rows_right']:,} right rows, "
+            f"  {name}{title}: {kind}, {query['rows_left']:,} left and {query['rows_right']:,} right rows, "
             f"{query['rows_out']:,} rows out, {query['requests']:,} requests ({query['repeats']:,} "
             f"repeats), {size(query['staged_bytes'])} staged"
         )

@@ -13,6 +13,7 @@ from muntin.host import AllOf, Band, Compare, Rows
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.executor_daemon import reachable
 from muntin.pyspark_bridge.window_join import _token_of_executors
+from muntin.spark import listen
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.runner import Runner
@@ -108,7 +109,12 @@ def main(folder: Path, seed: int, daemon: str) -> None:
     while any(reachable(json.loads(claim)["address"], _token_of_executors()) for claim in first):
         assert time.monotonic() < until
         time.sleep(0.1)
-    assert runner.start(claimed(4), "claimed").awaitTermination(800)
+    listener = listen(spark)
+    query = runner.start(claimed(4), "claimed")
+    assert query.awaitTermination(800)
+    (told,) = listener.of(query.lastProgress).joins  # by the executors' daemons
+    assert told.rows_out == sum(batch == 3 for batch, _ in runner.results["claimed"])
+    assert (told.rows_left, told.rows_right) == (len(bids[3]), len(asks[3]))
     assert not set(claims(folder)) & set(first)
     assert pairs(runner, "claimed") == pairs(runner)
     spark.stop()

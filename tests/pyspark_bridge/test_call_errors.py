@@ -55,6 +55,8 @@ def frame(spark):
         ({"device": "numpy", "daemon": "unix:/tmp/x"}, errors.DeviceError, "leave one out"),
         ({"daemon": "unix:/nowhere/daemon.sock"}, errors.ConnectionLostError, "muntin serve"),
         ({"daemon": "http://localhost"}, errors.DaemonError, "http"),
+        ({"observe": "join"}, errors.UnsupportedError, "observe='join' is for streams"),
+        ({"result_watermark": "ts"}, errors.UnsupportedError, "result_watermark='ts' is for streams"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -14,7 +14,7 @@ from muntin.host import AllOf, Compare, Watermark, Within
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.spec import JoinSpec
-from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge import spark_versions, window_join
 from muntin.pyspark_bridge.spark_versions import batch_of
 from muntin.pyspark_bridge.watermarks import MULTIPLE_CONF, result_delay
 from muntin.spark import listen
@@ -100,6 +100,15 @@ def test_figures_of_each_micro_batch(spark, runner, seed, caplog):
     lines = [record.getMessage() for record in caplog.records if record.name == "muntin.spark"]
     assert len(lines) == 2 * len([each for each in mine if each.joins])
     assert re.match(r"query two joins, batch 0, (inner|outer): \d+ left and \d+ right rows in, \d+ out, ", lines[0])
+
+
+def test_listeners_that_run_in_the_server_are_refused(monkeypatch):
+    monkeypatch.setattr(spark_versions, "spark_version", lambda: (3, 5))
+    monkeypatch.setattr(spark_versions, "is_connect", lambda session: True)
+    with pytest.raises(
+        UnsupportedError, match=r"Spark Connect before 4\.0 runs them in its server: use a classic session"
+    ):
+        listen(object())
 
 
 AT = pa.schema([("at", pa.timestamp("us")), ("k", pa.int64())])

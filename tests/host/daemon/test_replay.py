@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, Where
-from muntin.host.daemon import DaemonClient
+from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
+from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.errors import (
     KeyTypeError,
@@ -33,6 +33,37 @@ from tests.host.daemon.conftest import (
     open_query,
     process,
 )
+
+
+@pytest.mark.parametrize("kind", ["left", "counts"])
+def test_figures_of_a_batch_are_the_same_when_it_comes_again(tmp_path, kind):
+    """To another process, which joins it again from its state; one of a batch long ago is not known."""
+    rows = pa.schema([("k", pa.int64()), ("at", pa.int64())])
+    windows = {"left": Rows(5), "right": Rows(9)}
+    if kind == "left":
+        windows = {"within": Within("at", "at", -5, 5), "watermark": Watermark(3, 3, lag=0), "how": "left"}
+    spec = JoinSpec(on=Band("k", "k", 0, 0), **windows)
+
+    def sent(number):
+        keys, times = [i % 3 for i in range(9)], [10 * number + i - 12 * (i % 4 == 3) for i in range(9)]
+        part = pa.record_batch([pa.array(keys), pa.array(times)], schema=rows)
+        return [("left", part), ("right", part[:7])]
+
+    told = []
+    for numbers in (range(3), (2, 3)):
+        with start_private("numpy", state=str(tmp_path)) as daemon, DaemonClient(daemon.address) as client:
+            client.open_query("q/a", spec, rows, rows)
+            for number in numbers:
+                out = sum(part.num_rows for part in client.process("q/a", number, sent(number)))
+                if number == 2:
+                    told.append(client.figures("q/a", 2)["q/a"])
+                    assert client.figures("q", 2) == {"q/a": told[-1]}
+                    assert (told[-1]["rows_left"], told[-1]["rows_right"], told[-1]["rows_out"]) == (9, 7, out)
+            assert client.figures("q", numbers[-1] + 1) == client.figures("q/", 2) == client.figures("q/b", 2) == {}
+    differ = {"seconds", "steps", "row_bytes", "state_bytes"}
+    first, again = ({name: value for name, value in each.items() if name not in differ} for each in told)
+    assert first == again
+    assert (first["late_left"] > 0, first["fill_left"]) == ((True, None) if kind == "left" else (False, 1.0))
 
 
 def wait_until(true: Callable[[], object]) -> None:
