@@ -25,7 +25,7 @@ FINDS = {
     "written_first": 23,
     "awaited": 2,
     "final": 13,
-    "settled": 10774,
+    "settled": 38460,
     "by_content": 21,
     "timed_out": 9,
     "first_wins": 8,
