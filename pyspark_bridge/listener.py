@@ -37,8 +37,10 @@ _joins: dict[Any, JoinTask] = {}
 
 
 def note_join(task: JoinTask) -> None:
-    """Have listeners ask for a join of streams."""
+    """Have listeners ask for a join of streams; no more for those whose own daemons have ended."""
     with _guard:
+        for key in [key for key, known in _joins.items() if known.private and awaited_daemon(known.address) is None]:
+            del _joins[key]
         _joins[task.join, task.address, task.daemons, task.state] = task
 
 
