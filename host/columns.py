@@ -49,8 +49,9 @@ def root_column(schema: pa.Schema, path: str) -> str:
 
 def column_of(table: pa.Table, path: str) -> pa.ChunkedArray:
     """The values of a column, or of a field of a struct: NULL where the struct is."""
-    if path in table.column_names:
-        return table.column(path)
+    at = table.schema.get_field_index(path)
+    if at >= 0:
+        return table.column(at)
     name, fields = _steps(table.column_names, path)  # type: ignore[misc]
     column = table.column(name)
     for field in fields:

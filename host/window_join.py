@@ -774,8 +774,10 @@ class WindowJoin:
     # Schemas
 
     def _learn(self, side: str, schema: pa.Schema) -> None:
-        schema = schema.remove_metadata()
         known = self._schemas.get(side)
+        if known is not None and schema.equals(known):
+            return
+        schema = schema.remove_metadata()
         if known is None:
             self.spec.check_side(side, schema)
             schemas = {**self._schemas, side: schema}
@@ -787,18 +789,17 @@ class WindowJoin:
             if self._engine is not None and self._state is not None:
                 self._restore()
             return
-        if not schema.equals(known):
-            for name in known.names:
-                if name not in schema.names:
-                    raise SchemaError(f"the {side} batch lacks the column {name!r} that earlier ones had")
-                if schema.field(name).type != known.field(name).type:
-                    raise SchemaError(
-                        f"column {name!r} of the {side} batch has type {schema.field(name).type}, "
-                        f"but had {known.field(name).type} before"
-                    )
-            extra = [name for name in schema.names if name not in known.names]
-            if extra:
-                raise SchemaError(f"the {side} batch has a column {extra[0]!r} that earlier ones had not")
+        for name in known.names:
+            if name not in schema.names:
+                raise SchemaError(f"the {side} batch lacks the column {name!r} that earlier ones had")
+            if schema.field(name).type != known.field(name).type:
+                raise SchemaError(
+                    f"column {name!r} of the {side} batch has type {schema.field(name).type}, "
+                    f"but had {known.field(name).type} before"
+                )
+        extra = [name for name in schema.names if name not in known.names]
+        if extra:
+            raise SchemaError(f"the {side} batch has a column {extra[0]!r} that earlier ones had not")
 
     def _start(self, left: pa.Schema, right: pa.Schema) -> None:
         """Opens the engine: both schemas are known."""
@@ -915,7 +916,7 @@ class WindowJoin:
         wanted = self._kept[side]
         if table is None:
             table = empty_table(wanted)
-        elif table.column_names != wanted.names:
+        elif not table.schema.equals(wanted):
             table = table.select(wanted.names)
         for name in self._strict[side]:
             if table.column(name).null_count:
@@ -1078,13 +1079,13 @@ class WindowJoin:
 
         The rows are written while they are joined, and committed once the result is there.
         """
-        before, begun = self._sequencer.state, None
-        # To repeat this call takes what the windows hold before it.
-        needed = {side: self._oldest_restored(engine, side) for side in SIDES}
+        begun, needed = None, {}
         try:
             if self._state is not None and number is not None:
+                # To repeat this call takes what the windows hold before it.
+                needed = {side: self._oldest_restored(engine, side) for side in SIDES}
                 with traced.current():
-                    begun = self._begin(call, number, before)
+                    begun = self._begin(call, number, self._sequencer.state)
             with self._of_output():
                 limits, matches = yield from self._found(engine, call, block_bytes, traced)
                 self._expire(engine, limits)

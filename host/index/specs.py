@@ -79,9 +79,12 @@ class SortedRuns(RunPolicy):
     A new run is merged into its elder while the elder is of the same size class or a lesser one, so that every row
     is moved about ``growth / 2`` times per class, and a probe meets one run per class.
 
-    On `cpu`, with the default parameters, a subwindow is kept as one run for as long as batches are a sixteenth of it
-    or more. The figures there: `runs`, `lengths` (rows of each run, oldest first), `batch_rows` (rows of a batch, a
-    running mean) and `one_run` (1 where a subwindow is one run because of that).
+    On `cpu`, with the default parameters, a subwindow, or the whole of a count window, is one run where that costs
+    less: each step writes all of it out, but a probe looks at one run. The figures there: `runs`, `lengths` (rows of
+    each run, oldest first), `batch_rows` and `probes` (rows that a step stores, and that probe them, running means),
+    `matches` (pairs of a probe), and `one_run` (1 where it is chosen) with the costs of a step that it goes by,
+    `one_run_cost` and `ladder_cost`, in rows that a merge moves in the time. It is chosen anew where the other is
+    cheaper by a fifth.
 
     Parameters
     ----------

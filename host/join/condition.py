@@ -223,7 +223,7 @@ class Condition:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         name = getattr(part, side)
         column = column_of(table, name)
-        if part in self._unequal:
+        if self._unequal and part in self._unequal:
             return self._unequal[part].encode(side, [column], rows)
         try:
             keys, valid = kind.encode(column)

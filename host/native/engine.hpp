@@ -193,6 +193,7 @@ class Engine final : public EngineBase {
       result.pairs[side_of(task)] += matches_[task].pairs;
     }
     last_pairs_ = offsets_[all];
+    if (probing) observe(input[0].count, result.pairs[0], input[1].count, result.pairs[1]);
     if (ranging) {
       for (size_t task = 0; task < all; ++task) list(input[side_of(task)], matches_[task], result.ranges[side_of(task)]);
     } else if (!counting && offsets_[all] > 0) {
@@ -535,6 +536,18 @@ class Engine final : public EngineBase {
         out.probing += pairs;
         out.stored += pairs;
         checkpoint();
+      }
+    }
+  }
+
+  // Tells indexes that want to know what rows have asked of them.
+  void observe(size_t left, size_t left_pairs, size_t right, size_t right_pairs) {
+    if constexpr (requires(Index& index) { index.observe(left, left_pairs); }) {
+      if (settings_.self_join) {
+        index_[0]->observe(left + right, left_pairs + right_pairs);
+      } else {
+        index_[1]->observe(left, left_pairs);
+        index_[0]->observe(right, right_pairs);
       }
     }
   }

@@ -17,7 +17,7 @@ struct RunPolicy {
   size_t growth = 8;           // ladder: ratio of the sizes of neighbouring classes
   size_t base_rows = 1024;     // ladder: upper end of the lowest class
   size_t buffer_rows = 1024;
-  bool adaptive = true;        // ladder: one run where batches are a large part of a subwindow
+  bool adaptive = true;        // ladder: one run where that costs less, see `Choice`
 
   int rung(size_t length) const {
     int rung = 0;
@@ -30,6 +30,26 @@ struct RunPolicy {
     if (flat) return place > 0 || newer >= buffer_rows;
     return rung(elder) <= rung(newer);
   }
+};
+
+// Whether some rows are to be one run, which each step writes out, or a ladder of runs, each of which every probe looks at.
+// Costs are in words that a merge moves in the same time, as measured on the benchmark's cells. It is changed where the other
+// one costs so much less that a change of what comes in does not change it back and forth.
+struct Choice {
+  bool one = false;
+  double one_cost = 0, ladder_cost = 0;  // of a step
+
+  // `more`: runs of a ladder beyond the first.
+  void weigh(double rows, double more, double probes, double matches) {
+    one_cost = rows;
+    ladder_cost = more * probes * (kLook + kRange * std::min(1.0, matches / 16));
+    one = one ? one_cost <= kSlack * ladder_cost : kSlack * one_cost <= ladder_cost;
+  }
+
+ private:
+  static constexpr double kLook = 6;    // of a probe in one run more
+  static constexpr double kRange = 1;   // of partners that lie in two runs, not in one
+  static constexpr double kSlack = 1.2;
 };
 
 // What has made a run, or ended one: enough to follow all runs from the rows that came.
@@ -62,7 +82,9 @@ class SortedRuns {
   void insert(Run<Key>&& run) {
     const size_t length = run.length();
     if (length == 0) return;
-    batch_rows_ += (static_cast<double>(length) - batch_rows_) / (batch_rows_ == 0 ? 1 : 8);
+    follow(batch_rows_, static_cast<double>(length));
+    if (window_ > 0) weigh(whole_, static_cast<double>(window_));
+    weigh(part_, static_cast<double>(subwindow_rows()));
     rows_ += length;
     bytes_ += run.bytes();
     if (runs_.empty() || closed_) {
@@ -79,6 +101,12 @@ class SortedRuns {
 
   void probe(const Probes& probes, const Scope& scope, Matches& matches) const {
     for (const auto& held : runs_) probe_run(kernels_, held->run, probes, scope, matches);
+  }
+
+  // A step of so many rows has probed, and found so many pairs.
+  void observe(size_t probes, size_t pairs) {
+    follow(probes_, static_cast<double>(probes));
+    if (probes > 0) follow(matches_, static_cast<double>(pairs) / static_cast<double>(probes));
   }
 
   // Calls `take(number, run)` for each run. Numbers are never given twice.
@@ -168,11 +196,15 @@ class SortedRuns {
   Figures figures() const {
     std::vector<int64_t> lengths;
     for (const auto& held : runs_) lengths.push_back(static_cast<int64_t>(held->run.length()));
-    const bool one = !policy_.flat && policy_.adaptive && large_batches(subwindow_rows());
+    const Choice& choice = one_run() ? whole_ : part_;
     return {{"runs", static_cast<int64_t>(runs_.size())},
             {"lengths", lengths},
             {"batch_rows", std::llround(batch_rows_)},
-            {"one_run", int64_t{one}}};
+            {"probes", std::llround(std::max(probes_, 0.0))},
+            {"matches", std::max(matches_, 0.0)},
+            {"one_run", int64_t{choice.one && weighs()}},
+            {"one_run_cost", std::llround(choice.one_cost)},
+            {"ladder_cost", std::llround(choice.ladder_cost)}};
   }
   int64_t oldest(int64_t none) const {
     int64_t oldest = none;
@@ -189,7 +221,6 @@ class SortedRuns {
   static constexpr size_t kLeastTimedRows = 1 << 8;      // and by time
   static constexpr size_t kSmallRows = 1 << 15;          // merges up to this are done at once
   static constexpr size_t kMostRuns = 48;
-  static constexpr double kFewBatches = 16;              // a subwindow of so few batches is one run, and so a window
 
   struct Held {
     Run<Key> run;
@@ -214,11 +245,20 @@ class SortedRuns {
     const Held &elder = *runs_[at], &newer = *runs_[at + 1];
     if (elder.subwindow != newer.subwindow || elder.busy || newer.busy) return false;
     if (elder.subwindow != subwindow_ || closed_) return true;
-    if (policy_.adaptive && !policy_.flat && large_batches(subwindow_rows())) return true;
+    if (weighs() && part_.one) return true;
     return policy_.due(place, elder.run.length(), newer.run.length());
   }
 
-  bool large_batches(size_t rows) const { return batch_rows_ * kFewBatches >= static_cast<double>(rows); }
+  bool weighs() const { return policy_.adaptive && !policy_.flat; }
+
+  // Takes note of a value of this step: of the last eight, more or less. Below 0: there was none.
+  static void follow(double& mean, double value) { mean += (value - mean) / (mean < 0 ? 1 : 8); }
+
+  // Chooses for so many rows, by what steps bring and ask.
+  void weigh(Choice& choice, double rows) const {
+    const int levels = policy_.rung(static_cast<size_t>(rows / 2)) - policy_.rung(static_cast<size_t>(batch_rows_));
+    choice.weigh(rows, std::max(2, levels + 1), probes_ < 0 ? batch_rows_ : probes_, std::max(matches_, 0.0));
+  }
 
   // Rows that arrive until the newest subwindow takes no more. The fewer subwindows, the fewer runs a probe meets; but
   // there has to be room for rows that have expired and for the output of merges, which end at once where batches are
@@ -228,8 +268,8 @@ class SortedRuns {
     return std::max(one_run() ? (recording_ ? window_ : 2 * window_) : window_ / 2 + 1, kLeastRows);
   }
 
-  // Whether batches are so large a part of a count window that it is one run.
-  bool one_run() const { return window_ > 0 && !policy_.flat && policy_.adaptive && large_batches(window_); }
+  // Whether a count window is one run, without rows that have expired.
+  bool one_run() const { return window_ > 0 && weighs() && whole_.one; }
 
   // Place of a run in its subwindow.
   size_t place(size_t at) const {
@@ -409,7 +449,8 @@ class SortedRuns {
   int64_t first_row_ = 0;  // of the newest subwindow
   bool closed_ = true;     // it takes no more rows
   size_t rows_ = 0, bytes_ = 0;
-  double batch_rows_ = 0;
+  Choice whole_, part_;  // of a count window, and of a subwindow
+  double batch_rows_ = -1, probes_ = -1, matches_ = -1;
 };
 
 }  // namespace muntin
