@@ -388,7 +388,9 @@ def _count_window_join(left: DataFrame, right: DataFrame, plan: SparkPlan) -> Da
     from muntin.pyspark_bridge import window_join
 
     band = Band("l_key", "r_key", *_workload(plan).band)
-    return window_join(left, right, on=band, left=Rows(plan.window), right=Rows(plan.window), device=plan.device)
+    return window_join(
+        left, right, on=band, left=Rows(plan.window), right=Rows(plan.window), device=plan.device, state=None
+    )
 
 
 def _join_buckets(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
@@ -453,6 +455,7 @@ def _keyed_window_join(left: DataFrame, right: DataFrame, window: int) -> DataFr
         right,
         on=AllOf(Compare("l_key", "=", "r_key"), Band("l_value", "r_value", -_REACH, _REACH)),
         within=Within("l_time", "r_time", f"-{span}", span),
+        state=None,
     )
 
 

@@ -256,6 +256,12 @@ class JoinSpec:
         return ("left",) if self.left_alone else self.unmatched
 
     @property
+    def waits(self) -> bool:
+        """Whether rows wait for the watermark to be emitted: unmatched left or right rows of a time window, left rows
+        of an as-of join, closing aggregates."""
+        return self.watermark is not None and (bool(self.unmatched) or self.closing or isinstance(self.on, AsOf))
+
+    @property
     def anti(self) -> bool:
         """Whether no pair comes out."""
         return self.how in ("left_anti", "right_anti")

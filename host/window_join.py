@@ -712,8 +712,6 @@ class WindowJoin:
                 f"{self._index.name!r} and {self._engine_kind.name!r} on {self._device.info.name!r}: use 'rows', and "
                 "group by"
             )
-        if state and self.spec.closing:
-            raise UnsupportedError("form='aggregate' has state= for at='arrival' alone, not for at='close'")
 
     def _check_partitions(self) -> None:
         count, spec = self._partitions.count, self.spec
@@ -1353,6 +1351,8 @@ class WindowJoin:
                 engine.load(call.batches, call.opposite, call.arrived)
             self._keep_rows(call)
             limits = self._advance(call)
+            if isinstance(engine, AggregateEngine | ClosingPartitions) and limits["left"] is not None:
+                engine.forget(limits["left"])
             self._materializer.load(call, limits, matched)
             self._expire(engine, limits)
 

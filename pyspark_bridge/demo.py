@@ -227,6 +227,7 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
                 sequence=spec.sequence,
                 daemon=[daemon.address for daemon in daemons],
                 partitions=4 if cluster else 1,
+                state=None,
             )
             listener = listen(spark)
             started = time.monotonic()

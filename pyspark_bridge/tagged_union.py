@@ -27,8 +27,10 @@ def tagged_union(
     partitions: int = 1,
     equal: Sequence[tuple[str, str]] = (),
     sends: int | None = None,
+    clock: DataFrame | None = None,
 ) -> DataFrame:
-    """One DataFrame with the rows of both sides; of a self join, `right` is None.
+    """One DataFrame with the rows of both sides; of a self join, `right` is None. A `clock`, of no rows, is read beside
+    them (see `clock_of`).
 
     Rows lie in one partition, or, with `sends`, in at most so many and an empty one: a micro-batch without any input
     has a task too. With `partitions` above 1 there is another column at the end, `partition`: the number of the join's
@@ -52,6 +54,10 @@ def tagged_union(
         hashes = F.when(F.col(SIDE_COLUMN) == LEFT, left_hash).otherwise(right_hash)
         return tagged.withColumn(PARTITION_COLUMN, F.pmod(hashes, F.lit(partitions)))
 
+    def nothing_of(frame: DataFrame) -> DataFrame:
+        nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in left.schema.fields]
+        return _of_left(frame.select(*nulls), right)
+
     both = of_left = _of_left(left, right)
     if right is not None:
         left_names = [f"l{i}" for i in range(len(left.columns))]
@@ -65,13 +71,42 @@ def tagged_union(
     if sends is not None:
         # A coalesce to one has a partition even where its input has none. Spark does not prune a stream without rows:
         # the left side is read for it, but without its columns, which costs little where they are stored apart.
-        nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in left.schema.fields]
-        nothing = _of_left(left.where(F.lit(False)).select(*nulls), right).coalesce(1)
+        nothing = nothing_of(left.where(F.lit(False)) if clock is None else clock).coalesce(1)
         return numbered(both.coalesce(sends)).unionAll(numbered(nothing))
+    if clock is not None:
+        both = both.unionAll(nothing_of(clock))
     if partitions > 1:
         return by_number(numbered(both), partitions, PARTITION_COLUMN)
     # coalesce, not repartition: a shuffle of both streams costs a third of the rate.
     return both.coalesce(1)
+
+
+def clock_of(frame: DataFrame, time: str) -> DataFrame:
+    """No rows of a side, in a micro-batch whenever the watermark has moved.
+
+    Spark runs a micro-batch without data for its own stateful operators alone. This is one: counts of the rows before
+    the year 1 by their time.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A stream with a watermark.
+    time : str
+        The column that has it, or the field `end` of a window that has.
+    """
+    from pyspark.sql import functions as F
+
+    names = [f"c{i}" for i in range(len(frame.columns))]
+    place = frame.columns.index(time) if time in frame.columns else frame.columns.index(time.removesuffix(".end"))
+    column = F.col(names[place])
+    moment = column if time in frame.columns else column.getField("end")
+    rows = frame.toDF(*names).select(column).where(moment < F.lit("0001-01-01").cast(_type_of(frame, place, time)))
+    return rows.groupBy(column).count()
+
+
+def _type_of(frame: DataFrame, place: int, time: str) -> DataType:
+    kind = frame.schema.fields[place].dataType
+    return kind if time in frame.columns else kind["end"].dataType  # type: ignore[index]
 
 
 def _of_left(left: DataFrame, right: DataFrame | None) -> DataFrame:

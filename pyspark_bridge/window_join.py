@@ -9,6 +9,7 @@ import secrets
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.service import Service
 from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
-from muntin.host.errors import DeviceError, QueryError, SchemaError, UnsupportedError, WindowError
+from muntin.host.errors import DeviceError, QueryError, SchemaError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
 from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
 from muntin.host.tracing import check_tracing, settings, tracing_wanted
@@ -30,7 +31,7 @@ from muntin.pyspark_bridge.observed import observed, status_column, with_status
 from muntin.pyspark_bridge.private_daemon import master_of, private_daemon
 from muntin.pyspark_bridge.result_schema import result_schema
 from muntin.pyspark_bridge.spark_versions import by_number, is_dataframe, to_arrow
-from muntin.pyspark_bridge.tagged_union import PARTITION_COLUMN, numbered_schema, tagged_union
+from muntin.pyspark_bridge.tagged_union import PARTITION_COLUMN, clock_of, numbered_schema, tagged_union
 from muntin.pyspark_bridge.watermarks import MULTIPLE_CONF, result_delay, watermark_of
 from muntin.pyspark_bridge.worker_python import check_worker_python
 
@@ -58,7 +59,7 @@ def window_join(
     token: str | None = None,
     tls_ca: str | None = None,
     name: str | None = None,
-    state: str | None = None,
+    state: str | EllipsisType | None = ...,
     partitions: int | Partitions = 1,
     stages: int | None = None,
     how: str = "inner",
@@ -73,6 +74,7 @@ def window_join(
     capacity: int | None = None,
     lag: int = 1,
     idle_after: Any = None,
+    no_data_batches: bool = True,
     result_watermark: str | None = None,
     observe: str | None = None,
     tracing: bool | None = None,
@@ -133,7 +135,8 @@ def window_join(
     state : str, optional
         A folder that the daemon's machine sees, or the address of an object store ("s3://bucket/prefix"), in which the
         windows of a stream are kept: the query then restarts from its checkpoint whatever has ended, the daemon too,
-        and on any machine that reaches the place. Without it the windows end with the daemon.
+        and on any machine that reaches the place. With None the windows end with the daemon. A stream asks for one of
+        the two, but where the named daemons keep state (``muntin serve --state``).
     partitions : int or Partitions
         Into how many windows the rows go; the result is the same. By the values that are compared for equality, where a
         part of the condition does; else by ranges of the key of a band with two ends, or by subwindows: then each left
@@ -160,6 +163,13 @@ def window_join(
         Of streams with `withWatermark`, as for `host.Watermark`: how many micro-batches the watermark lags, 1 or 0; and
         how much of the other side's event time a side may send nothing for, such as "10 minutes", before the join goes
         on without it.
+    no_data_batches : bool
+        Of streams with `withWatermark` where rows wait for it (unmatched rows of time windows, as-of joins,
+        ``at="close"``): whether Spark runs a micro-batch without data once the watermark has moved, as for its own
+        joins, so that what is due comes out at once, with the trigger `availableNow` too. It reads the time column of
+        one side a second time (the whole source where that is Kafka, CSV or JSON), and adds
+        ``spark.sql.shuffle.partitions`` small tasks to each micro-batch. It stays as it was at the first start of a
+        query: Spark does not restart a checkpoint with more or fewer sources.
     result_watermark : str, optional
         The name in the result of one of the times of `within=`, of inner and semi joins: it gets `withWatermark` with
         the delay after which no row of the result comes, so that ``groupBy(window(...))``, other stateful operators or
@@ -199,8 +209,9 @@ def window_join(
     Unmatched rows, of outer and anti joins. A row of a stream that has matched nothing comes out in the micro-batch
     from which on no row can match it: at once where its key or time is NULL, in a time window when the watermark says
     so (that which filters the next micro-batch), in a count window when as many later rows of its own side have come as
-    that window holds. Spark runs no micro-batch without data for a join like this one: what the last rows have made due
-    waits for the next. DataFrames that are not streams give all their unmatched rows.
+    that window holds. With `no_data_batches` Spark runs a micro-batch without data once the watermark has moved, as for
+    its own joins; without, what the last rows have made due waits for the next data. DataFrames that are not streams
+    give all their unmatched rows.
 
     Late rows. As in Spark's join one watermark serves both sides: the least (or greatest, by
     `spark.sql.streaming.multipleWatermarkPolicy`) over the sides of the newest event time less the delay.
@@ -276,10 +287,19 @@ def window_join(
     daemons = tuple([daemon] if isinstance(daemon, str) else daemon or ())
     if daemon is not None and not 0 < len(daemons) <= partitions.count:
         raise UnsupportedError(f"{len(daemons)} daemons for {partitions.count} partitions: give at most one for each")
-    on_executors = daemon is None and streaming and state is not None and _is_cluster(left_df.sparkSession)
+    kept = bool(daemons)  # by the daemons
     for each in daemons:
         with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
             client.check(spec, left_schema, right_schema, streaming=streaming)
+            kept = kept and streaming and state is ... and client.status()["state"] is not None
+    if streaming and state is ... and not kept:
+        raise StateError(
+            "where are the windows of this stream to be kept? state='/shared/folder' (or 's3://bucket/prefix') keeps "
+            "them there, and the query restarts from its checkpoint; state=None keeps them in the daemon's memory "
+            "alone, and the query cannot be restarted once that has ended"
+        )
+    state = None if state is ... else state
+    on_executors = daemon is None and streaming and state is not None and _is_cluster(left_df.sparkSession)
     if daemon is None:  # there is none yet to ask
         service = Service(device or DEFAULT_DEVICE)
         try:
@@ -294,7 +314,11 @@ def window_join(
         address = daemons[0]
     stages = _stages(left_df, streaming, partitions.count, stages)
     one_stream = None if spec.self_join else right_df
-    inputs = tagged_union(left_df, one_stream)
+    clock = None
+    if no_data_batches and spec.waits and watermark is not None and times is not None:
+        on_left = watermark.left is not None
+        clock = clock_of(left_df, times.left_time) if on_left else clock_of(right_df, times.right_time)
+    inputs = tagged_union(left_df, one_stream, clock=clock)
     identity = name or join_identity(spec, left_schema, right_schema, inputs)
     task = JoinTask(
         address=address,
@@ -325,14 +349,6 @@ def window_join(
             on,
             "" if capacity is None else f", and fails beyond {capacity:,} rows a side",
         )
-    if streaming and state is None:
-        log.warning(
-            "the windows of this join (%s) are in the memory of the daemon%s: the query cannot be restarted once that "
-            "has ended, unless the daemon keeps them (muntin serve --state); give state= to keep them",
-            task.join,
-            "" if daemon is None else f" at {', '.join(daemons)}",
-        )
-
     axis = spec.time_axis(left_schema, right_schema)
 
     def finished(result: DataFrame) -> DataFrame:
@@ -350,11 +366,11 @@ def window_join(
         following = partitions.count > 1 and stages == 2 and can_follow(spec)
         if partitions.by == "equality" and not following:
             equal = _partition_columns(spec) if partitions.count > 1 else []
-            inputs = tagged_union(left_df, one_stream, partitions.count, equal, sends if stages == 2 else None)
+            inputs = tagged_union(left_df, one_stream, partitions.count, equal, sends if stages == 2 else None, clock)
         else:
             if partitions.by == "equality":  # raises where the types have none in common
                 EqualityPlacement(spec, left_schema, right_schema, partitions.count)
-            inputs = tagged_union(left_df, one_stream, sends=sends)
+            inputs = tagged_union(left_df, one_stream, sends=sends, clock=clock)
             if stages == 1:
                 placed = numbered_schema(inputs.schema)
                 placed_rows = inputs.mapInArrow(task_function(task, root, "place"), placed)

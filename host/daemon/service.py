@@ -271,6 +271,7 @@ class Service:
                 "host_used_bytes": self.device.host_memory.used,
             },
             "memory_bytes": resident_bytes(),
+            "state": self._state,
             "limits": vars(self.limits).copy(),
             "errors": errors,
             "queries": {name: query.status() for name, query in sorted(queries.items())},

@@ -189,6 +189,10 @@ class AggregateEngine(Engine):
         """For `close`: what the left rows of this time and before have met, None: all, which then wait no longer."""
         return self.answer(self._waiting.take(limit))
 
+    def forget(self, limit: int) -> None:
+        """For `close`: the left rows of this time and before wait no longer, as they have been emitted."""
+        self._waiting.take(limit)
+
     def answer(self, batch: Batch) -> Aggregates:
         """For `close`: what left rows have met."""
         return self._probe("left", batch, _order(batch.keys), None)

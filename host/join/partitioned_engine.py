@@ -416,6 +416,14 @@ class ClosingPartitions(PartitionedEngine):
         self._waiting.add(batches["left"])
         return super().process(batches, opposite, arrived, counting=counting)
 
+    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
+        self._waiting.add(batches["left"])
+        super().load(batches, opposite, arrived)
+
+    def forget(self, limit: int) -> None:
+        """The left rows of this time and before wait no longer, as they have been emitted."""
+        self._waiting.take(limit)
+
     def _placed_parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
         """Right rows alone are stored, and none probes yet."""
         right, empty = batches["right"], batches["left"].take(slice(0, 0))

@@ -432,6 +432,37 @@ def test_few_keys_of_closing_rows(kind, partitions):
             assert join.finish()["n"].to_pylist() == due
 
 
+@pytest.mark.parametrize("on", [Compare("a", "=", "b"), AllOf(Compare("k", "=", "k"), Band("a", "b", -4, 4))], ids=str)
+def test_closing_rows_after_restarts(on, tmp_path, seed):
+    """Another process goes on from the state in every call, with another number of partitions."""
+    rng = np.random.default_rng(seed)
+
+    def table(side, call):
+        count = int(rng.integers(0, 30))
+        key = pa.array(rng.integers(0, 9, count), mask=rng.random(count) < 0.1)
+        times = 20 * call + rng.integers(0, 35, count)
+        return pa.table({side: key, "k": rng.integers(0, 3, count), "t": times, "v": rng.random(count) - 0.5})
+
+    calls = [(table("a", call), table("b", call)) for call in range(7)]
+    options = {
+        "on": on, "within": Within("t", "t", -15, 10), "watermark": Watermark(5, 5, lag=1), "form": "aggregate",
+        "at": "close", "aggregates": [Count(), Sum("v"), Max("t")],
+        "left_schema": calls[0][0].schema, "right_schema": calls[0][1].schema,
+    }  # fmt: skip
+    rows = lambda given: [tuple(row.values()) for row in given.to_pylist()]  # noqa: E731
+    with WindowJoin(**options) as join:
+        due = [rows(join.process(*tables)) for tables in calls]
+        end = rows(join.finish())
+    assert sum(map(bool, due)) > 3
+    for number, tables in enumerate(calls):
+        with WindowJoin(**options, state=tmp_path, partitions=1 + number % 3) as join:
+            if number:
+                assert rows(join.repeat()) == due[number - 1]
+            assert rows(join.process(*tables)) == due[number]
+    with WindowJoin(**options, state=tmp_path) as join:
+        assert rows(join.finish()) == end
+
+
 def has_values(function: str, kind: pa.DataType) -> bool:
     """Whether there is such an aggregate of columns of a type, as the guide has it."""
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)

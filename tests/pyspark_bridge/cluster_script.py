@@ -78,7 +78,7 @@ def main(folder: Path, seed: int, daemon: str) -> None:
     right = right.mapInArrow(killing(str(folder / "send"), 1, before=False), right.schema)
     on = AllOf(Compare("limit", "=", "price"), Band("id", "id", -90, 90))
     options = {"on": on, "left": Rows(70), "right": Rows(60), "sequence": "seq", "partitions": 2}
-    joined = window_join(left, right, **options, daemon=daemon)
+    joined = window_join(left, right, **options, daemon=daemon, state=None)
     joined = joined.mapInArrow(killing(str(folder / "fetch"), 2, before=True), joined.schema)
     query = runner.start(joined, "query")
     assert query.awaitTermination(800)

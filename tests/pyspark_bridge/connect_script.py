@@ -65,7 +65,7 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
     def counts():
         return NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
 
-    counted = window_join(left, right, **options, left=Rows(50), right=Rows(50), sequence="seq")
+    counted = window_join(left, right, **options, left=Rows(50), right=Rows(50), sequence="seq", state=None)
     assert ids(run(counted)) == expected(counts(), bids, asks)
 
     # foreachBatch runs in the server's own Python process, whose tasks Spark does not tell their micro-batch.
@@ -79,7 +79,9 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
         for stages in (1, 2):
             place = folder / f"each{stages}"
             given = {"stages": stages, "name": f"each {stages}", "daemon": daemon.address}
-            frame = window_join(left, right, on=options["on"], left=Rows(50), right=Rows(50), sequence="seq", **given)
+            frame = window_join(
+                left, right, on=options["on"], left=Rows(50), right=Rows(50), sequence="seq", **given, state=None
+            )
             writer = frame.writeStream.foreachBatch(each(place)).option("checkpointLocation", f"{place}-checkpoint")
             query = writer.trigger(availableNow=True).start()
             if stages == 1:
@@ -95,6 +97,7 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
         **options,
         within=Within("ts", "ts", "-5 seconds", "5 seconds"),
         observe="timed",
+        state=None,
     )
     loop = NestedLoop(
         ("band", -2, 2),
@@ -117,16 +120,16 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
 
     with start_private("numpy") as daemon:
         windows = {"left": Rows(50), "right": Rows(50), "sequence": "seq", "daemon": daemon.address}
-        alike = [window_join(left, right, on=options["on"], **windows) for _ in range(2)]
+        alike = [window_join(left, right, on=options["on"], **windows, state=None) for _ in range(2)]
         with pytest.raises(Exception, match="two joins of one streaming query"):
             run(alike[0].unionAll(alike[1]))
 
     frames = [spark.createDataFrame(side[0].to_pandas()) for side in (bids, asks)]
-    plain = window_join(*frames, **options, left=Rows(50), right=Rows(50), sequence="seq")
+    plain = window_join(*frames, **options, left=Rows(50), right=Rows(50), sequence="seq", state=None)
     assert ids(plain.collect()) == expected(counts(), bids[:1], asks[:1])
 
     try:
-        window_join(*frames, on=Band("nowhere", "price", 0, 0), left=Rows(5), right=Rows(5), device="numpy")
+        window_join(*frames, on=Band("nowhere", "price", 0, 0), left=Rows(5), right=Rows(5), device="numpy", state=None)
     except errors.SchemaError:
         pass
     else:

@@ -51,7 +51,7 @@ def test_streams_answer_rows_that_the_watermark_has_passed(runner, daemon, seed)
         runner.stream(name, tables + end).withWatermark("ts", "60 seconds")
         for name, tables, end in zip(("bids", "asks"), (bids, asks), ends, strict=True)
     )
-    joined = window_join(left, right, on=ON, daemon=daemon.address, select=["id", "id_right"])
+    joined = window_join(left, right, on=ON, daemon=daemon.address, select=["id", "id_right"], state=None)
     found = [(row.id, row.id_right) for row in runner.run(joined)]
     assert len(set(found)) == len(found)
     assert set(found) >= wanted
@@ -61,19 +61,19 @@ def test_streams_answer_rows_that_the_watermark_has_passed(runner, daemon, seed)
 def test_batches_answer_all_rows(spark, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=2, spread=10)
     frames = [spark.createDataFrame(pa.concat_tables(tables)) for tables in (bids, asks)]
-    found = window_join(*frames, on=ON, daemon=daemon.address, select=["id", "id_right"]).collect()
+    found = window_join(*frames, on=ON, daemon=daemon.address, select=["id", "id_right"], state=None).collect()
     assert {(row.id, row.id_right) for row in found} == nearest(bids, asks)
 
 
 def test_streams_without_a_watermark_are_refused(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=1)
     with pytest.raises(UnsupportedError, match="watermark"):
-        window_join(runner.stream("bids", bids), runner.stream("asks", asks), on=ON, daemon=daemon.address)
+        window_join(runner.stream("bids", bids), runner.stream("asks", asks), on=ON, daemon=daemon.address, state=None)
 
 
 def test_parts_about_one_side_decide_who_takes_part(spark, daemon):
     left = spark.createDataFrame([(1, 10, "a"), (2, 20, None)], "l int, t long, s string")
     right = spark.createDataFrame([(1, 8, True), (2, 9, False), (3, 19, True)], "r int, t long, ok boolean")
     on = AsOf("t", "t", where=[Where("right", "ok", "=", True), Where("left", "s", "is distinct from", None)])
-    joined = window_join(left, right, on=on, how="left", daemon=daemon.address, select=["l", "r"])
+    joined = window_join(left, right, on=on, how="left", daemon=daemon.address, select=["l", "r"], state=None)
     assert sorted(map(tuple, joined.collect())) == [(1, 1), (2, None)]

@@ -63,7 +63,7 @@ def frame(spark):
 def test_refused(frame, change, error, message):
     arguments = {**GOOD, **change}
     with pytest.raises(error, match=message):
-        window_join(frame, frame, **arguments)
+        window_join(frame, frame, **arguments, state=None)
 
 
 def test_a_conjunction_with_a_missing_column(frame, daemon):
@@ -73,6 +73,7 @@ def test_a_conjunction_with_a_missing_column(frame, daemon):
             frame,
             **{**GOOD, "on": AllOf(Band("k", "k", 0, 1), Band("kk", "seq", 0, 1))},
             daemon=daemon.address,
+            state=None,
         )
 
 
@@ -83,34 +84,35 @@ def test_window_beyond_the_memory(frame):
             frame,
             **{**GOOD, "left": Rows(2_000_000_000), "right": Rows(2_000_000_000)},
             device="opencl",
+            state=None,
         )
 
 
 def test_stream_with_table(frame, spark):
     stream = spark.readStream.format("rate").load()
     with pytest.raises(errors.UnsupportedError, match="right side is a stream"):
-        window_join(frame, stream, **GOOD)
+        window_join(frame, stream, **GOOD, state=None)
     with pytest.raises(TypeError, match=r"left side must be a Spark DataFrame \(pyspark\.sql\.DataFrame\), not dict$"):
-        window_join({}, frame, **GOOD)
+        window_join({}, frame, **GOOD, state=None)
     with pytest.raises(TypeError, match=r"right side must be a Spark DataFrame .*, not pandas\.\S*DataFrame$"):
-        window_join(frame, pd.DataFrame(), **GOOD)
+        window_join(frame, pd.DataFrame(), **GOOD, state=None)
 
 
 def test_names_that_differ_in_case_alone(frame, daemon):
     upper = frame.withColumnRenamed("text", "TEXT")
     with pytest.raises(errors.SchemaError, match="'text' and 'TEXT'"):
-        window_join(frame, upper, **GOOD, daemon=daemon.address)
+        window_join(frame, upper, **GOOD, daemon=daemon.address, state=None)
 
 
 def test_type_that_arrow_cannot_carry(frame, spark):
     months = frame.withColumn("span", F.expr("INTERVAL '3' MONTH"))
     with pytest.raises(errors.SchemaError, match=r"span.*left.*interval month"):
-        window_join(months, frame, **GOOD)
+        window_join(months, frame, **GOOD, state=None)
 
 
 def test_duplicate_columns(frame):
     with pytest.raises(errors.SchemaError, match="seq"):
-        window_join(frame.select("*", "seq"), frame, **GOOD)
+        window_join(frame.select("*", "seq"), frame, **GOOD, state=None)
 
 
 def test_sessions_on_a_cluster_need_a_named_daemon(frame, monkeypatch):

@@ -24,7 +24,9 @@ def wanted(bids, asks):
 
 def join(runner, daemon, bids, asks):
     """A new DataFrame over the same streams, as a restarted program makes it."""
-    return window_join(runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, daemon=daemon.address)
+    return window_join(
+        runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, daemon=daemon.address, state=None
+    )
 
 
 def test_restart_from_the_checkpoint(runner, daemon, seed):
@@ -61,11 +63,11 @@ def test_restart_on_a_device_that_holds_one_join(runner, tmp_path_factory, seed,
     try:
         for batches in (2, 4):
             sides = runner.stream("bids", bids[:batches]), runner.stream("asks", asks[:batches])
-            runner.run(window_join(*sides, **options, daemon=served.addresses[0]))
+            runner.run(window_join(*sides, **options, daemon=served.addresses[0], state=None))
             if device == "memory of one":
                 assert 2 * made.used_bytes > made.memory_bytes
         with pytest.raises(CapacityError):
-            window_join(*sides, **{**options, "left": Rows(40_000)}, daemon=served.addresses[0])
+            window_join(*sides, **{**options, "left": Rows(40_000)}, daemon=served.addresses[0], state=None)
     finally:
         served.stop()
     loop = NestedLoop(("band", -2, 2), "limit", "price", rows=rows, sequence="seq")
@@ -102,7 +104,7 @@ def test_task_that_fails_before_the_join(runner, daemon, seed):
     # The left side goes through whole, the right side breaks off: the daemon has staged rows of the first
     # attempt.
     broken = right.mapInArrow(failing(str(runner.folder / "failed"), 10), right.schema)
-    runner.run(window_join(left, broken, **OPTIONS, daemon=daemon.address))
+    runner.run(window_join(left, broken, **OPTIONS, daemon=daemon.address, state=None))
     assert len(list(runner.folder.glob("failed-*"))) >= 2
     assert newest_query(daemon)["discarded"] >= 2
     assert pairs(runner) == wanted(bids, asks)

@@ -30,7 +30,7 @@ def flight(tmp_path_factory):
 def test_streams(runner, flight, seed):
     bids, asks = bids_and_asks(seed, batches=3)
     joined = window_join(
-        runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, daemon=flight, token="secret"
+        runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, daemon=flight, token="secret", state=None
     )
     runner.run(joined)
     loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
@@ -41,4 +41,6 @@ def test_streams(runner, flight, seed):
 def test_token_is_checked_at_the_call(runner, flight, seed, token):
     bids, asks = bids_and_asks(seed, batches=1)
     with pytest.raises(errors.AuthError):
-        window_join(runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, daemon=flight, token=token)
+        window_join(
+            runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, daemon=flight, token=token, state=None
+        )

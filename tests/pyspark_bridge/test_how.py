@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from muntin.host import Band, Rows, Within
+from muntin.host import Band, Compare, Rows, Within
 from muntin.host.errors import UnsupportedError
 from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
@@ -23,7 +23,9 @@ def test_batch_frames_against_sparks_join(spark, daemon, seed, how):
     near = F.expr("limit = price AND at BETWEEN ts - INTERVAL 9 SECONDS AND ts + INTERVAL 4 SECONDS")
     theirs = left.join(right, near, how)
     within = Within("ts", "at", "-9 seconds", "4 seconds")
-    ours = window_join(left, right, on=Band("limit", "price", 0, 0), within=within, how=how, daemon=daemon.address)
+    ours = window_join(
+        left, right, on=Band("limit", "price", 0, 0), within=within, how=how, daemon=daemon.address, state=None
+    )
     assert ours.schema.simpleString() == theirs.schema.simpleString()
     assert [field.nullable for field in ours.schema] == [field.nullable for field in theirs.schema]
     wanted = Counter(theirs.collect())
@@ -38,9 +40,12 @@ def rows_of(runner, left_alone):
     )
 
 
-@pytest.mark.parametrize("how", ["left", "full", "left_semi", "left_anti"])
-def test_streams_within_time(runner, daemon, seed, how):
-    """Each row in the micro-batch in which the watermark lets it go; what the last ones made due still waits."""
+@pytest.mark.parametrize(
+    ("how", "no_data"), [("left", False), ("left", True), ("full", True), ("left_semi", True), ("left_anti", True)]
+)
+def test_streams_within_time(runner, daemon, seed, how, no_data):
+    """Each row in the micro-batch in which it is due by the watermark; what the last ones made due comes in one without
+    data."""
     bids, asks = bids_and_asks(seed, batches=7, rows=40, spread=25)
     left = runner.stream("bids", bids).withWatermark("ts", "2 seconds")
     right = runner.stream("asks", asks).withWatermark("ts", "5 seconds")
@@ -50,7 +55,9 @@ def test_streams_within_time(runner, daemon, seed, how):
         on=Band("limit", "price", -1, 1),
         within=Within("ts", "ts", "-5 seconds", "3 seconds"),
         how=how,
+        no_data_batches=no_data,
         daemon=daemon.address,
+        state=None,
     )
     runner.run(joined)
     loop = NestedLoop(
@@ -58,6 +65,8 @@ def test_streams_within_time(runner, daemon, seed, how):
         delays=(seconds(2), seconds(5)), initial=0, lag=1, how=how,
     )  # fmt: skip
     due = Counter()
+    if no_data and how != "left_semi":
+        bids, asks = [*bids, bids[0].slice(0, 0)], [*asks, asks[0].slice(0, 0)]
     for number, sides in enumerate(zip(bids, asks, strict=True)):
         due += Counter((number, *row) for row in loop.results(loop.process(*sides)))
     assert rows_of(runner, how in ("left_semi", "left_anti")) == due
@@ -65,11 +74,29 @@ def test_streams_within_time(runner, daemon, seed, how):
     assert loop.finish() or how == "left_semi"
 
 
+@pytest.mark.parametrize(("how", "partitions"), [("left", 1), ("right", 2), ("full", 1), ("left_semi", 1)])
+def test_micro_batches_without_data_as_in_sparks_join(runner, daemon, seed, how, partitions):
+    """What Spark's own join gives, in the same micro-batches, to the last one that a moved watermark asks for."""
+    # Of a row whose key or time is NULL Spark says something else.
+    bids, asks = ([each.drop_null() for each in side] for side in bids_and_asks(seed, batches=4, rows=40, spread=25))
+    left = runner.stream("bids", bids).withWatermark("ts", "2 seconds").select("id", "limit", "ts")
+    right = runner.stream("asks", asks).select(F.col("id").alias("ask"), "price", F.col("ts").alias("at"))
+    right = right.withWatermark("at", "5 seconds")
+    near = F.expr("limit = price AND at BETWEEN ts - INTERVAL 5 SECONDS AND ts + INTERVAL 3 SECONDS")
+    runner.run(left.join(right, near, how), "theirs")
+    within = Within("ts", "at", "-5 seconds", "3 seconds")
+    options = {"on": Compare("limit", "=", "price"), "within": within, "how": how, "daemon": daemon.address}
+    runner.run(window_join(left, right, **options, partitions=partitions, state=None), "query")
+    theirs, ours = (Counter((batch, *row) for batch, row in runner.results[name]) for name in ("theirs", "query"))
+    assert ours == theirs
+    assert (max(batch for batch, *_ in ours) == len(bids)) == (how != "left_semi")
+
+
 def test_streams_in_count_windows(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, spread=60)
     options = {"on": Band("limit", "price", 0, 0), "left": Rows(20), "right": Rows(15), "sequence": "seq"}
     sides = runner.stream("bids", bids), runner.stream("asks", asks)
-    runner.run(window_join(*sides, **options, how="outer", daemon=daemon.address))
+    runner.run(window_join(*sides, **options, how="outer", daemon=daemon.address, state=None))
     loop = NestedLoop(("band", 0, 0), "limit", "price", rows=(20, 15), sequence="seq", how="full")
     due = Counter()
     for number, batches in enumerate(zip(bids, asks, strict=True)):
@@ -83,9 +110,9 @@ def test_streams_that_could_never_let_rows_go(runner, daemon, seed):
     options = {"on": Band("limit", "price", 0, 0), "daemon": daemon.address, "how": "left"}
     for delayed in (left, left.withWatermark("ts", "2 seconds")):
         with pytest.raises(UnsupportedError, match="how='left' could never let an unmatched left row go"):
-            window_join(delayed, right, within=Within("ts", "ts", "0 seconds", "3 seconds"), **options)
+            window_join(delayed, right, within=Within("ts", "ts", "0 seconds", "3 seconds"), **options, state=None)
     for low, frames in (
         ("-1 second", (left, right.withWatermark("ts", "2 seconds"))),
         ("3 seconds", (left, right.withWatermark("ts", "2 seconds"))),
     ):
-        assert window_join(*frames, within=Within("ts", "ts", low, "3 seconds"), **options).isStreaming
+        assert window_join(*frames, within=Within("ts", "ts", low, "3 seconds"), **options, state=None).isStreaming

@@ -79,6 +79,7 @@ def test_joins_made_in_another_order_after_a_restart(runner, daemon, seed):
                 runner.stream(f"{name} asks", asks[:batches]),
                 **OPTIONS,
                 daemon=daemon.address,
+                state=None,
             )
         return made["one"].unionAll(made["two"])
 
@@ -95,7 +96,14 @@ def halves(runner, bids, asks, names, daemon):
         mine = F.udf(lambda number, half=half: number % 2 == half, "boolean")
         left, right = (runner.stream(side, tables) for side, tables in (("bids", bids), ("asks", asks)))
         joins.append(
-            window_join(left.filter(mine("id")), right.filter(mine("id")), **OPTIONS, daemon=daemon.address, name=name)
+            window_join(
+                left.filter(mine("id")),
+                right.filter(mine("id")),
+                **OPTIONS,
+                daemon=daemon.address,
+                name=name,
+                state=None,
+            )
         )
     return joins
 
@@ -136,7 +144,7 @@ def test_joins_that_have_rows_in_different_runs(runner, daemon, seed):
             schema = runner.spark.read.parquet(path).schema
             reader = runner.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
             sides.append(reader.option("pathGlobFilter", pattern).parquet(path))
-        return window_join(*sides, **OPTIONS, daemon=daemon.address)
+        return window_join(*sides, **OPTIONS, daemon=daemon.address, state=None)
 
     with pytest.raises(Exception, match=r"QueryError.*name="):
         runner.run(join("*.parquet").unionAll(join("nothing of this name")))
@@ -147,7 +155,7 @@ def test_a_join_made_again(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=6)
 
     def join(streams):
-        return window_join(*streams, **OPTIONS, daemon=daemon.address)
+        return window_join(*streams, **OPTIONS, daemon=daemon.address, state=None)
 
     streams = [runner.stream("bids", bids[:2]), runner.stream("asks", asks[:2])]
     joined = join(streams)
@@ -178,6 +186,7 @@ def test_a_job_group_of_the_callers_own(runner, daemon, seed):
             runner.stream("asks", asks[:batches]),
             **OPTIONS,
             daemon=daemon.address,
+            state=None,
         )
         writer = joined.writeStream.option("checkpointLocation", str(runner.folder / "checkpoint"))
         query = writer.foreachBatch(collect).trigger(availableNow=True).start()
@@ -191,7 +200,7 @@ def test_changed_inputs_say_what_a_name_is_for(runner, daemon, seed):
 
     def join(condition, batches, name):
         left, right = runner.stream("bids", bids[:batches]), runner.stream("asks", asks[:batches])
-        return window_join(left.filter(condition), right, **OPTIONS, daemon=daemon.address, name=name)
+        return window_join(left.filter(condition), right, **OPTIONS, daemon=daemon.address, name=name, state=None)
 
     runner.run(join("id >= 0", 1, None), "unnamed")
     runner.run(join("id >= 0", 1, "mine"), "named")
@@ -206,5 +215,10 @@ def test_names(runner, daemon, seed, name):
     bids, asks = bids_and_asks(seed, batches=1)
     with pytest.raises(errors.QueryError, match="1 to 200 characters"):
         window_join(
-            runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, daemon=daemon.address, name=name
+            runner.stream("bids", bids),
+            runner.stream("asks", asks),
+            **OPTIONS,
+            daemon=daemon.address,
+            name=name,
+            state=None,
         )

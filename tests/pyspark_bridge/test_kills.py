@@ -28,7 +28,9 @@ def test_killed_tasks(runner, daemon, seed, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "task_function", dying_tasks(str(orders.folder)))
     windows = {"left": Rows(50), "right": Rows(50), "sequence": "seq"}
     sides = runner.stream("bids", bids), runner.stream("asks", asks)
-    runner.run(window_join(*sides, on=Band("limit", "price", -2, 2), **windows, daemon=daemon.address, stages=2))
+    runner.run(
+        window_join(*sides, on=Band("limit", "price", -2, 2), **windows, daemon=daemon.address, stages=2, state=None)
+    )
     loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
     assert pairs(runner) == expected(loop, bids, asks)
     assert orders.told("done") == [("task", phase) for phase in phases]

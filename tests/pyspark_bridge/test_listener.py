@@ -52,8 +52,10 @@ def test_figures_of_each_micro_batch(spark, runner, seed, caplog):
     caplog.set_level(logging.INFO, "muntin.spark")
     try:
         with start_private("numpy") as daemon:
-            joined = window_join(left, right, **window, name="outer", how="left", daemon=daemon.address)
-            other = window_join(left, right, **window, name="inner", device="numpy", partitions=2, observe="inner")
+            joined = window_join(left, right, **window, name="outer", how="left", daemon=daemon.address, state=None)
+            other = window_join(
+                left, right, **window, name="inner", device="numpy", partitions=2, observe="inner", state=None
+            )
             query = named(runner, joined.select("id").unionAll(other.select("id")), "two joins")
             last = listener.of(query.lastProgress)
             with DaemonClient(daemon.address) as client:
@@ -163,6 +165,7 @@ def test_windows_and_a_third_stream_behind_a_join(spark, runner, daemon, seed):
             suffix="`_r",
             result_watermark="ts",
             observe="first",
+            state=None,
         )
         grouped = first.groupBy(F.window("ts", "1 second")).count()
         query = runner.start(grouped, "windows")
@@ -179,6 +182,7 @@ def test_windows_and_a_third_stream_behind_a_join(spark, runner, daemon, seed):
             lag=0,
             daemon=daemon.address,
             name="second",
+            state=None,
         )
         joined = Counter((row["id"], row["id`_r"]) for row in runner.run(second, "third stream"))
     finally:

@@ -47,16 +47,22 @@ def test_full_outer_join_over_two_daemons(runner, daemon, two_daemons, seed, tmp
     """Late rows and unmatched rows as in one window, with a daemon that is killed and a sink that fails."""
     bids, asks = bids_and_asks(seed, batches=5, spread=12, late=9)
     bids[2], asks[2] = bids[2].slice(0, 0), asks[2].slice(0, 0)
-    runner.run(window_join(*streams(runner, bids, asks), **OPTIONS, how="full", daemon=daemon.address), "one")
+    runner.run(
+        window_join(*streams(runner, bids, asks), **OPTIONS, how="full", daemon=daemon.address, state=None), "one"
+    )
     addresses = [each.address for each in two_daemons]
-    split = window_join(*streams(runner, bids[:3], asks[:3]), **OPTIONS, how="full", daemon=addresses, partitions=3)
+    split = window_join(
+        *streams(runner, bids[:3], asks[:3]), **OPTIONS, how="full", daemon=addresses, partitions=3, state=None
+    )
     query = runner.start(split, "split", fail={1})
     with pytest.raises(Exception, match="the sink fails after micro-batch 1"):
         query.awaitTermination(120)
     os.kill(two_daemons[1].process.pid, signal.SIGKILL)
     with start_private("cpu", state=str(tmp_path / "state1")) as third:
         addresses[1] = third.address
-        split = window_join(*streams(runner, bids, asks), **OPTIONS, how="full", daemon=addresses, partitions=3)
+        split = window_join(
+            *streams(runner, bids, asks), **OPTIONS, how="full", daemon=addresses, partitions=3, state=None
+        )
         runner.run(split, "split")
     assert rows(runner, "split") == rows(runner, "one")
     assert any(row["id"] is None for _, row in runner.results["one"])
@@ -67,7 +73,7 @@ def test_tables_and_types(runner, daemon, spark):
     right = spark.sql("SELECT id % 5 k, CAST(id % 3 AS DOUBLE) f, id t, 0.0D z FROM range(40)")
     on = AllOf(Compare("k", "=", "k"), Compare("f", "=", "f"), Compare("z", "=", "z"))
     options = {"on": on, "within": Within("t", "t", -20, 20), "daemon": daemon.address, "how": "full"}
-    found = [window_join(left, right, **options, partitions=count).collect() for count in (1, 4)]
+    found = [window_join(left, right, **options, partitions=count, state=None).collect() for count in (1, 4)]
     assert len(found[0]) > 60
     assert sorted(map(str, found[0])) == sorted(map(str, found[1]))
 
@@ -141,7 +147,7 @@ def test_without_equality(runner, two_daemons, seed, tmp_path, condition, option
         if "within" in options:
             left, right = left.withWatermark("ts", "3 seconds"), right.withWatermark("ts", "5 seconds")
         more = {"how": how, "name": "parts", "daemon": addresses, "partitions": partitions}
-        return window_join(left, right, on=on, **options, **more)
+        return window_join(left, right, on=on, **options, **more, state=None)
 
     query = runner.start(join(3), "query", fail={1})
     with pytest.raises(Exception, match="the sink fails after micro-batch 1"):
@@ -185,7 +191,7 @@ def test_a_key_with_half_of_the_rows(runner, two_daemons, seed, tmp_path, condit
         if "within" in options:
             left, right = left.withWatermark("ts", "3 seconds"), right.withWatermark("ts", "5 seconds")
         more = {"how": how, "name": "parts", "daemon": addresses, "partitions": partitions}
-        return window_join(left, right, on=on, **options, **more)
+        return window_join(left, right, on=on, **options, **more, state=None)
 
     query = runner.start(join(5), "query", fail={4})
     with pytest.raises(Exception, match="the sink fails after micro-batch 4"):
@@ -211,7 +217,7 @@ def test_other_cells_are_other_windows(runner, two_daemons, seed):
     def join(count, width):
         sides = runner.stream("bids", bids[:count]), runner.stream("asks", asks[:count])
         options = {"name": "cells", "daemon": two_daemons[0].address, "partitions": Partitions(2, width=width)}
-        return window_join(*sides, on=BAND[0], **COUNTS, **options)
+        return window_join(*sides, on=BAND[0], **COUNTS, **options, state=None)
 
     runner.run(join(2, 8))
     with pytest.raises(Exception, match=r"StateLostError.*ranges-9-bins/"):
@@ -226,11 +232,13 @@ def test_one_stream_in_both_roles(runner, daemon, seed):
     stream = runner.stream("bids", bids)
     options = {"on": Band("limit", "limit", 0, 1), "within": Within("ts", "ts", "-2 seconds", "2 seconds")}
     for count in (1, 3):
-        runner.run(window_join(stream, stream, **options, daemon=daemon.address, partitions=count), str(count))
+        runner.run(
+            window_join(stream, stream, **options, daemon=daemon.address, partitions=count, state=None), str(count)
+        )
     assert rows(runner, "1") == rows(runner, "3")
     assert len(rows(runner, "1")) > 50
     with pytest.raises(UnsupportedError, match="a self join with count windows"):
-        window_join(stream, stream, on=BELOW_ITSELF, **COUNTS, daemon=daemon.address, partitions=2)
+        window_join(stream, stream, on=BELOW_ITSELF, **COUNTS, daemon=daemon.address, partitions=2, state=None)
 
 
 BELOW_ITSELF = Compare("limit", "<", "limit")
@@ -244,7 +252,9 @@ def test_aggregates_of_closed_windows(runner, seed):
         for count in (1, 3):
             sides = streams(runner, bids, asks)
             more = {**TIMES, **options, "daemon": daemon.address, "partitions": count}
-            runner.run(window_join(*sides, on=AllOf(EQUAL[0], Compare("id", "!=", "id")), **more), str(count))
+            runner.run(
+                window_join(*sides, on=AllOf(EQUAL[0], Compare("id", "!=", "id")), **more, state=None), str(count)
+            )
     assert rows(runner, "1") == rows(runner, "3")
     assert len(rows(runner, "1")) > 50
 
@@ -259,7 +269,7 @@ def test_as_of_join(runner, seed):
             sides = streams(runner, bids, asks)
             on = AsOf("ts", "ts", by=[("limit", "price")], tolerance="10 seconds")
             options = {"how": "left", "daemon": daemon.address, "partitions": count}
-            runner.run(window_join(*sides, on=on, **options), str(count))
+            runner.run(window_join(*sides, on=on, **options, state=None), str(count))
     assert rows(runner, "1") == rows(runner, "3")
     assert len(rows(runner, "1")) > 50
 
@@ -277,7 +287,9 @@ def test_tables_without_equality(daemon, spark, partitions, how):
     right = spark.sql("SELECT id % 41 k, id % 30 t, id n, current_timestamp() at FROM range(200)")
     options = {"on": Band("k", "k", -1, 1), "within": Within("t", "t", -2, 2), "daemon": daemon.address, "how": how}
     chosen = {"select": ["n", "s", "n_right"]}
-    found = [window_join(left, right, **options, **chosen, partitions=each).collect() for each in (1, partitions)]
+    found = [
+        window_join(left, right, **options, **chosen, partitions=each, state=None).collect() for each in (1, partitions)
+    ]
     assert len(found[0]) > 300
     assert sorted(map(str, found[0])) == sorted(map(str, found[1]))
 
@@ -304,4 +316,4 @@ def test_refusals(spark, daemon, options, error, message):
     address = [daemon.address] * options.pop("daemons", 1)
     left, right = (spark.sql("SELECT id k, id t, CAST(id AS DECIMAL(4,1)) d FROM range(3)") for _ in range(2))
     with pytest.raises(error, match=message):
-        window_join(left, right, **options, daemon=address)
+        window_join(left, right, **options, daemon=address, state=None)

@@ -49,8 +49,8 @@ def test_none_is_started_for_a_query_that_is_not(runner, seed, started):
     """The first one's query never starts, and outlives that of the second, which ends."""
     bids, asks = bids_and_asks(seed, batches=2)
     sides = runner.stream("bids", bids), runner.stream("asks", asks)
-    window_join(*sides, **OPTIONS)
-    joined = window_join(*sides, **OPTIONS)
+    window_join(*sides, **OPTIONS, state=None)
+    joined = window_join(*sides, **OPTIONS, state=None)
     assert [daemon.daemon for daemon in started] == [None, None]
     runner.run(joined)
     assert ended(started[1])
@@ -59,7 +59,7 @@ def test_none_is_started_for_a_query_that_is_not(runner, seed, started):
 
 def test_ends_with_its_query_and_a_restart_says_so(runner, seed, started):
     bids, asks = bids_and_asks(seed, batches=2)
-    joined = window_join(runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS)
+    joined = window_join(runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, state=None)
     assert runner.run(joined)
     (daemon,) = started
     assert ended(daemon)
@@ -68,7 +68,7 @@ def test_ends_with_its_query_and_a_restart_says_so(runner, seed, started):
     with pytest.raises(Exception, match=r"no daemon answers.*muntin serve"):
         runner.start(joined, "query").awaitTermination(120)
     # The same program in a new process: another daemon, which knows that it lacks the window.
-    again = window_join(runner.stream("bids"), runner.stream("asks"), **OPTIONS)
+    again = window_join(runner.stream("bids"), runner.stream("asks"), **OPTIONS, state=None)
     with pytest.raises(Exception, match=r"StateLostError.*muntin serve"):
         runner.start(again, "query").awaitTermination(120)
     assert runner.results["query"] == before
@@ -77,7 +77,7 @@ def test_ends_with_its_query_and_a_restart_says_so(runner, seed, started):
 
 def test_serves_two_queries_until_the_second_ends(runner, seed, started):
     bids, asks = bids_and_asks(seed, batches=2)
-    joined = window_join(runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS)
+    joined = window_join(runner.stream("bids", bids), runner.stream("asks", asks), **OPTIONS, state=None)
     second = runner.start(joined, "second", available_now=False)
     runner.run(joined, "first")
     second.processAllAvailable()
@@ -91,7 +91,9 @@ def test_batches_share_one_that_ends_with_the_process(spark, started, monkeypatc
     monkeypatch.setattr(private_daemon_module, "_of_batches", {})
     frame = spark.range(30).withColumnRenamed("id", "k")
     for _ in range(2):
-        joined = window_join(frame, frame, on=Band("k", "k", 0, 0), left=Rows(9), right=Rows(9), device="numpy")
+        joined = window_join(
+            frame, frame, on=Band("k", "k", 0, 0), left=Rows(9), right=Rows(9), device="numpy", state=None
+        )
         assert joined.count() == 30  # a self join, in which each row meets itself
     assert len(started) == 1
     assert started[0].daemon.process.poll() is None

@@ -26,6 +26,7 @@ def test_a_stream_through_a_daemon(runner, seed, device):
             right=Rows(30),
             sequence="seq",
             daemon=daemon.address,
+            state=None,
         )
         runner.run(joined.select("id", "id_right", "note", "note_right"))
         assert client.ping()["device"] == device

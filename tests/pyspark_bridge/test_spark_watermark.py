@@ -38,6 +38,7 @@ def test_same_pairs_as_spark(runner, daemon, seed, case):
             within=Within("ts", "ts", f"{low} seconds", f"{high} seconds"),
             capacity=10_000,
             daemon=daemon.address,
+            state=None,
         ).select("id", "id_right")
         sides = [
             frame.select(F.lit(1).alias(f"{side}_one"), *[F.col(c).alias(f"{side}_{c}") for c in frame.columns])

@@ -7,6 +7,7 @@ import muntin.pyspark_bridge.private_daemon as private_daemon_module
 from muntin.host import Band, Compare, Rows
 from muntin.host.cli import main
 from muntin.host.daemon import AwaitedDaemon, start_private
+from muntin.host.errors import StateError
 from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
@@ -109,15 +110,23 @@ def test_other_partitions_after_a_restart(runner, daemon, seed, tmp_path, on, ho
         told = CliRunner().invoke(main, ["rescale", state, "--partitions", str(partitions), "--delete-old"])
         assert told.exit_code == 0, told.output
         runner.run(join(batches, state=state, partitions=partitions, stages=2))
-    runner.run(join(6, daemon=daemon.address), "one")
+    runner.run(join(6, daemon=daemon.address, state=None), "one")
     assert rows(runner, "query") == rows(runner, "one")
 
 
-def test_a_query_without_state_says_so(runner, seed, daemon, tmp_path, caplog):
+def test_streams_say_where_their_windows_are_kept(spark, runner, seed, daemon, tmp_path):
     bids, asks = bids_and_asks(seed, batches=1)
     sides = runner.stream("bids", bids), runner.stream("asks", asks)
-    window_join(*sides, **OPTIONS, daemon=daemon.address)
-    assert "give state= to keep them" in caplog.text
-    caplog.clear()
-    window_join(*sides, **OPTIONS, daemon=daemon.address, state=str(tmp_path))
-    assert not caplog.text
+    for address in (daemon.address, None):
+        with pytest.raises(
+            StateError, match=r"state='/shared/folder' .* restarts from its checkpoint; state=None keeps"
+        ):
+            window_join(*sides, **OPTIONS, daemon=address)
+    for state in (None, str(tmp_path)):
+        assert window_join(*sides, **OPTIONS, daemon=daemon.address, state=state).isStreaming
+    with start_private(state=str(tmp_path / "kept")) as keeps:
+        assert window_join(*sides, **OPTIONS, daemon=keeps.address).isStreaming
+        with pytest.raises(StateError, match="state=None"):
+            window_join(*sides, **OPTIONS, daemon=[keeps.address, daemon.address], partitions=2)
+    tables = [spark.createDataFrame(each[0]) for each in (bids, asks)]
+    assert not window_join(*tables, **OPTIONS, daemon=daemon.address).isStreaming

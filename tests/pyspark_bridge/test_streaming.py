@@ -46,6 +46,7 @@ def test_count_windows(runner, daemon, seed, case):
         right=Rows(20),
         sequence="seq",
         daemon=daemon.address,
+        state=None,
     )
     assert joined.isStreaming
     assert joined.columns == [
@@ -76,6 +77,7 @@ def test_opencl_device_with_a_daemon_of_its_own(runner, seed):
         left=Rows(30),
         right=Rows(40),
         sequence="seq",
+        state=None,
     )
     runner.run(joined)
     loop = NestedLoop(("band", -1, 1), "limit", "price", rows=(30, 40), sequence="seq")
@@ -91,6 +93,7 @@ def test_time_window_without_watermark(runner, daemon, seed):
         within=Within("ts", "ts", "-10 seconds", "2 seconds"),
         daemon=daemon.address,
         capacity=10_000,
+        state=None,
     )
     runner.run(joined)
     within = ("ts", "ts", seconds(-10), seconds(2))
@@ -109,6 +112,7 @@ def test_self_join(runner, daemon, seed):
         right=Rows(25),
         sequence="seq",
         daemon=daemon.address,
+        state=None,
     )
     runner.run(joined)
     options = {"rows": (25, 25), "sequence": "seq", "self_join": True, "itself": True}
@@ -122,14 +126,14 @@ def test_aggregates(runner, seed):
     sides = runner.stream("bids", bids), runner.stream("asks", asks)
     wanted = expected(NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq"), bids, asks)
     aggregates = ["count(*)", "sum(price)", "max(id)", "count(note)"]
-    frame = window_join(*sides, **options, form="aggregate", aggregates=aggregates)
+    frame = window_join(*sides, **options, form="aggregate", aggregates=aggregates, state=None)
     assert frame.columns == ["side", "row", "count(1)", "sum(price)", "max(id)", "count(note)"]
     found = runner.run(frame, "aggregates")
     assert len(found) == sum(map(len, bids)) + sum(map(len, asks))
     assert sum(row["count(1)"] for row in found) == len(wanted)
     assert 0 < sum(row["count(note)"] or 0 for row in found) <= len(wanted)
     with pytest.raises(KeyTypeError, match="no min of column 'note' of type string"):
-        window_join(*sides, **options, form="aggregate", aggregates="min(note)")
+        window_join(*sides, **options, form="aggregate", aggregates="min(note)", state=None)
 
 
 def test_counts_and_own_suffix(runner, daemon, seed):
@@ -138,13 +142,13 @@ def test_counts_and_own_suffix(runner, daemon, seed):
     sides = runner.stream("bids", bids), runner.stream("asks", asks)
     loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
     wanted = expected(loop, bids, asks)
-    counts = runner.run(window_join(*sides, **options, form="counts", daemon=daemon.address), "counts")
+    counts = runner.run(window_join(*sides, **options, form="counts", daemon=daemon.address, state=None), "counts")
     assert {row["side"] for row in counts} == {"left", "right"}
     assert len(counts) == sum(map(len, bids)) + sum(map(len, asks))
     assert sum(row["matches"] for row in counts) == len(wanted)
-    found = runner.run(window_join(*sides, **options, form="pairs", daemon=daemon.address), "pairs")
+    found = runner.run(window_join(*sides, **options, form="pairs", daemon=daemon.address, state=None), "pairs")
     assert sorted((row["left_row"], row["right_row"]) for row in found) == sorted(pair[1:] for pair in wanted)
-    renamed = window_join(*sides, **options, suffix="_ask", daemon=daemon.address)
+    renamed = window_join(*sides, **options, suffix="_ask", daemon=daemon.address, state=None)
     assert renamed.columns[5:] == ["id_ask", "price", "ts_ask", "seq_ask", "note_ask"]
 
 
@@ -154,7 +158,7 @@ def test_two_queries_at_once_and_one_query_with_a_join_twice(runner, daemon, see
     options = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(50), "sequence": "seq"}
 
     def join(bids, asks):
-        return window_join(bids, asks, **options, daemon=daemon.address)
+        return window_join(bids, asks, **options, daemon=daemon.address, state=None)
 
     first = join(runner.stream("bids", bids), runner.stream("asks", asks))
     # Of the same shape, over other streams: their windows must stay apart, in two queries and in one.
@@ -187,11 +191,13 @@ def test_three_streams(runner, daemon, seed):
     low, high = -5, 3
     delay = max(2, 5 - low) + max(high, 0)
     on, near = Band("limit", "price", -1, 1), Within("ts", "ts", f"{low} seconds", f"{high} seconds")
-    first = window_join(*sides[:2], on=on, within=near, select=["id", "limit", "ts", "id_right"], daemon=daemon.address)
+    first = window_join(
+        *sides[:2], on=on, within=near, select=["id", "limit", "ts", "id_right"], daemon=daemon.address, state=None
+    )
     second = window_join(
         first.withMetadata("ts", {"spark.watermarkDelayMs": delay * 1000}), sides[2].withColumnRenamed("id", "offer"),
         on=on, within=Within("ts", "ts", "-2 seconds", "2 seconds"), daemon=daemon.address,
-    )  # fmt: skip
+    state=None)  # fmt: skip
     runner.run(second)
     loops = [
         NestedLoop(
@@ -222,12 +228,12 @@ def test_options_of_a_watermark_that_is_not_there(runner, daemon, seed):
     options = {"on": Compare("limit", "=", "price"), "idle_after": "1 minute", "daemon": daemon.address}
     near = Within("ts", "ts", "0 seconds", "3 seconds")
     with pytest.raises(WindowError, match=r"give both sides withWatermark, on 'ts' and 'ts'"):
-        window_join(left, right, within=near, **options)
+        window_join(left, right, within=near, **options, state=None)
     with pytest.raises(WindowError, match="idle_after='1 minute' needs the left side's delay"):
-        window_join(left, delayed[1], within=near, **options)
+        window_join(left, delayed[1], within=near, **options, state=None)
     with pytest.raises(WindowError, match="only time windows"):
-        window_join(*delayed, left=Rows(5), right=Rows(5), **options)
-    assert window_join(*delayed, within=near, lag=0, **options).isStreaming
+        window_join(*delayed, left=Rows(5), right=Rows(5), **options, state=None)
+    assert window_join(*delayed, within=near, lag=0, **options, state=None).isStreaming
 
 
 def test_a_dense_result_comes_in_blocks(runner, seed):
@@ -242,6 +248,7 @@ def test_a_dense_result_comes_in_blocks(runner, seed):
             right=Rows(500),
             sequence="seq",
             daemon=daemon.address,
+            state=None,
         )
         frame = joined.select("id", "id_right", "note")
         with pytest.raises(Exception, match="the sink fails"):

@@ -44,7 +44,11 @@ def test_one_stage(runner, seed, collector):
     """Each micro-batch is a trace, from Spark's task to the join in the daemon's process."""
     bids, asks = bids_and_asks(seed, batches=2)
     joined = window_join(
-        runner.stream("bids", bids), runner.stream("asks", asks), on=Band("limit", "price", -2, 2), **WINDOWS
+        runner.stream("bids", bids),
+        runner.stream("asks", asks),
+        on=Band("limit", "price", -2, 2),
+        **WINDOWS,
+        state=None,
     )
     runner.run(joined)
     for trace in traces(collector, "spark run", joins=1):
@@ -60,7 +64,7 @@ def test_two_stages_and_partitions(runner, seed, collector):
     bids, asks = bids_and_asks(seed, batches=2)
     on = AllOf(Compare("limit", "=", "price"), Band("id", "id", -90, 90))
     sides = runner.stream("bids", bids), runner.stream("asks", asks)
-    runner.run(window_join(*sides, on=on, partitions=2, **WINDOWS))
+    runner.run(window_join(*sides, on=on, partitions=2, **WINDOWS, state=None))
     for trace in traces(collector, "spark fetch", joins=2):
         spans = [span for span in collector.spans if span.trace == trace]
         assert {"spark send/request stage/daemon stage", "spark fetch/request fetch/daemon fetch/join"} <= paths(spans)
@@ -71,7 +75,7 @@ def test_the_package_is_missed_before_the_query_starts(spark, monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     frame = spark.range(3)
     with pytest.raises(UnsupportedError, match=r"pip install 'muntin\[tracing\]'"):
-        window_join(frame, frame, on=Band("id", "id", 0, 0), tracing=True)
+        window_join(frame, frame, on=Band("id", "id", 0, 0), tracing=True, state=None)
 
 
 def test_the_environment_asks_for_spans(monkeypatch):

@@ -43,7 +43,9 @@ def rows(runner, query="query"):
 
 def in_one_stage(runner, daemon, options, bids, asks, **more):
     """What the same join gives in one task."""
-    frame = window_join(*streams(runner, bids, asks, "within" in options), **options, **more, daemon=daemon.address)
+    frame = window_join(
+        *streams(runner, bids, asks, "within" in options), **options, **more, daemon=daemon.address, state=None
+    )
     runner.run(frame, "one")
     return rows(runner, "one")
 
@@ -83,7 +85,12 @@ def test_partitions_as_in_one_task(runner, daemon, seed, options, how):
     bids[1], asks[2] = bids[1].slice(0, 0), asks[2].slice(0, 0)
     due = in_one_stage(runner, daemon, options, bids, asks, how=how)
     frame = window_join(
-        *streams(runner, bids, asks, "within" in options), **options, how=how, daemon=daemon.address, partitions=3
+        *streams(runner, bids, asks, "within" in options),
+        **options,
+        how=how,
+        daemon=daemon.address,
+        partitions=3,
+        state=None,
     )
     runner.run(frame)
     assert rows(runner) == due
@@ -104,7 +111,7 @@ def test_repeated_tasks_actions_and_threads(runner, daemon, seed):
     left, right = streams(runner, bids, asks)
     marker = str(runner.folder / "failed")
     broken = right.mapInArrow(failing(f"{marker}-send", 10), right.schema)
-    joined = window_join(left, broken, **BAND, daemon=daemon.address, stages=2)
+    joined = window_join(left, broken, **BAND, daemon=daemon.address, stages=2, state=None)
     joined = joined.mapInArrow(failing(f"{marker}-fetch", 5), joined.schema)
     found = []
 
@@ -142,7 +149,7 @@ def test_repeated_tasks_actions_and_threads(runner, daemon, seed):
 def test_self_join_of_the_result(runner, daemon, seed, spark, reuse, adaptive):
     """The result in both roles of a join of Spark's: one send stage, or two at once."""
     bids, asks = bids_and_asks(seed, batches=3)
-    joined = window_join(*streams(runner, bids, asks), **BAND, daemon=daemon.address, stages=2)
+    joined = window_join(*streams(runner, bids, asks), **BAND, daemon=daemon.address, stages=2, state=None)
     found = []
 
     def collect(frame, batch):
@@ -166,7 +173,7 @@ def test_self_join_of_the_result(runner, daemon, seed, spark, reuse, adaptive):
 def test_union_with_itself_and_a_state_store(runner, daemon, seed):
     """Two branches of one plan fetch from two send stages; a stateful operator turns adaptive execution off."""
     bids, asks = bids_and_asks(seed, batches=3)
-    joined = window_join(*streams(runner, bids, asks), **BAND, daemon=daemon.address, stages=2)
+    joined = window_join(*streams(runner, bids, asks), **BAND, daemon=daemon.address, stages=2, state=None)
     runner.run(joined.unionAll(joined), "twice")
     runner.results["query"] = runner.results["twice"]
     assert pairs(runner) == sorted(2 * wanted(bids, asks))
@@ -186,7 +193,7 @@ def test_two_sinks_and_shuffled_inputs(runner, daemon, seed):
     """Two queries of one frame have windows of their own; rows of shuffled inputs come in any order."""
     bids, asks = bids_and_asks(seed, batches=3)
     left, right = streams(runner, bids, asks)
-    joined = window_join(left.repartition(3), right.repartition(2), **BAND, daemon=daemon.address, stages=2)
+    joined = window_join(left.repartition(3), right.repartition(2), **BAND, daemon=daemon.address, stages=2, state=None)
     queries = [runner.start(joined, name) for name in ("query", "second")]
     for query in queries:
         assert query.awaitTermination(600)
@@ -203,7 +210,7 @@ def test_replay_that_is_split_otherwise(runner, daemon, seed):
         left, right = streams(runner, bids, asks)
         if shuffled:
             left, right = left.repartition(shuffled), right.repartition(1)
-        return window_join(left, right, **COUNTED, name="split", daemon=daemon.address, partitions=2)
+        return window_join(left, right, **COUNTED, name="split", daemon=daemon.address, partitions=2, state=None)
 
     due = in_one_stage(runner, daemon, COUNTED, bids, asks)
     query = runner.start(join(0), "query", fail={2})
@@ -221,7 +228,7 @@ def test_random_rows_fail_by_name(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=2)
     left, right = streams(runner, bids, asks)
     left = left.withColumn("limit", (F.rand() * 40).cast("long"))
-    joined = window_join(left, right, **BAND, name="random", daemon=daemon.address, stages=2)
+    joined = window_join(left, right, **BAND, name="random", daemon=daemon.address, stages=2, state=None)
     query = runner.start(joined, "query", fail={1})
     with pytest.raises(Exception, match="the sink fails after micro-batch 1"):
         query.awaitTermination(600)
@@ -236,7 +243,7 @@ def test_first_batch_without_input(runner, daemon, seed, spark):
     rate = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
     sides = [rate.selectExpr(f"value AS {name}", "timestamp AS ts") for name in ("a", "b")]
     options = {"left": Rows(50), "right": Rows(50), "daemon": daemon.address, "stages": 2}
-    joined = window_join(*sides, on=Compare("a", "=", "b"), **options)
+    joined = window_join(*sides, on=Compare("a", "=", "b"), **options, state=None)
     seen = []
 
     def collect(frame, batch):
@@ -269,6 +276,7 @@ def test_time_windows_in_two_stages_and_one_partition(runner, daemon, seed):
         within=Within("ts", "ts", "-5 seconds", "5 seconds"),
         daemon=daemon.address,
         stages=2,
+        state=None,
     )
     runner.run(joined)
     loop = NestedLoop(

@@ -53,7 +53,7 @@ def test_every_type_passes_through(spark, daemon):
         spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", large)
         try:
             joined = window_join(
-                frame, frame, on=Compare("k", "=", "k"), left=Rows(9), right=Rows(9), daemon=daemon.address
+                frame, frame, on=Compare("k", "=", "k"), left=Rows(9), right=Rows(9), daemon=daemon.address, state=None
             )
             assert [field.dataType for field in joined.schema] == [field.dataType for field in SCHEMA] * 2
             assert joined.schema["k"].metadata == {"comment": "the key"}
@@ -101,14 +101,16 @@ def test_a_row_of_figures_beside_every_type(spark):
 def test_keys(spark, daemon, kind, values, low, high, pairs):
     schema = T.StructType([T.StructField("no", T.IntegerType()), T.StructField("k", kind)])
     frame = spark.createDataFrame([*enumerate(values), (9, None)], schema).coalesce(1)
-    joined = window_join(frame, frame, on=Band("k", "k", low, high), left=Rows(9), right=Rows(9), daemon=daemon.address)
+    joined = window_join(
+        frame, frame, on=Band("k", "k", low, high), left=Rows(9), right=Rows(9), daemon=daemon.address, state=None
+    )
     assert sorted((row["no"], row["no_right"]) for row in joined.collect()) == pairs
 
 
 def test_decimals_beyond_64_bits_are_refused_as_keys_only(spark, daemon):
     frame = spark.createDataFrame([row(1, MOMENTS[0])], SCHEMA)
     joined = window_join(
-        frame, frame, on=Compare("dec", "=", "dec"), left=Rows(9), right=Rows(9), daemon=daemon.address
+        frame, frame, on=Compare("dec", "=", "dec"), left=Rows(9), right=Rows(9), daemon=daemon.address, state=None
     )
     # The type holds values that fit, so that only a value can be refused.
     with pytest.raises(Exception, match=r"KeyTypeError.*decimal128\(38, 10\).*does not fit 64 bits"):
@@ -123,7 +125,9 @@ def test_a_void_column_matches_nothing(spark, daemon, kind):
     within = Within("t", "t", "-5 seconds", "5 seconds")
     for window in ({"left": Rows(9), "right": Rows(9)}, {"within": within}, {"within": within, "partitions": 2}):
         for left, right, rows in ((bare, typed, 2), (typed, bare, 3)):
-            joined = window_join(left, right, on=Compare("k", "=", "k"), how="left", daemon=daemon.address, **window)
+            joined = window_join(
+                left, right, on=Compare("k", "=", "k"), how="left", daemon=daemon.address, **window, state=None
+            )
             assert joined.schema == T.StructType(
                 [*left.schema, *(T.StructField(f"{field.name}_right", field.dataType) for field in right.schema)]
             )

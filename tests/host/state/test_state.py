@@ -515,6 +515,7 @@ FAILING: dict[str, dict[str, Any]] = {
     "driven": {"on": AllOf(Compare("a", "<", "b"), Compare("s", ">", "t")), "left": Rows(90), "right": Rows(60)},
     "as-of": {"on": AsOf("t", "t", "backward", by="x"), "how": "left", "watermark": Watermark(left=30, right=30)},
     "aggregate": {**JOINS["count"], "form": "aggregate", "aggregates": [Count(), Max("b")]},
+    "closing": {**JOINS["time"], "form": "aggregate", "aggregates": [Count(), Max("b")], "at": "close"},
     "partitions": {**JOINS["count"], "partitions": 2},
 }
 
