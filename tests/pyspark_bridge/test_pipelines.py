@@ -39,7 +39,7 @@ left, right = (
     for side in ("left", "right")
 )
 within = Within("at", "at", "-5 seconds", "5 seconds")
-joined = window_join(left, right, on=Band("price", "price", -1, 1), within=within, daemon="{address}")
+joined = window_join(left, right, on=Band("price", "price", -1, 1), within=within, daemon="{address}", state=None)
 
 
 @pipelines.table
