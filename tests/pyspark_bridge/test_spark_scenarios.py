@@ -40,7 +40,15 @@ def streamed(runner: Any, side: Side) -> Any:
 def joined(join: Join, left: Any, right: Any, aliases: tuple[str, str], scenario: Scenario, daemon: Any) -> Any:
     on, within = join.parts(arrow_schema_of(left, "left"), arrow_schema_of(right, "right"), aliases)
     return window_join(
-        left, right, on=on, within=within, how=join.how, lag=scenario.lag, daemon=daemon.address, state=None
+        left,
+        right,
+        on=on,
+        within=within,
+        how=join.how,
+        lag=scenario.lag,
+        daemon=daemon.address,
+        state=None,
+        no_data_batches=False,
     )
 
 
