@@ -125,13 +125,9 @@ def _join(
     elif rows is not None:
         windows = dict(zip(SIDES, rows, strict=True))
     else:
-        known = {side: set(event_times.get(name, ())) for side, name in names.items()}
-        window = _time_pair(parts, times, known)
-        if window is not None:
-            with reader.at(window.left.node):
-                windows["within"] = window.within()
-            if any(not one_sided(p.predicate()) for p in parts if p is not window):
-                parts.remove(window)
+        within = reader.window(parts, times, {side: event_times.get(name, ()) for side, name in names.items()})
+        if within is not None:
+            windows["within"] = within
         elif times is not None:
             raise WindowError(
                 f"the text bounds no difference of {times!r} at both ends, as 'a.time BETWEEN b.time - INTERVAL 1 "
@@ -167,11 +163,44 @@ def parse_condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate |
     SqlError
         What the text has and a condition here has not, with its line and column.
     """
+    return _condition(text, left, right, None)[0]
+
+
+def parse_windowed(
+    text: str, left: pa.Schema, right: pa.Schema, event_times: Mapping[str, Iterable[str]] | None = None
+) -> tuple[Predicate | Where | AllOf, Within | None]:
+    """Reads a condition as `parse_condition` does, and the time window that it has: the first pair of timestamps, one
+    of each side, whose difference it bounds at both ends, those in `event_times` before others. Equal times are bounded
+    by 0, and so are the ends of equal windows of time.
+
+    Parameters
+    ----------
+    event_times : mapping of str to iterable of str, optional
+        By "left" and "right": columns that carry a watermark.
+
+    Returns
+    -------
+    condition, window
+        None where the text bounds no times.
+
+    Raises
+    ------
+    SqlError
+        What the text has and a condition here has not, with its line and column.
+    """
+    return _condition(text, left, right, {} if event_times is None else event_times)
+
+
+def _condition(
+    text: str, left: pa.Schema, right: pa.Schema, event_times: Mapping[str, Iterable[str]] | None
+) -> tuple[Predicate | Where | AllOf, Within | None]:
     reader = _Reader(text)
     with reader.shallow():
         tree = reader.condition()
         reader.know({"left": left, "right": right}, {"left": "left", "right": "right"})
-        return reader.whole(reader.conjunction((tree, True)))
+        parts = reader.conjunction((tree, True))
+        within = None if event_times is None else reader.window(parts, None, event_times)
+        return reader.whole(parts), within
 
 
 # The dialect: what Spark and DuckDB have in common, either's quotes around names.
@@ -634,6 +663,19 @@ class _Reader:
                     parts.append(part)
         return parts
 
+    def window(self, parts: list[Any], times: Any, event_times: Mapping[str, Iterable[str]]) -> Within | None:
+        """The time window of a conjunction. Its part is taken out where others are left that compare both sides;
+        windows of time that are equal are left, as their ends alone make it."""
+        pairs = [self._ends(part) or part for part in parts]
+        pair = _time_pair(pairs, times, {side: set(event_times.get(side, ())) for side in SIDES})
+        if pair is None:
+            return None
+        with self.at(pair.left.node):
+            within = pair.within()
+        if pair in parts and any(not one_sided(part.predicate()) for part in parts if part is not pair):
+            parts.remove(pair)
+        return within
+
     def whole(self, parts: list[Any]) -> Predicate | Where | AllOf:
         """The condition that all parts make."""
         made = [part.predicate() for part in parts]
@@ -643,6 +685,20 @@ class _Reader:
         """Refuses what cannot be asked of the columns' types, at its place in the text."""
         with self.at(node):
             Condition(part.predicate(), self.schemas["left"], self.schemas["right"])
+
+    def _ends(self, part: Any) -> _Apart | None:
+        """The equality of the ends of two windows of time that a part compares, such as Spark's `window` makes them."""
+        if not isinstance(part, _Apart) or part.compare != "=":
+            return None
+        kinds = []
+        for column in (part.left, part.right):
+            kind = column_type(self.schemas[column.side], column.path)
+            if not pa.types.is_struct(kind) or {field.name for field in kind} != {"start", "end"}:
+                return None
+            kinds.append(kind.field("end").type)
+        left, right = (dataclasses.replace(column, path=f"{column.path}.end") for column in (part.left, part.right))
+        bound = Fraction(0)
+        return _Apart(left, right, bound, bound, self._kinds(part.left.node, left, right, needed=False), "=")
 
     def nearest(self, join: Node, parts: list[Any]) -> AsOf:
         """The condition of an as-of join: one of times, behind ON or in MATCH_CONDITION, and equalities."""

@@ -217,10 +217,10 @@ def _run(spec: JoinSpec, streams: Streams, device: str, folder: Path, *, cluster
             machines = opened.enter_context(LoopbackCluster(folder))
         print("Spark starts (about ten seconds)", flush=True)
         with _session(folder, "local[*]" if machines is None else machines.master) as spark:
-            sides = [_stream(spark, place) for place in (streams.left, streams.right)]
             matches = window_join(
-                *sides,
-                on=spec.on,
+                _stream(spark, streams.left),
+                _stream(spark, streams.right),
+                spec.on,
                 left=spec.left,
                 right=spec.right,
                 within=spec.within,

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from muntin.host import JoinSpec
 from muntin.host.errors import SchemaError
+from muntin.pyspark_bridge.spark_versions import to_arrow
 from muntin.pyspark_bridge.watermarks import DELAY_KEY
 
 if TYPE_CHECKING:
@@ -63,3 +64,21 @@ def result_schema(
 
 def _without_watermark(metadata: dict | None) -> dict:
     return {key: value for key, value in (metadata or {}).items() if key != DELAY_KEY}
+
+
+def arrow_schema_of(frame: DataFrame, side: str) -> pa.Schema:
+    """The Arrow schema in which a side's rows travel; timestamps in UTC, whatever the session's time zone."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    fields = []
+    for field in frame.schema.fields:
+        try:
+            fields.append(to_arrow(StructType([field])).field(0).remove_metadata())
+        except (PySparkException, pa.ArrowException) as error:
+            raise SchemaError(
+                f"column {field.name!r} of the {side} side has type {field.dataType.simpleString()}, which "
+                "Spark does not pass "
+                f"to Python as Arrow ({error}); drop or cast it"
+            ) from error
+    return pa.schema(fields)

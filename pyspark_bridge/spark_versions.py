@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 #: Java versions that a version of Spark starts on and moves Arrow data with, the least and the greatest. Beyond them
@@ -68,6 +68,26 @@ def is_dataframe(value: Any) -> bool:
     # Before 4.0 those of Connect are a class of their own, which cannot be imported without gRPC.
     connect = sys.modules.get("pyspark.sql.connect.dataframe")
     return connect is not None and isinstance(value, connect.DataFrame)
+
+
+def is_column(value: Any) -> bool:
+    """Whether a value is a Column of Spark, classic or Connect."""
+    from pyspark.sql import Column
+
+    if isinstance(value, Column):
+        return True
+    connect = sys.modules.get("pyspark.sql.connect.column")  # as with DataFrames
+    return connect is not None and isinstance(value, connect.Column)
+
+
+def column_of(spark: Any, expression: Any) -> Column:
+    """The Column of an expression of Catalyst, of a classic session."""
+    from pyspark.sql import Column
+
+    sql = spark._jvm.org.apache.spark.sql
+    return Column(
+        sql.classic.ExpressionUtils.column(expression) if spark_version() >= (4, 0) else sql.Column(expression)
+    )
 
 
 def to_arrow(schema: StructType) -> pa.Schema:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.host import Rows
 from muntin.host.sql import SqlJoin, parse_join
+from muntin.pyspark_bridge.result_schema import arrow_schema_of
 from muntin.pyspark_bridge.watermarks import delayed_columns
-from muntin.pyspark_bridge.window_join import arrow_schema_of, window_join
+from muntin.pyspark_bridge.window_join import window_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,17 +20,18 @@ from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.service import Service
 from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
-from muntin.host.errors import DeviceError, QueryError, SchemaError, StateError, UnsupportedError, WindowError
+from muntin.host.errors import DeviceError, QueryError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
 from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
 from muntin.host.tracing import check_tracing, settings, tracing_wanted
+from muntin.pyspark_bridge.conditions import read_sides
 from muntin.pyspark_bridge.join_identity import join_identity
 from muntin.pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
 from muntin.pyspark_bridge.listener import note_join
 from muntin.pyspark_bridge.observed import observed, status_column, with_status
 from muntin.pyspark_bridge.private_daemon import master_of, private_daemon
-from muntin.pyspark_bridge.result_schema import result_schema
-from muntin.pyspark_bridge.spark_versions import by_number, is_dataframe, to_arrow
+from muntin.pyspark_bridge.result_schema import arrow_schema_of, result_schema
+from muntin.pyspark_bridge.spark_versions import by_number, is_dataframe
 from muntin.pyspark_bridge.tagged_union import PARTITION_COLUMN, clock_of, numbered_schema, tagged_union
 from muntin.pyspark_bridge.watermarks import MULTIPLE_CONF, result_delay, watermark_of
 from muntin.pyspark_bridge.worker_python import check_worker_python
@@ -48,11 +49,12 @@ MOST_NAME = 200
 def window_join(
     left_df: DataFrame,
     right_df: DataFrame,
-    *,
     on: Any,
+    how: str = "inner",
+    *,
     left: Rows | None = None,
     right: Rows | None = None,
-    within: Within | None = None,
+    within: Within | tuple[Any, ...] | None = None,
     sequence: str | None = None,
     device: str | None = None,
     daemon: str | Sequence[str] | None = None,
@@ -62,7 +64,6 @@ def window_join(
     state: str | EllipsisType | None = ...,
     partitions: int | Partitions = 1,
     stages: int | None = None,
-    how: str = "inner",
     suffix: str = "_right",
     select: Sequence[str] | None = None,
     form: str = "rows",
@@ -95,16 +96,24 @@ def window_join(
     left_df, right_df : DataFrame
         The sides. The same one twice is a self join: it is read once, and each row meets itself and, in both roles,
         the earlier rows of the window.
-    on : Band, Compare, AnyOf, AllOf, AsOf or str
-        The condition; `AllOf()`, or TRUE in a text, for every pair of rows, a cross join. In a text, such as
-        "left.venue = right.venue AND left.limit < right.price", columns are left.name and right.name, or the name alone
-        where one side alone has it.
+    on : Column, str, list of str, Band, Compare, AnyOf, AllOf or AsOf
+        The condition, as `DataFrame.join` takes it: a Column over both sides (of classic sessions), by aliases
+        (``F.col("bids.venue")``) or `df.col`; or names of columns that both sides have and whose values are equal, of
+        which the result has one each: first these, then the left side's other columns, then the right's. In other text,
+        such as "left.venue = right.venue AND left.limit < right.price", columns are left.name and right.name, or the
+        name alone where one side alone has it. `AllOf()`, or TRUE in a text, is every pair of rows, a cross join.
+
+        In Columns and text the first pair of timestamps, one of each side, whose difference the condition bounds at
+        both ends is the time window, those with `withWatermark` first, unless `within` or `left` and `right` are given.
+        Functions and other expressions of a Column that are about one side, and that a join here does not know, are
+        computed by Spark before the join; they remove no row. A day is 24 hours.
     left, right : Rows
         Count windows: how many rows of each side are kept.
-    within : Within
-        Or a time window; without any window every row is kept, and streams take inner and semi joins alone. Where a
-        side has `withWatermark` on its time column, its late rows are dropped and rows that no later row can match
-        are forgotten, as in Spark's own stream-stream join; see *Notes*.
+    within : Within or tuple
+        Or a time window, as a tuple its four parts: (left time, right time, low, high); without any window every row
+        is kept, and streams take inner and semi joins alone. Where a side has `withWatermark` on its time column, its
+        late rows are dropped and rows that no later row can match are forgotten, as in Spark's own stream-stream join;
+        see *Notes*.
     sequence : str, optional
         A column of both sides that gives the order of arrival across both. Without it each micro-batch counts
         as all its left rows, then all its right rows, and Spark does not promise the order of rows on one
@@ -224,20 +233,18 @@ def window_join(
 
     _check_frames(left_df, right_df)
     streaming = bool(left_df.isStreaming)
+    sides = read_sides(left_df, right_df, on, within, counted=left is not None or right is not None)
+    left_df, right_df, on, within = sides.left, sides.right, sides.on, sides.within
     two_times = isinstance(within, Within) and within.left_time != within.right_time
     self_join = left_df is right_df and not two_times
     left_schema, right_schema = arrow_schema_of(left_df, "left"), arrow_schema_of(right_df, "right")
-    if isinstance(on, str):
-        from muntin.host.sql import parse_condition
-
-        on = parse_condition(on, left_schema, right_schema)
-    times = on if isinstance(on, AsOf) else within
+    times = on if isinstance(on, AsOf) else sides.within
     watermark = watermark_of(left_df, right_df, times, lag, idle_after) if streaming else None
     spec = JoinSpec(
         on=on,
         left=left,
         right=right,
-        within=within,
+        within=sides.within,
         sequence=sequence,
         form=form,
         aggregates=aggregates,
@@ -253,6 +260,7 @@ def window_join(
         self_join=self_join,
         itself=self_join,
     )
+    spec = sides.shown(spec, left_schema, right_schema)
     if form == "ranges":
         raise UnsupportedError("form='ranges' is for muntin.WindowJoin, beside a RangeMirror: use 'pairs'")
     if streaming:
@@ -267,6 +275,7 @@ def window_join(
         delay = result_delay(spec, result_watermark, left_schema, right_schema, multiple)
     spec, partitions = _placed(spec, partitions, left_schema, right_schema, streaming=streaming)
     schema = result_schema(spec, left_df, right_df, left_schema, right_schema)
+    made = spec.output_columns(left_schema, right_schema) if sides.keys and form == "rows" else []
     if spec.select is not None:
         left_df, left_schema, right_df, right_schema = _pruned(spec, left_df, left_schema, right_df, right_schema)
     status = None
@@ -356,6 +365,7 @@ def window_join(
             result = observed(
                 result, str(observe), status, counted=spec.counted, times=axis is not None and not axis.integers
             )
+        result = sides.one_key_each(result, spec, select, made)
         if delay is None or result_watermark is None:
             return result
         return result.withWatermark(f"`{result_watermark.replace('`', '``')}`", delay)
@@ -504,21 +514,3 @@ def _pruned(
             (numbered.toDF(*(schema.names[at] for at in places)), pa.schema([schema.field(at) for at in places]))
         )
     return (*frames[0], *frames[1])
-
-
-def arrow_schema_of(frame: DataFrame, side: str) -> pa.Schema:
-    """The Arrow schema in which a side's rows travel; timestamps in UTC, whatever the session's time zone."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    fields = []
-    for field in frame.schema.fields:
-        try:
-            fields.append(to_arrow(StructType([field])).field(0).remove_metadata())
-        except (PySparkException, pa.ArrowException) as error:
-            raise SchemaError(
-                f"column {field.name!r} of the {side} side has type {field.dataType.simpleString()}, which "
-                "Spark does not pass "
-                f"to Python as Arrow ({error}); drop or cast it"
-            ) from error
-    return pa.schema(fields)

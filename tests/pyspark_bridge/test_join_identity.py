@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from muntin.host import Band, JoinSpec, Rows, errors
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.join_identity import join_identity
+from muntin.pyspark_bridge.result_schema import arrow_schema_of
 from muntin.pyspark_bridge.tagged_union import tagged_union
-from muntin.pyspark_bridge.window_join import arrow_schema_of
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.test_streaming import expected, pairs

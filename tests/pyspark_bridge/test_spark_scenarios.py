@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from muntin.pyspark_bridge import window_join
-from muntin.pyspark_bridge.window_join import arrow_schema_of
+from muntin.pyspark_bridge.result_schema import arrow_schema_of
 from tests.oracles.spark_scenarios import ABSENT, DIFFERENCES, FOLDER, SECOND, Join, Scenario, Side, scenarios
 from tests.pyspark_bridge.newest_query import newest_query
 

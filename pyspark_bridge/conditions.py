@@ -1,0 +1,200 @@
+"""What `window_join` takes as its condition: names, texts, Columns of Spark, our own objects."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import zoneinfo
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from muntin.host import AllOf, Compare, JoinSpec, Within
+from muntin.host.durations import nanoseconds
+from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
+from muntin.host.key_type import NANOS_PER_DAY
+from muntin.host.sql import parse_condition, parse_windowed
+from muntin.pyspark_bridge.result_schema import arrow_schema_of
+from muntin.pyspark_bridge.spark_versions import is_column, is_connect
+from muntin.pyspark_bridge.watermarks import delayed_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class Sides:
+    """Two DataFrames and the condition that joins them.
+
+    Attributes
+    ----------
+    left, right : DataFrame
+        With the columns that Spark computes for the condition; one object where they are one frame.
+    on : Predicate, AllOf, Where or AsOf
+    within : Within or None
+    keys : tuple of str
+        Columns that are equal by name, of which the result has one each.
+    computed : tuple of str
+        Columns that are there for the condition alone.
+    """
+
+    left: DataFrame
+    right: DataFrame
+    on: Any
+    within: Any
+    keys: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
+
+    def shown(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> JoinSpec:
+        """The join without the columns that its result does not show."""
+        if spec.form != "rows":
+            if self.keys and spec.select is not None:
+                raise UnsupportedError(f"select= is of form='rows', not {spec.form!r}")
+            return spec
+        plain = dataclasses.replace(spec, select=None)
+        made = plain.output_columns(left, right)
+        if spec.select is None:
+            if not self.computed:
+                return spec
+            return dataclasses.replace(spec, select=[name for _, column, name in made if column not in self.computed])
+        if not self.keys:
+            return spec
+        names = {name: (column, name) for _, column, name in made}
+        wanted: list[str] = []
+        for name in spec.select:
+            # Of a key both sides' values may be needed.
+            both = [each for _, column, each in made if column == name] if name in self.keys else [name]
+            wanted += both if name in names or name in self.keys else [name]
+        return dataclasses.replace(spec, select=list(dict.fromkeys(wanted)))
+
+    def one_key_each(self, result: DataFrame, spec: JoinSpec, select: Sequence[str] | None, made: Any) -> DataFrame:
+        """The result with one column for each key, as Spark has it: keys, then the left side's, then the right's."""
+        from pyspark.sql import functions as F
+
+        if not self.keys or spec.form != "rows":
+            return result
+        names: dict[tuple[str, str], Any] = {(side, column): F.col(quoted(name)) for side, column, name in made}
+        columns: dict[str, Any] = {}
+        for key in self.keys:
+            if select is not None and key not in select:
+                continue
+            left, right = names.get(("left", key)), names.get(("right", key))
+            found = right if left is None or (spec.how == "right" and right is not None) else left
+            columns[key] = F.coalesce(names["left", key], names["right", key]) if spec.how == "full" else found
+        if select is None:
+            rest = [name for _, column, name in made if column not in self.keys]
+            return result.select(*(columns[key].alias(key) for key in self.keys), *(F.col(quoted(n)) for n in rest))
+        return result.select(*(columns[n].alias(n) if n in columns else F.col(quoted(n)) for n in select))
+
+
+def quoted(name: str) -> str:
+    """A name as Spark's `col` takes it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def read_sides(left: DataFrame, right: DataFrame, on: Any, within: Any, *, counted: bool) -> Sides:
+    """The sides of a join with the condition that `on` says, and the time window, where the condition has it and
+    neither `within` nor count windows (`counted`) are given.
+
+    Raises
+    ------
+    SchemaError
+        A name that not both sides have.
+    PredicateError, SqlError
+        What a condition here cannot be, with the part that is not.
+    """
+    if isinstance(within, tuple):
+        within = Within(*within)
+    one = same_rows(left, right)
+    if one and not is_column(on):
+        right = left  # one of two aliases
+    sides = Sides(left, right, on, within)
+    if isinstance(on, (str, list, tuple)):
+        names = _names(left, right, [on] if isinstance(on, str) else list(on), text=isinstance(on, str))
+        if names is not None:
+            equal = [Compare(name, "=", name) for name in names]
+            return dataclasses.replace(sides, on=equal[0] if len(equal) == 1 else AllOf(*equal), keys=tuple(names))
+    text = on
+    if is_column(on):
+        if is_connect(left):
+            raise UnsupportedError(
+                "conditions as Columns are for classic sessions: on Spark Connect give on= as text, such as "
+                "'left.venue = right.venue', or as names"
+            )
+        from muntin.pyspark_bridge.analysed_column import AnalysedColumn
+
+        condition = AnalysedColumn(left, right, on, one)
+        text = condition.text
+        sides.left, sides.right = condition.frames()
+        sides.computed = tuple(condition.names)
+    elif not isinstance(on, str):
+        return sides
+    schemas = arrow_schema_of(sides.left, "left"), arrow_schema_of(sides.right, "right")
+    if counted or within is not None:
+        sides.on = parse_condition(text, *schemas)
+        return sides
+    sides.on, found = parse_windowed(text, *schemas, {"left": delayed_columns(left), "right": delayed_columns(right)})
+    if found is not None:
+        sides.within = found
+        _warn_of_days(left, found)
+    return sides
+
+
+def same_rows(left: DataFrame, right: DataFrame) -> bool:
+    """Whether two DataFrames are one, perhaps under two aliases."""
+    if left is right:
+        return True
+    if is_connect(left):
+        plans: list[Any] = [frame._plan for frame in (left, right)]
+        for at, plan in enumerate(plans):
+            while type(plan).__name__ == "SubqueryAlias":
+                plan = plan._child
+            plans[at] = plan
+        return plans[0] is plans[1]
+    found = []
+    for frame in (left, right):
+        plan = frame._jdf.queryExecution().analyzed()
+        while plan.getClass().getSimpleName() == "SubqueryAlias":
+            plan = plan.child()
+        found.append(plan)
+    return bool(found[0].equals(found[1]))
+
+
+def _names(left: DataFrame, right: DataFrame, names: list[Any], *, text: bool) -> list[str] | None:
+    """The columns of these names, which both sides have; None for a text that is no such name."""
+    sides = [set(frame.columns) for frame in (left, right)]
+    for name in names:
+        if not isinstance(name, str):
+            raise PredicateError(f"on= as a list has names of columns, not {name!r}: join Columns with &")
+        missing = [side for side, columns in zip(("left", "right"), sides, strict=True) if name not in columns]
+        if missing and text:
+            return None
+        if missing:
+            raise SchemaError(f"on= names {name!r}, which the {' and the '.join(missing)} side does not have")
+    if not names or len(set(names)) < len(names):
+        raise PredicateError(f"on= as a list has at least one name, and none twice, not {names!r}")
+    return names
+
+
+def _warn_of_days(frame: DataFrame, within: Within) -> None:
+    """A day is 24 hours here, and one of the calendar in Spark."""
+    bounds = [bound for bound in (within.low, within.high) if bound]
+    if all(abs(nanoseconds(bound)) < NANOS_PER_DAY for bound in bounds):
+        return
+    zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    try:
+        offsets = {datetime(2024, month, 1, tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset() for month in range(1, 13)}
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+        return  # such as "+02:00", which has no summer time
+    if len(offsets) > 1:
+        log.warning(
+            "a day in the time window of %s and %s is 24 hours; in Spark it is a day of %s, which has 23 or 25 hours "
+            "where the clocks change: write hours to mean the same in both",
+            within.left_time,
+            within.right_time,
+            zone,
+        )

@@ -1,0 +1,202 @@
+"""Conditions as Spark's users write them, Columns and names, against Spark's own join of the same."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from muntin import PredicateError, Rows, SchemaError, Within
+from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.conditions import read_sides
+from tests.pyspark_bridge.data import bids_and_asks
+
+C = F.col
+CONDITIONS = {
+    "band": lambda: C("a.price").between(C("b.limit") - 2, C("b.limit") + 1),
+    "time": lambda: (C("b.limit") == C("a.price")) & C("a.ts").between(
+        C("b.ts") - F.expr("INTERVAL 9 SECONDS"), C("b.ts") + F.expr("INTERVAL 1 MINUTE")),
+    "function": lambda: (F.abs(C("a.price")) % 3 == C("b.limit") % 3) & (C("a.id") - C("b.id") > 8),
+    "product": lambda: (C("b.limit") * 2 < C("a.price")) & (C("a.id") + C("a.seq") == C("b.id")),
+    "one side": lambda: (C("b.limit") == C("a.price")) & C("a.id").isin(1, 2, 3, 5, 8, 13) & C("b.limit").isNotNull(),
+    "distance": lambda: (F.abs(C("a.price") - C("b.limit")) <= 1) & ~(C("a.id") == C("b.id")),
+    "cast": lambda: C("a.price").cast("string") == C("b.limit").cast("string"),
+    "text": lambda: F.expr("a.price BETWEEN b.limit - 1 AND b.limit OR a.price > b.limit + 9"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def frames(spark, seed):
+    bids, asks = (spark.createDataFrame(side[0].slice(0, 60)) for side in bids_and_asks(seed, rows=60, spread=15))
+    return bids, asks
+
+
+def counted(frame):
+    return Counter(map(tuple, frame.collect()))
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "left_anti"])
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_columns_mean_what_they_mean_in_sparks_join(frames, daemon, condition, how):
+    bids, asks = (frame.alias(name) for frame, name in zip(frames, "ba", strict=True))
+    ours = window_join(bids, asks, CONDITIONS[condition](), how, daemon=daemon.address)
+    assert "_on0" not in ours.columns
+    wanted = counted(bids.join(asks, CONDITIONS[condition](), how))
+    assert counted(ours) == wanted
+    assert how != "inner" or len(wanted) > 3
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_semi", "left_anti"])
+@pytest.mark.parametrize("names", ["limit", ["limit", "id"]])
+def test_names_give_one_column_each(frames, daemon, names, how):
+    bids, asks = frames
+    asks = asks.withColumnRenamed("price", "limit").drop("ts")
+    ours, theirs = window_join(bids, asks, names, how, daemon=daemon.address), bids.join(asks, names, how)
+    assert [name.removesuffix("_right") for name in ours.columns] == theirs.columns
+    assert counted(ours) == counted(theirs)
+    chosen = window_join(bids, asks, names, how, daemon=daemon.address, select=["seq", "limit"])
+    assert chosen.columns == ["seq", "limit"]
+    assert counted(chosen) == counted(ours.select("seq", "limit"))
+
+
+def test_a_frame_with_two_aliases_is_a_self_join(frames, daemon):
+    bids, _ = frames
+    one, two = bids.alias("one"), bids.alias("two")
+    condition = (F.upper(C("one.limit").cast("string")) == F.upper(C("two.limit").cast("string"))) & (
+        C("one.id") <= C("two.id")
+    )
+    sides = read_sides(one, two, condition, None, counted=False)
+    assert sides.left is sides.right
+    assert counted(window_join(one, two, condition, daemon=daemon.address)) == counted(one.join(two, condition))
+    with pytest.raises(PredicateError, match="aliases"):
+        window_join(bids, bids, bids.id == bids.id, daemon=daemon.address)
+
+
+def test_a_frame_names_its_columns(frames, daemon):
+    bids, asks = frames
+    condition = (bids["limit"] < asks["price"]) & (bids["id"] == asks["id"])
+    assert counted(window_join(bids, asks, condition, daemon=daemon.address)) == counted(bids.join(asks, condition))
+
+
+def test_names_in_quotes(spark, daemon):
+    left = spark.range(9).select(C("id").alias('right."id" = right."id" OR left."x'), (C("id") % 3).alias("a.b"))
+    right = spark.range(5).select(C("id").alias("x#1"), (C("id") % 2).alias("a`b"))
+    condition = (C('`right."id" = right."id" OR left."x`') == C("`x#1`")) & (C("`a.b`") <= C("`a``b`"))
+    wanted = counted(left.join(right, condition))
+    assert counted(window_join(left, right, condition, daemon=daemon.address)) == wanted
+    assert wanted
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        (lambda: C("b.limit") * C("a.price") > 9, r"\(b.limit \* a.price\)"),
+        (lambda: (C("a.id") == C("b.id")) & (F.concat("a.id", "b.id") == "11"), "concat"),
+        (lambda: (C("a.id") == C("b.id")) & (F.rand() < 0.5), "(?i)deterministic"),
+        (lambda: C("a.id").cast("string") == C("b.id"), "cast one side yourself"),
+        (lambda: C("a.ts") < F.expr("b.ts + INTERVAL 1 MONTH") - (C("a.ts") - C("b.ts")), "none of a window join's"),
+        (lambda: C("a.nosuch") == C("b.id"), "nosuch"),
+    ],
+)
+def test_what_is_no_join_of_ours(frames, condition, message):
+    bids, asks = (frame.alias(name) for frame, name in zip(frames, "ba", strict=True))
+    with pytest.raises(PredicateError, match=message):
+        window_join(bids, asks, condition(), daemon="unix:/nowhere")
+
+
+def test_names_that_a_side_does_not_have(frames):
+    with pytest.raises(SchemaError, match="'price'"):
+        window_join(*frames, ["id", "price"])
+
+
+def window_of(left, right, on, **options):
+    return read_sides(left, right, on, None, counted=False, **options).within
+
+
+def test_one_rule_for_the_time_window(spark, caplog):
+    """The condition of Spark's guide, and pairs of times with watermarks before others."""
+    rate = spark.readStream.format("rate").load()
+    ads = rate.selectExpr("value AS impressionAdId", "timestamp AS impressionTime", "timestamp AS seen")
+    clicks = rate.selectExpr("value AS clickAdId", "timestamp AS clickTime", "timestamp AS noted")
+    guide = (
+        "clickAdId = impressionAdId AND clickTime >= impressionTime AND clickTime <= impressionTime + interval 1 hour"
+    )
+    hour = Within("impressionTime", "clickTime", "0 seconds", "1 hours")
+    for on in (guide, F.expr(guide)):
+        found = window_of(ads, clicks, on)
+        assert (found.left_time, found.right_time) == ("impressionTime", "clickTime")
+        assert repr(found) == repr(hour) or found.high in ("1 hours", "1 hour", "3600 seconds")
+    both = "seen = noted AND " + guide
+    assert window_of(ads, clicks, both).left_time == "seen"
+    late = ads.withWatermark("impressionTime", "1 minute")
+    assert window_of(late, clicks, both).left_time == "impressionTime"
+    assert window_of(ads, clicks, "clickAdId = impressionAdId AND clickTime >= impressionTime") is None
+    assert not caplog.records
+    window_of(ads, clicks, "clickTime BETWEEN impressionTime AND impressionTime + INTERVAL 1 DAY")
+    assert "24 hours" in caplog.text
+    windows = [
+        frame.select(F.window(time, "1 hour")) for frame, time in ((ads, "impressionTime"), (clicks, "clickTime"))
+    ]
+    assert window_of(*windows, "left.window = right.window").left_time == "window.end"
+    sides = read_sides(ads, clicks, guide, None, counted=True)
+    assert sides.within is None
+
+
+def test_streams_by_columns(runner, daemon, seed):
+    """Bounded by their condition: unmatched rows come out, which a join without a window refuses."""
+    bids, asks = bids_and_asks(seed, batches=4, rows=30, spread=25)
+    left = runner.stream("bids", bids).withWatermark("ts", "2 seconds")
+    right = runner.stream("asks", asks).withWatermark("ts", "5 seconds")
+    times = C("a.ts").between(C("b.ts") - F.expr("INTERVAL 5 SECONDS"), C("b.ts") + F.expr("INTERVAL 3 SECONDS"))
+    condition = (C("a.price") % 3 == C("b.limit") % 3) & (C("b.limit") > 2) & times
+    joined = window_join(left.alias("b"), right.alias("a"), condition, "left", daemon=daemon.address, state=None)
+    plain = window_join(
+        left.withColumn("k", C("limit") % 3), right.withColumn("k", C("price") % 3),
+        "left.k = right.k AND left.limit > 2", "left", daemon=daemon.address, state=None,
+        within=("ts", "ts", "-5 seconds", "3 seconds"),
+    )  # fmt: skip
+    runner.run(joined.select("id", "id_right"))
+    found = Counter((batch, *row) for batch, row in runner.results["query"])
+    runner.run(plain.select("id", "id_right"), query="plain")
+    assert found == Counter((batch, *row) for batch, row in runner.results["plain"])
+    assert len(found) > 20
+
+
+def test_counts_keep_their_windows(frames, daemon):
+    bids, asks = (frame.alias(name) for frame, name in zip(frames, "ba", strict=True))
+    condition = (C("b.ts") == C("a.ts")) & (C("b.limit") >= C("a.price"))
+    ours = window_join(bids, asks, condition, left=Rows(5), right=Rows(5), sequence="seq", daemon=daemon.address)
+    theirs = window_join(
+        frames[0], frames[1], "left.ts = right.ts AND left.limit >= right.price", left=Rows(5), right=Rows(5),
+        sequence="seq", daemon=daemon.address,
+    )  # fmt: skip
+    assert counted(ours) == counted(theirs)
+
+
+def test_drawn_values_of_every_comparison(spark, daemon, seed):
+    import numpy as np
+
+    draw = np.random.default_rng(seed)
+    tables = [
+        pa.table({
+            "i": pa.array([None if x == 3 else int(x) for x in draw.integers(-4, 5, 40)], pa.int32()),
+            "b": pa.array([None if x == 3 else int(x) << 60 for x in draw.integers(-4, 5, 40)], pa.int64()),
+            "f": pa.array([None if x == 3 else float(x) / 2 for x in draw.integers(-4, 5, 40)], pa.float64()),
+        })
+        for _ in range(2)
+    ]  # fmt: skip
+    left, right = (spark.createDataFrame(table).alias(name) for table, name in zip(tables, "lr", strict=True))
+    for column in "ibf":
+        one, two = C(f"l.{column}"), C(f"r.{column}")
+        for condition in (
+            one == two,
+            one < two,
+            one >= two,
+            one != two,
+            one.eqNullSafe(two),
+            (two == one) | (two > one),
+        ):
+            ours = window_join(left, right, condition, daemon=daemon.address)
+            assert counted(ours) == counted(left.join(right, condition)), (column, condition)
+    # Spark's sum of 64-bit integers wraps or fails; the contract's is exact.
+    assert window_join(left, right, C("l.b") + (1 << 62) < C("r.b"), daemon=daemon.address).count() >= 0
