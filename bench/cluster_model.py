@@ -150,7 +150,8 @@ class _Wire:
     def stage(self, name: str, batch: int, rows: Iterator, part: Callable[[], tuple[PartKey, dict]], **_: str) -> None:
         for side, each in rows:
             for piece in cut([each], ROWS_OF_A_FRAME, BYTES_OF_A_FRAME):
-                self.bodies += [(side, body) for _, body in encode_within(piece, 1 << 30)]
+                bodies = encode_within([piece], 1 << 30)
+                self.bodies += [(side, pa.py_buffer(b"".join(body.parts))) for _, body in bodies]
         _, self.call = part()
 
 
@@ -197,7 +198,7 @@ def measure(case: Case, count: int) -> dict[str, Any]:
                 left, right = (pa.Table.from_batches([b for of, b in decoded if of == side], schema) for side in SIDES)
                 part = Part(left, right, [], wire.call, Sender(), 0, 0.0)
                 table = join.process(left, right, batch=number, whole=part.whole([part], counted=False))
-                out = [encode(piece) for piece in cut(table.to_batches(), ROWS_OF_A_FRAME, BYTES_OF_A_FRAME)]
+                out = [encode([piece]) for piece in cut(table.to_batches(), ROWS_OF_A_FRAME, BYTES_OF_A_FRAME)]
                 spent = time.process_time() - begun
                 if number >= before:
                     sizes = [sum(body.size for body in bodies) for bodies in ((b for _, b in wire.bodies), out)]

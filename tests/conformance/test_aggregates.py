@@ -655,8 +655,6 @@ def test_what_is_refused():
     }
     with pytest.raises(UnsupportedError, match="could never let a left row go"):
         WindowJoin(**timed, watermark=Watermark(left=3))
-    with pytest.raises(UnsupportedError, match="state"):
-        WindowJoin(**timed, state="unused")
 
 
 def test_state_goes_on(tmp_path):
