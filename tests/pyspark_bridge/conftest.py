@@ -51,10 +51,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
 @pytest.fixture(scope="session")
 def daemon() -> Iterator[object]:
-    """A daemon that outlives the queries of the tests, on the NumPy device."""
+    """A daemon that outlives the queries of the tests, which stay open, on the NumPy device."""
     from muntin.host.daemon import start_private
 
-    with start_private("numpy") as running:
+    with start_private("numpy", max_queries=1000) as running:
         yield running
 
 
