@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from muntin.host import Band, Compare, Rows, Within
+from muntin.host import AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import UnsupportedError
 from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.watermarks import INITIAL_WATERMARK
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 
@@ -90,6 +91,33 @@ def test_micro_batches_without_data_as_in_sparks_join(runner, daemon, seed, how,
     theirs, ours = (Counter((batch, *row) for batch, row in runner.results[name]) for name in ("theirs", "query"))
     assert ours == theirs
     assert (max(batch for batch, *_ in ours) == len(bids)) == (how != "left_semi")
+
+
+@pytest.mark.parametrize("kind", ["as-of", "closing"])
+def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, seed, tmp_path, kind):
+    """As in one process under the same watermark, whose last call has no rows."""
+    bids, asks = (
+        [each.drop_columns("note") for each in side] for side in bids_and_asks(seed, batches=4, rows=40, spread=25)
+    )
+    names = ["id", "id_right" if kind == "as-of" else "n"]
+    if kind == "as-of":
+        options = {"on": AsOf("ts", "ts", tolerance="9 seconds"), "how": "left"}
+    else:
+        within = Within("ts", "ts", "-5 seconds", "3 seconds")
+        options = {"on": Compare("limit", "=", "price"), "within": within, "form": "aggregate", "at": "close"}
+        options["aggregates"] = "count(*) as n"
+    sides = runner.stream("bids", bids), runner.stream("asks", asks)
+    left, right = (
+        side.withWatermark("ts", delay) for side, delay in zip(sides, ("2 seconds", "5 seconds"), strict=True)
+    )
+    runner.run(window_join(left, right, **options, device="cpu", state=str(tmp_path / "state")))
+    watermark = Watermark(left="2 seconds", right="5 seconds", lag=1, initial=INITIAL_WATERMARK)
+    due = Counter()
+    with WindowJoin(**options, watermark=watermark) as join:
+        for number, tables in enumerate([*zip(bids, asks, strict=True), (None, None)]):
+            due += Counter((number, *row.values()) for row in join.process(*tables).select(names).to_pylist())
+    assert Counter((batch, *(row[name] for name in names)) for batch, row in runner.results["query"]) == due
+    assert any(number == len(bids) for number, *_ in due)
 
 
 def test_streams_in_count_windows(runner, daemon, seed):
