@@ -83,7 +83,7 @@ class SortedRuns(RunPolicy):
     less: each step writes all of it out, but a probe looks at one run. The figures there: `runs`, `lengths` (rows of
     each run, oldest first), `batch_rows` and `probes` (rows that a step stores, and that probe them, running means),
     `matches` (pairs of a probe), and `one_run` (1 where it is chosen) with the costs of a step that it goes by,
-    `one_run_cost` and `ladder_cost`, in rows that a merge moves in the time. It is chosen anew where the other is
+    `one_run_cost` and `ladder_cost`, in rows that a merge moves in the time. It is chosen again where the other is
     cheaper by a fifth.
 
     Parameters
