@@ -77,24 +77,36 @@ void* reallocate(void*, void* data, size_t bytes) {
 
 Handler handler{"muntin", 1, {nullptr, allocate, allocate_zeros, reallocate, release}};
 
-}  // namespace
+using Set = PyObject* (*)(PyObject*);
 
-void bind_numpy_memory(nb::module_& m) {
-  using namespace nb::literals;
+Set find_set() {
   nb::object numpy = nb::module_::import_("numpy");
   const bool first = !nb::hasattr(numpy, "_core");
   nb::object api = nb::module_::import_(first ? "numpy.core._multiarray_umath" : "numpy._core._multiarray_umath").attr("_ARRAY_API");
   auto** const table = static_cast<void**>(PyCapsule_GetPointer(api.ptr(), nullptr));
   if (table == nullptr) throw nb::python_error();
-  using Set = PyObject* (*)(PyObject*);
-  static const auto set = reinterpret_cast<Set>(table[kSetHandler]);
-  static PyObject* const own = PyCapsule_New(&handler, "mem_handler", nullptr);  // lives as long as the arrays
-  const auto swap = [](nb::object to) {
-    PyObject* before = set(to.is_none() ? own : to.ptr());
-    if (before == nullptr) throw nb::python_error();
-    return nb::steal(before);
-  };
-  m.def("numpy_memory", swap, "handler"_a.none() = nb::none(),
+  return reinterpret_cast<Set>(table[kSetHandler]);
+}
+
+nb::object swap_handler(nb::object to) {
+  static Set set = nullptr;  // looked up in the first call: this module is loaded where NumPy is not, as it is built
+  static PyObject* own = nullptr;  // lives as long as the arrays
+  if (set == nullptr) {
+    const Set found = find_set();
+    if (own == nullptr) own = PyCapsule_New(&handler, "mem_handler", nullptr);
+    if (own == nullptr) throw nb::python_error();
+    set = found;
+  }
+  PyObject* before = set(to.is_none() ? own : to.ptr());
+  if (before == nullptr) throw nb::python_error();
+  return nb::steal(before);
+}
+
+}  // namespace
+
+void bind_numpy_memory(nb::module_& m) {
+  using namespace nb::literals;
+  m.def("numpy_memory", swap_handler, "handler"_a.none() = nb::none(),
         "Lets new arrays of NumPy in this context lie in the pool, or as the handler says that an earlier call has given; "
         "gives the one before.");
 }
