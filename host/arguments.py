@@ -12,7 +12,7 @@ import pyarrow as pa
 from muntin.host.columns import column_type, has_column
 from muntin.host.constants import exact_float
 from muntin.host.errors import PredicateError, WindowError
-from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where
+from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
 from muntin.host.windows import Within
 
 COMPARE = re.compile(r"\s*(?P<left>[^<>=!]+?)\s*(?P<op><=>|<=|>=|==|!=|<>|=|<|>)\s*(?P<right>[^<>=!]+?)\s*")
@@ -24,9 +24,15 @@ WHERE = re.compile(
 
 
 def condition(
-    conditions: tuple[str, ...], wheres: tuple[str, ...], left: pa.Schema, right: pa.Schema, *, all_of: bool
-) -> Predicate | AllOf | Where:
-    """The join condition from all texts of a command line.
+    conditions: tuple[str, ...],
+    wheres: tuple[str, ...],
+    left: pa.Schema,
+    right: pa.Schema,
+    *,
+    all_of: bool,
+    windowed: bool = False,
+) -> tuple[Predicate | AllOf | Where, Within | None]:
+    """The join condition from all texts of a command line, and the time window that it bounds.
 
     Parameters
     ----------
@@ -37,19 +43,44 @@ def condition(
     left, right : pyarrow.Schema
     all_of : bool
         All `conditions` must hold, rather than one of them.
+    windowed : bool
+        Another window is given: bounds on times are conditions like others.
+
+    Returns
+    -------
+    condition, window
+        The window is the first pair of timestamps, one of each side, whose difference the texts bound at both ends;
+        None where there is none.
 
     Raises
     ------
     PredicateError, SqlError
         A text that is none of these.
     """
-    predicates = [_condition(text, left, right) for text in conditions]
+    found = [_condition(text, left, right) for text in conditions]
+    predicates = [predicate for predicate, _ in found]
+    within = None
     if all_of or len(predicates) == 1:
         pairs = predicates
+        at = next((at for at, (_, window) in enumerate(found) if window is not None), None)
+        if at is not None and not windowed:
+            within = found[at][1]
+            others = pairs[:at] + pairs[at + 1 :]
+            if _is_just(pairs[at], within) and any(not one_sided(each) for each in others):
+                pairs = others
     else:  # TRUE or another is TRUE
         pairs = [AllOf() if AllOf() in predicates else AnyOf(*predicates)]  # type: ignore[arg-type]
     tests = _tests(wheres, left, right)
-    return pairs[0] if len(pairs) + len(tests) == 1 else AllOf(*pairs, *tests)
+    return pairs[0] if len(pairs) + len(tests) == 1 else AllOf(*pairs, *tests), within
+
+
+def _is_just(predicate: Any, within: Within | None) -> bool:
+    """Whether a condition says what a time window says, and no more."""
+    return (
+        within is not None
+        and isinstance(predicate, (Band, Compare))
+        and (predicate.left, predicate.right) == (within.left_time, within.right_time)
+    )
 
 
 def _tests(wheres: tuple[str, ...], left: pa.Schema, right: pa.Schema) -> list[Where]:
@@ -72,20 +103,30 @@ def _where(text: str, schemas: dict[str, pa.Schema]) -> Where:
     return Where(parts["side"], column, parts["op"], constant)
 
 
-def _condition(text: str, left: pa.Schema, right: pa.Schema) -> Predicate | AllOf | Where:
-    """The condition of a text such as "limit,price,-5,5", "limit < price" or one in SQL."""
+def _condition(text: str, left: pa.Schema, right: pa.Schema) -> tuple[Predicate | AllOf | Where, Within | None]:
+    """The condition of a text such as "limit,price,-5,5", "limit < price" or one in SQL; and its time window."""
     parts = _parts(text)
     if len(parts) == 4:
         column = left.field(parts[0]).type if parts[0] in left.names else None
-        return Band(parts[0], parts[1], _bound(parts[2], column), _bound(parts[3], column))
+        band = Band(parts[0], parts[1], _bound(parts[2], column), _bound(parts[3], column))
+        return band, _window(band.left, band.right, band.low, band.high, left, right)
     compare = COMPARE.fullmatch(text)
     if len(parts) == 1 and compare and has_column(left, compare["left"]) and has_column(right, compare["right"]):
-        return Compare(compare["left"], compare["op"], compare["right"])
+        made = Compare(compare["left"], compare["op"], compare["right"])
+        return made, _window(made.left, made.right, 0, 0, left, right) if made.op == "=" else None
     if len(parts) > 1 and "(" not in text:
         raise PredicateError(f'--on must be like "limit,price,-5,5" (a band), "limit < price" or SQL, not {text!r}')
-    from muntin.host.sql import parse_condition
+    from muntin.host.sql import parse_windowed
 
-    return parse_condition(text, left, right)
+    return parse_windowed(text, left, right)
+
+
+def _window(l_time: str, r_time: str, low: Any, high: Any, left: pa.Schema, right: pa.Schema) -> Within | None:
+    """The time window of a band, where it is one of timestamps with two ends."""
+    sides = ((left, l_time), (right, r_time))
+    if low is None or high is None or not all(has_column(*side) for side in sides):
+        return None
+    return Within(l_time, r_time, low, high) if all(pa.types.is_timestamp(column_type(*s)) for s in sides) else None
 
 
 def _bound(text: str, column: pa.DataType | None) -> Any:

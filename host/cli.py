@@ -328,8 +328,9 @@ def join(
       "left.venue = right.venue AND right.price BETWEEN left.limit - 5 AND left.limit + 5"
                              in SQL; a column that one side alone has may stand by its name alone;
                              TRUE joins every pair of rows of the windows
-    Give --left-rows and --right-rows, or --within, of which one end may be empty (open), or no window: every
-    row is kept.
+    Give --left-rows and --right-rows, or --within, of which one end may be empty (open). Without, the first pair
+    of timestamps, one of each side, whose difference --on bounds at both ends is the time window (all of them with
+    --all-of); else there is no window, and every row is kept.
 
     \b
     An as-of join has --as-of instead, and no window:
@@ -368,10 +369,14 @@ def join(
         )
     sides = TableReader(left, batch_rows), TableReader(right, batch_rows)
     schemas = sides[0].schema, sides[1].schema
-    spec = JoinSpec(
-        on=arguments.condition(conditions, wheres, *schemas, all_of=all_of)
-        if times is None
-        else arguments.as_of(
+    window = arguments.within(within)
+    on: Any
+    if times is None:
+        given = window is not None or left_rows is not None or right_rows is not None
+        on, bounded = arguments.condition(conditions, wheres, *schemas, all_of=all_of, windowed=given)
+        window = window if given else bounded
+    else:
+        on = arguments.as_of(
             times,
             *schemas,
             direction=direction or DIRECTIONS[0],
@@ -379,8 +384,10 @@ def join(
             by=by,
             exact=not not_exact,
             wheres=wheres,
-        ),
-        within=arguments.within(within),
+        )
+    spec = JoinSpec(
+        on=on,
+        within=window,
         select=arguments.names(select),
         **_rows(left_rows, right_rows),
         **options,

@@ -142,7 +142,7 @@ class WindowJoin:
                 raise DeviceError(f"threads={threads!r} is for device='cpu', not {device!r}")
             device = f"cpu:threads={threads}"
         if isinstance(spec.get("on"), str):
-            spec["on"] = _condition_of(spec["on"], left_schema, left_schema if spec.get("self_join") else right_schema)
+            spec |= _condition_of(spec, left_schema, left_schema if spec.get("self_join") else right_schema)
         self._open(JoinSpec(**spec), device, left_schema, right_schema, _first_row, state, partitions)
 
     @classmethod
@@ -1433,14 +1433,20 @@ def _block_bytes(size: object) -> int:
     return number
 
 
-def _condition_of(text: str, left: pa.Schema | None, right: pa.Schema | None) -> Any:
-    """The condition that a text gives."""
+def _condition_of(spec: dict[str, Any], left: pa.Schema | None, right: pa.Schema | None) -> dict[str, Any]:
+    """The condition that a text gives, and the time window that it bounds where no window is given."""
+    text = spec["on"]
     if left is None or right is None:
         side = "left" if left is None else "right"
         raise SchemaError(f"on={text!r} is read with the columns of both sides: give {side}_schema=")
-    from muntin.host.sql import parse_condition
+    from muntin.host.sql import parse_condition, parse_windowed
 
-    return parse_condition(text, left, right)
+    if any(spec.get(window) is not None for window in ("left", "right", "within")):
+        return {"on": parse_condition(text, left, right)}
+    on, within = parse_windowed(text, left, right)
+    if spec.get("self_join") and within is not None and within.left_time != within.right_time:
+        return {"on": parse_condition(text, left, right)}  # the windows of one stream have one event time
+    return {"on": on, "within": within}
 
 
 def _only(schema: pa.Schema, names: set[str]) -> pa.Schema:

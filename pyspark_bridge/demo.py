@@ -121,7 +121,9 @@ def main(
             print(f"streams: {left_file} and {right_file}", flush=True)
         streams = _write_streams(calls, folder)
         spec = JoinSpec(
-            on=arguments.condition(conditions, (), *streams.schemas, all_of=False) if conditions else default,
+            on=arguments.condition(conditions, (), *streams.schemas, all_of=False, windowed=True)[0]
+            if conditions
+            else default,
             left=None if within else Rows(left_rows or max(rows // 10, 1)),
             right=None if within else Rows(right_rows or max(rows // 5, 1)),
             within=arguments.within(within),

@@ -359,6 +359,28 @@ def test_join_aggregates(tmp_path: Path) -> None:
     assert told.stderr.startswith("error: there is no sum of column 'w' of type string")
 
 
+def test_times_that_a_condition_bounds_are_the_window(tmp_path: Path) -> None:
+    left, right = streams(6)
+    files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.parquet")
+    bounded = "ask_time BETWEEN bid_time - INTERVAL 9 SECONDS AND bid_time + INTERVAL 5 SECONDS"
+
+    def explained(*options: object) -> str:
+        result = muntin("join", *files, *options, "--how", "left_anti", "--explain")
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    windowed = explained("--on", "limit < price", "--within", "bid_time,ask_time,-9 seconds,5 seconds")
+    assert explained("--on", f"limit < price AND {bounded}") == windowed
+    assert explained("--all-of", "--on", "limit < price", "--on", bounded) == windowed
+    assert explained("--all-of", "--on", "limit < price", "--on", "bid_time,ask_time,-9 seconds,5 seconds") == windowed
+    same = explained("--on", "limit < price", "--within", "bid_time,ask_time,0,0")
+    assert explained("--all-of", "--on", "limit < price", "--on", "bid_time = ask_time") == same
+    counted = (f"limit < price AND {bounded}", "--left-rows", 9, "--right-rows", 9)
+    for on in (("limit < price AND bid_time < ask_time",), (bounded, "--on", "bid_time = ask_time"), counted):
+        assert "right.ask_time - left.bid_time <= 5 seconds\n" not in explained("--on", *on).split("window:")[1]
+        assert ("none: every row is kept" in explained("--on", *on)) == (on is not counted)
+
+
 def test_conditions_in_sql_and_selected_columns(tmp_path: Path) -> None:
     left, right = streams(5)
     files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.parquet")

@@ -557,6 +557,22 @@ def test_conditions_as_text():
             'SELECT b.id, a.id AS other FROM bids b JOIN asks a ON a.venue = b.venue AND abs(price - "limit") <= 5'
         ).to_arrow_table()
     )
+    times = "left.time BETWEEN right.time - INTERVAL 5 SECONDS AND right.time"
+    for windowed, on, within in (
+        ({}, Compare("venue", "=", "venue"), Within("time", "time", 0, "5 seconds")),
+        (windows, AllOf(Compare("venue", "=", "venue"), Band("time", "time", 0, "5 seconds")), None),
+        (
+            {"within": Within("time", "time", 0, 0)},
+            AllOf(Compare("venue", "=", "venue"), Band("time", "time", 0, "5 seconds")),
+            Within("time", "time", 0, 0),
+        ),
+    ):
+        with WindowJoin(on=f"left.venue = right.venue AND {times}", **windowed, **schemas) as join:
+            assert (join.spec.on, join.spec.within) == (on, within)
+    for text, within in ((times, Within("time", "time", 0, "5 seconds")), ("left.time < right.seen", None)):
+        schema = BIDS.schema.append(pa.field("seen", BIDS.schema.field("time").type))
+        with WindowJoin(on=text, left_schema=schema, self_join=True) as join:
+            assert join.spec.within == within
     with pytest.raises(SqlError, match="line 1, column 1: left has no column 'nosuch'"):
         WindowJoin(on="left.nosuch = right.venue", **windows, **schemas)
     with pytest.raises(SchemaError, match="right_schema="):
