@@ -20,7 +20,7 @@ from muntin.host.index.specs import index_from_dict
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.condition import Condition, check_side, condition_columns, in_words
 from muntin.host.key_type import key_types
-from muntin.host.predicates import AllOf, AsOf, Compare, Predicate, Where, from_dict, one_sided
+from muntin.host.predicates import AllOf, AsOf, Band, Compare, Predicate, Where, from_dict, one_sided
 from muntin.host.time_axis import TimeAxis, check_time_type
 from muntin.host.windows import Rows, Watermark, Within
 
@@ -105,6 +105,11 @@ class JoinSpec:
         Both sides are one stream: each row meets the earlier rows in both roles.
     itself : bool
         In a self join, and each row itself, where its own keys (and its time, twice) satisfy the join.
+    static : str, optional
+        ``"left"`` or ``"right"``: the side that is a table. All its rows are there before the first one of the other
+        side, a stream, of which each row meets those that match, at its arrival. There are no windows, and the bounds
+        of `within` are a part of the condition. `inner`; outer, semi and anti joins of the stream's side, whose
+        unmatched rows are emitted with their call; and as-of joins with a table on the right.
 
     Raises
     ------
@@ -130,9 +135,12 @@ class JoinSpec:
     itself: bool = False
     aggregates: Any = ()
     at: str = "arrival"
+    static: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "how", _how(self.how))
+        if self.static is not None:
+            self._check_static()
         if isinstance(self.on, AsOf):
             self._check_as_of()
         elif not isinstance(self.on, (Predicate, AllOf, Where)):
@@ -195,6 +203,50 @@ class JoinSpec:
             raise UnsupportedError(f"form='ranges' is not for {what}: use 'pairs'")
         if self.watermark is not None:
             self.check_endless()
+
+    def _check_static(self) -> None:
+        """Raises PredicateError, UnsupportedError for what a stream and a table do not make; the bounds of the time
+        window become a part of the condition."""
+        if self.static not in ("left", "right"):
+            raise PredicateError(f"static must be 'left' or 'right', not {self.static!r}")
+        stream = "right" if self.static == "left" else "left"
+        wrong = {
+            "left= and right=, windows of the rows that came last: the whole table stays, so leave them out": not (
+                self.left is self.right is None
+            ),
+            f"sequence={self.sequence!r}: the whole table is there before the stream; leave it out": (
+                self.sequence is not None
+            ),
+            "a watermark: no row of the stream is late, and none waits": self.watermark is not None,
+            "a self join: a table is no stream": self.self_join,
+            "form='ranges': use 'pairs'": self.form == "ranges",
+            "at='close': a row of the stream has met all its matches as it arrives; use at='arrival'": self.closing,
+        }
+        for what in (text for text, found in wrong.items() if found):
+            raise UnsupportedError(f"a join of a stream and a table (the {self.static} side) does not take {what}")
+        if self.static in self.tracked:
+            use = {"full": stream, "left": "inner", "left_semi": "inner"}.get(self.how, "inner")
+            raise UnsupportedError(
+                f"how={self.how!r} needs to know which rows of the table (the {self.static} side) match nothing, or "
+                f"match first, and the {stream} side is a stream: a row that matches may always come. Use {use!r}, or "
+                "join DataFrames that are not streams"
+            )
+        if isinstance(self.on, AsOf):
+            if self.static == "left":
+                raise UnsupportedError(
+                    f"an as-of join answers the rows of its left side, and here that is a table: its nearest row of a "
+                    f"stream, by {self.on.right_time!r}, may always come. Give the stream as the left side"
+                )
+        elif isinstance(self.within, Within) and isinstance(self.on, (Predicate, AllOf, Where)):
+            parts = self.on.parts if isinstance(self.on, AllOf) else (self.on,)
+            times = Band(self.within.left_time, self.within.right_time, self.within.low, self.within.high)
+            object.__setattr__(self, "on", AllOf(*parts, times))
+            object.__setattr__(self, "within", None)
+
+    @property
+    def stateless(self) -> bool:
+        """Whether what a call gives depends on no call before it: rows of a stream that meet a table."""
+        return self.static is not None and self.form == "rows"
 
     def _check_aggregates(self) -> None:
         if self.at not in MOMENTS:
@@ -268,6 +320,8 @@ class JoinSpec:
 
     def check_endless(self) -> None:
         """Raises UnsupportedError if unmatched rows of streams without an end could never come out."""
+        if self.static is not None:  # nothing waits
+            return
         if isinstance(self.on, AsOf):
             self._check_endless_as_of(self.on)
         if self.unbounded and self.unmatched:
@@ -538,7 +592,9 @@ class JoinSpec:
         """
         self.output_schema(left_schema, right_schema)
         lines = [f"condition: {in_words(self.on)}"]
-        if isinstance(self.on, AsOf):
+        if self.static is not None:
+            lines.append(f"window:    none: the {self.static} side is a table, and each row of the other one meets it")
+        elif isinstance(self.on, AsOf):
             lines.append("window:    rows that a left row to come can meet, by the watermark")
         elif self.within is not None:
             lines.append(f"window:    {self.within.in_words()}")

@@ -57,6 +57,7 @@ from muntin.host.predicates import AsOf
 from muntin.host.spec import JoinSpec
 from muntin.host.state import Record, StateLog, open_store
 from muntin.host.state.log import schema_of, schema_text, under
+from muntin.host.state.tables import GivenTable, KeptTable
 from muntin.host.stats import Stats
 from muntin.host.tracing import OpenSpan, span
 
@@ -95,6 +96,10 @@ class WindowJoin:
         For `push`: rows of both sides that are gathered before they are joined.
     max_delay : str or datetime.timedelta, optional
         For `push`: how long a row may wait for others, such as ``"20 ms"``.
+    left_table, right_table : pyarrow.Table, optional
+        One of the two: this side is a table, and the other one a stream, of which each row meets, at its arrival, the
+        rows of the table that match; see `JoinSpec.static`. It is kept beside the state, where there is one, and is not
+        part of it: a join that goes on from its state may have another table, and `repeat` meets the one of its call.
     left_schema, right_schema : pyarrow.Schema, optional
         Columns of each side. By default those in the state, or else those of the
         first batch of the side; then the first call must bring a batch of each, which may be empty. A self join has
@@ -129,6 +134,8 @@ class WindowJoin:
         threads: int | None = None,
         state: str | Path | None = None,
         partitions: int | Partitions = 1,
+        left_table: pa.Table | None = None,
+        right_table: pa.Table | None = None,
         left_schema: pa.Schema | None = None,
         right_schema: pa.Schema | None = None,
         max_rows: int = MAX_ROWS,
@@ -141,9 +148,21 @@ class WindowJoin:
             if device != "cpu":
                 raise DeviceError(f"threads={threads!r} is for device='cpu', not {device!r}")
             device = f"cpu:threads={threads}"
+        given = {side: table for side, table in (("left", left_table), ("right", right_table)) if table is not None}
+        if len(given) > 1:
+            raise UnsupportedError(
+                "left_table= and right_table= are given: a table meets a stream. Give the rows of one to process()"
+            )
+        for side, table in given.items():
+            spec["static"] = side
+            if side == "left":
+                left_schema = table.schema
+            else:
+                right_schema = table.schema
         if isinstance(spec.get("on"), str):
             spec |= _condition_of(spec, left_schema, left_schema if spec.get("self_join") else right_schema)
-        self._open(JoinSpec(**spec), device, left_schema, right_schema, _first_row, state, partitions)
+        tables = list(given.values())
+        self._open(JoinSpec(**spec), device, left_schema, right_schema, _first_row, state, partitions, *tables)
 
     @classmethod
     def from_spec(
@@ -155,11 +174,12 @@ class WindowJoin:
         right_schema: pa.Schema | None = None,
         state: str | Path | None = None,
         partitions: int | Partitions = 1,
+        table: pa.Table | KeptTable | None = None,
     ) -> WindowJoin:
-        """The join a specification describes. Raises as the constructor."""
+        """The join a specification describes; `table` is the side that is one. Raises as the constructor."""
         join = cls.__new__(cls)
         join._collector = Collector()
-        join._open(spec, device, left_schema, right_schema, 0, state, partitions)
+        join._open(spec, device, left_schema, right_schema, 0, state, partitions, table)
         return join
 
     def _open(
@@ -171,8 +191,11 @@ class WindowJoin:
         first_row: int,
         state: str | Path | None,
         partitions: int | Partitions,
+        table: pa.Table | KeptTable | None = None,
     ) -> None:
         self.spec = spec
+        self._table: GivenTable | KeptTable | None = None  # what the stream meets from the next call on
+        self._met: str | None = None  # the digest of the table that is in its window
         self._partitions = open_partitioning(partitions)
         self._state: StateLog | None = None
         self._repeatable: Record | None = None  # the newest call of the state, whose rows are not in the windows yet
@@ -215,14 +238,47 @@ class WindowJoin:
                 self._state = StateLog(open_store(state))
                 self._totals.restore_seconds = time.perf_counter() - started
                 left_schema, right_schema = self._logged_schemas(left_schema, right_schema)
+            if table is not None:
+                self.meet(table)
             for side, schema in (("left", left_schema), ("right", right_schema)):
                 if schema is not None:
                     self._learn(side, schema)
+            if self._state is None or not self._state.records:
+                self._load_table()
         except BaseException:
             self.close()
             raise
 
     # Public
+
+    def meet(self, table: pa.Table | KeptTable) -> None:
+        """From the next call on rows of the stream meet this table, in the place of the one before.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            With the columns of the one before.
+
+        Raises
+        ------
+        UnsupportedError
+            Neither side is a table.
+        SchemaError
+            Its columns are others.
+        StateError
+            It could not be kept beside the state.
+        """
+        side = self.spec.static
+        if side is None:
+            raise UnsupportedError("both sides are streams: give left_table= or right_table= when the join is made")
+        with self._turn():
+            self._check_usable()
+            if isinstance(table, KeptTable):
+                self._table = table
+                return
+            if side in self._schemas:
+                self._learn(side, table.schema)
+            self._table = GivenTable(table, None if self._state is None else self._state.store)
 
     def process(
         self,
@@ -280,7 +336,7 @@ class WindowJoin:
         one, which can be opened again, but for a call whose number `last_batch` then has: `repeat` gives its result.
         """
         with self._turn():
-            self._check_open(right)
+            self._check_open(left, right)
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
             self._check_whole(whole)
@@ -328,7 +384,7 @@ class WindowJoin:
         """
         size = _block_bytes(block_bytes)
         with self._turn():
-            self._check_open(right)
+            self._check_open(left, right)
             if self._collector.pushes:
                 raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
             self._check_whole(whole)
@@ -362,7 +418,7 @@ class WindowJoin:
             `take_back` gives them back.
         """
         with self._turn():
-            self._check_open(right)
+            self._check_open(left, right)
             tables = {side: _as_table(side, given) for side, given in (("left", left), ("right", right))}
             for side, table in tables.items():
                 if table is not None:
@@ -377,7 +433,7 @@ class WindowJoin:
     def flush(self) -> pa.Table:
         """Joins the rows that were pushed and wait, if there are any. Returns and raises as `process`."""
         with self._turn():
-            self._check_open(None)
+            self._check_open(None, None)
             waiting = self._collector.waiting()
             return self._call(waiting["left"], waiting["right"], None, self._collector.pushes or None)
 
@@ -387,7 +443,7 @@ class WindowJoin:
         `pushes` are the left and right rows of each push, in order. Returns and raises as `process`.
         """
         with self._turn():
-            self._check_open(right)
+            self._check_open(left, right)
             return self._call(left, right, None, pushes or None)
 
     @property
@@ -419,12 +475,19 @@ class WindowJoin:
                 "partition: use form='rows' or 'pairs' with order='none'"
             )
 
-    def _check_open(self, right: object) -> None:
+    def _check_open(self, left: object, right: object) -> None:
         self._check_usable()
         if self._finished:
             raise UnsupportedError("this join was ended by finish(), and takes no more rows: open another one")
         if self.spec.self_join and right is not None:
             raise SchemaError("a self join has one stream: give its rows as left, and no right")
+        for side, rows in zip(SIDES, (left, right), strict=True):
+            if rows is not None and self.spec.static == side:
+                raise SchemaError(
+                    f"the {side} side is a table: give the rows of the stream as {OTHER[side]}, and no {side}"
+                )
+        if self.spec.static is not None and self._table is None:
+            raise UnsupportedError(f"the {self.spec.static} side is a table, and there is none: give it by meet()")
 
     def _call(
         self,
@@ -462,6 +525,7 @@ class WindowJoin:
                     if self._engine is None:
                         raise self._unknown_columns()
                     self._load_newest()
+                    self._load_table()
                     needed = {side: self._needed(side, table) for side, table in tables.items()}
                     call = self._sequence(needed, pushes, whole)
             except BaseException:
@@ -532,6 +596,7 @@ class WindowJoin:
             if left is not None or right is not None:
                 self._check_repeat(record, {"left": _as_table("left", left), "right": _as_table("right", right)})
             with self._of_input():
+                self._load_table(record.join.get("table"))
                 self._sequencer.state = record.before
                 tables, _, whole = self._logged(record)
                 call = self._sequence(tables, log.pushes(record), whole)
@@ -799,8 +864,11 @@ class WindowJoin:
         if extra:
             raise SchemaError(f"the {side} batch has a column {extra[0]!r} that earlier ones had not")
 
-    def _start(self, left: pa.Schema, right: pa.Schema) -> None:
-        """Opens the engine: both schemas are known."""
+    def _start(self, left: pa.Schema, right: pa.Schema, before: dict[str, Any] | None = None) -> None:
+        """Opens the engine: both schemas are known. `before` is what the sequencer knew, by default before the calls
+        that are in the state."""
+        if before is None and self._state is not None and self._state.records:
+            before = self._state.records[0].before
         schema = self.spec.output_schema(left, right)
         logs: dict[str, RowLog] = {}
         threads = getattr(self._device, "threads", 1)
@@ -822,7 +890,7 @@ class WindowJoin:
         sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
         self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
         if isinstance(self.spec.on, AsOf):
-            self._start_as_of(self.spec.on, sequencer, schema, left, right, logs)
+            self._start_as_of(self.spec.on, sequencer, schema, left, right, logs, before)
             return
         engine_spec, residuals = sequencer.engine_spec, sequencer.residuals()
         if self._index.conjunctive:
@@ -861,8 +929,7 @@ class WindowJoin:
         self._engine = engine
         self._sequencer = sequencer
         self._logs = logs
-        if self._state is not None and self._state.records:
-            sequencer.state = self._state.records[0].before
+        self._go_on(sequencer, before)
         columns = self.spec.output_columns(left, right) if self.spec.form == "rows" else []
         within = sequencer.engine_spec.within
         self._materializer = Materializer(
@@ -885,7 +952,7 @@ class WindowJoin:
 
     def _start_as_of(
         self, on: AsOf, sequencer: Sequencer, schema: pa.Schema, left: pa.Schema, right: pa.Schema,
-        plain: dict[str, RowLog],
+        plain: dict[str, RowLog], before: dict[str, Any] | None,
     ) -> None:  # fmt: skip
         columns = self.spec.output_columns(left, right) if self.spec.form == "rows" else []
         logs = {side: SlotLog(side, log.schema, threads=log.threads) for side, log in plain.items()}
@@ -896,18 +963,25 @@ class WindowJoin:
         both = watermark is None or None not in (watermark.left, watermark.right)
         engine = AsOfEngine(
             sequencer.engine_spec, on, axis, condition, logs, self._first_row, unmatched=self.spec.how == "left",
-            scan=on.direction == "backward" and both,
-            threads=getattr(self._device, "threads", 1), partitions=self._partitions.count,
+            scan=on.direction == "backward" and both and self.spec.static is None,
+            at_once=self.spec.static is not None, threads=getattr(self._device, "threads", 1),
+            partitions=self._partitions.count,
         )  # fmt: skip
         self._sequencer, self._engine = sequencer, engine
         self._logs = dict(logs)
-        if self._state is not None and self._state.records:
-            sequencer.state = self._state.records[0].before
-            engine.begin(sequencer.arrived)
+        self._go_on(sequencer, before)
+        engine.begin(sequencer.arrived)
         # It answers what is asked of a materializer without aggregates.
         self._materializer = AsOfMaterializer(  # type: ignore[assignment]
             self.spec, schema, columns, engine, logs, self._device.host_memory
         )
+
+    def _go_on(self, sequencer: Sequencer, before: dict[str, Any] | None) -> None:
+        """Has the sequencer go on from what it knew; a table is still to come."""
+        if before is not None:
+            sequencer.state = before
+            if self.spec.static is not None:
+                sequencer.arrived[self.spec.static] = self._first_row
 
     def _needed(self, side: str, table: pa.Table | None) -> pa.Table:
         """The columns of a batch that the join needs, as they are kept."""
@@ -1224,7 +1298,8 @@ class WindowJoin:
     def _definition(self) -> dict[str, Any]:
         """What defines the join, for its state."""
         spec = {name: value for name, value in json.loads(self.spec.to_json()).items() if name not in _MAY_CHANGE}
-        return {"spec": spec, "schemas": {side: schema_text(schema) for side, schema in self._schemas.items()}}
+        table = {} if self._met is None else {"table": self._met}
+        return {"spec": spec, "schemas": {side: schema_text(schema) for side, schema in self._schemas.items()}, **table}
 
     def _logged_schemas(
         self, left: pa.Schema | None, right: pa.Schema | None
@@ -1288,7 +1363,7 @@ class WindowJoin:
         started = time.perf_counter()
         with self._breaking(self._engine):
             *older, newest = self._state.records
-            for record in older:
+            for record in older if self.spec.static is None else ():
                 self._load(record)
             if newest.join["schemas"] != self._definition()["schemas"]:
                 self._logged(newest)  # refused now, if its rows do not fit the columns of today
@@ -1338,6 +1413,34 @@ class WindowJoin:
                 self._load(self._repeatable)
             self._totals.restore_seconds += time.perf_counter() - started
 
+    def _load_table(self, digest: str | None = None) -> None:
+        """Has the rows of the table in its window, where others are there: those of the next call, or of an earlier one
+        by its digest. They have arrived before all rows of the stream, of which none is held."""
+        side, table = self.spec.static, self._table
+        wanted = digest or (None if table is None else table.digest)
+        if side is None or table is None or wanted == self._met or self._engine is None:
+            return
+        rows = table.rows(digest)
+        with self._breaking(self._engine):
+            self._met = None
+            if self._sequencer.arrived[side] != self._first_row:  # another one was there
+                before = self._sequencer.state
+                self._engine.close()
+                self._start(self._schemas["left"], self._schemas["right"], before)
+            place = "memory" if self._state is None else self._state.store.place
+            call = self._sequence(
+                {
+                    side: self._needed(side, under(self._kept[side], rows, side, place)),
+                    OTHER[side]: self._needed(OTHER[side], None),
+                }
+            )
+            with self._of_device():
+                self._engine.load(call.batches, call.opposite, call.arrived)
+            self._keep_rows(call)
+            limits = self._advance(call)
+            self._materializer.load(call, limits, {OTHER[side]: np.zeros(0, np.int64)})
+            self._met = wanted
+
     def _load(self, record: Record) -> None:
         engine = self._engine
         assert engine is not None
@@ -1366,6 +1469,8 @@ class WindowJoin:
 
     def _oldest_restored(self, engine: Engine, side: str) -> int:
         """The oldest row of a side that a restored join must have."""
+        if self.spec.static is not None:  # the table is no state, and rows that met it are not held
+            return self._sequencer.arrived[side]
         roles = SIDES if self.spec.self_join else (side,)
         waiting = [bits.oldest for role, bits in self._materializer.bits.items() if role in roles]
         return min([self._stored(engine, side), *waiting])

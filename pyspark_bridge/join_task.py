@@ -34,15 +34,18 @@ from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacemen
 from muntin.host.join.whole_call import CallPart, places_in
 from muntin.host.spec import JoinSpec
 from muntin.host.state import open_store
+from muntin.host.state.tables import KeptTable, keep_part
 from muntin.host.tracing import carried, task_span
 from muntin.pyspark_bridge.observed import figures_row, without_figures
-from muntin.pyspark_bridge.tagged_union import checked_partition, split_union, with_number
+from muntin.pyspark_bridge.tagged_union import as_sent, checked_partition, split_union, with_number
 
 #: What a task that sends rows tells the tasks that fetch the result: of which query and micro-batch, what the rows are
 #: known by, and to which of these tasks this row goes.
 SENT_SCHEMA = pa.schema(
     [("query", pa.string()), *((name, pa.int64()) for name in ("batch", *PartKey._fields)), ("target", pa.int32())]
 )
+#: What a task that keeps rows of a table tells: its number, and what `keep_table` takes.
+KEPT_SCHEMA = pa.schema([("task", pa.int32()), ("digest", pa.string()), ("rows", pa.int64())])
 _OF_ALL = ("query", "batch", "target")
 
 
@@ -82,6 +85,10 @@ class JoinTask:
         Of daemons that tasks start on their executors where none is named: who has a partition stands in its state.
     status : str or None
         The column in which each task of the result tells the daemon's figures, in a row at its end.
+    tables : str or None
+        The store of the table that a stream meets, as `open_store` takes it.
+    table : str or None
+        Its digest.
     tracing : dict of str to str, or None
         OpenTelemetry's environment variables, where spans are wanted.
     """
@@ -104,10 +111,12 @@ class JoinTask:
     daemons: tuple[str, ...] = ()
     device: str | None = None
     status: str | None = None
+    tables: str | None = None
+    table: str | None = None
     tracing: dict[str, str] | None = None
 
     def traced(self, stage: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run one of the four methods below, with a span over it where they are wanted: all tasks of a micro-batch are
+        """Run one of the methods below, with a span over it where they are wanted: all tasks of a micro-batch are
         in one trace."""
         if self.tracing is None:
             yield from getattr(self, stage)(batches)
@@ -127,13 +136,25 @@ class JoinTask:
             first = next((row for part in sent for row in part.slice(0, 1).to_pylist()), None)
             query, batch = (first["query"], first["batch"]) if first else (query, batch)
             batches = iter(sent)
-        elif self.streaming:
+        elif self.streaming and stage != "keep":
             query, batch, _ = self._identity()
         with task_span(
             f"spark {stage}", f"{query} {batch}", query=query, batch=batch, task=context.partitionId(),
             attempt=context.attemptNumber(),
         ):  # fmt: skip
             yield from getattr(self, stage)(batches)
+
+    def keep(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Keep a task's rows of a table; yield a row of `KEPT_SCHEMA` that says which they are. Raises StateError."""
+        static = _spec(self.spec).static
+        assert static is not None
+        assert self.tables is not None
+        schema = self._schemas()[SIDES.index(static)]
+        rows = pa.Table.from_batches([as_sent(batch.columns, schema) for batch in batches], schema)
+        kept = [[_partition()], *([each] for each in keep_part(open_store(self.tables), rows))]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(kept, KEPT_SCHEMA, strict=True)], schema=KEPT_SCHEMA
+        )
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send a task's rows, yield their matches.
@@ -151,12 +172,11 @@ class JoinTask:
             number = _partition()
             batches = checked_partition(batches, number, self.windows)
             query = self._names(query)[number]
-        left, right = self._schemas()
         with self._told(), ExitStack() as clients:
             client = clients.enter_context(self._client(number, query))
             self._open(client, query, number)
             try:
-                rows = ((side, part) for side, part, _ in split_union(batches, left, right))
+                rows = ((side, part) for side, part, _ in split_union(batches, *self._sent_schemas()))
                 result = client.process(query, batch, rows, run=run, instance=self.instance)
                 yield from self._with_figures(client, result, query, batch, number)
             finally:
@@ -212,7 +232,7 @@ class JoinTask:
             shipments = [Shipment(partial(ship, partition)) for partition in range(windows)]
             for shipment in shipments:
                 ends.callback(shipment.cancel)
-            for side, rows, numbers in split_union(batches, left, right):
+            for side, rows, numbers in split_union(batches, *self._sent_schemas()):
                 masks, counts = None, None
                 if placement is not None:
                     counts = no_counts(windows) if routes is not None else None
@@ -340,10 +360,21 @@ class JoinTask:
     def _schemas(self) -> tuple[pa.Schema, pa.Schema]:
         return _schema(self.left_schema), _schema(self.right_schema)
 
+    def _sent_schemas(self) -> tuple[pa.Schema, pa.Schema]:
+        """Of the sides as `tagged_union` has them: a table is not sent."""
+        static = _spec(self.spec).static
+        left, right = (
+            pa.schema([]) if side == static else own for side, own in zip(SIDES, self._schemas(), strict=True)
+        )
+        return left, right
+
     def _open(self, client: DaemonClient, name: str, partition: int) -> None:
         spec = _spec(self.spec) if self._placement is None else self._placement.spec(partition)
         title = _query_title() if self.streaming else None
-        client.open_query(name, spec, *self._schemas(), streaming=self.streaming, state=self.state, title=title)
+        table = None if self.tables is None or self.table is None else KeptTable(self.tables, self.table)
+        client.open_query(
+            name, spec, *self._schemas(), streaming=self.streaming, state=self.state, table=table, title=title
+        )
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -43,7 +43,9 @@ def result_schema(
         for (side, column, name), made in zip(spec.output_columns(left, right), output, strict=not spec.closing):
             field = fields[side, column]
             nullable = field.nullable or made.nullable
-            schema.add(StructField(name, field.dataType, nullable, _without_watermark(field.metadata)))
+            # Rows of a stream that meets a table are emitted with the micro-batch that brings them.
+            metadata = _without_watermark(field.metadata) if spec.static is None else field.metadata
+            schema.add(StructField(name, field.dataType, nullable, metadata))
         if spec.closing:
             aggregates = spec.plan(left, right).fields
             schema = StructType([*schema.fields, *from_arrow_schema(pa.schema(aggregates)).fields])

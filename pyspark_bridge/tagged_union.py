@@ -28,9 +28,11 @@ def tagged_union(
     equal: Sequence[tuple[str, str]] = (),
     sends: int | None = None,
     clock: DataFrame | None = None,
+    side: int = LEFT,
 ) -> DataFrame:
     """One DataFrame with the rows of both sides; of a self join, `right` is None. A `clock`, of no rows, is read beside
-    them (see `clock_of`).
+    them (see `clock_of`). Of a stream that meets a table there are the rows of the stream alone, as `left`, and `side`
+    is the one that it is.
 
     Rows lie in one partition, or, with `sends`, in at most so many and an empty one: a micro-batch without any input
     has a task too. With `partitions` above 1 there is another column at the end, `partition`: the number of the join's
@@ -56,9 +58,9 @@ def tagged_union(
 
     def nothing_of(frame: DataFrame) -> DataFrame:
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in left.schema.fields]
-        return _of_left(frame.select(*nulls), right)
+        return _of_left(frame.select(*nulls), right, side)
 
-    both = of_left = _of_left(left, right)
+    both = of_left = _of_left(left, right, side)
     if right is not None:
         left_names = [f"l{i}" for i in range(len(left.columns))]
         left_types = [field.dataType for field in left.schema.fields]
@@ -109,15 +111,15 @@ def _type_of(frame: DataFrame, place: int, time: str) -> DataType:
     return kind if time in frame.columns else kind["end"].dataType  # type: ignore[index]
 
 
-def _of_left(left: DataFrame, right: DataFrame | None) -> DataFrame:
-    """The rows of the left side as those of both."""
+def _of_left(left: DataFrame, right: DataFrame | None, side: int) -> DataFrame:
+    """The rows of the left side, or the only one, as those of both."""
     from pyspark.sql import functions as F
 
     left_names = [f"l{i}" for i in range(len(left.columns))]
     # toDF renames by position, so that a name with a dot or a backtick needs no quoting. Spark replaces a plan of which
     # it knows that it has no rows, and then runs no task. A generator keeps it from that: each join of a query has a
     # task in every micro-batch, so that two joins of one name meet in the first. It costs no measurable time.
-    of_side = F.posexplode(F.array(F.lit(LEFT).cast("byte"))).alias("position", SIDE_COLUMN)
+    of_side = F.posexplode(F.array(F.lit(side).cast("byte"))).alias("position", SIDE_COLUMN)
     tagged = left.toDF(*left_names).select(of_side, *left_names).drop("position")
     if right is None:
         return tagged
@@ -230,10 +232,16 @@ def split_union(
                 continue
             # A batch holds both sides only where one side's partitions end and the other's begin.
             rows = batch if bounds["min"] == bounds["max"] else batch.filter(pc.equal(side, number))
-            columns = [
-                column if column.type == field.type else column.cast(field.type)
-                for column, field in zip(rows.columns[start : start + len(schema)], schema, strict=True)
-            ]
+            own = as_sent(rows.columns[start : start + len(schema)], schema)
             numbered = batch.schema.names[-1] == PARTITION_COLUMN
             numbers = rows.column(batch.num_columns - 1).to_numpy() if numbered else None
-            yield name, pa.RecordBatch.from_arrays(columns, schema=schema), numbers
+            yield name, own, numbers
+
+
+def as_sent(columns: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns as Spark gives them to `mapInArrow`, as a side's rows with the types that it has."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -32,7 +32,15 @@ from muntin.pyspark_bridge.observed import observed, status_column, with_status
 from muntin.pyspark_bridge.private_daemon import master_of, private_daemon
 from muntin.pyspark_bridge.result_schema import arrow_schema_of, result_schema
 from muntin.pyspark_bridge.spark_versions import by_number, is_dataframe
-from muntin.pyspark_bridge.tagged_union import PARTITION_COLUMN, clock_of, numbered_schema, tagged_union
+from muntin.pyspark_bridge.static_side import with_table
+from muntin.pyspark_bridge.tagged_union import (
+    LEFT,
+    PARTITION_COLUMN,
+    RIGHT,
+    clock_of,
+    numbered_schema,
+    tagged_union,
+)
 from muntin.pyspark_bridge.watermarks import MULTIPLE_CONF, result_delay, watermark_of
 from muntin.pyspark_bridge.worker_python import check_worker_python
 
@@ -80,8 +88,8 @@ def window_join(
     observe: str | None = None,
     tracing: bool | None = None,
 ) -> DataFrame:
-    """Join two DataFrames, both streams or both not, over sliding windows. Classic sessions and Spark
-    Connect.
+    """Join two DataFrames over sliding windows: two streams, a stream and a table, or two tables. Classic sessions
+    and Spark Connect.
 
     Everything that can be known without the data is checked here and now: columns, types, windows, device,
     daemon.
@@ -89,7 +97,8 @@ def window_join(
     Two streams give a stream for any sink, in output mode append (or update); each match comes once, in the
     micro-batch of its later row, also after a failed task, a replayed micro-batch, and, with a named daemon,
     a restart from the checkpoint. Two DataFrames that are not streams are joined as one batch whenever the
-    result is computed.
+    result is computed. A stream and a DataFrame that is none, on either side, give a stream: each of its rows meets, in
+    its micro-batch, all rows of the table that match; see *Notes*.
 
     Parameters
     ----------
@@ -222,6 +231,15 @@ def window_join(
     its own joins; without, what the last rows have made due waits for the next data. DataFrames that are not streams
     give all their unmatched rows.
 
+    A stream and a table. Spark reads the table's columns that are needed once, during this call; its tasks keep them as
+    Arrow files below `state`, else in a temporary folder of this machine, and each daemon of the query loads all of
+    them. The table is no part of the windows' state, and a query that is restarted meets the table of that start; with
+    `state` a micro-batch that Spark replays meets the one that it met before. There are no windows: ``within=`` is a
+    part of the condition, and no row of the stream is late. Unmatched rows of the stream come out with their
+    micro-batch; those of the table never could, so a `how` that asks for them is refused. An as-of join takes the table
+    as its right side. The columns of the stream keep their watermark in the result. With `partitions` each has the
+    whole table, and rows of the stream are spread.
+
     Late rows. As in Spark's join one watermark serves both sides: the least (or greatest, by
     `spark.sql.streaming.multipleWatermarkPolicy`) over the sides of the newest event time less the delay.
     Spark uses a watermark for late rows that lags one micro-batch, or none where it found time for a
@@ -232,14 +250,22 @@ def window_join(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     _check_frames(left_df, right_df)
-    streaming = bool(left_df.isStreaming)
+    streaming = bool(left_df.isStreaming or right_df.isStreaming)
+    static = None if left_df.isStreaming == right_df.isStreaming else "right" if left_df.isStreaming else "left"
+    if static is not None:
+        for given, value in (("idle_after", idle_after), ("result_watermark", result_watermark)):
+            if value is not None:
+                raise UnsupportedError(
+                    f"{given}={value!r} is for two streams: rows of a stream that meets a table wait for nothing, and "
+                    "its columns keep their watermark. Leave it out"
+                )
     sides = read_sides(left_df, right_df, on, within, counted=left is not None or right is not None)
     left_df, right_df, on, within = sides.left, sides.right, sides.on, sides.within
     two_times = isinstance(within, Within) and within.left_time != within.right_time
     self_join = left_df is right_df and not two_times
     left_schema, right_schema = arrow_schema_of(left_df, "left"), arrow_schema_of(right_df, "right")
     times = on if isinstance(on, AsOf) else sides.within
-    watermark = watermark_of(left_df, right_df, times, lag, idle_after) if streaming else None
+    watermark = watermark_of(left_df, right_df, times, lag, idle_after) if streaming and static is None else None
     spec = JoinSpec(
         on=on,
         left=left,
@@ -259,6 +285,7 @@ def window_join(
         capacity=capacity,
         self_join=self_join,
         itself=self_join,
+        static=static,
     )
     spec = sides.shown(spec, left_schema, right_schema)
     if form == "ranges":
@@ -276,7 +303,7 @@ def window_join(
     spec, partitions = _placed(spec, partitions, left_schema, right_schema, streaming=streaming)
     schema = result_schema(spec, left_df, right_df, left_schema, right_schema)
     made = spec.output_columns(left_schema, right_schema) if sides.keys and form == "rows" else []
-    if spec.select is not None:
+    if spec.select is not None or static is not None:
         left_df, left_schema, right_df, right_schema = _pruned(spec, left_df, left_schema, right_df, right_schema)
     status = None
     if observe is not None:
@@ -301,7 +328,7 @@ def window_join(
         with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
             client.check(spec, left_schema, right_schema, streaming=streaming)
             kept = kept and streaming and state is ... and client.status()["state"] is not None
-    if streaming and state is ... and not kept:
+    if streaming and state is ... and not kept and not spec.stateless:
         raise StateError(
             "where are the windows of this stream to be kept? state='/shared/folder' (or 's3://bucket/prefix') keeps "
             "them there, and the query restarts from its checkpoint; state=None keeps them in the daemon's memory "
@@ -322,12 +349,15 @@ def window_join(
     else:
         address = daemons[0]
     stages = _stages(left_df, streaming, partitions.count, stages)
-    one_stream = None if spec.self_join else right_df
+    union = functools.partial(tagged_union, left_df, None if spec.self_join else right_df)
+    if static is not None:
+        stream, side = (left_df, LEFT) if static == "right" else (right_df, RIGHT)
+        union = functools.partial(tagged_union, stream, None, side=side)
     clock = None
     if no_data_batches and spec.waits and watermark is not None and times is not None:
         on_left = watermark.left is not None
         clock = clock_of(left_df, times.left_time) if on_left else clock_of(right_df, times.right_time)
-    inputs = tagged_union(left_df, one_stream, clock=clock)
+    inputs = union(clock=clock)
     identity = name or join_identity(spec, left_schema, right_schema, inputs)
     task = JoinTask(
         address=address,
@@ -350,6 +380,9 @@ def window_join(
         status=status,
         tracing=settings() if tracing else None,
     )
+    root = str(Path(muntin.__file__).parent.parent)
+    if static is not None:
+        task = with_table(task, left_df if static == "left" else right_df, root)
     if streaming:
         note_join(task)
     if streaming and spec.unbounded:
@@ -370,17 +403,16 @@ def window_join(
             return result
         return result.withWatermark(f"`{result_watermark.replace('`', '``')}`", delay)
 
-    root = str(Path(muntin.__file__).parent.parent)
     if stages == 2 or partitions.count > 1:
         sends = _parallel_sends(left_df.sparkSession, partitions.count)
         following = partitions.count > 1 and stages == 2 and can_follow(spec)
         if partitions.by == "equality" and not following:
             equal = _partition_columns(spec) if partitions.count > 1 else []
-            inputs = tagged_union(left_df, one_stream, partitions.count, equal, sends if stages == 2 else None, clock)
+            inputs = union(partitions.count, equal, sends if stages == 2 else None, clock)
         else:
             if partitions.by == "equality":  # raises where the types have none in common
                 EqualityPlacement(spec, left_schema, right_schema, partitions.count)
-            inputs = tagged_union(left_df, one_stream, sends=sends, clock=clock)
+            inputs = union(sends=sends, clock=clock)
             if stages == 1:
                 placed = numbered_schema(inputs.schema)
                 placed_rows = inputs.mapInArrow(task_function(task, root, "place"), placed)
@@ -456,6 +488,13 @@ def _placed(
             f"partitions={count} of DataFrames that are not streams is for time windows: count windows go by the "
             "order of arrival over all partitions. Give within=, or leave partitions out"
         )
+    if spec.static is not None:
+        if partitions.by not in ("auto", "subwindows") or partitions.width is not None:
+            raise UnsupportedError(
+                f"{partitions} of a stream and a table: each partition has the whole table, and rows of the stream are "
+                "spread over them: leave by= and width= out"
+            )
+        return spec, Partitions(count, "subwindows")
     equal = _partition_columns(spec)
     if partitions.by == "equality" or (partitions.by == "auto" and equal):
         if not equal:
@@ -488,13 +527,6 @@ def _check_frames(left_df: DataFrame, right_df: DataFrame) -> None:
         if not is_dataframe(frame):
             given = f"{type(frame).__module__}.{type(frame).__qualname__}".removeprefix("builtins.")
             raise TypeError(f"the {side} side must be a Spark DataFrame (pyspark.sql.DataFrame), not {given}")
-    if left_df.isStreaming != right_df.isStreaming:
-        stream, table = ("left", "right") if left_df.isStreaming else ("right", "left")
-        raise UnsupportedError(
-            f"the {stream} side is a stream and the {table} side is not: a window join needs two streams or "
-            "two DataFrames "
-            f"that are not. Read the {table} side with readStream, or join it inside foreachBatch"
-        )
 
 
 def _pruned(

@@ -16,6 +16,7 @@ from muntin.host.daemon.unix_client import UnixClient
 from muntin.host.errors import DaemonError, ProtocolError
 from muntin.host.join.routes import Routes
 from muntin.host.spec import JoinSpec
+from muntin.host.state.tables import KeptTable
 from muntin.host.tracing import request_span
 
 
@@ -119,6 +120,7 @@ class DaemonClient:
         *,
         streaming: bool = True,
         state: str | None = None,
+        table: KeptTable | None = None,
         title: str | None = None,
     ) -> pa.Schema:
         """Open a query, or find it open with the same definition.
@@ -136,6 +138,8 @@ class DaemonClient:
         state : str, optional
             The folder, as the daemon sees it, or the address of an object store, under which the windows of a stream
             are kept for another process.
+        table : KeptTable, optional
+            Of a join of a stream and a table. A query that is open with another one meets this from its next batch on.
         title : str, optional
             What people call it, for `muntin top` and the like.
 
@@ -155,7 +159,7 @@ class DaemonClient:
         MuntinError
             What `WindowJoin` raises for the join and the schemas.
         """
-        definition = Definition(spec, left_schema, right_schema, streaming, state)
+        definition = Definition(spec, left_schema, right_schema, streaming, state, table)
         message = {"op": "open", "query": query, "title": title}
         answer = self._call({**message, "definition": definition.digest})
         if "definition_wanted" in answer:

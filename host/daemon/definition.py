@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from muntin.host.errors import MuntinError, ProtocolError
 from muntin.host.spec import JoinSpec
+from muntin.host.state.tables import KeptTable
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Definition:
         True: batches continue one window. False: each request is a join of its own.
     state : str or None
         The place under which the daemon keeps the window's state, for streams; by default the daemon's own, if any.
+    table : KeptTable or None
+        What the rows of a stream meet, where a side is a table.
     """
 
     spec: JoinSpec
@@ -36,10 +39,15 @@ class Definition:
     right_schema: pa.Schema
     streaming: bool = True
     state: str | None = None
+    table: KeptTable | None = None
 
-    def sides(self, left: pa.Table, right: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """The rows of a batch as `WindowJoin.process` takes them: a self join has no right side."""
-        return left, None if self.spec.self_join and not right.num_rows else right
+    def sides(self, left: pa.Table, right: pa.Table) -> tuple[pa.Table | None, pa.Table | None]:
+        """The rows of a batch as `WindowJoin.process` takes them: a self join has no right side, a table no rows."""
+        absent = "right" if self.spec.self_join else self.spec.static
+        taken = (
+            None if side == absent and not rows.num_rows else rows for side, rows in (("left", left), ("right", right))
+        )
+        return next(taken), next(taken)
 
     @cached_property
     def output_schema(self) -> pa.Schema:
@@ -60,10 +68,10 @@ class Definition:
     def digest(self) -> str:
         """What tells it from every other definition."""
         left, right = (schema.serialize().to_pybytes() for schema in (self.left_schema, self.right_schema))
-        return _digest_of(self.spec.to_json(), left, right, self.streaming, self.state)
+        return _digest_of(self.spec.to_json(), left, right, self.streaming, self.state, self.table)
 
     def same(self, other: Definition) -> bool:
-        """Whether both define the same query."""
+        """Whether both define the same query: the table may be another one at each start."""
         return self is other or (
             self.streaming == other.streaming
             and self.state == other.state
@@ -83,6 +91,7 @@ class Definition:
             "right_schema": schema_to_wire(self.right_schema),
             "streaming": self.streaming,
             "state": self.state,
+            "table": None if self.table is None else asdict(self.table),
         }
 
     @classmethod
@@ -96,9 +105,12 @@ class Definition:
             )
             streaming, state = bool(message["streaming"]), message.get("state")
             state = None if state is None else str(state)
-            read = cls(JoinSpec.from_json(spec), schema_from_wire(left), schema_from_wire(right), streaming, state)
+            table = message.get("table")
+            table = None if table is None else KeptTable(str(table["place"]), str(table["digest"]))
+            schemas = schema_from_wire(left), schema_from_wire(right)
+            read = cls(JoinSpec.from_json(spec), *schemas, streaming, state, table)
             # As its sender has written it: another release may write the same join otherwise.
-            vars(read)["digest"] = _digest_of(spec, _decoded(left), _decoded(right), streaming, state)
+            vars(read)["digest"] = _digest_of(spec, _decoded(left), _decoded(right), streaming, state, table)
             return read
         except MuntinError:
             raise
@@ -124,8 +136,11 @@ def definition_digest(spec: str, left_schema: bytes, right_schema: bytes, *more:
     return digest.hexdigest()
 
 
-def _digest_of(spec: str, left: bytes, right: bytes, streaming: bool, state: str | None) -> str:
-    return definition_digest(spec, left, right, json.dumps([streaming, state]).encode())
+def _digest_of(
+    spec: str, left: bytes, right: bytes, streaming: bool, state: str | None, table: KeptTable | None
+) -> str:
+    more = [streaming, state, None if table is None else asdict(table)]
+    return definition_digest(spec, left, right, json.dumps(more).encode())
 
 
 def schema_to_wire(schema: pa.Schema) -> str:

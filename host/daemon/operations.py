@@ -17,7 +17,8 @@ OPERATIONS = {
     "ping": "Is the daemon there?",
     "status": "Device, limits, and the statistics of every query.",
     "check": "Could a query ever be opened? spec, left_schema, right_schema, streaming. Takes nothing.",
-    "open": "Open a query: query, title; definition (a digest), or spec, left_schema, right_schema, streaming, state.",
+    "open": "Open a query: query, title; definition (a digest), or spec, left_schema, right_schema, streaming, state, "
+    "table.",
     "figures": "Those of a batch, of all queries of a name or with that before a slash: query, batch.",
     "routes": "Where the rows of a batch go: query, batch, partitions.",
     "describe": "The definition of an open query: query.",

@@ -89,6 +89,9 @@ class Query(ABC):
     def begin(self, batch: int, sender: Sender) -> Request:
         """Open a request; refused here, before any row is sent, where it can only fail."""
 
+    def meet(self, definition: Definition) -> None:  # noqa: B027 - a query without a table has none to change
+        """Have rows of a stream meet the table of this definition from the next batch on."""
+
     def content(self, batch: int) -> dict[str, str] | None:
         """What is known of the rows of a batch whose result is kept, as `Content.digest`."""
         return None

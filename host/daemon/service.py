@@ -142,6 +142,7 @@ class Service:
             )
         if title is not None:  # people see it in a terminal
             query.title = "".join(letter if letter.isprintable() else "?" for letter in title[:MAX_NAME])
+        query.meet(definition)
         try:
             if query.prepare():
                 self._log.info("query opened", query=name, streaming=definition.streaming)

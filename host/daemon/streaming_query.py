@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from muntin.host import WindowJoin
 from muntin.host.content import Content, check_same, other_rows
+from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.query import Query
 from muntin.host.daemon.request import Request
 from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
@@ -97,6 +98,15 @@ class StreamingQuery(Query):
         with self._turn:
             self._check_open()
             return self._open_join()
+
+    def meet(self, definition: Definition) -> None:
+        table = definition.table
+        if table is None or table == self.definition.table:
+            return
+        with self._turn:
+            self.definition = definition
+            if self._join is not None and self._join.usable:
+                self._join.meet(table)
 
     def begin(self, batch: int, sender: Sender) -> Request:
         if batch > 0 and self._newest is None and self._restored is None:
@@ -199,6 +209,8 @@ class StreamingQuery(Query):
     def _check_unread(self, batch: int) -> None:
         """Raises StateLostError where rows of a batch before this one were sent, and are in no window: Spark reads no
         result that it finds it can do without. `_turn` is held."""
+        if self.definition.spec.stateless:
+            return
         for again in (False, True):
             last = self._newest.batch if self._newest is not None else self._restored
             unread = self._stage.unread(-1 if last is None else last, batch)
@@ -240,7 +252,7 @@ class StreamingQuery(Query):
             raise
         except MuntinError:
             if self._join is not None and not self._join.usable:
-                if self._folder is not None:
+                if self._folder is not None or self.definition.spec.stateless:
                     self._close_join()
                 else:
                     self._failed = True
@@ -340,6 +352,7 @@ class StreamingQuery(Query):
                 left_schema=self.definition.left_schema,
                 right_schema=self.definition.right_schema,
                 state=self._folder,
+                table=self.definition.table,
             )
         with self._state:
             self._restored = self._join.last_batch if self._join.last_batch >= 0 else None
@@ -385,7 +398,7 @@ class StreamingQuery(Query):
                 raise self._replayed(batch, self._restored)
             return None
         if newest is None:
-            if batch > 0:
+            if batch > 0 and not self.definition.spec.stateless:
                 raise StateLostError(
                     f"query {self.name!r} continues with batch {batch}, but this daemon does not hold the "
                     "window of the batches before it: it was restarted since, or is another one, or two joins "

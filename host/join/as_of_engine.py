@@ -81,6 +81,8 @@ class AsOfEngine(Engine):
         Left rows without a right row are wanted too.
     scan : bool
         Looking back, where one watermark, or none, ends rows of both sides: they meet in one pass in order of time.
+    at_once : bool
+        All right rows are there: left rows are answered in the call that brings them.
     threads : int
         The most that a call uses.
     partitions : int
@@ -98,6 +100,7 @@ class AsOfEngine(Engine):
         *,
         unmatched: bool,
         scan: bool,
+        at_once: bool = False,
         threads: int,
         partitions: int = 1,
     ):
@@ -112,7 +115,7 @@ class AsOfEngine(Engine):
         self._given = [dict.fromkeys(SIDES, 0) for _ in self._states]  # rows of each part
         self._came = dict.fromkeys(SIDES, 0)  # rows of the newest call
         self._condition, self._logs = condition, logs
-        self._unmatched, self._threads = unmatched, threads
+        self._unmatched, self._at_once, self._threads = unmatched, at_once, threads
         # Slots of each side: first those of the rows that were kept, with their numbers, then all that arrived since.
         # None before `_first` is held.
         self._first = dict.fromkeys(SIDES, 0)
@@ -219,8 +222,8 @@ class AsOfEngine(Engine):
         started = time.perf_counter()
         found = self._each(
             lambda state, left, right: state.step(
-                left, right, watermark=limits["left"], useless=limits["right"], all=everything,
-                matched=not self._unmatched, threads=self._threads,
+                left, right, watermark=limits["left"], useless=limits["right"],
+                all=everything or self._at_once, matched=not self._unmatched, threads=self._threads,
             ),
             self._new["left"], self._new["right"],
         )  # fmt: skip

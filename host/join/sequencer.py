@@ -314,7 +314,10 @@ class Sequencer:
 
     def useless_times(self) -> dict[str, int | None]:
         """The greatest time of each side whose rows no later row can match; None: there is none."""
-        return dict.fromkeys(SIDES) if self._axis is None else self._axis.useless(self._tracker)
+        if self._axis is None:
+            # Without a window all rows have time 0. Those of a stream that meets a table are met by no later row.
+            return {side: 0 if self._spec.static == OTHER[side] else None for side in SIDES}
+        return self._axis.useless(self._tracker)
 
     def newest_time(self, side: str, table: pa.Table) -> int | None:
         """The newest event time of rows of a side, for the watermark; None where there is none. Raises KeyTypeError."""

@@ -83,7 +83,7 @@ class StatelessPlacement:
     ):
         self.count, self.by, self._spec = partitions.count, partitions.by, spec
         self.parts = (self,)
-        self.divided = "right" if spec.how in ("right", "right_anti") else "left"
+        self.divided = "right" if spec.how in ("right", "right_anti") or spec.static == "left" else "left"
         self._kept = spec.kept_columns(self.divided, left, right)
         width = None if name is None else _width_in(name)
         self._cells: _Cells | None = None
