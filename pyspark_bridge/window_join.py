@@ -329,6 +329,12 @@ def window_join(
             client.check(spec, left_schema, right_schema, streaming=streaming)
             kept = kept and streaming and state is ... and client.status()["state"] is not None
     if streaming and state is ... and not kept and not spec.stateless:
+        if static is not None:
+            raise StateError(
+                f"form={form!r} has numbers of rows, which go on from one start of the query to the next: "
+                "state='/shared/folder' (or 's3://bucket/prefix') keeps how many there were; with state=None they "
+                "begin at 0 again where the daemon has ended"
+            )
         raise StateError(
             "where are the windows of this stream to be kept? state='/shared/folder' (or 's3://bucket/prefix') keeps "
             "them there, and the query restarts from its checkpoint; state=None keeps them in the daemon's memory "

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
-from muntin.host import AllOf, Band, Partitions, Rows, Within, errors
+from muntin import Partitions
+from muntin.host import AllOf, Band, Rows, Within, errors
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.worker_python import WorkerPythonError, check_worker_python
 
@@ -90,19 +91,19 @@ def test_window_beyond_the_memory(frame):
 
 def test_stream_with_table(frame, spark):
     stream = spark.readStream.format("rate").load()
-    on = {name: value for name, value in GOOD.items() if name not in ("left", "right")}
+    on = {"on": GOOD["on"]}
     for options, said in (
         (GOOD, r"the left side\) does not take left= and right="),
         ({**on, "sequence": "text"}, "sequence='text'"),
         ({**on, "how": "left"}, r"how='left'.*Use 'inner'"),
         ({**on, "how": "full"}, r"how='full'.*Use 'right'"),
         ({**on, "idle_after": "1 minute"}, "idle_after"),
-        ({**on, "form": "pairs"}, "state="),
+        ({**on, "form": "pairs"}, "numbers of rows.*state=None"),
         ({**on, "partitions": Partitions(2, "ranges")}, "whole table"),
         ({**on, "daemon": "grpc://localhost:1"}, "localhost"),
     ):
         with pytest.raises(errors.MuntinError, match=said):
-            window_join(frame, stream.withColumn("id", F.col("value")), **options)
+            window_join(frame, stream.withColumn("k", F.col("value")), **options)
     with pytest.raises(TypeError, match=r"left side must be a Spark DataFrame \(pyspark\.sql\.DataFrame\), not dict$"):
         window_join({}, frame, **GOOD, state=None)
     with pytest.raises(TypeError, match=r"right side must be a Spark DataFrame .*, not pandas\.\S*DataFrame$"):
