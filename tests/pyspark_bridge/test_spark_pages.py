@@ -54,6 +54,10 @@ def test_blocks_run_and_print_what_the_page_says(session, tmp_path, monkeypatch,
         if "listener" in names:
             names["listener"].stop()
     assert shown >= 5
+    # The session has the package of neither: all but the source and the sinks has run, and these are reached.
+    for use, what in (("from_kafka", "bids"), ("to_kafka", names["rows"]), ("to_delta", names["rows"])):
+        with pytest.raises(Exception, match="(?i)find (the )?data source: (kafka|delta)"):
+            names[use](what)
 
 
 def extras():
