@@ -56,7 +56,7 @@ def test_blocks_run_and_print_what_the_page_says(session, tmp_path, monkeypatch,
     assert shown >= 5
     # The session has the package of neither: all but the source and the sinks has run, and these are reached.
     for use, what in (("from_kafka", "bids"), ("to_kafka", names["rows"]), ("to_delta", names["rows"])):
-        with pytest.raises(Exception, match="(?i)find (the )?data source: (kafka|delta)"):
+        with pytest.raises(Exception, match=r"(?i)find (the )?data source: (kafka|delta)"):
             names[use](what)
 
 
