@@ -23,6 +23,8 @@ from muntin.pyspark_bridge.watermarks import delayed_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from muntin.pyspark_bridge.column_condition import ColumnCondition
+
 log = logging.getLogger(__name__)
 
 
@@ -120,14 +122,15 @@ def read_sides(left: DataFrame, right: DataFrame, on: Any, within: Any, *, count
             return dataclasses.replace(sides, on=equal[0] if len(equal) == 1 else AllOf(*equal), keys=tuple(names))
     text = on
     if is_column(on):
+        condition: ColumnCondition
         if is_connect(left):
-            raise UnsupportedError(
-                "conditions as Columns are for classic sessions: on Spark Connect give on= as text, such as "
-                "'left.venue = right.venue', or as names"
-            )
-        from muntin.pyspark_bridge.analysed_column import AnalysedColumn
+            from muntin.pyspark_bridge.connect_column import ConnectColumn
 
-        condition = AnalysedColumn(left, right, on, one)
+            condition = ConnectColumn(left, right, on, one)
+        else:
+            from muntin.pyspark_bridge.analysed_column import AnalysedColumn
+
+            condition = AnalysedColumn(left, right, on, one)
         text = condition.text
         sides.left, sides.right = condition.frames()
         sides.computed = tuple(condition.names)

@@ -106,7 +106,7 @@ def window_join(
         The sides. The same one twice is a self join: it is read once, and each row meets itself and, in both roles,
         the earlier rows of the window.
     on : Column, str, list of str, Band, Compare, AnyOf, AllOf or AsOf
-        The condition, as `DataFrame.join` takes it: a Column over both sides (of classic sessions), by aliases
+        The condition, as `DataFrame.join` takes it: a Column over both sides, by aliases
         (``F.col("bids.venue")``) or `df.col`; or names of columns that both sides have and whose values are equal, of
         which the result has one each: first these, then the left side's other columns, then the right's. In other text,
         such as "left.venue = right.venue AND left.limit < right.price", columns are left.name and right.name, or the

@@ -14,6 +14,10 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
+#: Whether these tests run on Spark Connect, as `test_connect.py` has some do: in a process of their own.
+CONNECT = os.environ.get("MUNTIN_TEST_CONNECT") == "1"
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A local session with two cores, in which a task may fail three times before its job does."""
@@ -25,8 +29,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     from muntin.pyspark_bridge.spark_versions import spark_version
 
     ensure_java()
+    builder = SparkSession.builder
     session = (
-        SparkSession.builder.master("local[2,4]")
+        (builder.remote("local[2]") if CONNECT else builder.master("local[2,4]"))
         .appName("muntin tests")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
@@ -37,7 +42,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         .config("spark.driver.extraJavaOptions", "-Dlog4j2.level=ERROR -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("OFF")
+    if not CONNECT:
+        session.sparkContext.setLogLevel("OFF")
     if spark_version() < (4, 0):  # it takes no Arrow table
         plain = session.createDataFrame
         session.createDataFrame = lambda data, *rest: (

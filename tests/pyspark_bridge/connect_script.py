@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from muntin.host import Band, Rows, Within, errors
+from muntin.host import Band, Rows, errors
 from muntin.host.daemon import start_private
 from muntin.pyspark_bridge import window_join
 from muntin.spark import listen
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 from tests.pyspark_bridge.runner import Runner
+
+C = F.col
 
 
 def expected(loop, bids, asks):
@@ -35,6 +38,8 @@ def main(folder: Path, seed: int) -> None:
     )
     try:
         check(spark, folder, seed)
+        columns = Path(__file__).with_name("test_columns.py")
+        assert pytest.main(["-q", "-p", "no:cacheprovider", "-n", "0", str(columns)]) == 0
     finally:
         spark.stop()  # the server holds the standard output until then
     print("all checks passed")
@@ -91,11 +96,12 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
                 assert query.awaitTermination(120)
                 assert ids(spark.read.parquet(f"{place}/*").collect()) == expected(counts(), bids, asks)
 
+    within = C("a.ts").between(C("b.ts") - F.expr("INTERVAL 5 SECONDS"), C("b.ts") + F.expr("INTERVAL 5 SECONDS"))
     timed = window_join(
-        left.withWatermark("ts", "2 seconds"),
-        right.withWatermark("ts", "3 seconds"),
-        **options,
-        within=Within("ts", "ts", "-5 seconds", "5 seconds"),
+        left.withWatermark("ts", "2 seconds").alias("b"),
+        right.withWatermark("ts", "3 seconds").alias("a"),
+        (C("a.price") - C("b.limit")).between(-2, 2) & within,
+        device="numpy",
         observe="timed",
         state=None,
     )

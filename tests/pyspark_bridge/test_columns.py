@@ -1,6 +1,7 @@
 """Conditions as Spark's users write them, Columns and names, against Spark's own join of the same."""
 
 from collections import Counter
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -9,6 +10,7 @@ from pyspark.sql import functions as F
 from muntin import PredicateError, Rows, SchemaError, Within
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.conditions import read_sides
+from tests.pyspark_bridge.conftest import CONNECT
 from tests.pyspark_bridge.data import bids_and_asks
 
 C = F.col
@@ -22,6 +24,11 @@ CONDITIONS = {
     "distance": lambda: (F.abs(C("a.price") - C("b.limit")) <= 1) & ~(C("a.id") == C("b.id")),
     "cast": lambda: C("a.price").cast("string") == C("b.limit").cast("string"),
     "text": lambda: F.expr("a.price BETWEEN b.limit - 1 AND b.limit OR a.price > b.limit + 9"),
+    "spellings": lambda: F.expr(
+        "nvl(a.price, 0) % 3 <=> `B`.limit % 3 AND NOT (a.id <> b.ID AND (a.id - b.id) <= 8L)"
+        " AND a.id != 4 AND -a.id < 0"),
+    "distance in time": lambda: (C("a.ts") - C("b.ts")).between(
+        F.expr("INTERVAL '-0 00:00:02' DAY TO SECOND"), F.lit(timedelta(seconds=1))) & (C("b.limit") <= C("a.price")),
 }  # fmt: skip
 
 
@@ -35,15 +42,16 @@ def counted(frame):
     return Counter(map(tuple, frame.collect()))
 
 
-@pytest.mark.parametrize("how", ["inner", "full", "left_anti"])
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize(
+    ("condition", "how"), [*((name, "full") for name in CONDITIONS), ("one side", "left_anti"), ("product", "inner")]
+)
 def test_columns_mean_what_they_mean_in_sparks_join(frames, daemon, condition, how):
     bids, asks = (frame.alias(name) for frame, name in zip(frames, "ba", strict=True))
     ours = window_join(bids, asks, CONDITIONS[condition](), how, daemon=daemon.address)
     assert "_on0" not in ours.columns
     wanted = counted(bids.join(asks, CONDITIONS[condition](), how))
     assert counted(ours) == wanted
-    assert how != "inner" or len(wanted) > 3
+    assert how == "left_anti" or sum(None not in row for row in wanted) > 3
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_semi", "left_anti"])
@@ -76,15 +84,35 @@ def test_a_frame_names_its_columns(frames, daemon):
     bids, asks = frames
     condition = (bids["limit"] < asks["price"]) & (bids["id"] == asks["id"])
     assert counted(window_join(bids, asks, condition, daemon=daemon.address)) == counted(bids.join(asks, condition))
+    left, right = bids.where("limit > 1"), asks.withColumn("price", C("price") + 1)
+    condition = (bids["limit"] < right["price"]) & (left["id"] == asks["id"])
+    assert counted(window_join(left, right, condition, daemon=daemon.address)) == counted(left.join(right, condition))
+
+
+def test_fields_and_aliases_of_one_name(spark, daemon):
+    """An alias goes before a column of its name, whose fields have the name of a column."""
+    row = "id", "struct(id % 3 AS v, struct(id AS W) AS deep) AS l"
+    left = spark.range(9).selectExpr(*row, "id % 4 AS v").alias("l").where("id > 1")
+    right = spark.range(5).selectExpr(*row, "id % 2 AS r").alias("r")
+    for condition in (
+        C("l.v") == C("r.l.v"),
+        (C("l.l.deep.w") <= C("r.id")) & (C("r.l")["v"] == C("l.l").getField("v")),
+        F.expr("l.l.deep.w <= r.id AND upper(l.v) = upper(r.r)"),
+    ):
+        wanted = counted(left.join(right, condition, "full"))
+        assert counted(window_join(left, right, condition, "full", daemon=daemon.address)) == wanted
+        assert len(wanted) > 5
 
 
 def test_names_in_quotes(spark, daemon):
     left = spark.range(9).select(C("id").alias('right."id" = right."id" OR left."x'), (C("id") % 3).alias("a.b"))
     right = spark.range(5).select(C("id").alias("x#1"), (C("id") % 2).alias("a`b"))
-    condition = (C('`right."id" = right."id" OR left."x`') == C("`x#1`")) & (C("`a.b`") <= C("`a``b`"))
-    wanted = counted(left.join(right, condition))
-    assert counted(window_join(left, right, condition, daemon=daemon.address)) == wanted
-    assert wanted
+    name = '`right."id" = right."id" OR left."x`'
+    text = f"{name} = `x#1` AND `a.b` <= `a``b` AND (`a.b` = 0 OR 'x AND `y`' <> \"`\")"
+    for condition in ((C(name) == C("`x#1`")) & (C("`a.b`") <= C("`a``b`")), F.expr(text)):
+        wanted = counted(left.join(right, condition))
+        assert counted(window_join(left, right, condition, daemon=daemon.address)) == wanted
+        assert wanted
 
 
 @pytest.mark.parametrize(
@@ -142,6 +170,7 @@ def test_one_rule_for_the_time_window(spark, caplog):
     assert sides.within is None
 
 
+@pytest.mark.skipif(CONNECT, reason="foreachBatch of Spark Connect runs elsewhere; connect_script.py has such a stream")
 def test_streams_by_columns(runner, daemon, seed):
     """Bounded by their condition: unmatched rows come out, which a join without a window refuses."""
     bids, asks = bids_and_asks(seed, batches=4, rows=30, spread=25)

@@ -19,6 +19,7 @@ def test_connect(seed, tmp_path):
     ensure_java()
     environment = {
         **os.environ,
+        "MUNTIN_TEST_CONNECT": "1",
         "SPARK_TESTING": "1",  # any port for the server, not 15002, which another one may have
         "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")])),
     }
@@ -30,5 +31,5 @@ def test_connect(seed, tmp_path):
         timeout=900,
         check=False,
     )
-    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
     assert "all checks passed" in run.stdout
