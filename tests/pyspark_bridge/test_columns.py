@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -189,6 +190,32 @@ def test_streams_by_columns(runner, daemon, seed):
     runner.run(plain.select("id", "id_right"), query="plain")
     assert found == Counter((batch, *row) for batch, row in runner.results["plain"])
     assert len(found) > 20
+
+
+@pytest.mark.skipif(CONNECT, reason="connect_script.py has streams of Spark Connect")
+def test_the_first_query_of_the_readme(runner, spark, tmp_path, seed):
+    """It runs, and goes on from its checkpoint."""
+    text = (Path(__file__).parents[2] / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    assert "col(" in text
+    assert text.count('"/shared/muntin"') == 1
+    bids, asks = bids_and_asks(seed, batches=4, rows=20, spread=15)
+    names = {"out": str(tmp_path / "out"), "checkpoint": str(tmp_path / "checkpoint")}
+    for batches in (slice(0, 2), slice(2, 4)):
+        for side, tables in (("bids", bids), ("asks", asks)):
+            for number in range(4)[batches]:
+                runner.write(side, number, tables[number])
+            names[side] = runner.stream(side).withColumn("venue", C("id") % 3)
+        exec(text.replace("/shared/muntin", str(tmp_path / "state")), names)
+        (query,) = (query for query in spark.streams.active if query.lastProgress or query.isActive)
+        query.processAllAvailable()
+        query.stop()
+    left, right = (
+        spark.read.parquet(str(tmp_path / side)).withColumn("venue", C("id") % 3) for side in ("bids", "asks")
+    )
+    near = C("asks.price").between(C("bids.limit") - 5, C("bids.limit") + 5)
+    wanted = counted(left.alias("bids").join(right.alias("asks"), (C("bids.venue") == C("asks.venue")) & near))
+    assert counted(spark.read.parquet(names["out"])) == wanted
+    assert len(wanted) > 100
 
 
 def test_counts_keep_their_windows(frames, daemon):
