@@ -85,7 +85,7 @@ class Sides:
             if select is not None and key not in select:
                 continue
             left, right = names.get(("left", key)), names.get(("right", key))
-            found = right if left is None or (spec.how == "right" and right is not None) else left
+            found = right if left is None or (spec.how.startswith("right") and right is not None) else left
             columns[key] = F.coalesce(names["left", key], names["right", key]) if spec.how == "full" else found
         if select is None:
             rest = [name for _, column, name in made if column not in self.keys]

@@ -218,6 +218,25 @@ def test_the_first_query_of_the_readme(runner, spark, tmp_path, seed):
     assert len(wanted) > 100
 
 
+@pytest.mark.skipif(CONNECT, reason="foreachBatch of Spark Connect runs elsewhere")
+def test_names_with_partitions_columns_and_a_suffix(runner, daemon, seed):
+    bids, asks = bids_and_asks(seed, batches=2, rows=30, spread=15)
+    left, right = runner.stream("bids", bids), runner.stream("asks", asks).withColumnRenamed("price", "limit")
+    options = {"daemon": daemon.address, "state": None, "within": ("ts", "ts", "-1 hour", "1 hour"), "suffix": "_ask"}
+    joined = window_join(left, right, ["limit"], partitions=2, select=["id_ask", "limit", "id"], **options)
+    assert joined.columns == ["id_ask", "limit", "id"]
+    plain = [runner.spark.read.parquet(str(runner.folder / side)) for side in ("bids", "asks")]
+    other = plain[1].where("ts IS NOT NULL").select(C("id").alias("id_ask"), C("price").alias("limit"))
+    wanted = counted(plain[0].where("ts IS NOT NULL").join(other, "limit").select("id_ask", "limit", "id"))
+    assert Counter(map(tuple, runner.run(joined))) == wanted
+    assert len(wanted) > 20
+    anti = window_join(
+        plain[0], plain[1].withColumnRenamed("price", "limit"), "limit", "right_anti", daemon=daemon.address
+    )
+    missing = plain[1].withColumnRenamed("price", "limit").join(plain[0], "limit", "left_anti")
+    assert counted(anti.select("limit", "id_right")) == counted(missing.select("limit", "id"))
+
+
 def test_counts_keep_their_windows(frames, daemon):
     bids, asks = (frame.alias(name) for frame, name in zip(frames, "ba", strict=True))
     condition = (C("b.ts") == C("a.ts")) & (C("b.limit") >= C("a.price"))
