@@ -1,15 +1,22 @@
-"""What the versions of pyarrow that Muntin runs on do not all have."""
+"""What the versions of pyarrow that Muntin runs on do not all have: views, from 16 on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
-
-def is_string_view(kind: pa.DataType) -> bool:
-    """Whether a type is a view of text: pyarrow has such types from 16 on."""
-    return hasattr(pa, "string_view") and kind.equals(pa.string_view())
+_TypeTest = Callable[[pa.DataType], bool]
 
 
-def is_binary_view(kind: pa.DataType) -> bool:
-    """Whether a type is a view of bytes: pyarrow has such types from 16 on."""
-    return hasattr(pa, "binary_view") and kind.equals(pa.binary_view())
+def _never(kind: pa.DataType) -> bool:
+    return False
+
+
+is_string_view: _TypeTest = getattr(pa.types, "is_string_view", _never)
+is_binary_view: _TypeTest = getattr(pa.types, "is_binary_view", _never)
+is_list_view: _TypeTest = getattr(pa.types, "is_list_view", _never)
+is_large_list_view: _TypeTest = getattr(pa.types, "is_large_list_view", _never)
+LIST_VIEW_ARRAYS: tuple[type[pa.Array], ...] = tuple(
+    getattr(pa, name) for name in ("ListViewArray", "LargeListViewArray") if hasattr(pa, name)
+)

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.arrow_versions import LIST_VIEW_ARRAYS
 from muntin.host.errors import ReplayError
 
 _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 _INVERSE = pow(_MULTIPLIER, -1, 1 << 64)
 _NULL = np.uint64(0x632BE59BD9B4E019)
 _SIDES = ("left", "right")
-_LISTS = (pa.ListArray, pa.LargeListArray, pa.ListViewArray, pa.LargeListViewArray, pa.FixedSizeListArray)
+_LISTS = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, *LIST_VIEW_ARRAYS)
 _MOST_BYTES = 1 << 26  # of rows that are hashed at a time: text takes many times its bytes
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.arrow_versions import is_binary_view, is_string_view
+from muntin.host.arrow_versions import is_binary_view, is_large_list_view, is_list_view, is_string_view
 
 MOST_CHUNK_BYTES = (1 << 31) - 1
 """Bytes of values of varying size that one chunk may have: offsets of 32 bits number so many."""
@@ -78,9 +78,9 @@ def kept_type(kind: pa.DataType) -> pa.DataType:
         return pa.map_(*parts, keys_sorted=kind.keys_sorted)
     if types.is_fixed_size_list(kind):
         return pa.list_(parts[0], kind.list_size)
-    if types.is_list(kind) or types.is_list_view(kind):
+    if types.is_list(kind) or is_list_view(kind):
         return pa.list_(parts[0])
-    if types.is_large_list(kind) or types.is_large_list_view(kind):
+    if types.is_large_list(kind) or is_large_list_view(kind):
         return pa.large_list(parts[0])
     return kind
 
@@ -221,15 +221,15 @@ def _children(array: pa.Array) -> list[pa.Array]:
 
 def _is_list(kind: pa.DataType) -> bool:
     types = pa.types
-    large = types.is_large_list(kind) or types.is_large_list_view(kind)
-    return large or types.is_list(kind) or types.is_list_view(kind)
+    large = types.is_large_list(kind) or is_large_list_view(kind)
+    return large or types.is_list(kind) or is_list_view(kind)
 
 
 def lengths(array: pa.Array) -> np.ndarray:
     """How many values the children have for each list or map, int64, shape (n,): none for a list that is NULL."""
     if pa.types.is_map(array.type):  # which cannot be flattened
         return np.diff(array.offsets.to_numpy().astype(np.int64))
-    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+    if is_list_view(array.type) or is_large_list_view(array.type):
         found = array.sizes.to_numpy().astype(np.int64)
     else:
         found = np.diff(array.offsets.to_numpy().astype(np.int64))
@@ -258,10 +258,10 @@ def _rebuilt(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
         return pa.FixedSizeListArray.from_arrays(children[0], type=kind, mask=mask)
     of = lengths(array)
     ends = np.cumsum(of)
-    if types.is_list_view(kind):
+    if is_list_view(kind):
         parts = [pa.array((ends - of).astype(np.int32)), pa.array(of.astype(np.int32))]
         return pa.ListViewArray.from_arrays(*parts, children[0], type=kind, mask=mask)
-    if types.is_large_list_view(kind):
+    if is_large_list_view(kind):
         return pa.LargeListViewArray.from_arrays(pa.array(ends - of), pa.array(of), children[0], type=kind, mask=mask)
     offsets = np.concatenate([[0], ends])
     if types.is_large_list(kind):

@@ -6,11 +6,13 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from muntin.host.arrow_versions import is_binary_view, is_string_view
+
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 DAY = 86_400 * 10**9
 _BYTES = (
-    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary),
-    *(pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+    *(pa.types.is_string, pa.types.is_large_string, is_string_view, pa.types.is_binary),
+    *(pa.types.is_large_binary, is_binary_view, pa.types.is_fixed_size_binary),
 )
 
 

@@ -35,7 +35,7 @@ from muntin import (
 )
 from muntin.host.daemon import DaemonClient, Limits
 from muntin.host.daemon.daemon import Daemon
-from tests.conformance.test_aggregates import assert_same
+from tests.oracles.aggregates import assert_same
 from tests.oracles.as_of import AsOfLoop
 from tests.oracles.nested_loop import NestedLoop, Pair
 from tests.random_joins import values

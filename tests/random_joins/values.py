@@ -15,14 +15,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.arrow_versions import is_binary_view, is_string_view
 from tests.oracles.exact import DAY, NANOSECONDS
 
 INTEGERS = (
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
     *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
 )
+# Older versions of pyarrow lack the narrow decimals and the views.
 DECIMALS = (
-    *(pa.decimal32(7, 2), pa.decimal64(15, 3), pa.decimal128(9, 2), pa.decimal128(18, 0), pa.decimal128(18, 6)),
+    *(getattr(pa, "decimal32", pa.decimal128)(7, 2), getattr(pa, "decimal64", pa.decimal128)(15, 3)),
+    *(pa.decimal128(9, 2), pa.decimal128(18, 0), pa.decimal128(18, 6)),
     *(pa.decimal128(30, 3), pa.decimal256(50, 4), pa.decimal128(5, -2)),
 )
 FLOATS = (pa.float16(), pa.float32(), pa.float64())
@@ -31,8 +34,8 @@ STAMPS = tuple(pa.timestamp(unit) for unit in NANOSECONDS)
 ZONED = tuple(pa.timestamp(unit, zone) for unit in NANOSECONDS for zone in ("UTC", "Europe/Berlin", "+05:30"))
 DURATIONS = tuple(pa.duration(unit) for unit in NANOSECONDS)
 TIMES = (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
-TEXTS = (pa.string(), pa.large_string(), pa.string_view())
-BYTES = (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2))
+TEXTS = (pa.string(), pa.large_string(), getattr(pa, "string_view", pa.string)())
+BYTES = (pa.binary(), pa.large_binary(), getattr(pa, "binary_view", pa.binary)(), pa.binary(2))
 #: Types that can be compared with one another, and how often they are drawn.
 FAMILIES: dict[str, tuple[tuple[pa.DataType, ...], int]] = {
     "number": (INTEGERS + DECIMALS[:5] + INTEGERS, 6),
@@ -148,17 +151,14 @@ def pool(rng: random.Random, left: pa.DataType, right: pa.DataType) -> list[Any]
 
 def is_text(kind: pa.DataType) -> bool:
     """Text of any layout."""
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or is_string_view(kind)
 
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Bytes of any layout."""
     types = pa.types
     return (
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_binary_view(kind)
-        or types.is_fixed_size_binary(kind)
+        types.is_binary(kind) or types.is_large_binary(kind) or is_binary_view(kind) or types.is_fixed_size_binary(kind)
     )
 
 
@@ -231,8 +231,6 @@ def array(values: list[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, pa.int32()).cast(kind)
     if is_temporal(kind):
         return pa.array(values, pa.int64()).cast(kind)
-    if types.is_string_view(kind) or types.is_binary_view(kind):
-        return pa.array(values, kind)
     return pa.array(values, kind)
 
 
