@@ -1,4 +1,4 @@
-"""What the versions of pyarrow that Muntin runs on do not all have: views, from 16 on."""
+"""What differs between the versions of pyarrow that Muntin runs on: views are there from 16 on."""
 
 from __future__ import annotations
 
@@ -20,3 +20,7 @@ is_large_list_view: _TypeTest = getattr(pa.types, "is_large_list_view", _never)
 LIST_VIEW_ARRAYS: tuple[type[pa.Array], ...] = tuple(
     getattr(pa, name) for name in ("ListViewArray", "LargeListViewArray") if hasattr(pa, name)
 )
+
+_MAJOR = int(pa.__version__.partition(".")[0])
+FLIGHT_SENDS_DICTIONARIES_ONCE = _MAJOR < 22
+"""Whether a Flight server sends the dictionaries of its first batch alone, and later batches point into these."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 import structlog
 from pyarrow import flight
 
+from muntin.host.arrow_versions import FLIGHT_SENDS_DICTIONARIES_ONCE
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.flight_rows import unwrap
 from muntin.host.daemon.operations import OPERATIONS, begin, commit, operate
@@ -28,7 +29,8 @@ from muntin.host.daemon.request import Request
 from muntin.host.daemon.result import Result, internal_error
 from muntin.host.daemon.rows import cut
 from muntin.host.daemon.service import Service
-from muntin.host.errors import AuthError, DaemonError, MuntinError, ProtocolError, to_wire
+from muntin.host.errors import AuthError, DaemonError, MuntinError, ProtocolError, UnsupportedError, to_wire
+from muntin.host.join.kept_types import types_in
 from muntin.host.tracing import serving, span
 
 
@@ -125,7 +127,9 @@ class FlightServer(flight.FlightServerBase):
             message = _json(descriptor.command or b"")
             opened.enter_context(serving(message))
             with begin(self._service, message) as request:
-                writer.begin(request.query.definition.output_schema)
+                schema = request.query.definition.output_schema
+                _check_sendable(schema)
+                writer.begin(schema)
                 writer.write_metadata(json.dumps(request.answer).encode())
                 result: Result
                 if request.kept is not None:
@@ -191,6 +195,19 @@ class FlightServer(flight.FlightServerBase):
         self._service.count_error(error)
         self._log.info("request refused", error=type(error).__name__, message=str(error))
         return flight.FlightServerError(str(error), json.dumps(to_wire(error)).encode())
+
+
+def _check_sendable(schema: pa.Schema) -> None:
+    """Raises UnsupportedError where this pyarrow's Flight would send other values."""
+    if not FLIGHT_SENDS_DICTIONARIES_ONCE:
+        return
+    for field in schema:
+        if any(map(pa.types.is_dictionary, types_in(field.type))):
+            raise UnsupportedError(
+                f"column {field.name!r} of the result is {field.type}, and the daemon's pyarrow {pa.__version__} sends "
+                "wrong values of dictionaries by Flight: install pyarrow>=22 beside the daemon, cast the column to its "
+                "value type, or use the daemon's Unix socket"
+            )
 
 
 def _read_end(reader: flight.MetadataRecordBatchReader) -> None:

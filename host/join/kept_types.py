@@ -35,18 +35,18 @@ def kept(table: pa.Table) -> pa.Table:
 
 def is_kept_as_is(kind: pa.DataType) -> bool:
     """Whether `kept` has nothing to do for columns of a type."""
-    return kept_type(kind).equals(kind) and not any(map(pa.types.is_dictionary, _types_in(kind)))
+    return kept_type(kind).equals(kind) and not any(map(pa.types.is_dictionary, types_in(kind)))
 
 
 def check_type(kind: pa.DataType) -> None:
     """Raises ArrowException if rows of a type cannot be picked and given out again."""
     if not pa.types.is_union(kind):
-        for part in _types_in(kind):
+        for part in types_in(kind):
             if pa.types.is_dictionary(part) and not _is_plain(part.value_type):
                 raise pa.ArrowNotImplementedError(f"Unification of {part.value_type} dictionaries is not implemented")
             if pa.types.is_union(part):
                 check_type(part)
-    elif any(map(pa.types.is_dictionary, _types_in(kind))):
+    elif any(map(pa.types.is_dictionary, types_in(kind))):
         raise pa.ArrowNotImplementedError(f"Unification of dictionaries in a {kind} is not implemented")
     trial = pa.chunked_array([pa.nulls(1, kind)] * 2)
     returned(_kept_values(trial, kept_type(kind)).take(pa.array([1, 0])), kind)
@@ -97,16 +97,16 @@ def _fields(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(at) for at in range(kind.num_fields)]
 
 
-def _types_in(kind: pa.DataType) -> Iterator[pa.DataType]:
+def types_in(kind: pa.DataType) -> Iterator[pa.DataType]:
     """A type and those that it is made of, but for the values of dictionaries."""
     yield kind
     if isinstance(kind, pa.BaseExtensionType):
-        yield from _types_in(kind.storage_type)
+        yield from types_in(kind.storage_type)
     elif pa.types.is_run_end_encoded(kind):
-        yield from _types_in(kind.value_type)
+        yield from types_in(kind.value_type)
     elif not pa.types.is_dictionary(kind):
         for field in _fields(kind):
-            yield from _types_in(field.type)
+            yield from types_in(field.type)
 
 
 def _is_plain(kind: pa.DataType) -> bool:

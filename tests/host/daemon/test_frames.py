@@ -23,7 +23,7 @@ from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.flight_rows import exchange_schema, unwrap, wrap
 from muntin.host.daemon.frames import HEADER, MAGIC, MAX_JSON, VERSION, FrameSocket
 from muntin.host.daemon.rows import Body, cut, decode, encode, encode_within
-from muntin.host.errors import LimitError, MuntinError, ProtocolError, QueryError, from_wire
+from muntin.host.errors import LimitError, MuntinError, ProtocolError, QueryError, UnsupportedError, from_wire
 from muntin.host.join import kept_types
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
@@ -417,6 +417,19 @@ def test_status_is_json(daemon: Daemon, client: DaemonClient) -> None:
     process(client, 0)
     status = daemon.service.status()
     assert json.loads(json.dumps(status)) == status
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_dictionaries_are_refused_where_flight_sends_the_first_alone(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, nested: bool
+) -> None:
+    monkeypatch.setattr(flight_server, "FLIGHT_SENDS_DICTIONARIES_ONCE", True)
+    kind = pa.dictionary(pa.int8(), pa.string())
+    left = pa.schema([("limit", pa.int64()), ("word", pa.list_(kind) if nested else kind)])
+    with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as client:
+        client.open_query("q", SPEC, left, RIGHT, streaming=True, state=None)
+        with pytest.raises(UnsupportedError, match=r"column 'word' .* install pyarrow>=22 beside the daemon"):
+            list(client.process("q", 0, []))
 
 
 @pytest.mark.parametrize("front_end", [0, 1], ids=["unix", "flight"])
