@@ -30,7 +30,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 DEV_STAMP := $(VENV)/.installed-dev
 STAMP := $(DEV_STAMP) $(CORE)
 
-.PHONY: help demo demo-cluster test lint format bench bench-papers bench-cluster bench-grid bitstream report fault fault-real random-joins soak wheel sanitize lock clean
+.PHONY: help demo demo-cluster test test-spark lint format bench bench-papers bench-cluster bench-grid bitstream report fault fault-real random-joins soak wheel sanitize lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -85,6 +85,12 @@ TEST_JOBS ?= auto
 
 test: $(STAMP) ## all tests, on all cores (TEST_ARGS goes to pytest)
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(TEST_ARGS)
+
+SPARK ?= 3.5
+
+test-spark: $(STAMP) ## the tests of Spark on another version: SPARK=3.5.7, or a file of requirements/, such as SPARK=databricks-15.4
+	@python=$$($(BIN)/python -m tests.environments '$(SPARK)'); PATH="$$(dirname "$$python"):$$PATH" \
+		"$$python" -m pytest tests/pyspark_bridge $(TEST_ARGS)
 
 lint: $(STAMP) ## format, lint and type checks
 	@$(BIN)/ruff format --check .
@@ -141,13 +147,14 @@ wheel: $(DEMO_STAMP) ## a wheel for this architecture and Python, into dist/
 	auditwheel repair --wheel-dir dist build/wheel/*.whl
 
 # Takes the newest versions that pyproject.toml allows; run the tests afterwards.
-lock: ## choose new pinned versions
+lock: $(STAMP) ## choose new pinned versions
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	"$(PYTHON)" -m venv "$$dir"; \
 	"$$dir/bin/python" -m pip install --quiet --disable-pip-version-check '.[dev,java,clickhouse]' $(BUILD_REQUIRES) \
 		$(WHEEL_REQUIRES) ziglang; \
 	{ sed -n '/^#/p' requirements.lock; "$$dir/bin/python" -m pip freeze --all --exclude muntin --exclude pip; } > requirements.lock.new; \
 	mv requirements.lock.new requirements.lock
+	@$(BIN)/python -m tests.environments --lock
 
 clean: ## remove the environment and what tests and tools leave behind
 	@rm -rf $(VENV) build dist ./*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db \

@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = 0
         settings.load_profile("full")
     config.addinivalue_line("markers", "full: the full product of a suite that is sampled otherwise; needs --full")
+    config.addinivalue_line("markers", "main: what older versions of Spark run too in each run of the tests")
 
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:

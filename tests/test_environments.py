@@ -1,0 +1,35 @@
+"""Other versions than this environment's: what platforms bring is left alone, and the main cases run on older Sparks."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.environments import LOCKS, PLATFORMS, SPARKS, TREE, environment, own, platforms, python_of, resolve, versions
+
+
+@pytest.mark.parametrize("platform", platforms())
+def test_installation_changes_nothing_of_a_platform(platform: str) -> None:
+    brought = (PLATFORMS / f"{platform}.txt").read_text()
+    pins = {line for line in brought.splitlines() if "==" in line}
+    taken = set(resolve(brought, "--extra", "connect", python=python_of(platform)).splitlines())
+    assert {"numpy", "pandas", "pyarrow", "pyspark"} <= {line.partition("==")[0] for line in pins & taken}
+    assert {line.partition("==")[0] for line in taken - pins}.isdisjoint(line.partition("==")[0] for line in pins)
+
+
+def test_every_environment_has_its_exact_versions() -> None:
+    assert {file.stem for file in LOCKS.glob("*.txt")} == {*SPARKS, *platforms()}
+    assert "pyspark==3.5.4\n" in versions("3.5.4")
+    with pytest.raises(ValueError, match=r"there is no environment '3.4.1': use a release of Spark, such as 3.5.4"):
+        versions("3.4.1")
+
+
+@pytest.mark.parametrize("name", ["databricks-15.4", "spark-4.0"])
+def test_main_cases_on_an_older_spark(name: str) -> None:
+    """`make test-spark` runs all of them on any version."""
+    python = environment(name)
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "main", "tests/pyspark_bridge"]
+    done = subprocess.run(command, cwd=TREE, env=own(python), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout.splitlines()[-1]
