@@ -27,7 +27,7 @@ from muntin.host.daemon.claims import claim_window, newest_claim
 from muntin.host.daemon.staging import PartKey
 from muntin.host.daemon.windows import Windows, query_place
 from muntin.host.engines import Partitions
-from muntin.host.errors import ConnectionLostError, ProtocolError, StateLostError, UnsupportedError
+from muntin.host.errors import ConnectionLostError, MuntinError, ProtocolError, StateLostError, UnsupportedError
 from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
@@ -117,13 +117,18 @@ class JoinTask:
 
     def traced(self, stage: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one of the methods below, with a span over it where they are wanted: all tasks of a micro-batch are
-        in one trace."""
-        if self.tracing is None:
-            yield from getattr(self, stage)(batches)
-            return
-        for name, value in self.tracing.items():
-            os.environ.setdefault(name, value)
-        yield from self._in_span(stage, batches)
+        in one trace. Of an error that Muntin raises on purpose Spark shows the message without the traceback."""
+        try:
+            if self.tracing is None:
+                yield from getattr(self, stage)(batches)
+                return
+            for name, value in self.tracing.items():
+                os.environ.setdefault(name, value)
+            yield from self._in_span(stage, batches)
+        except MuntinError:
+            # Spark 4 looks here once the function has raised, after which the worker ends: it hides no other error's.
+            os.environ.setdefault("SPARK_HIDE_TRACEBACK", "1")
+            raise
 
     def _in_span(self, stage: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -554,6 +559,7 @@ def task_function(
     values: dict[str, Any] = dict(vars(task))
 
     def join_in_daemon(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
         import sys
 
         try:
@@ -563,6 +569,7 @@ def task_function(
             try:
                 import muntin.pyspark_bridge.join_task
             except ImportError as error:
+                os.environ.setdefault("SPARK_HIDE_TRACEBACK", "1")  # as for errors of ours
                 raise ImportError(
                     f"Spark's Python worker ({sys.executable}) cannot import muntin: {error}. Install "
                     "muntin where the "

@@ -1,5 +1,7 @@
 """Streams through Spark against the nested loop."""
 
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -7,6 +9,7 @@ from muntin.host import AnyOf, Band, Compare, Rows, Within
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.errors import KeyTypeError, WindowError
 from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.spark_versions import spark_version
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 
@@ -262,3 +265,47 @@ def test_a_dense_result_comes_in_blocks(runner, seed):
     assert pairs(runner) == wanted
     assert status["kept_file_bytes"] > 0
     assert status["repeats"] > 0
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["batch", "two stages"])
+def test_errors_of_tasks_lead_with_our_sentence(spark, runner, daemon, seed, streaming):
+    def unnumbered(tables):
+        place = tables[0].schema.get_field_index("seq")
+        return [table.set_column(place, "seq", pa.nulls(len(table), pa.int64())) for table in tables]
+
+    sides = [unnumbered(tables) for tables in bids_and_asks(seed, batches=1)]
+    if streaming:
+        frames = [runner.stream(name, tables) for name, tables in zip(("bids", "asks"), sides, strict=True)]
+    else:
+        frames = [spark.createDataFrame(table) for (table,) in sides]
+    joined = window_join(
+        *frames, on=Band("limit", "price", 0, 0), left=Rows(9), right=Rows(9), sequence="seq",
+        daemon=daemon.address, state=None, partitions=2 if streaming else 1,
+    )  # fmt: skip
+
+    def run():
+        if not streaming:
+            joined.collect()
+            return
+        writer = joined.writeStream.format("noop").option("checkpointLocation", str(runner.folder / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination(120)
+
+    with pytest.raises(Exception, match="OrderError") as failed:
+        run()
+    message = str(failed.value).lstrip()
+    ours = (
+        r"muntin\.host\.errors\.OrderError: row 0 of the (left|right) batch has no value in the sequence column 'seq'"
+    )
+    if spark_version() >= (4, 0):
+        assert "Traceback" not in message
+        assert re.match(rf"[^\n]*(from the Python worker.*\n)?{ours}", message)
+    else:  # the last line of the traceback
+        assert re.search(rf"Traceback.*(\n +.*)+\n{ours}", message)
+
+
+def test_errors_of_other_functions_keep_their_traceback(spark):
+    def fails(batches):
+        raise ValueError("no error of a join")
+
+    with pytest.raises(Exception, match=r"Traceback(.*\n)*.* in fails(.*\n)*.*no error of a join"):
+        spark.range(0, 1, 1, 1).mapInArrow(fails, "id long").collect()
