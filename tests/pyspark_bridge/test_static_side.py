@@ -6,7 +6,12 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
+from muntin import AsOf, WindowJoin, sql
+from muntin.host.daemon import start_private
+from muntin.host.daemon.socket_file import SocketFile
 from muntin.spark import window_join
 
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
@@ -37,39 +42,157 @@ SALES = [_rows(seed, 30, ("shop", "price", "at")) for seed in (1, 2, 3)]
 OFFERS = _rows(9, 40, ("branch", "limit", "since"))
 
 
-@pytest.mark.parametrize("stages", [1, 2])
-@pytest.mark.parametrize(("side", "how"), [
-    ("right", "inner"), ("right", "left"), ("right", "left_semi"), ("right", "left_anti"),
-    ("left", "inner"), ("left", "right"),
-])  # fmt: skip
-def test_a_row_of_the_stream_meets_the_whole_table(spark, runner, side, how, stages):
-    from pyspark.sql import functions as F
+def _sides(side: str, stream: object, table: object) -> tuple[object, object]:
+    return (stream, table) if side == "right" else (table, stream)
 
-    def sides(sales):
-        table = spark.createDataFrame(OFFERS)
-        return (sales, table) if side == "right" else (table, sales)
 
-    def condition():
-        return (
-            (F.col("shop") == F.col("branch"))
-            & F.col("limit").between(F.col("price") - 9, F.col("price") + 9)
-            & (F.col("at") >= F.col("since"))
-            & (F.col("at") <= F.col("since") + F.expr("INTERVAL 5 MINUTES"))
+def _condition():
+    return (
+        (F.col("shop") == F.col("branch"))
+        & F.col("limit").between(F.col("price") - 9, F.col("price") + 9)
+        & (F.col("at") >= F.col("since"))
+        & (F.col("at") <= F.col("since") + F.expr("INTERVAL 5 MINUTES"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("side", "how", "partitions"),
+    [
+        ("right", "inner", 1),
+        ("right", "left", 1),
+        ("right", "left", 3),
+        ("right", "left_semi", 1),
+        ("right", "left_anti", 1),
+        ("left", "right", 1),
+        ("left", "right", 2),
+    ],
+)
+def test_as_in_sparks_own_join(spark, runner, side, how, partitions):
+    table = spark.createDataFrame(OFFERS)
+    sides = _sides(side, runner.stream("sales", SALES), table)
+    result = window_join(*sides, _condition(), how, partitions=partitions)
+    theirs = sides[0].join(sides[1], _condition(), how)
+    assert result.columns == theirs.columns
+    runner.run(result)
+    if how == "left":  # the same micro-batches too
+        runner.run(theirs, "theirs")
+        rows = [Counter((batch, tuple(row)) for batch, row in runner.results[query]) for query in ("query", "theirs")]
+    else:
+        bounded = _sides(side, spark.createDataFrame(pa.concat_tables(SALES)), table)
+        found = bounded[0].join(bounded[1], _condition(), how).collect()
+        rows = [Counter(map(tuple, found)), Counter(tuple(row) for _, row in runner.results["query"])]
+    assert rows[0] == rows[1]
+    assert rows[0]
+
+
+def _matches(sales: pa.Table, offers: pa.Table) -> Counter:
+    """Prices and limits of a shop and a branch of one number."""
+    return Counter(
+        (sale["price"], offer["limit"])
+        for sale in sales.to_pylist()
+        for offer in offers.to_pylist()
+        if sale["shop"] is not None and sale["shop"] == offer["branch"]
+    )
+
+
+def _found(runner: object, batch: int) -> Counter:
+    return Counter((row["price"], row["limit"]) for number, row in runner.results["query"] if number == batch)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_replayed_batch_meets_the_table_of_its_commit(spark, runner, tmp_path, partitions):
+    def joined(offers: pa.Table) -> object:
+        return window_join(
+            runner.stream("sales"), spark.createDataFrame(offers), "shop = branch", name="sales",
+            state=str(tmp_path / "state"), partitions=partitions,
+        )  # fmt: skip
+
+    before, after = OFFERS[:20], OFFERS[20:]
+    for number, sales in enumerate(SALES[:2]):
+        runner.write("sales", number, sales)
+    with pytest.raises(StreamingQueryException):
+        runner.run(joined(before), fail={1})
+    runner.write("sales", 2, SALES[2])
+    runner.run(joined(after))
+    assert [_found(runner, n) for n in range(3)] == [
+        _matches(sales, table) for sales, table in zip(SALES, (before, before, after), strict=True)
+    ]
+
+
+def test_a_daemon_that_is_lost_and_one_that_is_not(spark, runner, tmp_path):
+    """Without state: another daemon goes on with the query, and a query that is started again meets the table of that
+    start, in the daemon that it had."""
+    path = tmp_path / "socket"
+    path.mkdir(mode=0o700)
+
+    def start() -> object:
+        return start_private("numpy", file=SocketFile(path / "daemon.sock"))
+
+    runner.write("sales", 0, SALES[0])
+    running = start()
+
+    def joined(offers: pa.Table) -> object:
+        stream, table = runner.stream("sales"), spark.createDataFrame(offers)
+        return window_join(stream, table, "shop = branch", name="sales", daemon=running.address)
+
+    query = runner.start(joined(OFFERS), "query", available_now=False)
+    query.processAllAvailable()
+    running.process.kill()
+    running.process.wait()
+    running.close()
+    with start() as running:
+        runner.write("sales", 1, SALES[1])
+        query.processAllAvailable()
+        query.stop()
+        runner.write("sales", 2, SALES[2])
+        runner.run(joined(OFFERS[:7]))
+        assert [_found(runner, n) for n in range(3)] == [
+            _matches(sales, table) for sales, table in zip(SALES, (OFFERS, OFFERS, OFFERS[:7]), strict=True)
+        ]
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_as_of_looks_ahead_at_once(spark, runner, partitions):
+    on = AsOf("at", "since", "forward", tolerance="1 minute", by=[("shop", "branch")])
+    stream, table = runner.stream("sales", SALES), spark.createDataFrame(OFFERS)
+    runner.run(window_join(stream, table, on, "left", partitions=partitions, observe="figures"))
+    for batch, sales in enumerate(SALES):
+        with WindowJoin(on=on, how="left", left_schema=SALES[0].schema, right_table=OFFERS) as join:
+            found = join.process(sales).to_pylist()
+        rows = [row for number, row in runner.results["query"] if number == batch]
+        # Of offers of one time any may be the first in the table.
+        assert Counter((row["shop"], row["price"], row["since"]) for row in rows) == Counter(
+            (row["shop"], row["price"], row["since"] and row["since"].astimezone().replace(tzinfo=None))
+            for row in found
         )
 
-    stream = runner.stream("sales", SALES)
-    partitions = 3 if stages == 2 else 1
-    result = window_join(*sides(stream), condition(), how, stages=stages, partitions=partitions)
-    got = runner.run(result)
-    left, right = sides(spark.createDataFrame(pa.concat_tables(SALES)))
-    assert result.columns == left.join(right, condition(), how).columns
-    assert Counter(map(tuple, got)) == Counter(map(tuple, left.join(right, condition(), how).collect()))
-    if stages == 1:  # and micro-batch for micro-batch
-        runner.run(
-            stream.join(sides(stream)[1], condition(), how)
-            if side == "right"
-            else sides(stream)[0].join(stream, condition(), how),
-            "spark",
-        )
-        ours, theirs = (Counter((n, tuple(row)) for n, row in runner.results[q]) for q in ("query", "spark"))
-        assert ours == theirs
+
+def test_the_streams_watermark_stands_in_the_result(spark, runner):
+    def counts(joined: object) -> object:
+        return joined.groupBy(F.window("at", "1 minute")).count()
+
+    def stream() -> object:
+        return runner.stream("sales", SALES).withWatermark("at", "1 minute")
+
+    table = spark.createDataFrame(OFFERS)
+    runner.run(counts(window_join(stream(), table, "shop = branch")))
+    runner.run(counts(stream().join(table, F.col("shop") == F.col("branch"))), "theirs")
+    ours, theirs = (
+        Counter((batch, row["window"]["start"], row["count"]) for batch, row in runner.results[query])
+        for query in ("query", "theirs")
+    )
+    assert ours == theirs
+    assert ours
+
+
+def test_sql(spark, runner):
+    frames = {"sales": runner.stream("sales", SALES), "offers": spark.createDataFrame(OFFERS)}
+    text = (
+        "SELECT price, limit FROM sales LEFT JOIN offers ON sales.shop = offers.branch AND offers.limit > sales.price"
+    )
+    runner.run(sql(text, **frames))
+    frames["sales"] = spark.createDataFrame(pa.concat_tables(SALES))
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
+    rows = [row for _, row in runner.results["query"]]
+    assert Counter(map(tuple, rows)) == Counter(map(tuple, spark.sql(text).collect()))
