@@ -152,7 +152,7 @@ class LimitError(DaemonError):
 
 
 class AuthError(DaemonError):
-    """A missing or wrong token."""
+    """A missing or wrong token; a daemon that is not the one of the certificate to trust."""
 
 
 class QueryError(DaemonError):

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
@@ -56,7 +56,7 @@ class JoinTask:
     Attributes
     ----------
     address, token, tls_ca : str
-        Of the daemon.
+        Of the daemon; as of `DaemonClient`.
     private : bool
         The daemon was started by `window_join` for this query, and ends with it.
     join : str
@@ -83,6 +83,8 @@ class JoinTask:
         Addresses where partitions live, in turn; `address` is the first.
     device : str or None
         Of daemons that tasks start on their executors where none is named: who has a partition stands in its state.
+    tls : (bytes, bytes) or None
+        Certificate and private key of those daemons, PEM; None where they go without TLS.
     status : str or None
         The column in which each task of the result tells the daemon's figures, in a row at its end.
     tables : str or None
@@ -94,8 +96,8 @@ class JoinTask:
     """
 
     address: str
-    token: str | None
-    tls_ca: str | None
+    token: str | None = field(repr=False)
+    tls_ca: str | tuple[bytes, str] | None
     private: bool
     join: str
     named: bool
@@ -110,6 +112,7 @@ class JoinTask:
     width: Any = None
     daemons: tuple[str, ...] = ()
     device: str | None = None
+    tls: tuple[bytes, bytes] | None = field(default=None, repr=False)
     status: str | None = None
     tables: str | None = None
     table: str | None = None
@@ -355,11 +358,11 @@ class JoinTask:
 
         assert self.state is not None
         assert self.token is not None
-        device, token = self.device, self.token
+        device, token, tls_ca = self.device, self.token, self.tls_ca
         return claim_window(
             open_store(query_place(self.state, name)),
-            lambda address: reachable(address, token),
-            lambda: executor_daemon(str(device), token, tracing=self.tracing is not None),
+            lambda address: reachable(address, token, tls_ca),
+            lambda: executor_daemon(str(device), token, self.tls, tls_ca, tracing=self.tracing is not None),
         )
 
     def _schemas(self) -> tuple[pa.Schema, pa.Schema]:

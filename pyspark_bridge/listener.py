@@ -332,7 +332,7 @@ class JoinListener(StreamingQueryListener):
         return BatchProgress(progress, tuple(joins.values()), tuple(errors.values()))
 
 
-def _daemon_of(task: JoinTask, number: int, name: str) -> tuple[str, str | None, str | None] | None:
+def _daemon_of(task: JoinTask, number: int, name: str) -> tuple[str, str | None, Any] | None:
     """Address, token and certificates of the daemon that has a window; None where none has it.
 
     Raises

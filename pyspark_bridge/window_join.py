@@ -17,10 +17,11 @@ import pyarrow as pa
 import muntin
 from muntin.host import AsOf, JoinSpec, Rows, Within
 from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.certificate import Certificate
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.service import Service
 from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
-from muntin.host.errors import DeviceError, QueryError, StateError, UnsupportedError, WindowError
+from muntin.host.errors import DaemonError, DeviceError, QueryError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
 from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
 from muntin.host.tracing import check_tracing, settings, tracing_wanted
@@ -68,6 +69,7 @@ def window_join(
     daemon: str | Sequence[str] | None = None,
     token: str | None = None,
     tls_ca: str | None = None,
+    tls: bool | tuple[str, str] = True,
     name: str | None = None,
     state: str | EllipsisType | None = ...,
     partitions: int | Partitions = 1,
@@ -143,6 +145,11 @@ def window_join(
     tls_ca : str, optional
         PEM file of the certificates to trust for "grpc+tls:"; it must lie at this path on the workers'
         machines too.
+    tls : bool or (str, str)
+        Of daemons that are started on a cluster's executors: with True, TLS with a certificate and a key that are made
+        for this query; with False none, so that whoever can read the network reads rows and token, and with the token
+        may use the daemons; or the PEM files, here, of a certificate with a DNS name and of its private key. Spark's
+        plan carries them, and the token, to the workers. In local mode rows stay on this machine, and go without.
     name : str, optional
         Finds the join's windows again after a restart, and tells it from other joins of one streaming query; the
         same each time the program starts, in any text of 1 to 200 characters. By default made from the join, the
@@ -316,6 +323,7 @@ def window_join(
             f"device={device!r} is for the daemon that is started where none is named; {daemon} has its own: "
             "leave one out"
         )
+    own = _checked_certificate(daemon, token, tls_ca, tls)
     check_worker_python(left_df.sparkSession)
     tracing = tracing_wanted() if tracing is None else tracing
     if tracing:
@@ -349,7 +357,7 @@ def window_join(
         finally:
             service.close()
     if on_executors:
-        address, token = "", _token_of_executors()
+        address = ""
     elif daemon is None:
         address = private_daemon(left_df.sparkSession, device or DEFAULT_DEVICE, streaming, tracing=tracing)
     else:
@@ -365,10 +373,14 @@ def window_join(
         clock = clock_of(left_df, times.left_time) if on_left else clock_of(right_df, times.right_time)
     inputs = union(clock=clock)
     identity = name or join_identity(spec, left_schema, right_schema, inputs)
+    certificate = None
+    if on_executors:
+        token = _token_of_query(str(state), identity)
+        certificate = own or (_certificate_of_query(str(state), identity) if tls else None)
     task = JoinTask(
         address=address,
         token=token,
-        tls_ca=tls_ca,
+        tls_ca=tls_ca if certificate is None else certificate.trust,
         private=daemon is None and not on_executors,
         join=identity,
         named=name is not None,
@@ -383,6 +395,7 @@ def window_join(
         width=partitions.width,
         daemons=daemons,
         device=(device or DEFAULT_DEVICE) if on_executors else None,
+        tls=None if certificate is None else (certificate.chain, certificate.key),
         status=status,
         tracing=settings() if tracing else None,
     )
@@ -444,10 +457,32 @@ def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | No
     return stages
 
 
+def _checked_certificate(daemon: Any, token: Any, tls_ca: Any, tls: Any) -> Certificate | None:
+    """The caller's own one for daemons on executors; None where there is none. Raises DaemonError."""
+    if daemon is None and not (token is None and tls_ca is None):
+        raise DaemonError("token= and tls_ca= are for a daemon that is named with daemon=: leave them out, or name it")
+    if isinstance(tls, bool) and (tls or daemon is None):
+        return None
+    if daemon is not None:
+        raise DaemonError(
+            f"tls={tls!r} is for the daemons that are started on executors where none is named; {daemon} has its own "
+            "certificate (muntin serve --tls-cert), and tls_ca= trusts it: leave tls= out"
+        )
+    if not (isinstance(tls, tuple) and len(tls) == 2):
+        raise DaemonError(f"tls must be True, False or the PEM files of a certificate and of its key, not {tls!r}")
+    return Certificate.from_files(*tls)
+
+
 @functools.cache
-def _token_of_executors() -> str:
-    """For the daemons that tasks start on executors; one for this process, so that its queries share them."""
+def _token_of_query(state: str, join: str) -> str:
+    """For the daemons that tasks start on executors: the same when this process starts the query again."""
     return secrets.token_hex(16)
+
+
+@functools.cache
+def _certificate_of_query(state: str, join: str) -> Certificate:
+    """The same."""
+    return Certificate.make()
 
 
 def _is_cluster(spark: SparkSession) -> bool:

@@ -52,14 +52,17 @@ class DaemonClient:
         For the latter two.
     timeout : float
         Seconds to wait for the daemon's next byte, the time of the join itself included.
-    tls_ca : str or Path, optional
-        PEM file of the certificates to trust; the system's where none is named.
+    tls_ca : str, Path or (bytes, str), optional
+        PEM file of the certificates to trust; the system's where none is named. Or such certificates themselves, with
+        the name that the daemon's is for, whatever its address (`Certificate.trust`).
 
     Raises
     ------
+    AuthError
+        Certificates to trust, and an address without TLS.
     DaemonError
-        Not an address. Every method raises what the daemon raised, and `ConnectionLostError` where it cannot
-        be reached.
+        Not an address; no certificates. Every method raises what the daemon raised, and `ConnectionLostError` where it
+        cannot be reached.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class DaemonClient:
         token: str | None = None,
         timeout: float = 600.0,
         *,
-        tls_ca: str | Path | None = None,
+        tls_ca: str | Path | tuple[bytes, str] | None = None,
     ):
         self.address = str(address)
         parsed = Address.parse(self.address)
@@ -81,7 +84,7 @@ class DaemonClient:
             # gRPC is only loaded where it is used.
             from muntin.host.daemon.flight_client import FlightClient
 
-            self._transport = FlightClient(parsed, token, timeout, Path(tls_ca) if tls_ca else None)
+            self._transport = FlightClient(parsed, token, timeout, tls_ca or None)
 
     def ping(self) -> dict[str, Any]:
         """The daemon's protocol version and device."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import ssl
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -15,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from muntin.host.daemon.certificate import read_certificate, read_file
 from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.metrics import serve_metrics
 from muntin.host.daemon.service import Service
@@ -59,14 +59,7 @@ class FlightOptions:
             raise DaemonError(f"--listen must be host:port, not {listen!r}")
         if (cert is None) != (key is None):
             raise DaemonError("--tls-cert and --tls-key must be given together")
-        tls = (_read(cert), _read(key)) if cert and key else None
-        if cert and key:
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
-            except (ssl.SSLError, OSError) as error:
-                raise DaemonError(
-                    f"{cert} and {key} are not a certificate and its private key, in PEM, without a passphrase: {error}"
-                ) from error
+        tls = read_certificate(cert, key) if cert and key else None
         return cls(host.strip("[]"), int(port), read_token(token_file), tls)
 
 
@@ -260,14 +253,7 @@ def read_token(path: Path) -> str:
     """The token in a file, without the spaces around it; `AuthError` where there is none, or all can read it."""
     if path.is_file() and path.stat().st_mode & 0o007:
         raise AuthError(f"every user can read or change the token file {path}: run chmod o-rwx {path}")
-    token = _read(path).decode(errors="replace").strip()
+    token = read_file(path).decode(errors="replace").strip()
     if not token or not token.isprintable() or not token.isascii():
         raise AuthError(f"the token file {path} must hold one line of printable ASCII text")
     return token
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DaemonError(f"cannot read {path}: {error.strerror}") from error

@@ -14,6 +14,7 @@ from pyarrow import flight
 
 from muntin.host.content import check_repeat
 from muntin.host.daemon.address import Address
+from muntin.host.daemon.certificate import check_trusted, read_file
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.flight_rows import exchange_schema, wrap
 from muntin.host.daemon.frames import VERSION, other_version
@@ -43,11 +44,13 @@ class FlightClient:
         Its token.
     timeout : float
         Seconds that one call may take.
-    tls_ca : Path, optional
-        PEM file of the certificates to trust.
+    tls_ca : str, Path or (bytes, str), optional
+        As of `DaemonClient`.
     """
 
-    def __init__(self, address: Address, token: str | None, timeout: float, tls_ca: Path | None):
+    def __init__(
+        self, address: Address, token: str | None, timeout: float, tls_ca: str | Path | tuple[bytes, str] | None
+    ):
         self._address = address
         self._timeout = timeout
         headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
@@ -55,10 +58,16 @@ class FlightClient:
         self._schemas: dict[str, pa.Schema] = {}
         options: dict[str, Any] = {}
         if tls_ca is not None:
-            try:
-                options["tls_root_certs"] = tls_ca.read_bytes()
-            except OSError as error:
-                raise DaemonError(f"cannot read the certificates in {tls_ca}: {error.strerror}") from error
+            if address.scheme != "grpc+tls":
+                raise AuthError(
+                    f"a certificate to trust is given (tls_ca), and rows and token would go to {address} unencrypted: "
+                    "name the daemon by grpc+tls:, or leave tls_ca out"
+                )
+            if isinstance(tls_ca, tuple):
+                trusted, options["override_hostname"] = tls_ca
+            else:
+                trusted = read_file(Path(tls_ca))
+            options["tls_root_certs"] = check_trusted(trusted, str("tls_ca" if isinstance(tls_ca, tuple) else tls_ca))
         if address.host in ("localhost", "127.0.0.1", "::1"):
             # An http_proxy in the environment is not meant for this machine.
             options["generic_options"] = [("grpc.enable_http_proxy", 0)]
@@ -213,8 +222,15 @@ class FlightClient:
                 "or give the client a larger timeout"
             ) from error
         except (flight.FlightUnavailableError, flight.FlightCancelledError) as error:
+            if "handshake failed" in str(error) or "is not in peer certificate" in str(error):
+                raise AuthError(
+                    f"the daemon at {self._address} does not show a certificate that is trusted here: {error} (Give "
+                    "tls_ca the certificate of the daemon's --tls-cert, or of its authority, and the address a name "
+                    "that it is for; a daemon without --tls-cert is named by grpc:)"
+                ) from error
             raise ConnectionLostError(
                 f"the daemon at {self._address} cannot be reached, or went away: {error}"
+                + (" (One with --tls-cert is named by grpc+tls:)" if self._address.scheme == "grpc" else "")
             ) from error
         except flight.FlightError as error:
             raise self._told(error) from error

@@ -278,12 +278,12 @@ class Schedule:
         self.world.pause()
         return str(executor.daemon.address)
 
-    def _reachable(self, reachable: Callable[[str, str], bool], address: str, token: str) -> bool:
+    def _reachable(self, reachable: Callable[..., bool], address: str, *given: object) -> bool:
         """As `reachable`: a daemon that is well may answer too late."""
         if self._happens("slow"):
             self.story.append(f"{self.world.now:.3f} the daemon at {address} is slow, and taken for dead")
             return False
-        return reachable(address, token)
+        return reachable(address, *given)
 
     def _check(self, holds: bool, message: str) -> None:
         if self._wrong or not holds:

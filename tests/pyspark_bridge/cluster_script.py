@@ -7,12 +7,13 @@ import sys
 import time
 from pathlib import Path
 
+import trustme
 from pyspark.sql import SparkSession
 
 from muntin.host import AllOf, Band, Compare, Rows
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.executor_daemon import reachable
-from muntin.pyspark_bridge.window_join import _token_of_executors
+from muntin.pyspark_bridge.window_join import _certificate_of_query, _token_of_query
 from muntin.spark import listen
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
@@ -88,15 +89,21 @@ def main(folder: Path, seed: int, daemon: str) -> None:
     loop = NestedLoop(predicate, ["limit", "id"], ["price", "id"], rows=(70, 60), sequence="seq")
     assert pairs(runner) == expected(loop, bids, asks)
 
-    def claimed(batches):
+    state = str(folder / "state")
+
+    def claimed(batches, **more):
         # Folders of their own: those of the first query hold all batches already.
         sides = runner.stream("bids2", bids[:batches]), runner.stream("asks2", asks[:batches])
-        return window_join(*sides, **options, name="claimed", state=str(folder / "state"))
+        return window_join(*sides, **options, name="claimed", state=state, **more)
+
+    def schemes():
+        return {json.loads(claim)["address"].partition("://")[0] for claim in claims(folder)}
 
     # Daemons on the executors: they go on from one query to the next, and others take over when they have ended.
     assert runner.start(claimed(1), "claimed").awaitTermination(800)
     first = claims(folder)
     assert len(first) == 2
+    assert schemes() == {"grpc+tls"}
     assert runner.start(claimed(2), "claimed").awaitTermination(800)
     assert claims(folder) == first
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
@@ -106,16 +113,23 @@ def main(folder: Path, seed: int, daemon: str) -> None:
         os.kill(executor, signal.SIGKILL)
     # Their daemons notice it within a second, and until then would serve the next query.
     until = time.monotonic() + 120
-    while any(reachable(json.loads(claim)["address"], _token_of_executors()) for claim in first):
+    secrets = _token_of_query(state, "claimed"), _certificate_of_query(state, "claimed").trust
+    while any(reachable(json.loads(claim)["address"], *secrets) for claim in first):
         assert time.monotonic() < until
         time.sleep(0.1)
     listener = listen(spark)
-    query = runner.start(claimed(4), "claimed")
+    assert runner.start(claimed(3, tls=False), "claimed").awaitTermination(800)
+    assert schemes() == {"grpc"}
+    issued = trustme.CA().issue_cert("muntin.example.org")
+    issued.private_key_pem.write_to_path(str(folder / "own.key"))
+    issued.cert_chain_pems[0].write_to_path(str(folder / "own.pem"))
+    query = runner.start(claimed(4, tls=(str(folder / "own.pem"), str(folder / "own.key"))), "claimed")
     assert query.awaitTermination(800)
     (told,) = listener.of(query.lastProgress).joins  # by the executors' daemons
     assert told.rows_out == sum(batch == 3 for batch, _ in runner.results["claimed"])
     assert (told.rows_left, told.rows_right) == (len(bids[3]), len(asks[3]))
     assert not set(claims(folder)) & set(first)
+    assert schemes() == {"grpc+tls"}
     assert pairs(runner, "claimed") == pairs(runner)
     spark.stop()
     print("all checks passed")

@@ -1,8 +1,10 @@
 """Micro-batches in two stages, of tasks that send rows and tasks that fetch the result, whatever Spark repeats."""
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -12,8 +14,9 @@ import pytest
 
 from muntin.host import AllOf, Band, Compare, Rows, Within
 from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.certificate import Certificate
 from muntin.host.errors import ConnectionLostError
-from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge import executor_daemon, window_join
 from muntin.pyspark_bridge.join_task import Shipment
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
@@ -305,6 +308,47 @@ def test_lost_executor(daemon, seed, tmp_path):
     )
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
     assert "all checks passed" in run.stdout
+
+
+def test_daemon_of_an_executor(tmp_path, monkeypatch):
+    """One for each query, with its certificate; the secrets lie nowhere, and it ends with the executor."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    executor = subprocess.Popen(["sleep", "1000"])
+    monkeypatch.setattr(executor_daemon, "_executor", lambda: executor.pid)
+    made, other = Certificate.make(), Certificate.make()
+    tls = made.chain, made.key
+
+    def ended(address, token, trust):
+        until = time.monotonic() + 60
+        while executor_daemon.reachable(address, token, trust):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    try:
+        address = executor_daemon.executor_daemon("numpy", "one", tls, made.trust)
+        assert address.startswith("grpc+tls:")
+        assert executor_daemon.executor_daemon("numpy", "one", tls, made.trust) == address
+        for token, trust in (("one", other.trust), ("two", made.trust), ("one", None)):
+            assert not executor_daemon.reachable(address, token, trust)
+        with DaemonClient(address, "one", tls_ca=made.trust) as client:
+            pid = client.status()["pid"]
+        shown = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+        shown += b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+        assert made.key.split()[4] not in shown
+        assert "one" not in shown.decode().split("\0")
+        assert list(tmp_path.glob("*.log"))
+        plain = executor_daemon.executor_daemon("numpy", "two")
+        assert plain.startswith("grpc:")
+        os.kill(pid, signal.SIGKILL)
+        ended(address, "one", made.trust)
+        again = executor_daemon.executor_daemon("numpy", "one", tls, made.trust)
+        assert executor_daemon.reachable(again, "one", made.trust)
+    finally:
+        executor.kill()
+        executor.wait()
+    ended(again, "one", made.trust)
+    ended(plain, "two", None)
 
 
 def test_what_a_part_is_known_by():

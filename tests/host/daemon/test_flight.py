@@ -1,7 +1,13 @@
 """Arrow Flight: tokens, TLS, and clients that vanish."""
 
 import json
+import os
+import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +15,7 @@ import trustme
 from pyarrow import flight
 
 from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.certificate import NAME, Certificate, unnamed_file
 from muntin.host.daemon.daemon import Daemon, FlightOptions
 from muntin.host.daemon.flight_rows import exchange_schema, wrap
 from muntin.host.errors import AuthError, ConnectionLostError, DaemonError
@@ -42,10 +49,114 @@ def test_tls(start: Callable[..., Daemon], tmp_path: Path) -> None:
     with DaemonClient(address, TOKEN, timeout=20, tls_ca=tmp_path / "ca.pem") as client:
         open_query(client)
         assert process(client, 0) == expected([0])
-    with DaemonClient(address, TOKEN, timeout=5) as client, pytest.raises(ConnectionLostError):
+    with DaemonClient(address, TOKEN, timeout=5) as client, pytest.raises(AuthError, match="Give tls_ca"):
         client.ping()  # the certificate's authority is not known
-    with DaemonClient(address.replace("+tls", ""), TOKEN, timeout=5) as client, pytest.raises(ConnectionLostError):
+    plain = address.replace("+tls", "")
+    with (
+        DaemonClient(plain, TOKEN, timeout=5) as client,
+        pytest.raises(ConnectionLostError, match=r"named by grpc\+tls"),
+    ):
         client.ping()
+    with pytest.raises(AuthError, match="unencrypted"):
+        DaemonClient(plain, TOKEN, timeout=5, tls_ca=tmp_path / "ca.pem")
+    with pytest.raises(DaemonError, match=r"token holds no certificate to trust"):
+        DaemonClient(address, TOKEN, timeout=5, tls_ca=tmp_path / "token")
+    with pytest.raises(DaemonError, match=r"cannot read .*missing"):
+        DaemonClient(address, TOKEN, timeout=5, tls_ca=tmp_path / "missing")
+
+
+class Recorder:
+    """Passes connections on to a daemon, and keeps all that goes through them."""
+
+    def __init__(self, address: str):
+        self._port = int(address.rpartition(":")[2])
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"
+        self.seen = bytearray()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                ends = self._listener.accept()[0], socket.create_connection(("127.0.0.1", self._port))
+                for source, target in (ends, ends[::-1]):
+                    threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError), source, target:
+            while data := source.recv(1 << 16):
+                self.seen += data
+                target.sendall(data)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_what_the_network_sees(start: Callable[..., Daemon], encrypted: bool) -> None:
+    made = Certificate.make()
+    tls = (made.chain, made.key) if encrypted else None
+    recorder = Recorder(start(flight=FlightOptions("127.0.0.1", 0, TOKEN, tls)).addresses[1])
+    with DaemonClient(recorder.address, TOKEN, timeout=20, tls_ca=made.trust if encrypted else None) as client:
+        open_query(client)
+        assert process(client, 0) == expected([0])
+    recorder.close()
+    texts = {f"{side}{number}".encode() for side in "lr" for number in range(10, 40)}
+    seen = [text for text in texts if text in recorder.seen]
+    assert (TOKEN.encode() in recorder.seen, len(seen) == len(texts)) == (not encrypted, not encrypted)
+    assert not (encrypted and b"price" in recorder.seen)
+    assert len(recorder.seen) > 1000
+
+
+def test_certificate_of_a_query(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Clients trust it alone, by its name and not by the daemon's address; it is not shown by accident."""
+    made, other = Certificate.make(), Certificate.make()
+    assert made.name == other.name == NAME
+    assert "PRIVATE" not in repr(made)
+    address = start(flight=FlightOptions("127.0.0.1", 0, TOKEN, (made.chain, made.key))).addresses[1]
+    with DaemonClient(address, TOKEN, timeout=20, tls_ca=made.trust) as client:
+        assert client.ping()
+    (tmp_path / "made.pem").write_bytes(made.chain)
+    for wrong in (other.trust, (made.chain, "other.invalid"), tmp_path / "made.pem"):
+        with (
+            DaemonClient(address, TOKEN, timeout=20, tls_ca=wrong) as client,
+            pytest.raises(AuthError, match="trusted"),
+        ):
+            client.ping()
+    with pytest.raises(DaemonError, match="tls_ca holds no certificate"):
+        DaemonClient(address, TOKEN, timeout=5, tls_ca=(b"", NAME))
+
+
+def test_certificate_from_files(tmp_path: Path) -> None:
+    issued, nameless = trustme.CA().issue_cert("*.example.org"), trustme.CA().issue_cert("127.0.0.1")
+    for name, kind in (("own", issued), ("nameless", nameless)):
+        kind.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+        (tmp_path / f"{name}.pem").write_bytes(b"".join(blob.bytes() for blob in kind.cert_chain_pems))
+    own = Certificate.from_files(tmp_path / "own.pem", tmp_path / "own.key")
+    assert own.trust == (b"".join(blob.bytes() for blob in issued.cert_chain_pems), "*.example.org")
+    with pytest.raises(DaemonError, match="no DNS name"):
+        Certificate.from_files(tmp_path / "nameless.pem", tmp_path / "nameless.key")
+    with pytest.raises(DaemonError, match="not a certificate and its private key"):
+        Certificate.from_files(tmp_path / "own.pem", tmp_path / "nameless.key")
+    with pytest.raises(DaemonError, match=r"cannot read .*missing"):
+        Certificate.from_files(tmp_path / "missing", tmp_path / "own.key")
+
+
+def test_certificate_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(DaemonError, match=r"pip install 'muntin\[spark\]'.*tls=False"):
+        Certificate.make()
+
+
+def test_unnamed_file() -> None:
+    handle = unnamed_file(b"secret")
+    try:
+        assert os.fstat(handle).st_mode & 0o777 == 0o600
+        assert os.fstat(handle).st_nlink == 0
+        command = ["cat", f"/proc/self/fd/{handle}", f"/proc/self/fd/{handle}"]
+        assert subprocess.run(command, pass_fds=[handle], capture_output=True, check=True).stdout == b"secretsecret"
+    finally:
+        os.close(handle)
 
 
 def test_options_from_files(tmp_path: Path) -> None:
