@@ -68,6 +68,7 @@ def test_names_give_one_column_each(frames, daemon, names, how):
     assert counted(chosen) == counted(ours.select("seq", "limit"))
 
 
+@pytest.mark.main
 def test_a_frame_with_two_aliases_is_a_self_join(frames, daemon):
     bids, _ = frames
     one, two = bids.alias("one"), bids.alias("two")
@@ -142,6 +143,7 @@ def window_of(left, right, on, **options):
     return read_sides(left, right, on, None, counted=False, **options).within
 
 
+@pytest.mark.main
 def test_one_rule_for_the_time_window(spark, caplog):
     """The condition of Spark's guide, and pairs of times with watermarks before others."""
     rate = spark.readStream.format("rate").load()
@@ -171,6 +173,7 @@ def test_one_rule_for_the_time_window(spark, caplog):
     assert sides.within is None
 
 
+@pytest.mark.main
 @pytest.mark.skipif(CONNECT, reason="foreachBatch of Spark Connect runs elsewhere; connect_script.py has such a stream")
 def test_streams_by_columns(runner, daemon, seed):
     """Bounded by their condition: unmatched rows come out, which a join without a window refuses."""

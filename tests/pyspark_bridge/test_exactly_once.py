@@ -29,6 +29,7 @@ def join(runner, daemon, bids, asks):
     )
 
 
+@pytest.mark.main
 def test_restart_from_the_checkpoint(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=6)
     runner.run(join(runner, daemon, bids[:3], asks[:3]))

@@ -27,6 +27,7 @@ def flight(tmp_path_factory):
         yield f"grpc://127.0.0.1:{port}"
 
 
+@pytest.mark.main
 def test_streams(runner, flight, seed):
     bids, asks = bids_and_asks(seed, batches=3)
     joined = window_join(

@@ -16,6 +16,7 @@ from tests.pyspark_bridge.data import bids_and_asks, seconds
 HOWS = ["left_outer", "right", "full", "semi", "left_anti"]
 
 
+@pytest.mark.main
 @pytest.mark.parametrize("how", HOWS)
 def test_batch_frames_against_sparks_join(spark, daemon, seed, how):
     bids, asks = (pa.concat_tables(side) for side in bids_and_asks(seed, spread=15))
@@ -41,6 +42,7 @@ def rows_of(runner, left_alone):
     )
 
 
+@pytest.mark.main
 @pytest.mark.parametrize(
     ("how", "no_data"), [("left", False), ("left", True), ("full", True), ("left_semi", True), ("left_anti", True)]
 )
@@ -126,6 +128,7 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
     assert max(found) >= len(pairs)
 
 
+@pytest.mark.main
 def test_streams_in_count_windows(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, spread=60)
     options = {"on": Band("limit", "price", 0, 0), "left": Rows(20), "right": Rows(15), "sequence": "seq"}

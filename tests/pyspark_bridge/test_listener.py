@@ -32,6 +32,7 @@ def named(runner, frame, name):
     return query
 
 
+@pytest.mark.main
 def test_figures_of_each_micro_batch(spark, runner, seed, caplog):
     """Of two joins in one query, one of them in two partitions in a daemon of its own; they are those of the nested
     loop, batch for batch."""

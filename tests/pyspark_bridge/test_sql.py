@@ -79,6 +79,7 @@ def test_streams_without_a_window_are_as_in_window_join(runner, daemon, seed, ca
     assert Counter((row["id"], row["other"]) for _, row in runner.results["query"]) == wanted
 
 
+@pytest.mark.main
 def test_streams_take_their_watermarked_columns(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=5, rows=40, spread=25)
     left = runner.stream("bids", bids).withColumn("other", F.col("ts")).withWatermark("ts", "2 seconds")

@@ -78,6 +78,7 @@ def test_a_daemon_that_keeps_state_is_killed_between_batches(runner, seed, tmp_p
     assert pairs(runner) == wanted(bids, asks)
 
 
+@pytest.mark.main
 @pytest.mark.parametrize(
     ("stopped", "on", "how"),
     [

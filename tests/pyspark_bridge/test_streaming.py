@@ -123,6 +123,7 @@ def test_self_join(runner, daemon, seed):
     assert pairs(runner) == expected(loop, bids, [None] * len(bids))
 
 
+@pytest.mark.main
 def test_aggregates(runner, seed):
     bids, asks = bids_and_asks(seed)
     options = {"on": Band("limit", "price", -2, 2), "left": Rows(50), "right": Rows(50), "sequence": "seq"}
@@ -183,6 +184,7 @@ def test_two_queries_at_once_and_one_query_with_a_join_twice(runner, daemon, see
     assert pairs(runner, "twice") == sorted(wanted["first"] * 2)
 
 
+@pytest.mark.main
 def test_three_streams(runner, daemon, seed):
     """A join of a join's result, which takes the delay that the guide gives: no row of it is late."""
     bids, asks = bids_and_asks(seed, batches=3, rows=40, spread=15)

@@ -72,6 +72,7 @@ def failing(marker, once):
     return function
 
 
+@pytest.mark.main
 @pytest.mark.parametrize(
     ("options", "how"),
     [

@@ -46,6 +46,7 @@ def row(k, at):
     )  # fmt: skip
 
 
+@pytest.mark.main
 def test_every_type_passes_through(spark, daemon):
     rows = [row(1, MOMENTS[0]), (2, *[None] * (len(SCHEMA) - 1)), row(3, MOMENTS[1])]
     frame = spark.createDataFrame(rows, SCHEMA)
