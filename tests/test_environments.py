@@ -1,4 +1,4 @@
-"""Other versions than this environment's: what platforms bring is left alone, and the main cases run on older Sparks."""
+"""Other versions than this environment's: what platforms bring stays as it is, and main cases run on older Sparks."""
 
 from __future__ import annotations
 
