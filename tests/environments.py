@@ -2,7 +2,7 @@
 
 ``python -m tests.environments spark-3.5`` makes one with the exact versions of `requirements/spark-3.5.txt`, in
 `build/environments`, with this tree and its core, and prints its Python. ``python -m tests.environments 3.5.4`` does so
-for one release of Spark, and ``--lock`` chooses the exact versions anew.
+for one release of Spark, and ``--lock`` chooses new exact versions.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def own(python: Path) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", help="a lock file of requirements/, or a version or release of Spark")
-    parser.add_argument("--lock", action="store_true", help="choose exact versions anew")
+    parser.add_argument("--lock", action="store_true", help="choose new exact versions")
     options = parser.parse_args()
     if options.lock:
         lock()

@@ -102,6 +102,6 @@ def _checked(store: Store, name: str, digest: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != digest:
         raise StateError(
             f"the table's file {store.path(name)} is damaged: its checksum is not the one in its name. Delete it, and "
-            "start the query again, which reads the table anew"
+            "start the query again, which reads the table again"
         )
     return data
