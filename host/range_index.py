@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,12 +17,14 @@ from muntin.host.constants import plain, whole_number
 from muntin.host.devices.cpu_device import check_judy
 from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
 from muntin.host.float_order import decode_float, encode_float
+from muntin.host.frames import ArrowArray, ArrowStream, as_array
 from muntin.host.index.specs import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed, open_index
 from muntin.host.join.native_engine import core_index
 from muntin.host.native import _core
 
 Mapper = Literal["count", "sum", "min", "max", "mean"]
 Number = int | float
+Column: TypeAlias = ArrayLike | ArrowStream | ArrowArray
 
 _KEYS = ("int32", "uint32", "float32", "int64", "uint64", "float64")
 _VALUES = {"arrival": 1, "int64": 2, "float64": 3}  # as the core numbers them
@@ -100,14 +102,15 @@ class RangeIndex:
         )
         self._expired: int | None = None
 
-    def insert(self, keys: ArrayLike, times: ArrayLike, values: ArrayLike | None = None) -> int:
+    def insert(self, keys: Column, times: Column, values: Column | None = None) -> int:
         """Adds rows in order of arrival.
 
         Parameters
         ----------
         keys : array_like, shape (n,)
             Of the index's type, in any type that holds them exactly, lists of Python integers too; float keys without
-            NaN.
+            NaN. These, times and values may also be columns that give Arrow data (`__arrow_c_stream__`,
+            `__arrow_c_array__`), such as a series of Polars.
         times : array_like of int, shape (n,)
             In any order. Rows of times that have expired are left out.
         values : array_like, shape (n,), or None
@@ -236,7 +239,7 @@ class RangeIndex:
         finally:
             cursor.close()
 
-    def find(self, keys: ArrayLike) -> np.ndarray:
+    def find(self, keys: Column) -> np.ndarray:
         """The arrival number of the newest row of each key, -1 where there is none; int64, shape (n,).
 
         It is for rows that came in order of time: in a slice that has expired in part, the row that came last may have
@@ -268,7 +271,7 @@ class RangeIndex:
         """What the structure tells of its inside, by name."""
         return self._core.figures()
 
-    def _encode(self, keys: ArrayLike) -> np.ndarray:
+    def _encode(self, keys: Column) -> np.ndarray:
         kind, exact = self._dtype.kind, _exact("key", keys, self._dtype)
         if kind == "f":
             if np.isnan(exact).any():
@@ -330,8 +333,9 @@ def _nearest(number: int | float | Decimal) -> float:
         return math.copysign(math.inf, number)
 
 
-def _exact(what: str, given: ArrayLike, dtype: np.dtype[Any]) -> np.ndarray:
+def _exact(what: str, given: Column, dtype: np.dtype[Any]) -> np.ndarray:
     """Values as an array of a type, shape (n,). Raises KeyTypeError where one would change."""
+    given = as_array(what, given)
     array = np.atleast_1d(np.asarray(given))
     if array.dtype.kind in "fO" and isinstance(given, (list, tuple)):
         array = np.asarray(given, object)  # NumPy makes floats of integers of which none of its types holds all

@@ -36,6 +36,7 @@ from muntin.host.errors import (
     UnsupportedError,
     WindowError,
 )
+from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
 from muntin.host.index.specs import SortedRuns, SpoJoin
 from muntin.host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
@@ -96,14 +97,14 @@ class WindowJoin:
         For `push`: rows of both sides that are gathered before they are joined.
     max_delay : str or datetime.timedelta, optional
         For `push`: how long a row may wait for others, such as ``"20 ms"``.
-    left_table, right_table : pyarrow.Table, optional
+    left_table, right_table : rows as of `process`, optional
         One of the two: this side is a table, and the other one a stream, of which each row meets, at its arrival, the
         rows of the table that match; see `JoinSpec.static`. It is kept beside the state, where there is one, and is not
         part of it: a join that goes on from its state may have another table, and `repeat` meets the one of its call.
     left_schema, right_schema : pyarrow.Schema, optional
-        Columns of each side. By default those in the state, or else those of the
-        first batch of the side; then the first call must bring a batch of each, which may be empty. A self join has
-        one, `left_schema`.
+        Columns of each side; also whatever has `__arrow_c_schema__`, or a table or frame with these columns. By default
+        those in the state, or else those of the first batch of the side; then the first call must bring a batch of
+        each, which may be empty. A self join has one, `left_schema`.
 
     Raises
     ------
@@ -134,10 +135,10 @@ class WindowJoin:
         threads: int | None = None,
         state: str | Path | None = None,
         partitions: int | Partitions = 1,
-        left_table: pa.Table | None = None,
-        right_table: pa.Table | None = None,
-        left_schema: pa.Schema | None = None,
-        right_schema: pa.Schema | None = None,
+        left_table: ArrowRows | None = None,
+        right_table: ArrowRows | None = None,
+        left_schema: ArrowColumns | None = None,
+        right_schema: ArrowColumns | None = None,
         max_rows: int = MAX_ROWS,
         max_delay: str | dt.timedelta | None = None,
         _first_row: int = 0,
@@ -148,7 +149,9 @@ class WindowJoin:
             if device != "cpu":
                 raise DeviceError(f"threads={threads!r} is for device='cpu', not {device!r}")
             device = f"cpu:threads={threads}"
-        given = {side: table for side, table in (("left", left_table), ("right", right_table)) if table is not None}
+        sides = {"left": left_table, "right": right_table}
+        given = {side: as_table(f"{side}_table", rows) for side, rows in sides.items() if rows is not None}
+        left_schema, right_schema = _schemas(left_schema, right_schema)
         if len(given) > 1:
             raise UnsupportedError(
                 "left_table= and right_table= are given: a table meets a stream. Give the rows of one to process()"
@@ -170,16 +173,16 @@ class WindowJoin:
         spec: JoinSpec,
         *,
         device: str | Device = "cpu",
-        left_schema: pa.Schema | None = None,
-        right_schema: pa.Schema | None = None,
+        left_schema: ArrowColumns | None = None,
+        right_schema: ArrowColumns | None = None,
         state: str | Path | None = None,
         partitions: int | Partitions = 1,
-        table: pa.Table | KeptTable | None = None,
+        table: ArrowRows | KeptTable | None = None,
     ) -> WindowJoin:
         """The join a specification describes; `table` is the side that is one. Raises as the constructor."""
         join = cls.__new__(cls)
         join._collector = Collector()
-        join._open(spec, device, left_schema, right_schema, 0, state, partitions, table)
+        join._open(spec, device, *_schemas(left_schema, right_schema), 0, state, partitions, table)
         return join
 
     def _open(
@@ -191,7 +194,7 @@ class WindowJoin:
         first_row: int,
         state: str | Path | None,
         partitions: int | Partitions,
-        table: pa.Table | KeptTable | None = None,
+        table: ArrowRows | KeptTable | None = None,
     ) -> None:
         self.spec = spec
         self._table: GivenTable | KeptTable | None = None  # what the stream meets from the next call on
@@ -251,12 +254,12 @@ class WindowJoin:
 
     # Public
 
-    def meet(self, table: pa.Table | KeptTable) -> None:
+    def meet(self, table: ArrowRows | KeptTable) -> None:
         """From the next call on rows of the stream meet this table, in the place of the one before.
 
         Parameters
         ----------
-        table : pyarrow.Table
+        table : rows as of `process`
             With the columns of the one before.
 
         Raises
@@ -276,14 +279,15 @@ class WindowJoin:
             if isinstance(table, KeptTable):
                 self._table = table
                 return
+            rows = as_table(f"the table of the {side} side", table, self._schemas.get(side))
             if side in self._schemas:
-                self._learn(side, table.schema)
-            self._table = GivenTable(table, None if self._state is None else self._state.store)
+                self._learn(side, rows.schema)
+            self._table = GivenTable(rows, None if self._state is None else self._state.store)
 
     def process(
         self,
-        left: pa.Table | pa.RecordBatch | None = None,
-        right: pa.Table | pa.RecordBatch | None = None,
+        left: ArrowRows | None = None,
+        right: ArrowRows | None = None,
         *,
         batch: int | None = None,
         whole: WholeCall | None = None,
@@ -292,8 +296,10 @@ class WindowJoin:
 
         Parameters
         ----------
-        left, right : pyarrow.Table, pyarrow.RecordBatch or None
-            New rows of each side, any number. A self join takes its one stream as `left`.
+        left, right : rows, or None
+            New rows of each side, any number: an Arrow table, record batch or reader, whatever gives Arrow data
+            (`__arrow_c_stream__` or `__arrow_c_array__`: frames of pandas and Polars, relations of DuckDB), or an
+            iterable of them, which is read to its end; without a copy. A self join takes its one stream as `left`.
         batch : int, optional
             The caller's number for the call, which `last_batch` gives back; by default the last one and 1.
         whole : WholeCall, optional
@@ -310,7 +316,7 @@ class WindowJoin:
         Raises
         ------
         SchemaError
-            If a side's columns differ from those of earlier calls, or are still unknown.
+            If a side's columns differ from those of earlier calls, or are still unknown; if what is given is no rows.
         KeyTypeError
             If a key or time does not fit 64 bits.
         OrderError
@@ -344,8 +350,8 @@ class WindowJoin:
 
     def process_blocks(
         self,
-        left: pa.Table | pa.RecordBatch | None = None,
-        right: pa.Table | pa.RecordBatch | None = None,
+        left: ArrowRows | None = None,
+        right: ArrowRows | None = None,
         *,
         batch: int | None = None,
         whole: WholeCall | None = None,
@@ -390,9 +396,7 @@ class WindowJoin:
             self._check_whole(whole)
             return _begun(self._called(left, right, batch, None, whole, size))
 
-    def push(
-        self, left: pa.Table | pa.RecordBatch | None = None, right: pa.Table | pa.RecordBatch | None = None
-    ) -> pa.Table | None:
+    def push(self, left: ArrowRows | None = None, right: ArrowRows | None = None) -> pa.Table | None:
         """Takes rows of both streams, and joins all that wait once they are `max_rows`, or one has waited `max_delay`.
 
         Rows arrive in the order of the pushes, within a push by the sequence column, else left before right: results
@@ -419,7 +423,7 @@ class WindowJoin:
         """
         with self._turn():
             self._check_open(left, right)
-            tables = {side: _as_table(side, given) for side, given in (("left", left), ("right", right))}
+            tables = self._tables_of(left, right)
             for side, table in tables.items():
                 if table is not None:
                     self._learn(side, table.schema)
@@ -491,8 +495,8 @@ class WindowJoin:
 
     def _call(
         self,
-        left: pa.Table | pa.RecordBatch | None,
-        right: pa.Table | pa.RecordBatch | None,
+        left: ArrowRows | None,
+        right: ArrowRows | None,
         batch: int | None,
         pushes: list[tuple[int, int]] | None = None,
         whole: WholeCall | None = None,
@@ -503,8 +507,8 @@ class WindowJoin:
 
     def _called(
         self,
-        left: pa.Table | pa.RecordBatch | None,
-        right: pa.Table | pa.RecordBatch | None,
+        left: ArrowRows | None,
+        right: ArrowRows | None,
         batch: int | None,
         pushes: list[tuple[int, int]] | None,
         whole: WholeCall | None,
@@ -515,7 +519,7 @@ class WindowJoin:
             number = self.last_batch + 1 if batch is None else batch
             if number <= self.last_batch:
                 raise ReplayError(f"batch {number} comes after batch {self.last_batch}: numbers ascend")
-            tables = {"left": _as_table("left", left), "right": _as_table("right", right)}
+            tables = self._tables_of(left, right)
             schemas = dict(self._schemas)
             try:
                 with self._of_input():
@@ -544,14 +548,12 @@ class WindowJoin:
         """The number of the newest call that was applied, in this process or an earlier one; -1 before the first."""
         return self._last_batch
 
-    def repeat(
-        self, left: pa.Table | pa.RecordBatch | None = None, right: pa.Table | pa.RecordBatch | None = None
-    ) -> pa.Table:
+    def repeat(self, left: ArrowRows | None = None, right: ArrowRows | None = None) -> pa.Table:
         """The result of the newest call in the state, for a process that died before it was taken.
 
         Parameters
         ----------
-        left, right : pyarrow.Table, pyarrow.RecordBatch or None
+        left, right : rows as of `process`, or None
             The rows of the call, if the caller has them: they are compared with those in the state.
 
         Returns
@@ -572,8 +574,8 @@ class WindowJoin:
 
     def repeat_blocks(
         self,
-        left: pa.Table | pa.RecordBatch | None = None,
-        right: pa.Table | pa.RecordBatch | None = None,
+        left: ArrowRows | None = None,
+        right: ArrowRows | None = None,
         *,
         block_bytes: int = BLOCK_BYTES,
     ) -> _Tables:
@@ -584,8 +586,8 @@ class WindowJoin:
 
     def _repeated(
         self,
-        left: pa.Table | pa.RecordBatch | None,
-        right: pa.Table | pa.RecordBatch | None,
+        left: ArrowRows | None,
+        right: ArrowRows | None,
         block_bytes: int | None,
     ) -> _Tables:
         with self._turn(), PooledArrays():
@@ -594,7 +596,7 @@ class WindowJoin:
                 raise StateError("no call can be repeated: only the newest one of the state, before any other call")
             record, log = self._repeatable, self._state
             if left is not None or right is not None:
-                self._check_repeat(record, {"left": _as_table("left", left), "right": _as_table("right", right)})
+                self._check_repeat(record, self._tables_of(left, right))
             with self._of_input():
                 self._load_table(record.join.get("table"))
                 self._sequencer.state = record.before
@@ -835,6 +837,14 @@ class WindowJoin:
         self.close()
 
     # Schemas
+
+    def _tables_of(self, left: ArrowRows | None, right: ArrowRows | None) -> dict[str, pa.Table | None]:
+        """The rows of both sides, as a caller gives them."""
+        given = {"left": left, "right": right}
+        return {
+            side: None if rows is None else as_table(f"the {side} batch", rows, self._schemas.get(side))
+            for side, rows in given.items()
+        }
 
     def _learn(self, side: str, schema: pa.Schema) -> None:
         known = self._schemas.get(side)
@@ -1554,14 +1564,12 @@ def _condition_of(spec: dict[str, Any], left: pa.Schema | None, right: pa.Schema
     return {"on": on, "within": within}
 
 
+def _schemas(left: ArrowColumns | None, right: ArrowColumns | None) -> tuple[pa.Schema | None, pa.Schema | None]:
+    given = {"left_schema": left, "right_schema": right}
+    known = [None if schema is None else as_schema(name, schema) for name, schema in given.items()]
+    return known[0], known[1]
+
+
 def _only(schema: pa.Schema, names: set[str]) -> pa.Schema:
     """The fields of these names."""
     return pa.schema([field for field in schema if field.name in names])
-
-
-def _as_table(side: str, batch: pa.Table | pa.RecordBatch | None) -> pa.Table | None:
-    if batch is None or isinstance(batch, pa.Table):
-        return batch
-    if isinstance(batch, pa.RecordBatch):
-        return pa.Table.from_batches([batch])
-    raise SchemaError(f"the {side} batch must be an Arrow table, record batch or None, not {type(batch).__name__}")

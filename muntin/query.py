@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pyarrow as pa
 
 from muntin.host.errors import PredicateError, SchemaError
+from muntin.host.frames import answer, as_schema, as_table, is_frame, is_spark
 from muntin.host.spec import JoinSpec
 from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows, Watermark
@@ -46,14 +46,15 @@ def sql(
     suffix : str
         Appended to the name of a right column that a left column of the result has too.
     **tables
-        The tables by the names that the text has for them: Arrow tables or record batches, or what gives Arrow data
-        (`pandas` and Polars frames); or Spark DataFrames. And any other parameter of `JoinSpec` and `device=`, or of
-        `muntin.spark.window_join`.
+        The tables by the names that the text has for them: Arrow tables, record batches or readers, or what gives Arrow
+        data (frames of pandas and Polars, relations of DuckDB), or iterators of it; or Spark DataFrames. And any other
+        parameter of `JoinSpec` and `device=`, or of `muntin.spark.window_join`.
 
     Returns
     -------
-    pyarrow.Table or pyspark.sql.DataFrame
-        The rows, all of them for tables; for streams what `window_join` gives.
+    pandas.DataFrame, polars.DataFrame, pyarrow.Table or pyspark.sql.DataFrame
+        The rows, all of them for tables; for streams what `window_join` gives. A frame of pandas or Polars where both
+        tables are of that kind, else an Arrow table: of relations too, as DuckDB reads it by its name.
 
     Raises
     ------
@@ -76,9 +77,9 @@ def sql(
     --------
     >>> sql("SELECT * FROM bids b JOIN asks a ON a.price BETWEEN b.limit - 5 AND b.limit + 5", bids=bids, asks=asks)
     """
-    given = {name: value for name, value in tables.items() if _is_table(value)}
+    given = {name: value for name, value in tables.items() if is_frame(value)}
     options = {name: value for name, value in tables.items() if name not in given}
-    frames = [name for name, value in given.items() if _is_spark(value)]
+    frames = [name for name, value in given.items() if is_spark(value)]
     if frames:
         if len(frames) < len(given):
             other = next(name for name in given if name not in frames)
@@ -91,10 +92,10 @@ def sql(
     return _in_process(text, given, rows=rows, times=times, watermark=watermark, suffix=suffix, **options)
 
 
-def _in_process(text: str, given: dict[str, Any], **options: Any) -> pa.Table:
+def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
     from muntin.host.sql import parse_join
 
-    tables = {name: _as_arrow(name, value) for name, value in given.items()}
+    tables = {name: as_table(f"the table {name!r}", value) for name, value in given.items()}
     operator = {name: options.pop(name) for name in _OF_OPERATOR if name in options}
     bounded = {name: len(table) for name, table in tables.items()}
     schemas = {name: table.schema.remove_metadata() for name, table in tables.items()}
@@ -102,9 +103,13 @@ def _in_process(text: str, given: dict[str, Any], **options: Any) -> pa.Table:
     left, right = tables[join.left], tables[join.right]
     with WindowJoin.from_spec(join.spec, **operator) as running:
         result = pa.concat_tables([running.process(left, right), running.finish()])
+    frames = {"left": given[join.left], "right": given[join.right]}
     if join.spec.form != "rows":
-        return result
-    return result.select([name for name, _ in join.columns]).rename_columns([name for _, name in join.columns])
+        return answer(result, frames.values(), {})
+    made = join.spec.output_columns(left.schema, right.schema)
+    source = {name: (frames[side], column) for side, column, name in made}
+    result = result.select([name for name, _ in join.columns]).rename_columns([name for _, name in join.columns])
+    return answer(result, frames.values(), {given: source[name] for name, given in join.columns})
 
 
 def sql_spec(text: str, **tables: Any) -> JoinSpec:
@@ -122,35 +127,15 @@ def sql_spec(text: str, **tables: Any) -> JoinSpec:
     """
     from muntin.host.sql import parse_join
 
-    given = {name: value for name, value in tables.items() if isinstance(value, pa.Schema) or _is_table(value)}
+    given = {name: value for name, value in tables.items() if _is_schema(value) or is_frame(value)}
     options = {name: value for name, value in tables.items() if name not in given and name not in _OF_OPERATOR}
     schemas, bounded = {}, {}
     for name, value in given.items():
-        table = value if isinstance(value, pa.Schema) else _as_arrow(name, value)
-        schemas[name] = table if isinstance(table, pa.Schema) else table.schema
-        bounded[name] = 0 if isinstance(table, pa.Schema) else len(table)
+        table = None if _is_schema(value) else as_table(f"the table {name!r}", value)
+        schemas[name] = as_schema(f"the table {name!r}", value if table is None else table)
+        bounded[name] = 0 if table is None else len(table)
     return parse_join(text, schemas, bounded=None if 0 in bounded.values() else bounded, **options).spec
 
 
-def _is_spark(value: Any) -> bool:
-    return type(value).__module__.startswith("pyspark.")
-
-
-def _is_table(value: Any) -> bool:
-    pandas = sys.modules.get("pandas")
-    frame = pandas is not None and isinstance(value, pandas.DataFrame)
-    return frame or _is_spark(value) or hasattr(value, "__arrow_c_stream__") or isinstance(value, pa.RecordBatch)
-
-
-def _as_arrow(name: str, value: Any) -> pa.Table:
-    if isinstance(value, pa.Table):
-        return value
-    if isinstance(value, pa.RecordBatch):
-        return pa.Table.from_batches([value])
-    try:
-        pandas = sys.modules.get("pandas")
-        if pandas is not None and isinstance(value, pandas.DataFrame):
-            return pa.Table.from_pandas(value, preserve_index=False).replace_schema_metadata(None)
-        return pa.table(value)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise SchemaError(f"the table {name!r} cannot be read as Arrow data: {error}") from error
+def _is_schema(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_schema__") and not is_frame(value)
