@@ -19,6 +19,7 @@ from muntin.host.index import Index, open_index
 from muntin.host.index.specs import index_from_dict
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.condition import Condition, check_side, condition_columns, in_words
+from muntin.host.join.kept_types import first_known
 from muntin.host.key_type import key_types
 from muntin.host.predicates import AllOf, AsOf, Band, Compare, Predicate, Where, from_dict, one_sided
 from muntin.host.time_axis import TimeAxis, check_time_type
@@ -56,9 +57,10 @@ class JoinSpec:
 
     Parameters
     ----------
-    on : Band, Compare, AnyOf, AllOf or AsOf
+    on : Band, Compare, AnyOf, AllOf or AsOf, or sequence of str
         The join condition; `AllOf()` holds for every pair of rows (a cross join), `AnyOf()` for none. An as-of join has
-        no window beside it.
+        no window beside it. A list of names is equality of the columns that both sides have by them, which are then
+        `keys`.
     left, right : Rows or int, optional
         Count windows: how many rows of each stream are kept. Both, or neither.
     within : Within, optional
@@ -110,6 +112,9 @@ class JoinSpec:
         side, a stream, of which each row meets those that match, at its arrival. There are no windows, and the bounds
         of `within` are a part of the condition. `inner`; outer, semi and anti joins of the stream's side, whose
         unmatched rows are emitted with their call; and as-of joins with a table on the right.
+    keys : sequence of str
+        Columns that `on` compares for equality with those of the same name. A result of rows has one column for each,
+        before all others: in right joins the right side's, in full ones the one that is not NULL.
 
     Raises
     ------
@@ -136,9 +141,14 @@ class JoinSpec:
     aggregates: Any = ()
     at: str = "arrival"
     static: str | None = None
+    keys: Any = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "how", _how(self.how))
+        if isinstance(names := self.on, (list, tuple)):
+            object.__setattr__(self, "keys", _names("on as a list", names))
+            object.__setattr__(self, "on", AllOf(*(Compare(name, "=", name) for name in self.keys)))
+        object.__setattr__(self, "keys", tuple(self.keys))
         if self.static is not None:
             self._check_static()
         if isinstance(self.on, AsOf):
@@ -177,7 +187,7 @@ class JoinSpec:
         if not isinstance(self.suffix, str) or not self.suffix:
             raise SchemaError(f"suffix must be text of at least one character, not {self.suffix!r}")
         if self.select is not None:
-            object.__setattr__(self, "select", _names(self.select))
+            object.__setattr__(self, "select", _names("select", self.select))
             if self.form != "rows":
                 raise UnsupportedError(f"select= names columns of form='rows'; form={self.form!r} has its own")
         if self.watermark is not None:
@@ -444,21 +454,47 @@ class JoinSpec:
         fields = []
         for side, column, name in self.output_columns(left_schema, right_schema):
             field = (left_schema if side == "left" else right_schema).field(column).with_name(name)
+            if side == "both":
+                fields.append(self._key_field(column, left_schema, right_schema))
+                continue
             # A side's columns are NULL where a row of the other side comes out unmatched.
             other = "right" if side == "left" else "left"
             fields.append(field.with_nullable(True) if other in self.unmatched and not self.left_alone else field)
         return pa.schema(fields)
 
+    @staticmethod
+    def _key_field(column: str, left_schema: pa.Schema, right_schema: pa.Schema) -> pa.Field:
+        """Of a key in a full join. Raises SchemaError, UnsupportedError."""
+        left, right = left_schema.field(column), right_schema.field(column)
+        if left.type != right.type:
+            raise SchemaError(
+                f"the column {column!r} of on= has type {left.type} on the left and {right.type} on the right side, "
+                "and a full join makes one column of them: cast one, or give on=Compare(...), which keeps both"
+            )
+        try:
+            first_known(*[pa.chunked_array([pa.nulls(1, left.type)])] * 2)
+        except pa.ArrowException as error:
+            raise UnsupportedError(
+                f"a full join cannot make one column {column!r} of type {left.type}: give on=Compare(...), which keeps "
+                "both"
+            ) from error
+        return left.with_nullable(left.nullable or right.nullable)
+
     def output_columns(self, left_schema: pa.Schema, right_schema: pa.Schema) -> list[tuple[str, str, str]]:
-        """Of each column of a result of rows: its side, its name there, its name in the result.
+        """Of each column of a result of rows: its side ("both": one of `keys` in a full join), its name there, its name
+        in the result.
 
         Raises
         ------
         SchemaError
             If the suffix does not tell names apart, or `select` names a column that the result has not.
         """
-        columns = {name: ("left", name, name) for name in left_schema.names}
+        of_keys = "both" if self.how == "full" else "right" if self.how.startswith("right") else "left"
+        columns = {name: (of_keys, name, name) for name in self.keys}
+        columns |= {name: ("left", name, name) for name in left_schema.names if name not in columns}
         for column in () if self.left_alone or self.closing else right_schema.names:
+            if column in self.keys:
+                continue
             name = column + self.suffix if column in left_schema.names else column
             if name in columns:
                 raise SchemaError(
@@ -478,7 +514,7 @@ class JoinSpec:
         schema = left_schema if side == "left" else right_schema
         kept = self.needed_columns(side, schema)
         if self.form == "rows" or self.closing:
-            kept |= {column for of, column, _ in self.output_columns(left_schema, right_schema) if of == side}
+            kept |= {column for of, column, _ in self.output_columns(left_schema, right_schema) if of in (side, "both")}
         return [name for name in schema.names if name in kept] or schema.names[:1]
 
     def _aggregate_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
@@ -635,7 +671,7 @@ class JoinSpec:
             value = getattr(self, field.name)
             if field.name == "on" or value is None or (field.name == "engine" and value == "auto"):
                 continue
-            if (field.name, value) in (("aggregates", ()), ("at", "arrival")):
+            if (field.name, value) in (("aggregates", ()), ("keys", ()), ("at", "arrival")):
                 continue
             if field.name == "aggregates":
                 value = [aggregate.to_dict() for aggregate in value]
@@ -683,17 +719,16 @@ class JoinSpec:
             raise PredicateError(f"not a join specification: {text[:200]!r} ({error})") from error
 
 
-def _names(select: Any) -> tuple[str, ...]:
-    """The columns that `select` names."""
-    if isinstance(select, str) or not all(isinstance(name, str) for name in select):
-        raise SchemaError(f"select must be a list of names of columns, not {select!r}")
-    names = tuple(select)
+def _names(what: str, names: Any) -> tuple[str, ...]:
+    """The columns that a list names."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise SchemaError(f"{what} must be a list of names of columns, not {names!r}")
     if not names:
-        raise SchemaError("select must name at least one column; leave it out for all of them")
+        raise SchemaError(f"{what} must name at least one column")
     for name in names:
-        if names.count(name) > 1:
-            raise SchemaError(f"select names {name!r} twice")
-    return names
+        if list(names).count(name) > 1:
+            raise SchemaError(f"{what} names {name!r} twice")
+    return tuple(names)
 
 
 def _how(how: Any) -> str:

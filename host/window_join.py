@@ -75,7 +75,8 @@ class WindowJoin:
     """A sliding-window join of two streams.
 
     Takes the parameters of `JoinSpec`, of which `on` may also be text, such as ``"left.venue = right.venue AND
-    right.price BETWEEN left.limit - 5 AND left.limit + 5"``, where both schemas are given; and:
+    right.price BETWEEN left.limit - 5 AND left.limit + 5"``, or the name of a column of both sides, where both schemas
+    are given; and:
 
     Parameters
     ----------
@@ -886,7 +887,7 @@ class WindowJoin:
             columns = self.spec.output_columns(left, right)
             for side, of in (("left", left), ("right", right)):
                 sides = SIDES if self.spec.self_join else (side,)
-                names = {name for taken, name, _ in columns if taken in sides}
+                names = {name for taken, name, _ in columns if taken in (*sides, "both")}
                 if names:
                     shared = self.spec.self_join and "left" in logs
                     logs[side] = logs["left"] if shared else RowLog(side, _only(of, names), threads=threads)
@@ -1554,6 +1555,8 @@ def _condition_of(spec: dict[str, Any], left: pa.Schema | None, right: pa.Schema
     if left is None or right is None:
         side = "left" if left is None else "right"
         raise SchemaError(f"on={text!r} is read with the columns of both sides: give {side}_schema=")
+    if text in left.names and text in right.names:
+        return {"on": [text]}
     from muntin.host.sql import parse_condition, parse_windowed
 
     if any(spec.get(window) is not None for window in ("left", "right", "within")):

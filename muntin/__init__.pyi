@@ -65,7 +65,7 @@ from .host.stats import Stats
 from .host.tracing import start_tracing
 from .host.window_join import WindowJoin
 from .host.windows import Rows, Watermark, Within
-from .query import sql, sql_spec
+from .query import join, sql, sql_spec
 
 __version__: str
 
@@ -148,6 +148,7 @@ __all__ = [
     "WindowError",
     "WindowJoin",
     "Within",
+    "join",
     "list_devices",
     "open_device",
     "open_window_index",

@@ -1,18 +1,122 @@
-"""`sql`: a join as a SQL text, over tables in this process or Spark DataFrames."""
+"""Joins of bounded tables in one call: `join`, and `sql` as a text, which takes Spark DataFrames too."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from muntin.host.errors import PredicateError, SchemaError
-from muntin.host.frames import answer, as_schema, as_table, is_frame, is_spark
+from muntin.host.aggregates import Aggregate
+from muntin.host.devices import Device
+from muntin.host.engines import EngineKind, Partitions
+from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
+from muntin.host.frames import ArrowRows, answer, as_schema, as_table, is_frame, is_spark
+from muntin.host.index import Index
+from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.spec import JoinSpec
 from muntin.host.window_join import WindowJoin
-from muntin.host.windows import Rows, Watermark
+from muntin.host.windows import Rows, Watermark, Within
 
 _OF_OPERATOR = ("device", "state")
+
+
+def join(
+    left: ArrowRows,
+    right: ArrowRows,
+    on: Predicate | AllOf | AsOf | Where | str | Sequence[str],
+    how: str = "inner",
+    *,
+    within: Within | tuple[str, str, Any, Any] | None = None,
+    rows: tuple[int | Rows, int | Rows] | None = None,
+    sequence: str | None = None,
+    form: Literal["rows", "pairs", "counts", "aggregate"] = "rows",
+    aggregates: Aggregate | str | Sequence[Aggregate | str] = (),
+    at: Literal["arrival", "close"] = "arrival",
+    order: Literal["none", "outer", "inner"] = "none",
+    select: Sequence[str] | None = None,
+    suffix: str = "_right",
+    index: str | Index = "auto",
+    engine: str | EngineKind = "auto",
+    device: str | Device = "cpu",
+    threads: int | None = None,
+    partitions: int | Partitions = 1,
+) -> Any:
+    """Joins two tables that are there as a whole: one call of a `WindowJoin`, and its `finish`.
+
+    Parameters
+    ----------
+    left, right : frames
+        Of pandas or Polars, relations of DuckDB, Arrow tables, batches and readers, iterables of them: what
+        `WindowJoin.process` takes. One object in both roles is joined with itself, each row with itself too.
+    on : Band, Compare, AnyOf, AllOf, AsOf, Where, str or sequence of str
+        The condition; as text, such as ``"right.price BETWEEN left.limit - 5 AND left.limit + 5"``; or the name or
+        names of columns that are equal, of which the result has one each, in front.
+    how : str
+        ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"left_semi"`` or ``"left_anti"``.
+    within : Within or tuple, optional
+        A time window, ``(left_time, right_time, low, high)``: ``low <= right_time - left_time <= high``.
+    rows : (left, right), optional
+        Count windows: a row meets the last rows of the other side that arrived before it, by `sequence`, else all
+        left rows before all right rows. Without these and `within` every row meets every row of the other side.
+    sequence, form, aggregates, at, order, select, suffix, index, engine
+        As of `JoinSpec`.
+    device, threads, partitions
+        As of `WindowJoin`.
+
+    Returns
+    -------
+    pandas.DataFrame, polars.DataFrame or pyarrow.Table
+        The whole result, in the kind of frame that both sides are; of relations, readers and different kinds an Arrow
+        table, which DuckDB reads by the name of its variable.
+
+    Raises
+    ------
+    SchemaError
+        If a side is no rows, or columns are missing.
+    UnsupportedError
+        If the sides are Spark DataFrames, which `muntin.spark.window_join` takes.
+    MuntinError
+        What `WindowJoin` and `WindowJoin.process` raise.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Band, join
+    >>> bids = pa.table({"bid": [1, 2, 3], "limit": [100, 105, 120]})
+    >>> asks = pa.table({"ask": [7, 8], "price": [103, 119]})
+    >>> join(bids, asks, Band("limit", "price", -5, 5)).select(["bid", "ask"]).to_pylist()
+    [{'bid': 1, 'ask': 7}, {'bid': 2, 'ask': 7}, {'bid': 3, 'ask': 8}]
+    """
+    if is_spark(left) or is_spark(right):
+        raise UnsupportedError("Spark DataFrames are joined by muntin.spark.window_join, with the same parameters")
+    if form == "ranges":
+        raise UnsupportedError("form='ranges' is read beside a join that goes on: use WindowJoin")
+    if isinstance(within, tuple):
+        within = Within(*within)
+    tables = {"left": as_table("the left side", left)}
+    itself = right is left and not isinstance(on, AsOf) and (within is None or within.left_time == within.right_time)
+    tables["right"] = tables["left"] if right is left else as_table("the right side", right)
+    left_rows, right_rows = (None, None) if rows is None else rows
+    with WindowJoin(
+        on=on, how=how, within=within, left=left_rows, right=right_rows, sequence=sequence, form=form,
+        aggregates=aggregates, at=at, order=order, select=select, suffix=suffix, index=index, engine=engine,
+        self_join=itself, itself=itself, device=device, threads=threads, partitions=partitions,
+        left_schema=tables["left"].schema, right_schema=tables["right"].schema,
+    ) as running:  # fmt: skip
+        found = running.process(tables["left"], None if itself else tables["right"])
+        result = pa.concat_tables([found, running.finish()])
+        spec = running.spec
+    frames = {"left": left, "right": right}
+    return answer(result, frames.values(), _source(spec, frames, tables))
+
+
+def _source(spec: JoinSpec, frames: dict[str, Any], tables: dict[str, pa.Table]) -> dict[str, tuple[Any, str]]:
+    """Of the columns of a result of rows, the frame that each comes from and its name there."""
+    if spec.form != "rows" and not spec.closing:
+        return {}
+    made = spec.output_columns(tables["left"].schema, tables["right"].schema)
+    return {name: (frames["left" if side == "both" else side], column) for side, column, name in made}
 
 
 def sql(
@@ -104,12 +208,11 @@ def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
     with WindowJoin.from_spec(join.spec, **operator) as running:
         result = pa.concat_tables([running.process(left, right), running.finish()])
     frames = {"left": given[join.left], "right": given[join.right]}
-    if join.spec.form != "rows":
-        return answer(result, frames.values(), {})
-    made = join.spec.output_columns(left.schema, right.schema)
-    source = {name: (frames[side], column) for side, column, name in made}
-    result = result.select([name for name, _ in join.columns]).rename_columns([name for _, name in join.columns])
-    return answer(result, frames.values(), {given: source[name] for name, given in join.columns})
+    source = _source(join.spec, frames, {"left": left, "right": right})
+    if join.spec.form == "rows":
+        result = result.select([name for name, _ in join.columns]).rename_columns([name for _, name in join.columns])
+        source = {shown: source[name] for name, shown in join.columns}
+    return answer(result, frames.values(), source)
 
 
 def sql_spec(text: str, **tables: Any) -> JoinSpec:

@@ -52,6 +52,13 @@ def check_type(kind: pa.DataType) -> None:
     returned(_kept_values(trial, kept_type(kind)).take(pa.array([1, 0])), kind)
 
 
+def first_known(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Of two columns of one type, the value of each row that is not NULL, the left one first. Raises ArrowException
+    where Arrow cannot."""
+    kind = left.type
+    return returned(pc.coalesce(*(_kept_values(column, kept_type(kind)) for column in (left, right))), kind)
+
+
 def kept_type(kind: pa.DataType) -> pa.DataType:
     """The type in which values of a type are kept."""
     types = pa.types

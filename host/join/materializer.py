@@ -226,12 +226,15 @@ class Materializer:
             return pa.table(columns, schema=self._schema)
         taken = {}
         for side in self._sides:
-            names = [name for of, name, _ in self._columns if of == side]
+            names = [name for of, name, _ in self._columns if of in (side, "both")]
             if not names:
                 continue
             rows = _whole(parts[side])
             for name, column in zip(names, self._logs[side].take(rows, names), strict=True):
                 taken[side, name] = column
+        for side, name, _ in self._columns:
+            if side == "both":
+                taken[side, name] = kept_types.first_known(taken["left", name], taken["right", name])
         return pa.table([taken[side, name] for side, name, _ in self._columns], schema=self._schema)
 
     def _order(self, rows: dict[str, np.ndarray], pairs: list[Pairs], call: Call) -> np.ndarray:
