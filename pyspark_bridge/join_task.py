@@ -312,6 +312,11 @@ class JoinTask:
         """What the daemons call the windows of the partitions of a query of Spark."""
         return self._names(f"{query}/{self.join}")
 
+    def joins(self, query: str) -> dict[str, JoinSpec]:
+        """What the daemons are asked to open for a query of Spark: the join of each window, by what they call it."""
+        spec, placement = _spec(self.spec), self._placement
+        return {name: spec if placement is None else placement.spec(at) for at, name in enumerate(self.names(query))}
+
     def halves(self, names: list[str]) -> tuple[list[str], list[str]]:
         """Those of the partitions, and of a full join that has two for each, those that look after right rows."""
         return names[: self.partitions], names[self.partitions :]

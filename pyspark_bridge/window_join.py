@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import os
 import secrets
 import uuid
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
@@ -20,10 +22,12 @@ from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.certificate import Certificate
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.service import Service
+from muntin.host.daemon.windows import quoted
 from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
 from muntin.host.errors import DaemonError, DeviceError, QueryError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
 from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
+from muntin.host.state import check_place, local_folder
 from muntin.host.tracing import check_tracing, settings, tracing_wanted
 from muntin.pyspark_bridge.conditions import read_sides
 from muntin.pyspark_bridge.join_identity import join_identity
@@ -152,15 +156,16 @@ def window_join(
         plan carries them, and the token, to the workers. In local mode rows stay on this machine, and go without.
     name : str, optional
         Finds the join's windows again after a restart, and tells it from other joins of one streaming query; the
-        same each time the program starts, in any text of 1 to 200 characters. By default made from the join, the
-        columns and the text of the inputs' plans: a folder that is read or a column that is computed differently
+        same each time the program starts, in any text of 1 to 200 printable characters. By default made from the join,
+        the columns and the text of the inputs' plans: a folder that is read or a column that is computed differently
         makes another name, whose windows the daemon does not hold (`StateLostError`). Two joins that nothing there
         tells apart, such as of two Kafka topics or with different Python functions, need names: without, the query
         that holds both fails in its first micro-batch (`QueryError`).
     state : str, optional
         A folder that the daemon's machine sees, or the address of an object store ("s3://bucket/prefix"), in which the
         windows of a stream are kept: the query then restarts from its checkpoint whatever has ended, the daemon too,
-        and on any machine that reaches the place. With None the windows end with the daemon. A stream asks for one of
+        and on any machine that reaches the place; a folder that does not begin at the root is one below that of this
+        process. With None the windows end with the daemon. A stream asks for one of
         the two, but where the named daemons keep state (``muntin serve --state``).
     partitions : int or Partitions
         Into how many windows the rows go; the result is the same. By the values that are compared for equality, where a
@@ -222,8 +227,10 @@ def window_join(
     ------
     SchemaError, KeyTypeError, PredicateError, WindowError, UnsupportedError
         A column, type, condition, window or option that does not fit.
-    DeviceError, CapacityError
-        No such device; the windows would not fit it if it were empty.
+    DeviceError, CapacityError, LimitError
+        No such device; the windows of all partitions would not fit it if it were empty, or are more than it may open.
+    StateError
+        A stream without `state`, or one that cannot be where that says.
     DaemonError
         The daemon cannot be reached or refuses (`ConnectionLostError`, `AuthError`).
     WorkerPythonError
@@ -299,8 +306,8 @@ def window_join(
         raise UnsupportedError("form='ranges' is for muntin.WindowJoin, beside a RangeMirror: use 'pairs'")
     if streaming:
         spec.check_endless()
-    if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MOST_NAME):
-        raise QueryError(f"name must be text of 1 to {MOST_NAME} characters, not {str(name)[:80]!r}")
+    if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or not name.isprintable()):
+        raise QueryError(f"name must be text of 1 to {MOST_NAME} printable characters, not {str(name)[:80]!a}")
     delay = None
     if result_watermark is not None:
         if not streaming:
@@ -331,11 +338,41 @@ def window_join(
     daemons = tuple([daemon] if isinstance(daemon, str) else daemon or ())
     if daemon is not None and not 0 < len(daemons) <= partitions.count:
         raise UnsupportedError(f"{len(daemons)} daemons for {partitions.count} partitions: give at most one for each")
-    kept = bool(daemons)  # by the daemons
-    for each in daemons:
-        with DaemonClient(each, token=token, tls_ca=tls_ca) as client:
-            client.check(spec, left_schema, right_schema, streaming=streaming)
-            kept = kept and streaming and state is ... and client.status()["state"] is not None
+    place = None if state is ... or state is None else _state_place(state, daemons)
+    on_executors = not daemons and streaming and place is not None and _is_cluster(left_df.sparkSession)
+    stages = _stages(left_df, streaming, partitions.count, stages, on_executors=on_executors)
+    union = functools.partial(tagged_union, left_df, None if spec.self_join else right_df)
+    if static is not None:
+        stream, side = (left_df, LEFT) if static == "right" else (right_df, RIGHT)
+        union = functools.partial(tagged_union, stream, None, side=side)
+    clock = None
+    if no_data_batches and spec.waits and watermark is not None and times is not None:
+        on_left = watermark.left is not None
+        clock = clock_of(left_df, times.left_time) if on_left else clock_of(right_df, times.right_time)
+    inputs = union(clock=clock)
+    identity = name or join_identity(spec, left_schema, right_schema, inputs)
+    task = JoinTask(
+        address=daemons[0] if daemons else "",
+        token=token,
+        tls_ca=tls_ca,
+        private=not daemons and not on_executors,
+        join=identity,
+        named=name is not None,
+        instance=uuid.uuid4().hex,
+        spec=spec.to_json(),
+        left_schema=left_schema.serialize().to_pybytes(),
+        right_schema=right_schema.serialize().to_pybytes(),
+        streaming=streaming,
+        state=place,
+        partitions=partitions.count,
+        by=partitions.by,
+        width=partitions.width,
+        daemons=daemons,
+        device=(device or DEFAULT_DEVICE) if on_executors else None,
+        status=status,
+        tracing=settings() if tracing else None,
+    )
+    kept = _checked_by_daemons(task, device or DEFAULT_DEVICE)
     if streaming and state is ... and not kept and not spec.stateless:
         if static is not None:
             raise StateError(
@@ -348,57 +385,14 @@ def window_join(
             "them there, and the query restarts from its checkpoint; state=None keeps them in the daemon's memory "
             "alone, and the query cannot be restarted once that has ended"
         )
-    state = None if state is ... else state
-    on_executors = daemon is None and streaming and state is not None and _is_cluster(left_df.sparkSession)
-    if daemon is None:  # there is none yet to ask
-        service = Service(device or DEFAULT_DEVICE)
-        try:
-            service.check(Definition(spec, left_schema, right_schema, streaming))
-        finally:
-            service.close()
     if on_executors:
-        address = ""
-    elif daemon is None:
+        token = _token_of_query(str(place), identity)
+        task = dataclasses.replace(task, token=token)
+        if (certificate := own or (_certificate_of_query(str(place), identity) if tls else None)) is not None:
+            task = dataclasses.replace(task, tls=(certificate.chain, certificate.key), tls_ca=certificate.trust)
+    elif not daemons:
         address = private_daemon(left_df.sparkSession, device or DEFAULT_DEVICE, streaming, tracing=tracing)
-    else:
-        address = daemons[0]
-    stages = _stages(left_df, streaming, partitions.count, stages)
-    union = functools.partial(tagged_union, left_df, None if spec.self_join else right_df)
-    if static is not None:
-        stream, side = (left_df, LEFT) if static == "right" else (right_df, RIGHT)
-        union = functools.partial(tagged_union, stream, None, side=side)
-    clock = None
-    if no_data_batches and spec.waits and watermark is not None and times is not None:
-        on_left = watermark.left is not None
-        clock = clock_of(left_df, times.left_time) if on_left else clock_of(right_df, times.right_time)
-    inputs = union(clock=clock)
-    identity = name or join_identity(spec, left_schema, right_schema, inputs)
-    certificate = None
-    if on_executors:
-        token = _token_of_query(str(state), identity)
-        certificate = own or (_certificate_of_query(str(state), identity) if tls else None)
-    task = JoinTask(
-        address=address,
-        token=token,
-        tls_ca=tls_ca if certificate is None else certificate.trust,
-        private=daemon is None and not on_executors,
-        join=identity,
-        named=name is not None,
-        instance=uuid.uuid4().hex,
-        spec=spec.to_json(),
-        left_schema=left_schema.serialize().to_pybytes(),
-        right_schema=right_schema.serialize().to_pybytes(),
-        streaming=streaming,
-        state=None if state is None else str(state),
-        partitions=partitions.count,
-        by=partitions.by,
-        width=partitions.width,
-        daemons=daemons,
-        device=(device or DEFAULT_DEVICE) if on_executors else None,
-        tls=None if certificate is None else (certificate.chain, certificate.key),
-        status=status,
-        tracing=settings() if tracing else None,
-    )
+        task = dataclasses.replace(task, address=address)
     root = str(Path(muntin.__file__).parent.parent)
     if static is not None:
         task = with_table(task, left_df if static == "left" else right_df, root)
@@ -442,7 +436,57 @@ def window_join(
     return finished(by_number(sent, task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema))
 
 
-def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None) -> int:
+def _checked_by_daemons(task: JoinTask, device: str) -> bool:
+    """Has daemons say what they would refuse in the first micro-batch; whether they keep windows by themselves.
+
+    Parameters
+    ----------
+    task : JoinTask
+    device : str
+        Of the daemon that is started where none is named.
+
+    Raises
+    ------
+    MuntinError
+        What `Service.check` raises; a daemon cannot be reached.
+    """
+    windows = list(task.joins(str(uuid.UUID(int=0))).items())
+    together = task.streaming and task.device is None
+    # Else each task opens one, and waits for memory that others have; and nobody knows how many an executor has.
+    alone = [dict([window]) for window in {id(spec): (name, spec) for name, spec in windows}.values()]
+    left, right = (pa.ipc.read_schema(pa.py_buffer(schema)) for schema in (task.left_schema, task.right_schema))
+    definition = Definition(JoinSpec.from_json(task.spec), left, right, task.streaming, task.state)
+    if not task.daemons:  # there is none yet to ask
+        if task.device is not None and task.state is not None:  # this machine may lack the folder
+            check_place(task.state, [quoted(name) for name, _ in windows], here=False)
+            definition = dataclasses.replace(definition, state=None)
+        with closing(Service(device)) as service:
+            for opened in [dict(windows)] if together else alone:
+                service.check(definition, opened)
+        return False
+    kept = True
+    for at, address in enumerate(task.daemons):
+        with DaemonClient(address, token=task.token, tls_ca=task.tls_ca) as client:
+            for opened in [dict(windows[at :: len(task.daemons)])] if together else alone:
+                client.check(definition.spec, left, right, streaming=task.streaming, state=task.state, windows=opened)
+            kept = kept and client.status()["state"] is not None
+    return kept
+
+
+def _state_place(state: Any, daemons: Sequence[str]) -> str:
+    """Where the state lies, the same for every process. Raises StateError."""
+    folder = local_folder(state)
+    if folder is None or os.path.isabs(folder):
+        return str(state) if folder is None else folder
+    if not all(address.startswith("unix:") for address in daemons):
+        raise StateError(
+            f"state={folder!r} is looked for below the folder that a process was started in, and {', '.join(daemons)} "
+            "may be on other machines: give it from the root"
+        )
+    return os.path.abspath(folder)
+
+
+def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None, *, on_executors: bool) -> int:
     """In how many stages a join runs. Raises UnsupportedError, WindowError."""
     if stages not in (None, 1, 2) or isinstance(stages, bool):
         raise WindowError(f"stages must be 1 or 2, not {stages!r}")
@@ -452,6 +496,10 @@ def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | No
         return 1
     if stages == 1 and partitions > 1:
         raise UnsupportedError(f"partitions={partitions} of streams take two stages: leave stages=1 out")
+    if stages == 1 and on_executors:
+        raise UnsupportedError(
+            "daemons that tasks start on their executors take two stages: leave stages=1 out, or name a daemon"
+        )
     if stages is None:
         stages = 2 if partitions > 1 or _is_cluster(frame.sparkSession) else 1
     return stages

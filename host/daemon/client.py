@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -95,9 +96,24 @@ class DaemonClient:
         return self._call({"op": "status"})
 
     def check(
-        self, spec: JoinSpec, left_schema: pa.Schema, right_schema: pa.Schema, *, streaming: bool = True
+        self,
+        spec: JoinSpec,
+        left_schema: pa.Schema,
+        right_schema: pa.Schema,
+        *,
+        streaming: bool = True,
+        state: str | None = None,
+        windows: Mapping[str, JoinSpec] | None = None,
     ) -> pa.Schema:
-        """Whether a query could ever be opened, whatever is open or free now. Takes nothing from the device.
+        """Whether a query could ever be opened, whatever is open or free now. Takes nothing from the device, and
+        touches no state.
+
+        Parameters
+        ----------
+        spec, left_schema, right_schema, streaming, state
+            As of `open_query`.
+        windows : mapping of str to JoinSpec, optional
+            Where it is opened in several, all at once: the name and the join of each.
 
         Returns
         -------
@@ -108,10 +124,20 @@ class DaemonClient:
         ------
         CapacityError
             The windows would not fit the device if it were empty.
+        LimitError, QueryError
+            There are more windows than queries may be open; a name cannot be used.
+        StateError
+            There can be no state at its place.
         MuntinError
             What `WindowJoin` raises for the join and the schemas.
         """
-        answer = self._call({"op": "check", **Definition(spec, left_schema, right_schema, streaming).to_wire()})
+        message = {"op": "check", **Definition(spec, left_schema, right_schema, streaming, state).to_wire()}
+        if windows is not None:
+            joins: dict[str, list[str]] = {}
+            for name, each in windows.items():
+                joins.setdefault(each.to_json(), []).append(name)
+            message["windows"] = [[json.loads(text), names] for text, names in joins.items()]
+        answer = self._call(message)
         return schema_from_wire(answer["schema"])
 
     def open_query(

@@ -21,6 +21,7 @@ from muntin.host.daemon.service import Service
 from muntin.host.daemon.unix_server import UnixServer
 from muntin.host.errors import AuthError, DaemonError
 from muntin.host.native import _core
+from muntin.host.state import check_place
 
 PARENT_POLL_SECONDS = 1.0
 IDLE_SECONDS = 60.0  # for which memory that results and windows have left is kept for the next ones
@@ -109,6 +110,8 @@ class Daemon:
         self.metrics_port = 0
         self.addresses: list[str] = []
         try:
+            if state is not None:
+                check_place(state)
             self.service = Service(device, limits, state, memory)
             self.service.more_status = lambda: {
                 "connections": self._unix.connections,

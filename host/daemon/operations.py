@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from typing import Any
 
@@ -11,12 +12,14 @@ from muntin.host.daemon.request import Request
 from muntin.host.daemon.result import KeptResult, Result, internal_error
 from muntin.host.daemon.service import Service
 from muntin.host.daemon.staging import PartKey, Sender
-from muntin.host.errors import ProtocolError
+from muntin.host.errors import MuntinError, ProtocolError
+from muntin.host.spec import JoinSpec
 
 OPERATIONS = {
     "ping": "Is the daemon there?",
     "status": "Device, limits, and the statistics of every query.",
-    "check": "Could a query ever be opened? spec, left_schema, right_schema, streaming. Takes nothing.",
+    "check": "Could a query ever be opened? spec, left_schema, right_schema, streaming, state; windows: pairs of a "
+    "join and its names. Takes nothing.",
     "open": "Open a query: query, title; definition (a digest), or spec, left_schema, right_schema, streaming, state, "
     "table.",
     "figures": "Those of a batch, of all queries of a name or with that before a slash: query, batch.",
@@ -34,7 +37,7 @@ def operate(service: Service, message: dict[str, Any]) -> dict[str, Any]:
     if operation == "status":
         return service.status()
     if operation == "check":
-        return {"schema": schema_to_wire(service.check(Definition.from_wire(message)))}
+        return {"schema": schema_to_wire(service.check(Definition.from_wire(message), _windows(message)))}
     if operation == "open":
         title = None if message.get("title") is None else _text(message, "title")
         if "definition" in message:
@@ -90,6 +93,19 @@ def _text(message: dict[str, Any], field: str, *, empty: bool = False) -> str:
     if not isinstance(value, str) or not (value or empty):
         raise ProtocolError(f"{field!r} must be a text{'' if empty else ' that is not empty'}, not {value!r}")
     return value
+
+
+def _windows(message: dict[str, Any]) -> dict[str, JoinSpec] | None:
+    """The joins that a query is opened in, by their names, as `DaemonClient.check` sends them."""
+    if "windows" not in message:
+        return None
+    try:
+        read = [(JoinSpec.from_json(json.dumps(spec)), names) for spec, names in message["windows"]]
+        return {name: spec for spec, names in read for name in names}
+    except MuntinError:
+        raise
+    except (TypeError, ValueError, KeyError) as error:
+        raise ProtocolError(f"the windows of a query cannot be read: {error!r}") from error
 
 
 def _keys(values: Any) -> list[PartKey]:

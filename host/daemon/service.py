@@ -6,7 +6,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -22,11 +23,14 @@ from muntin.host.daemon.request import Request
 from muntin.host.daemon.result import KeptResult, Turns
 from muntin.host.daemon.staging import PartKey, Sender
 from muntin.host.daemon.streaming_query import StreamingQuery
+from muntin.host.daemon.windows import quoted
 from muntin.host.devices import Device, open_device
 from muntin.host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
+from muntin.host.spec import JoinSpec
+from muntin.host.state import check_place
 from muntin.host.tracing import failed
 
-MAX_NAME = 256
+MAX_NAME = 300  # Spark's id of a query, the caller's name of a join, and what a partition goes by
 MOST_DEFINITIONS = 256  # that it knows by their digest
 
 
@@ -84,24 +88,47 @@ class Service:
         """The name of the device, as `host.list_devices` has it."""
         return self.device.info.name
 
-    def check(self, definition: Definition) -> pa.Schema:
+    def check(self, definition: Definition, windows: Mapping[str, JoinSpec] | None = None) -> pa.Schema:
         """Whether a query could ever be opened here; returns the schema of its results.
 
-        Takes neither device memory nor a query's place, and says nothing about what is free now.
+        Takes neither device memory nor a query's place, touches no state, and says nothing about what is free now.
+
+        Parameters
+        ----------
+        definition : Definition
+        windows : mapping of str to JoinSpec, optional
+            Where it is opened in several, all at once: the name and the join of each.
 
         Raises
         ------
+        QueryError, LimitError
+            An unusable name; more windows than queries may be open.
+        StateError
+            Its state could not be where it says.
         MuntinError
             What `WindowJoin` raises: wrong columns, types or windows, a join that this device cannot carry out, or
             `CapacityError` where it would not fit the device even if that were empty.
         """
         schema = definition.output_schema
-        WindowJoin.from_spec(
-            definition.spec,
-            device=self.device.trial(),
-            left_schema=definition.left_schema,
-            right_schema=definition.right_schema,
-        ).close()
+        for name in windows or ():
+            _check_name(name)
+        if windows and len(windows) > self.limits.max_queries:
+            raise LimitError(
+                f"the join has {len(windows)} windows in one daemon, in which {self.limits.max_queries} queries may be "
+                "open: give fewer partitions, or name more daemons, or one that was started with a larger --max-queries"
+            )
+        place = definition.state or self._state
+        if definition.streaming and place is not None:
+            check_place(place, [quoted(name) for name in windows or ()])
+        device = self.device.trial()
+        with ExitStack() as opened:
+            for spec in (windows or {"": definition.spec}).values():
+                each = replace(definition, spec=spec)
+                _ = each.output_schema
+                join = WindowJoin.from_spec(
+                    spec, device=device, left_schema=each.left_schema, right_schema=each.right_schema
+                )
+                opened.callback(join.close)
         return schema
 
     def open_query(self, name: str, definition: Definition, title: str | None = None) -> pa.Schema:
@@ -118,10 +145,7 @@ class Service:
         MuntinError
             What `WindowJoin` raises: wrong columns, types, windows, or not enough device memory.
         """
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
-            raise QueryError(
-                f"a query's name must be text of 1 to {MAX_NAME} printable characters, not {str(name)[:80]!a}"
-            )
+        _check_name(name)
         schema = definition.output_schema
         if definition.streaming and definition.state is None:
             definition = replace(definition, state=self._state)
@@ -292,6 +316,11 @@ class Service:
             if self._queries.get(name) is query:
                 del self._queries[name]
         query.close()
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise QueryError(f"a query's name must be text of 1 to {MAX_NAME} printable characters, not {str(name)[:80]!a}")
 
 
 def resident_bytes() -> int | None:

@@ -61,7 +61,12 @@ def shown_name(name: str, title: str | None) -> tuple[str, str, str]:
 
 def query_place(place: str, name: str) -> str:
     """Where the state of a query lies, under the place that was given for several."""
-    return f"{place.rstrip('/')}/{quote(name, safe='')}"
+    return f"{place.rstrip('/')}/{quoted(name)}"
+
+
+def quoted(name: str) -> str:
+    """The name of a query's folder."""
+    return quote(name, safe="")
 
 
 def windows_below(place: str) -> dict[Windows, list[str]]:

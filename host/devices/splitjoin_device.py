@@ -88,17 +88,20 @@ class SplitJoinDevice(Device):
                     f"device {self.info.name} serves {_joins(self._most)} at a time, as a SplitJoin kernel holds the "
                     "windows of one join: close the other one, or use another device"
                 )
-            link = self._link()
-            try:
-                found, expected = (SPLITJOIN.build_values(p) for p in (link.parameters, self.parameters))
-                if found != expected:
-                    raise DeviceError(f"device {self.info.name}: the board was built with {found}, not {expected}")
-                board = SplitJoinBoard(link, self.info.name)
-            except DeviceError:
-                link.close()
-                raise
+            board = self._connected()
             self._boards.add(board)
             return board
+
+    def _connected(self) -> SplitJoinBoard:
+        link = self._link()
+        try:
+            found, expected = (SPLITJOIN.build_values(p) for p in (link.parameters, self.parameters))
+            if found != expected:
+                raise DeviceError(f"device {self.info.name}: the board was built with {found}, not {expected}")
+            return SplitJoinBoard(link, self.info.name)
+        except DeviceError:
+            link.close()
+            raise
 
     def release_board(self, board: SplitJoinBoard) -> None:
         """Gives a board back. Idempotent."""
@@ -107,7 +110,7 @@ class SplitJoinDevice(Device):
         board.close()
 
     def trial(self) -> Device:
-        return _TrialDevice(self.info, self.parameters, self._link)
+        return _TrialDevice(self.info, self.parameters, self._link, boards=self._most)
 
     def close(self) -> None:
         for board in list(self._boards):
@@ -126,11 +129,8 @@ class SplitJoinDevice(Device):
 class _TrialDevice(SplitJoinDevice):
     """See `Device.trial`: what the kernels' build says is known without a board."""
 
-    def open_board(self) -> SplitJoinBoard:
+    def _connected(self) -> SplitJoinBoard:
         return cast(SplitJoinBoard, _NoBoard())
-
-    def release_board(self, board: SplitJoinBoard) -> None:
-        """Nothing was given."""
 
 
 class _NoBoard:
@@ -140,6 +140,9 @@ class _NoBoard:
 
     def configure(self, settings: SplitJoinSettings) -> None:
         """Takes any settings."""
+
+    def close(self) -> None:
+        """Nothing was given."""
 
 
 def _joins(count: int) -> str:

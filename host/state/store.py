@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,12 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from muntin.host.errors import StateError, StateTakenError
+
+_FORMS = (
+    "Give a folder, such as /shared/state (a mounted one by its path, as in /dbfs/state), or the address of an object "
+    "store that creates a file only once: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix"
+)
+_MOST_NAME, _MOST_KEY = 255, 1024 - 64  # bytes; of an object's name some are for what a log calls its files
 
 
 class Store(abc.ABC):
@@ -178,8 +185,13 @@ class ObjectStore(Store):
             ) from error
         self.place = address.rstrip("/")
         self._obstore = obstore
-        with self._named("open"):
+        try:
             self._store = obstore.store.from_url(self.place, **options)
+        except Exception as error:  # obstore has many classes of its own
+            reason = str(error).partition("\n")[0]  # what follows is for its developers
+            raise StateError(f"state in {address} cannot be opened: {reason}. {_FORMS}") from error
+        if type(self._store).__name__ in ("HTTPStore", "MemoryStore"):  # no conditional PUT; gone with the process
+            raise StateError(f"state cannot be kept in {address}. {_FORMS}")
 
     def create(self, name: str, pieces: Sequence[bytes | pa.Buffer]) -> None:
         with self._named("write", name):
@@ -215,13 +227,62 @@ def open_store(place: str | Path) -> Store:
     StateError
         If there can be none.
     """
-    text = str(place)
-    scheme = urlsplit(text).scheme
-    if "://" not in text:
-        return LocalStore(text)
-    if scheme == "file":
-        return LocalStore(urlsplit(text).path)
-    return ObjectStore(text)
+    folder = local_folder(place)
+    return ObjectStore(str(place)) if folder is None else LocalStore(folder)
+
+
+def local_folder(place: str | Path) -> str | None:
+    """The folder that a place is; None where it is the address of an object store. Raises StateError where it is
+    neither, by its text alone."""
+    text = str(place) if isinstance(place, Path) else place
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise StateError(f"state is kept in a folder or in an object store, not in {place!r}. {_FORMS}")
+    if text.startswith("file:"):
+        host, path = urlsplit(text)[1:3]
+        if host not in ("", "localhost") or not path.startswith("/"):
+            raise StateError(f"{text!r} names no folder of this machine. {_FORMS}")
+        return path
+    if "://" in text:
+        return None
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text):  # as in "dbfs:/folder": a folder of such a name is not meant
+        raise StateError(f"{text!r} is neither a folder nor the address of an object store. {_FORMS}")
+    return text
+
+
+def check_place(place: str | Path, names: Sequence[str] = (), *, here: bool = True) -> None:
+    """Whether state could be kept at a place, as far as is seen without touching it.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of stores below it, each a folder or a part of a blob's name.
+    here : bool
+        A folder is one of this machine.
+
+    Raises
+    ------
+    StateError
+        It could not: there is no such kind of place, nothing can be written there, or a name is too long.
+    """
+    folder = local_folder(place)
+    what, most, before = "folder", _MOST_NAME, 0
+    if folder is None:
+        ObjectStore(str(place))
+        what, most, before = "prefix", _MOST_KEY, len(urlsplit(str(place)).path.encode())
+    elif here:
+        path = os.path.abspath(folder)
+        while not os.path.exists(path):
+            path = os.path.dirname(path)
+        if not os.path.isdir(path):
+            raise StateError(f"state cannot be kept in {folder}: {path} is no folder")
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise StateError(f"state cannot be kept in {folder}: this user may not write in {path}")
+    for name in names:
+        if (size := before + len(name.encode())) > most:
+            raise StateError(
+                f"the {what} {name!r} of the state in {place} would have a name of {size} bytes, above the {most} that "
+                "there may be: give the join a shorter name"
+            )
 
 
 def _sync_folder(folder: str) -> None:

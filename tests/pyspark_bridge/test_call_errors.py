@@ -27,6 +27,11 @@ def frame(spark):
     )
 
 
+def _columns():
+    """Those of `frame`, of a stream of Spark's kind "rate"."""
+    return F.col("value").alias("k"), F.col("value").alias("seq"), F.col("timestamp").alias("ts")
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -92,6 +97,54 @@ def test_window_beyond_the_memory(frame):
             device="opencl",
             state=None,
         )
+
+
+IN_TIME = {"on": GOOD["on"], "within": Within("ts", "ts", "0 s", "1 s")}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"state": "ftp://host/folder"}, errors.StateError, r"ftp://host/folder.*Give a folder.*s3://bucket/prefix"),
+        ({"state": "memory:///"}, errors.StateError, "cannot be kept in memory:///"),
+        ({"state": "dbfs:/folder"}, errors.StateError, "'dbfs:/folder' is neither.*as in /dbfs/state"),
+        ({"state": "file://elsewhere/folder"}, errors.StateError, "no folder of this machine"),
+        ({"state": ""}, errors.StateError, "not in ''"),
+        ({"state": 3}, errors.StateError, "not in 3"),
+        ({"state": f"{__file__}/below"}, errors.StateError, "test_call_errors.py is no folder"),
+        ({"state": "ftp://host/folder", "daemon": ...}, errors.StateError, "ftp://host/folder"),
+        ({"state": "below", "daemon": "grpc://elsewhere:1"}, errors.StateError, "'below'.*give it from the root"),
+        ({"state": "/tmp/state", "name": "\u00e4" * 200}, errors.StateError, "shorter name"),
+        ({"state": "s3://bucket/prefix", "name": "\u00e4" * 200}, errors.StateError, "shorter name"),
+        ({"name": "two\nlines"}, errors.QueryError, r"printable characters, not 'two\\nlines'"),
+        ({**IN_TIME, "partitions": 65}, errors.LimitError, "65 windows.*64 queries.*--max-queries"),
+        ({**IN_TIME, "partitions": 33, "how": "full"}, errors.LimitError, "66 windows"),
+        ({"left": Rows(200_000_000), "right": Rows(200_000_000), "partitions": 2}, errors.CapacityError, "left window"),
+        ({"state": "/tmp/state", "stages": 1, "cluster": True}, errors.UnsupportedError, "leave stages=1 out"),
+        ({"state": "/tmp/state", "cluster": True, "name": "\u00e4" * 200}, errors.StateError, "shorter name"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_a_stream_is_refused_before_any_task(spark, frame, daemon, monkeypatch, options, error, message):
+    """What its first micro-batch would raise in a task or a daemon. No job of Spark runs for it."""
+    context = spark.sparkContext
+    sides = (spark.readStream.format("rate").load().select(*_columns(), F.lit(side).alias("side")) for side in "lr")
+    given = {**GOOD, "device": "numpy", "state": None, "partitions": 1, **options}
+    if "within" in given:
+        given |= {"left": None, "right": None, "sequence": None}
+        sides = (side.withWatermark("ts", "1 second") for side in sides)
+    if given.pop("cluster", False):
+        module = sys.modules["muntin.pyspark_bridge.window_join"]  # the package has the function by this name
+        monkeypatch.setattr(module, "_is_cluster", lambda spark: True)
+    if "daemon" in given:
+        given |= {"device": None, "daemon": daemon.address if given["daemon"] is ... else given["daemon"]}
+    context.setJobGroup(message, message)
+    try:
+        with pytest.raises(error, match=message):
+            window_join(*sides, **given)
+        assert not context.statusTracker().getJobIdsForGroup(message)
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
 
 
 def test_stream_with_table(frame, spark):

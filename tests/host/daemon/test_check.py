@@ -20,7 +20,9 @@ from muntin.host.errors import (
     KeyTypeError,
     LimitError,
     MuntinError,
+    QueryError,
     SchemaError,
+    StateError,
     UnsupportedError,
 )
 from muntin.hw.splitjoin.parameters import SplitJoinParameters
@@ -111,12 +113,44 @@ def test_a_full_table_of_queries(start: Callable[..., Daemon]) -> None:
             open_query(client, "other")
 
 
+def test_a_join_of_several_windows(
+    on: Callable[[Device], Daemon], connect: Callable[[Daemon], DaemonClient], tmp_path: Path
+) -> None:
+    """They are open at once, under their names, and each has its state."""
+    client = connect(on(NumpyDevice(2 * bytes_of(LARGE) + 1000)))
+    two = {"join/0-of-2": LARGE, "join/1-of-2": LARGE}
+    for _ in range(2):
+        assert client.check(LARGE, LEFT, RIGHT, windows=two) == LARGE.output_schema(LEFT, RIGHT)
+    state = tmp_path / "state"
+    client.check(LARGE, LEFT, RIGHT, windows=two, state=str(state))
+    assert not state.exists()
+    for windows, error, text in (
+        ({**two, "third": LARGE}, CapacityError, "the left window needs"),
+        ({**two, "third": dataclasses.replace(SPEC, on=Band("gone", "price", 0, 1))}, SchemaError, "'gone'"),
+        ({f"{at}-of-65": SPEC for at in range(65)}, LimitError, "65 windows"),
+        ({"line\nbreak": SPEC}, QueryError, "printable"),
+        ({"join/" * 40: SPEC}, StateError, "shorter name"),
+    ):
+        with pytest.raises(error, match=text):
+            client.check(SPEC, LEFT, RIGHT, windows=windows, state=str(state))
+    with pytest.raises(StateError, match="ftp://"):
+        client.check(SPEC, LEFT, RIGHT, state="ftp://host/folder")
+    assert client.status()["queries"] == {}
+
+
+def test_a_daemon_with_state_where_none_can_be(directory: Path) -> None:
+    with pytest.raises(StateError, match="dbfs:/folder"):
+        Daemon("numpy", directory / "daemon.sock", state="dbfs:/folder")
+
+
 def test_a_device_that_serves_one_join(
     on: Callable[[Device], Daemon], connect: Callable[[Daemon], DaemonClient]
 ) -> None:
     daemon = on(one_board())
     client = connect(daemon)
     client.check(SPEC, LEFT, RIGHT)
+    with pytest.raises(DeviceError, match="serves one join"):
+        client.check(SPEC, LEFT, RIGHT, windows={"one": SPEC, "other": SPEC})
     assert not daemon.service.device._boards  # type: ignore[attr-defined]
     open_query(client)
     process(client, 0)
