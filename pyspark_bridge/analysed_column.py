@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muntin.host.errors import PredicateError
-from muntin.pyspark_bridge.column_condition import (
+from muntin.pyspark_bridge.column_condition import ColumnCondition
+from muntin.pyspark_bridge.expression import (
     MICROS_PER_DAY,
     MONTHS,
-    ColumnCondition,
     Expression,
     Interval,
     Number,
     UnknownError,
     is_number,
 )
-from muntin.pyspark_bridge.spark_versions import column_of
+from muntin.pyspark_bridge.spark_versions import column_of, expression_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,11 +30,17 @@ _KINDS = {
     "LessThanOrEqual": "<=",
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
+    "In": "in",
+    "IsNull": "test",
+    "IsNotNull": "test",
+    "LambdaFunction": "opaque",
     "Add": "+",
     "Subtract": "-",
     "SubtractTimestamps": "-",
     "TimeAdd": "+",
     "TimestampAddInterval": "+",
+    "Multiply": "*",
+    "Remainder": "%",
     "UnaryMinus": "negative",
     "Abs": "abs",
     "AttributeReference": "column",
@@ -69,7 +75,7 @@ class AnalysedColumn(ColumnCondition):
             return self._read(nodes[0], common)
         if kind not in ("And", "Or") and not node.deterministic():
             raise PredicateError(f"the part {node.sql()} of the condition is not deterministic: compute a column first")
-        kind = _KINDS.get(kind, "coerced" if kind == "Cast" and not _by_user(node) else "")
+        kind = _KINDS.get(kind, "" if kind != "Cast" else "cast" if _by_user(node) else "coerced")
         value: Any = None
         if kind == "column":
             value = self._sides[node.exprId().id()]
@@ -87,22 +93,32 @@ class AnalysedColumn(ColumnCondition):
         plan = frame._jdf.queryExecution().analyzed()
         return str(plan.alias()) if plan.getClass().getSimpleName() == "SubqueryAlias" else None
 
-    def _with(self, frame: DataFrame, made: list[tuple[str, str, Expression]]) -> DataFrame:
-        if not made:
-            return frame
-        output = frame._jdf.queryExecution().analyzed().output()
-        spark = frame.sparkSession
-        columns = [column_of(spark, self._moved(spark, each.source, output)).alias(name) for _, name, each in made]
-        return frame.select("*", *columns)
+    def _plain(self, expression: Expression) -> Column:
+        return column_of(self._left.sparkSession, self._moved(expression.source))
 
-    def _moved(self, spark: Any, node: Any, output: Any) -> Any:
+    def _rebuilt(self, expression: Expression, children: list[Column]) -> Column:
+        spark = self._left.sparkSession
+        nodes = [expression_of(spark, child) for child in children]
+        return column_of(spark, self._of_children(expression.source, nodes))
+
+    def _inserted(self, expression: Expression) -> tuple[Expression, ...]:
+        return expression.children
+
+    def _moved(self, node: Any) -> Any:
         """An expression over a frame's own columns: the join has given those of one side other ids."""
         if node.getClass().getSimpleName() == "AttributeReference":
-            return output.apply(self._sides[node.exprId().id()][1])
-        children = spark._jvm.java.util.ArrayList()
-        for at in range(node.children().size()):
-            children.add(self._moved(spark, node.children().apply(at), output))
-        return node.withNewChildren(spark._jvm.PythonUtils.toSeq(children)) if children else node
+            side, at = self._sides[node.exprId().id()]
+            frame = self._left if self._one or side == "left" else self._right
+            return frame._jdf.queryExecution().analyzed().output().apply(at)
+        children = [self._moved(node.children().apply(at)) for at in range(node.children().size())]
+        return self._of_children(node, children) if children else node
+
+    def _of_children(self, node: Any, children: list[Any]) -> Any:
+        jvm: Any = self._left.sparkSession._jvm
+        made = jvm.java.util.ArrayList()
+        for child in children:
+            made.add(child)
+        return node.withNewChildren(jvm.PythonUtils.toSeq(made))
 
 
 def _by_user(cast: Any) -> bool:

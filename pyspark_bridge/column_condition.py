@@ -2,87 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from muntin.host.errors import MuntinError, PredicateError
 from muntin.host.sql import parse_condition
+from muntin.pyspark_bridge.computed_column import ComputedColumns, uncast
+from muntin.pyspark_bridge.expression import (
+    COMPARED,
+    Expression,
+    Interval,
+    Number,
+    UnknownError,
+    is_exact,
+    is_number,
+)
 from muntin.pyspark_bridge.result_schema import arrow_schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-COMPARED = ("=", "<=>", "<", "<=", ">", ">=")
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-MICROS_PER_DAY = 86_400_000_000
-MONTHS = "has months or years, which have no fixed length"
 
-
-class UnknownError(Exception):
-    """An expression that Spark is to compute."""
-
-
-@dataclasses.dataclass
-class Expression:
-    """A node of a condition's tree.
-
-    Attributes
-    ----------
-    kind : str
-        A comparison or "+", "-"; "and", "or", "not", "negative", "abs"; "column", "field", "literal"; "coerced", a cast
-        that Spark's analysis inserts; anything else is for Spark to compute.
-    shown : callable
-        The text that errors have of it.
-    typed : callable
-        Spark's short name of its type.
-    source : object
-        What Spark computes it from.
-    children : tuple of Expression
-    value : object
-        Of a column its side and place there, of a field its name, of a literal what it is: None, a bool, a str, an
-        `Interval` or a `Number`; of another kind what is wrong with it, or None.
-    """
-
-    kind: str
-    shown: Callable[[], str]
-    typed: Callable[[], str]
-    source: Any
-    children: tuple[Expression, ...] = ()
-    value: Any = None
-
-    def sides(self) -> set[str]:
-        """The sides that it is about."""
-        if self.kind == "column":
-            return {self.value[0]}
-        return {side for child in self.children for side in child.sides()}
-
-    def columns(self) -> int:
-        """How many columns are in it, one that is there twice counted twice."""
-        return (self.kind == "column") + sum(child.columns() for child in self.children)
-
-    def conjunction(self) -> list[Expression]:
-        """What AND joins, in the text's order."""
-        found, waiting = [], [self]
-        while waiting:
-            each = waiting.pop()
-            if each.kind == "and":
-                waiting += reversed(each.children)
-            else:
-                found.append(each)
-        return found
-
-
-class Number(str):
-    """A number as it is written."""
-
-
-class Interval(int):
-    """Microseconds."""
-
-
-class ColumnCondition(ABC):
+class ColumnCondition(ComputedColumns):
     """The text of a condition, over columns of both sides and others that Spark computes.
 
     Parameters
@@ -133,9 +74,10 @@ class ColumnCondition(ABC):
     def _alias(self, frame: DataFrame) -> str | None:
         """The name that `DataFrame.alias` has given."""
 
-    @abstractmethod
     def _with(self, frame: DataFrame, made: list[tuple[str, str, Expression]]) -> DataFrame:
         """A frame with columns more: for each its side, its name and its expression."""
+        columns = [self.computed(each).alias(name) for _, name, each in made]
+        return frame.select("*", *columns) if columns else frame
 
     @property
     def names(self) -> list[str]:
@@ -184,6 +126,7 @@ class ColumnCondition(ABC):
 
     def _value(self, expression: Expression) -> str:
         """An operand: what is no column plus or minus a constant, Spark computes where its rows are."""
+        expression = uncast(expression)
         sides = expression.sides()
         try:
             if len(sides) == 1 and expression.columns() > 1:
@@ -200,6 +143,8 @@ class ColumnCondition(ABC):
             return f"({self._text(children[0])}) {kind.upper()} ({self._text(children[1])})"
         if kind == "not":
             return f"NOT ({self._text(children[0])})"
+        if kind in (*COMPARED, "+", "-") and (sums := self._sums(expression)) is not None:
+            return f"({self._value(sums[0])}) {kind if kind in COMPARED else '-'} ({self._value(sums[1])})"
         if kind in COMPARED or kind in ("+", "-"):
             return f"({self._value(children[0])}) {kind} ({self._value(children[1])})"
         if kind == "negative":
@@ -220,6 +165,30 @@ class ColumnCondition(ABC):
         why = "is about both sides" if len(expression.sides()) == 2 else "is unknown"
         raise UnknownError(f"{expression.shown()} {expression.value or why}")
 
+    def _sums(self, expression: Expression) -> tuple[Expression, Expression] | None:
+        """What a comparison or a difference of integers has of the left side, and of the right with its sign turned,
+        where several terms are of one side; None for others."""
+        if expression.columns() < 3 or len(expression.sides()) < 2:
+            return None
+        terms: dict[str, list[tuple[int, Expression]]] = {"left": [], "right": [], "": []}
+        waiting = [(1, expression.children[0]), (1 if expression.kind == "+" else -1, expression.children[1])]
+        while waiting:
+            sign, each = waiting.pop()
+            each = uncast(each)
+            if not is_exact(each.typed()):
+                return None
+            if each.kind in ("+", "-", "negative"):
+                signs = (-sign,) if each.kind == "negative" else (sign, sign if each.kind == "+" else -sign)
+                waiting += reversed(list(zip(signs, each.children, strict=True)))
+            elif len(each.sides()) > 1:
+                return None
+            else:
+                terms["".join(each.sides())].append((sign, each))
+        if not (terms["left"] and terms["right"]):
+            return None
+        turned = [(-sign, each) for sign, each in terms["right"] + terms[""]]
+        return _sum(terms["left"]), _sum(turned)
+
     def _column(self, side: str, at: int) -> str:
         names = (self._left if side == "left" else self._right).columns
         if names.count(names[at]) > 1:
@@ -227,9 +196,18 @@ class ColumnCondition(ABC):
         return f"{side}.{_quoted(names[at])}"
 
 
-def is_number(kind: str) -> bool:
-    """Whether a type, by Spark's short name, has numbers."""
-    return kind.split("(")[0] in _NUMBERS
+def _sum(terms: list[tuple[int, Expression]]) -> Expression:
+    """Of integers or decimals, each plus or minus."""
+
+    def made(kind: str, *children: Expression) -> Expression:
+        shown = f" {kind} ".join(child.shown() for child in children)
+        return Expression(kind, lambda: shown if len(children) > 1 else f"-{shown}", children[0].typed, None, children)
+
+    sign, total = terms[0]
+    total = total if sign > 0 else made("negative", total)
+    for sign, each in terms[1:]:
+        total = made("+" if sign > 0 else "-", total, each)
+    return total
 
 
 def _quoted(name: str) -> str:

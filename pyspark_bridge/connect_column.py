@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlglot
@@ -13,22 +13,16 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from muntin.host.errors import PredicateError
-from muntin.pyspark_bridge.column_condition import (
-    COMPARED,
-    MONTHS,
-    ColumnCondition,
-    Expression,
-    Interval,
-    Number,
-    is_number,
-)
+from muntin.pyspark_bridge.column_condition import ColumnCondition
+from muntin.pyspark_bridge.computed_column import ARITHMETIC
+from muntin.pyspark_bridge.expression import COMPARED, FLOATS, MONTHS, Expression, Interval, Number, holds, is_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 #: Of the client's functions.
-_FUNCTIONS = {each: each for each in (*COMPARED, "+", "-", "and", "or", "not", "negative", "abs")}
-_FUNCTIONS |= {"==": "=", "!": "not"}
+_FUNCTIONS = {each: each for each in (*COMPARED, *ARITHMETIC, "and", "or", "not", "in")}
+_FUNCTIONS |= {"==": "=", "!": "not", "isnull": "test", "isnotnull": "test"}
 _NODES: dict[Any, str] = {
     exp.And: "and",
     exp.Or: "or",
@@ -41,9 +35,12 @@ _NODES: dict[Any, str] = {
     exp.GTE: ">=",
     exp.Add: "+",
     exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Mod: "%",
     exp.Neg: "negative",
 }
-_ONE = ("not", "negative", "abs")  # take one operand
+_SQL_FUNCTIONS = {exp.Div: "/", exp.IntDiv: "div"}
+_ONE = ("not", "negative", "abs", "test")  # take one operand
 _GROUPS = (exp.Binary, exp.Unary, exp.Between, exp.In)
 _OTHERWISE = "is SQL that Spark reads otherwise: write it with Columns"
 _TYPES = exp.DataType.Type
@@ -75,6 +72,11 @@ class _Sql(Spark):
 
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: made
+            for name, made in Spark.Parser.FUNCTION_PARSERS.items()
+            if name in ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "TRIM")  # have words in them
+        }
 
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
@@ -93,6 +95,7 @@ class ConnectColumn(ColumnCondition):
         assert self._left.join(self._right, condition).columns
         self._both = self._left.crossJoin(self._right)
         self._known: dict[tuple[str, int | None], Expression | None] = {}
+        self._types: dict[bytes, Any] = {}
         self._plans = {side: set(_plan_ids(self._frame(side)._plan.to_proto(self._client).root)) for side in _SIDES}
         return self._read(condition.to_plan(self._client))  # type: ignore[operator]
 
@@ -103,12 +106,14 @@ class ConnectColumn(ColumnCondition):
     def _frame(self, side: str) -> Any:
         return self._left if side == "left" else self._right
 
-    def _node(self, kind: str, shown: str, source: Any, inner: list[Expression], value: Any = None) -> Expression:
-        made = Expression(kind, lambda: shown, lambda: self._type(made).simpleString(), source, tuple(inner), value)
+    def _node(self, kind: str, shown: str, source: Any, inner: Iterable[Expression], value: Any = None) -> Expression:
+        inner = tuple(inner)
+        made = Expression(kind, lambda: shown, lambda: self._type(made).simpleString(), source, inner, value)
         if kind in COMPARED:
             one, two = (each.typed() for each in inner)
             if not _alike(one, two):  # Spark's analysis casts one of them
-                made.children = Expression("coerced", inner[0].shown, lambda: two, None, (inner[0],)), inner[1]
+                first = not (is_number(one) and two == "string")
+                made.children = (_coerced(inner[0], two), inner[1]) if first else (inner[0], _coerced(inner[1], one))
         return made
 
     def _type(self, expression: Expression) -> Any:
@@ -117,7 +122,10 @@ class ConnectColumn(ColumnCondition):
             return self._frame(expression.value[0]).schema.fields[expression.value[1]].dataType
         if expression.kind == "field":
             return self._type(expression.children[0])[expression.value].dataType
-        return self._both.select(_column(expression.source).alias("x")).schema.fields[0].dataType
+        key = expression.source.SerializeToString()
+        if key not in self._types:
+            self._types[key] = self._both.select(_column(expression.source).alias("x")).schema.fields[0].dataType
+        return self._types[key]
 
     # Messages of the client
 
@@ -133,6 +141,8 @@ class ConnectColumn(ColumnCondition):
             name = message.unresolved_attribute.unparsed_identifier
             plan = message.unresolved_attribute.plan_id if message.unresolved_attribute.HasField("plan_id") else None
             return self._reference(_parts(name), plan, message) or self._node("", name, message, [])
+        if kind == "lambda_function":
+            return self._node("opaque", kind, message, list(self._inside(message)))
         inner = [self._read(each) for each in _expressions(message)]
         words = ", ".join(each.shown() for each in inner)
         if kind == "unresolved_function":
@@ -140,13 +150,22 @@ class ConnectColumn(ColumnCondition):
             shown = f"{name}({words})"
             if len(inner) == 2 and not re.match(r"\w", name):
                 shown = f"({inner[0].shown()} {name} {inner[1].shown()})"
-            known = _FUNCTIONS.get(name, "")
-            return self._node(known if len(inner) == 2 - (known in _ONE) else "", shown, message, inner)
+            known = _FUNCTIONS.get(name.lower(), "")
+            fits = known == "in" or len(inner) == 2 - (known in _ONE)
+            return self._node(known if fits else "", shown, message, inner)
         if kind == "unresolved_extract_value":
             field = message.unresolved_extract_value.extraction.literal
             if field.WhichOneof("literal_type") == "string" and (found := self._field(inner[0], field.string, message)):
                 return found
-        return self._node("", f"{kind}({words})", message, inner)
+        return self._node("cast" if kind == "cast" else "", f"{kind}({words})", message, inner)
+
+    def _inside(self, message: Any) -> Iterator[Expression]:
+        """What is in a function of elements, whose types Spark does not say: names, and what is computed there."""
+        for each in _expressions(message):
+            if each.WhichOneof("expr_type") in ("unresolved_attribute", "expression_string"):
+                yield self._read(each)
+            known = _FUNCTIONS.get(each.unresolved_function.function_name.lower(), "")
+            yield Expression(known, lambda: "", lambda: "", each, tuple(self._inside(each)))
 
     def _literal(self, message: Any) -> Expression:
         kind = message.literal.WhichOneof("literal_type")
@@ -223,7 +242,7 @@ class ConnectColumn(ColumnCondition):
         # Spark names a column by the tree that it has read.
         names = self._both.select(F.expr(text), F.expr(_text(tree))).columns
         if names[0].lower() != names[1].lower():
-            return self._node("", text, _sql_message(text), self._names_in(tree), _OTHERWISE)
+            return self._opaque(tree, text, _OTHERWISE)
         return self._sql_node(tree)
 
     def _sql_node(self, node: Any) -> Expression:
@@ -232,13 +251,13 @@ class ConnectColumn(ColumnCondition):
         message = _sql_message(text)
         if isinstance(node, (exp.Column, exp.Dot)):
             found = self._reference([part.name for part in node.parts], None, message) if _is_name(node) else None
-            return found or self._node("", text, message, self._names_in(node))
+            return found or self._opaque(node, text)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             value, low, high = (self._sql_node(node.args[part]) for part in ("this", "low", "high"))
-            ends = [self._node(">=", text, None, [value, low]), self._node("<=", text, None, [value, high])]
+            ends = [self._call(">=", text, [value, low]), self._call("<=", text, [value, high])]
             return self._node("and", text, message, ends)
         if isinstance(node, exp.NEQ):
-            equal = self._node("=", text, None, [self._sql_node(node.this), self._sql_node(node.expression)])
+            equal = self._call("=", text, [self._sql_node(node.this), self._sql_node(node.expression)])
             return self._node("not", text, message, [equal])
         if isinstance(node, exp.Interval):
             return self._interval(text, message)
@@ -252,14 +271,49 @@ class ConnectColumn(ColumnCondition):
         kind, parts = _NODES.get(type(node), ""), [node.this]
         if isinstance(node, exp.Anonymous) and node.name.lower() == "abs" and len(node.expressions) == 1:
             kind, parts = "abs", node.expressions
-        if not kind:
-            return self._node("", text, message, self._names_in(node))
-        parts = parts if kind in _ONE else [node.this, node.expression]
-        return self._node(kind, text, message, [self._sql_node(part) for part in parts])
+        if kind:
+            parts = parts if kind in _ONE else [node.this, node.expression]
+            return self._call(kind, text, [self._sql_node(part) for part in parts])
+        return self._sql_function(node, text) or self._opaque(node, text)
 
-    def _names_in(self, node: Any) -> list[Expression]:
+    def _sql_function(self, node: Any, text: str) -> Expression | None:
+        """What Spark has as a function of operands that are taken apart; None for other nodes."""
+        if isinstance(node, exp.Cast) and text.upper().startswith("CAST(") and not isinstance(node.this, exp.Literal):
+            inner = self._sql_node(node.this)
+            message = _message()
+            message.cast.expr.CopyFrom(inner.source)
+            message.cast.type_str = node.to.sql(_Sql)
+            return self._node("cast", text, message, [inner])
+        name, parts = _SQL_FUNCTIONS.get(type(node)), [node.this, node.expression]
+        if isinstance(node, exp.Anonymous) and node.expressions and not node.find(exp.Lambda, exp.Distinct):
+            name, parts = node.name, node.expressions
+        elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            name, parts = "isnull", [node.this]
+        elif isinstance(node, exp.In) and node.expressions:
+            return self._call("in", text, [self._sql_node(part) for part in (node.this, *node.expressions)])
+        elif isinstance(node, exp.If):
+            name, parts = "when", [node.args[part] for part in ("this", "true", "false") if node.args.get(part)]
+        elif isinstance(node, exp.Case):
+            name, parts = "when", [part for branch in node.args["ifs"] for part in (branch.this, branch.args["true"])]
+            if node.this is not None:
+                parts[::2] = [exp.EQ(this=node.this.copy(), expression=part.copy()) for part in parts[::2]]
+            parts += [node.args["default"]] if node.args.get("default") is not None else []
+        return None if name is None else self._call(name, text, [self._sql_node(part) for part in parts])
+
+    def _call(self, name: str, text: str, inner: list[Expression]) -> Expression:
+        message = _message()
+        message.unresolved_function.function_name = "==" if name == "=" else name
+        message.unresolved_function.arguments.extend(each.source for each in inner)
+        return self._node(_FUNCTIONS.get(name.lower(), ""), text, message, inner)
+
+    def _opaque(self, node: Any, text: str, value: str | None = None) -> Expression:
+        """SQL that is not taken apart: the names in it, but for those of functions there, and what it computes."""
         names = (self._reference([p.name for p in each.parts], None, None) for each in node.find_all(exp.Column))
-        return [name for name in names if name is not None]  # others are of functions in it
+        kinds = [_NODES.get(type(each), "in" if isinstance(each, (exp.In, exp.Between, exp.NEQ)) else "")
+                 for each in node.walk()]  # fmt: skip
+        inner = [Expression(kind, lambda: "", lambda: "", None) for kind in kinds if kind]
+        inner += [name for name in names if name is not None]
+        return self._node("opaque", text, _sql_message(text), inner, value)
 
     def _interval(self, text: str, message: Any) -> Expression:
         frame = self._left.sparkSession.range(1).select(_column(message).alias("x"))
@@ -277,19 +331,59 @@ class ConnectColumn(ColumnCondition):
         return str(plan._alias) if type(plan).__name__ == "SubqueryAlias" else None
 
     def _with(self, frame: DataFrame, made: list[tuple[str, str, Expression]]) -> DataFrame:
-        for side in _SIDES:
-            columns = [
-                _column(_free(each.source) if self._one else each.source).alias(name)
-                for of, name, each in made
-                if of == side
-            ]
-            if self._one:  # of both roles
-                frame = frame.alias(str(self._alias(self._frame(side))))
-            frame = frame.select("*", *columns) if columns else frame
+        if not self._one:
+            return super()._with(frame, made)
+        for side in _SIDES:  # of both roles
+            frame = frame.alias(str(self._alias(self._frame(side))))
+            frame = super()._with(frame, [each for each in made if each[0] == side])
         return frame
+
+    def _plain(self, expression: Expression) -> Column:
+        if expression.kind == "coerced":  # Spark's analysis inserts it again
+            return self._plain(expression.children[0])
+        return _column(_free(expression.source) if self._one else expression.source)
+
+    def _rebuilt(self, expression: Expression, children: list[Column]) -> Column:
+        if expression.kind == "coerced":
+            return children[0]
+        operands: list[Any] = [child.to_plan(self._client) for child in children]  # type: ignore[operator]
+        return _column(_of_operands(expression.source, operands))
+
+    def _inserted(self, expression: Expression) -> tuple[Expression, ...]:
+        if expression.kind not in ("", *ARITHMETIC):
+            return expression.children
+        return tuple(self._cast(expression, at, child) for at, child in enumerate(expression.children))
+
+    def _cast(self, expression: Expression, at: int, child: Expression) -> Expression:
+        """An operand with the cast to another type of numbers that Spark's analysis inserts, if that may round."""
+        if child.kind in ("literal", "opaque"):
+            return child
+        given, made = child.typed(), expression.typed()
+        if given == "string" and is_number(made):
+            kinds = ["bigint", "double"]
+        elif is_number(given):
+            kinds = [kind for kind in dict.fromkeys(("double", "float", "int", made)) if is_number(kind)]
+            wide = self._is_exact(child)  # wider than Spark's type of it
+            kinds = [kind for kind in kinds if not holds(kind, given) or (wide and kind in FLOATS)]
+        else:
+            return child
+        before = self._both.select(_column(expression.source))
+        for kind in kinds:
+            operands = list(_expressions(expression.source))
+            cast = _message()
+            cast.cast.expr.CopyFrom(operands[at])
+            cast.cast.type_str = kind
+            operands[at] = cast
+            if before.sameSemantics(self._both.select(_column(_of_operands(expression.source, operands)))):
+                return _coerced(child, kind)
+        return child
 
 
 _SIDES = ("left", "right")
+
+
+def _coerced(expression: Expression, kind: str) -> Expression:
+    return Expression("coerced", expression.shown, lambda: kind, None, (expression,))
 
 
 def _alike(one: str, two: str) -> bool:
@@ -342,6 +436,15 @@ def _plan_ids(relation: Any) -> Iterator[int]:
             yield from _plan_ids(each)
 
 
+def _of_operands(message: Any, operands: list[Any]) -> Any:
+    """A message with others for the expressions right below it."""
+    made = type(message)()
+    made.CopyFrom(message)
+    for place, operand in zip(list(_expressions(made)), operands, strict=True):
+        place.CopyFrom(operand)
+    return made
+
+
 def _free(message: Any) -> Any:
     """An expression whose names are of any frame."""
     made = type(message)()
@@ -355,10 +458,14 @@ def _free(message: Any) -> Any:
     return made
 
 
-def _attribute(name: str, plan: int | None) -> Any:
+def _message() -> Any:
     from pyspark.sql.connect.proto import Expression as Message
 
-    made = Message()
+    return Message()
+
+
+def _attribute(name: str, plan: int | None) -> Any:
+    made = _message()
     made.unresolved_attribute.unparsed_identifier = name
     if plan is not None:
         made.unresolved_attribute.plan_id = plan
@@ -366,9 +473,7 @@ def _attribute(name: str, plan: int | None) -> Any:
 
 
 def _sql_message(text: str) -> Any:
-    from pyspark.sql.connect.proto import Expression as Message
-
-    made = Message()
+    made = _message()
     made.expression_string.expression = text
     return made
 

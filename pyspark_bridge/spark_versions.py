@@ -90,6 +90,14 @@ def column_of(spark: Any, expression: Any) -> Column:
     )
 
 
+def expression_of(spark: Any, column: Column) -> Any:
+    """The expression of Catalyst of a Column, of a classic session."""
+    made: Any = column
+    if spark_version() >= (4, 0):
+        return spark._jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(made._jc)
+    return made._jc.expr()
+
+
 def to_arrow(schema: StructType) -> pa.Schema:
     """The Arrow schema of rows, timestamps in UTC. Raises what PySpark raises."""
     from pyspark.sql.pandas.types import to_arrow_schema
