@@ -179,11 +179,13 @@ class WindowJoin:
         state: str | Path | None = None,
         partitions: int | Partitions = 1,
         table: ArrowRows | KeptTable | None = None,
+        fixed: dict[str, Any] | None = None,
     ) -> WindowJoin:
-        """The join a specification describes; `table` is the side that is one. Raises as the constructor."""
+        """The join a specification describes; `table` is the side that is one. A state has what is `fixed`, and goes on
+        with the same alone. Raises as the constructor."""
         join = cls.__new__(cls)
         join._collector = Collector()
-        join._open(spec, device, *_schemas(left_schema, right_schema), 0, state, partitions, table)
+        join._open(spec, device, *_schemas(left_schema, right_schema), 0, state, partitions, table, fixed)
         return join
 
     def _open(
@@ -196,8 +198,10 @@ class WindowJoin:
         state: str | Path | None,
         partitions: int | Partitions,
         table: ArrowRows | KeptTable | None = None,
+        fixed: dict[str, Any] | None = None,
     ) -> None:
         self.spec = spec
+        self._fixed = fixed or {}
         self._table: GivenTable | KeptTable | None = None  # what the stream meets from the next call on
         self._met: str | None = None  # the digest of the table that is in its window
         self._partitions = open_partitioning(partitions)
@@ -1309,8 +1313,8 @@ class WindowJoin:
     def _definition(self) -> dict[str, Any]:
         """What defines the join, for its state."""
         spec = {name: value for name, value in json.loads(self.spec.to_json()).items() if name not in _MAY_CHANGE}
-        table = {} if self._met is None else {"table": self._met}
-        return {"spec": spec, "schemas": {side: schema_text(schema) for side, schema in self._schemas.items()}, **table}
+        more = {name: value for name, value in (("table", self._met), ("fixed", self._fixed)) if value}
+        return {"spec": spec, "schemas": {side: schema_text(schema) for side, schema in self._schemas.items()}, **more}
 
     def _logged_schemas(
         self, left: pa.Schema | None, right: pa.Schema | None
@@ -1322,11 +1326,12 @@ class WindowJoin:
         record, place = self._state.records[-1], self._state.store.place
         self._last_batch = record.batch
         spec = {name: value for name, value in json.loads(self.spec.to_json()).items() if name not in _MAY_CHANGE}
-        for name in sorted({*spec, *record.join["spec"]}):
-            if spec.get(name) != record.join["spec"].get(name):
+        now, then = spec | self._fixed, record.join["spec"] | record.join.get("fixed", {})
+        for name in sorted({*now, *then}):
+            if now.get(name) != then.get(name):
                 raise StateError(
-                    f"the state in {place} is of a join with {name}={record.join['spec'].get(name)!r}, not "
-                    f"{spec.get(name)!r}: go on with the join as it was, or start with empty state"
+                    f"the state in {place} is of a join with {name}={then.get(name)!r}, not {now.get(name)!r}: go on "
+                    "with the join as it was, or start with empty state"
                 )
         schemas = {}
         for side, given in (("left", left), ("right", right)):

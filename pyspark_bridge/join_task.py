@@ -91,6 +91,8 @@ class JoinTask:
         The store of the table that a stream meets, as `open_store` takes it.
     table : str or None
         Its digest.
+    fixed : dict of str to bool, or None
+        Options that stay as they were at the first start of a query.
     tracing : dict of str to str, or None
         OpenTelemetry's environment variables, where spans are wanted.
     """
@@ -116,6 +118,7 @@ class JoinTask:
     status: str | None = None
     tables: str | None = None
     table: str | None = None
+    fixed: dict[str, bool] | None = None
     tracing: dict[str, str] | None = None
 
     def traced(self, stage: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -386,8 +389,9 @@ class JoinTask:
         title = _query_title() if self.streaming else None
         table = None if self.tables is None or self.table is None else KeptTable(self.tables, self.table)
         client.open_query(
-            name, spec, *self._schemas(), streaming=self.streaming, state=self.state, table=table, title=title
-        )
+            name, spec, *self._schemas(), streaming=self.streaming, state=self.state, table=table, fixed=self.fixed,
+            title=title,
+        )  # fmt: skip
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-import os
 import secrets
 import uuid
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
@@ -18,17 +16,19 @@ import pyarrow as pa
 
 import muntin
 from muntin.host import AsOf, JoinSpec, Rows, Within
-from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.certificate import Certificate
-from muntin.host.daemon.definition import Definition
-from muntin.host.daemon.service import Service
-from muntin.host.daemon.windows import quoted
 from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
-from muntin.host.errors import DaemonError, DeviceError, QueryError, StateError, UnsupportedError, WindowError
+from muntin.host.errors import DeviceError, QueryError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
 from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
-from muntin.host.state import check_place, local_folder
 from muntin.host.tracing import check_tracing, settings, tracing_wanted
+from muntin.pyspark_bridge.call_checks import (
+    NO_DATA,
+    checked_by_daemons,
+    checked_certificate,
+    state_place,
+    with_no_data,
+)
 from muntin.pyspark_bridge.conditions import read_sides
 from muntin.pyspark_bridge.join_identity import join_identity
 from muntin.pyspark_bridge.join_task import SENT_SCHEMA, JoinTask, task_function
@@ -89,7 +89,7 @@ def window_join(
     capacity: int | None = None,
     lag: int = 1,
     idle_after: Any = None,
-    no_data_batches: bool = True,
+    no_data_batches: bool | None = None,
     result_watermark: str | None = None,
     observe: str | None = None,
     tracing: bool | None = None,
@@ -193,13 +193,14 @@ def window_join(
         Of streams with `withWatermark`, as for `host.Watermark`: how many micro-batches the watermark lags, 1 or 0; and
         how much of the other side's event time a side may send nothing for, such as "10 minutes", before the join goes
         on without it.
-    no_data_batches : bool
+    no_data_batches : bool, optional
         Of streams with `withWatermark` where rows wait for it (unmatched rows of time windows, as-of joins,
         ``at="close"``): whether Spark runs a micro-batch without data once the watermark has moved, as for its own
         joins, so that what is due comes out at once, with the trigger `availableNow` too. It reads the time column of
         one side a second time (the whole source where that is Kafka, CSV or JSON), and adds
         ``spark.sql.shuffle.partitions`` small tasks to each micro-batch. It stays as it was at the first start of a
-        query: Spark does not restart a checkpoint with more or fewer sources.
+        query, as Spark does not restart a checkpoint with more or fewer sources: by default as the state says, and True
+        where it says nothing; another value than that of the state is refused.
     result_watermark : str, optional
         The name in the result of one of the times of `within=`, of inner and semi joins: it gets `withWatermark` with
         the delay after which no row of the result comes, so that ``groupBy(window(...))``, other stateful operators or
@@ -330,7 +331,7 @@ def window_join(
             f"device={device!r} is for the daemon that is started where none is named; {daemon} has its own: "
             "leave one out"
         )
-    own = _checked_certificate(daemon, token, tls_ca, tls)
+    own = checked_certificate(daemon, token, tls_ca, tls)
     check_worker_python(left_df.sparkSession)
     tracing = tracing_wanted() if tracing is None else tracing
     if tracing:
@@ -338,19 +339,14 @@ def window_join(
     daemons = tuple([daemon] if isinstance(daemon, str) else daemon or ())
     if daemon is not None and not 0 < len(daemons) <= partitions.count:
         raise UnsupportedError(f"{len(daemons)} daemons for {partitions.count} partitions: give at most one for each")
-    place = None if state is ... or state is None else _state_place(state, daemons)
+    place = None if state is ... or state is None else state_place(state, daemons)
     on_executors = not daemons and streaming and place is not None and _is_cluster(left_df.sparkSession)
     stages = _stages(left_df, streaming, partitions.count, stages, on_executors=on_executors)
     union = functools.partial(tagged_union, left_df, None if spec.self_join else right_df)
     if static is not None:
         stream, side = (left_df, LEFT) if static == "right" else (right_df, RIGHT)
         union = functools.partial(tagged_union, stream, None, side=side)
-    clock = None
-    if no_data_batches and spec.waits and watermark is not None and times is not None:
-        on_left = watermark.left is not None
-        clock = clock_of(left_df, times.left_time) if on_left else clock_of(right_df, times.right_time)
-    inputs = union(clock=clock)
-    identity = name or join_identity(spec, left_schema, right_schema, inputs)
+    identity = name or join_identity(spec, left_schema, right_schema, union())
     task = JoinTask(
         address=daemons[0] if daemons else "",
         token=token,
@@ -372,7 +368,7 @@ def window_join(
         status=status,
         tracing=settings() if tracing else None,
     )
-    kept = _checked_by_daemons(task, device or DEFAULT_DEVICE)
+    kept, begun = checked_by_daemons(task, device or DEFAULT_DEVICE)
     if streaming and state is ... and not kept and not spec.stateless:
         if static is not None:
             raise StateError(
@@ -385,6 +381,21 @@ def window_join(
             "them there, and the query restarts from its checkpoint; state=None keeps them in the daemon's memory "
             "alone, and the query cannot be restarted once that has ended"
         )
+    clock = None
+    if spec.waits and watermark is not None and times is not None:
+        no_data = with_no_data(no_data_batches, begun)
+        task = dataclasses.replace(task, fixed={NO_DATA: no_data})
+        if no_data:
+            on_left = watermark.left is not None
+            clock = clock_of(left_df, times.left_time) if on_left else clock_of(right_df, times.right_time)
+            if watermark.idle_after is not None:
+                log.warning(
+                    "idle_after=%r: while a side sends nothing, the watermark of the join goes on, but Spark's own "
+                    "stands, by which it runs micro-batches without data: what the last rows of the other side make "
+                    "due is emitted with the next data",
+                    idle_after,
+                )
+    inputs = union(clock=clock)
     if on_executors:
         token = _token_of_query(str(place), identity)
         task = dataclasses.replace(task, token=token)
@@ -436,56 +447,6 @@ def window_join(
     return finished(by_number(sent, task.windows, "target").mapInArrow(task_function(task, root, "fetch"), schema))
 
 
-def _checked_by_daemons(task: JoinTask, device: str) -> bool:
-    """Has daemons say what they would refuse in the first micro-batch; whether they keep windows by themselves.
-
-    Parameters
-    ----------
-    task : JoinTask
-    device : str
-        Of the daemon that is started where none is named.
-
-    Raises
-    ------
-    MuntinError
-        What `Service.check` raises; a daemon cannot be reached.
-    """
-    windows = list(task.joins(str(uuid.UUID(int=0))).items())
-    together = task.streaming and task.device is None
-    # Else each task opens one, and waits for memory that others have; and nobody knows how many an executor has.
-    alone = [dict([window]) for window in {id(spec): (name, spec) for name, spec in windows}.values()]
-    left, right = (pa.ipc.read_schema(pa.py_buffer(schema)) for schema in (task.left_schema, task.right_schema))
-    definition = Definition(JoinSpec.from_json(task.spec), left, right, task.streaming, task.state)
-    if not task.daemons:  # there is none yet to ask
-        if task.device is not None and task.state is not None:  # this machine may lack the folder
-            check_place(task.state, [quoted(name) for name, _ in windows], here=False)
-            definition = dataclasses.replace(definition, state=None)
-        with closing(Service(device)) as service:
-            for opened in [dict(windows)] if together else alone:
-                service.check(definition, opened)
-        return False
-    kept = True
-    for at, address in enumerate(task.daemons):
-        with DaemonClient(address, token=task.token, tls_ca=task.tls_ca) as client:
-            for opened in [dict(windows[at :: len(task.daemons)])] if together else alone:
-                client.check(definition.spec, left, right, streaming=task.streaming, state=task.state, windows=opened)
-            kept = kept and client.status()["state"] is not None
-    return kept
-
-
-def _state_place(state: Any, daemons: Sequence[str]) -> str:
-    """Where the state lies, the same for every process. Raises StateError."""
-    folder = local_folder(state)
-    if folder is None or os.path.isabs(folder):
-        return str(state) if folder is None else folder
-    if not all(address.startswith("unix:") for address in daemons):
-        raise StateError(
-            f"state={folder!r} is looked for below the folder that a process was started in, and {', '.join(daemons)} "
-            "may be on other machines: give it from the root"
-        )
-    return os.path.abspath(folder)
-
-
 def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | None, *, on_executors: bool) -> int:
     """In how many stages a join runs. Raises UnsupportedError, WindowError."""
     if stages not in (None, 1, 2) or isinstance(stages, bool):
@@ -503,22 +464,6 @@ def _stages(frame: DataFrame, streaming: bool, partitions: int, stages: int | No
     if stages is None:
         stages = 2 if partitions > 1 or _is_cluster(frame.sparkSession) else 1
     return stages
-
-
-def _checked_certificate(daemon: Any, token: Any, tls_ca: Any, tls: Any) -> Certificate | None:
-    """The caller's own one for daemons on executors; None where there is none. Raises DaemonError."""
-    if daemon is None and not (token is None and tls_ca is None):
-        raise DaemonError("token= and tls_ca= are for a daemon that is named with daemon=: leave them out, or name it")
-    if isinstance(tls, bool) and (tls or daemon is None):
-        return None
-    if daemon is not None:
-        raise DaemonError(
-            f"tls={tls!r} is for the daemons that are started on executors where none is named; {daemon} has its own "
-            "certificate (muntin serve --tls-cert), and tls_ca= trusts it: leave tls= out"
-        )
-    if not (isinstance(tls, tuple) and len(tls) == 2):
-        raise DaemonError(f"tls must be True, False or the PEM files of a certificate and of its key, not {tls!r}")
-    return Certificate.from_files(*tls)
 
 
 @functools.cache

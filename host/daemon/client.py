@@ -150,6 +150,7 @@ class DaemonClient:
         streaming: bool = True,
         state: str | None = None,
         table: KeptTable | None = None,
+        fixed: dict[str, bool] | None = None,
         title: str | None = None,
     ) -> pa.Schema:
         """Open a query, or find it open with the same definition.
@@ -169,6 +170,8 @@ class DaemonClient:
             are kept for another process.
         table : KeptTable, optional
             Of a join of a stream and a table. A query that is open with another one meets this from its next batch on.
+        fixed : dict of str to bool, optional
+            Options without which its state does not go on.
         title : str, optional
             What people call it, for `muntin top` and the like.
 
@@ -188,7 +191,7 @@ class DaemonClient:
         MuntinError
             What `WindowJoin` raises for the join and the schemas.
         """
-        definition = Definition(spec, left_schema, right_schema, streaming, state, table)
+        definition = Definition(spec, left_schema, right_schema, streaming, state, table, fixed)
         message = {"op": "open", "query": query, "title": title}
         answer = self._call({**message, "definition": definition.digest})
         if "definition_wanted" in answer:

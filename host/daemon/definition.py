@@ -32,6 +32,8 @@ class Definition:
         The place under which the daemon keeps the window's state, for streams; by default the daemon's own, if any.
     table : KeptTable or None
         What the rows of a stream meet, where a side is a table.
+    fixed : dict of str to bool, or None
+        What else its state goes on with alone, by the names of options.
     """
 
     spec: JoinSpec
@@ -40,6 +42,7 @@ class Definition:
     streaming: bool = True
     state: str | None = None
     table: KeptTable | None = None
+    fixed: dict[str, bool] | None = None
 
     def sides(self, left: pa.Table, right: pa.Table) -> tuple[pa.Table | None, pa.Table | None]:
         """The rows of a batch as `WindowJoin.process` takes them: a self join has no right side, a table no rows."""
@@ -68,13 +71,14 @@ class Definition:
     def digest(self) -> str:
         """What tells it from every other definition."""
         left, right = (schema.serialize().to_pybytes() for schema in (self.left_schema, self.right_schema))
-        return _digest_of(self.spec.to_json(), left, right, self.streaming, self.state, self.table)
+        return _digest_of(self.spec.to_json(), left, right, self.streaming, self.state, self.table, self.fixed)
 
     def same(self, other: Definition) -> bool:
         """Whether both define the same query: the table may be another one at each start."""
         return self is other or (
             self.streaming == other.streaming
             and self.state == other.state
+            and self.fixed == other.fixed
             and (
                 self.spec.to_json() == other.spec.to_json()
                 or json.loads(self.spec.to_json()) == json.loads(other.spec.to_json())
@@ -92,6 +96,7 @@ class Definition:
             "streaming": self.streaming,
             "state": self.state,
             "table": None if self.table is None else asdict(self.table),
+            "fixed": self.fixed,
         }
 
     @classmethod
@@ -107,10 +112,12 @@ class Definition:
             state = None if state is None else str(state)
             table = message.get("table")
             table = None if table is None else KeptTable(str(table["place"]), str(table["digest"]))
+            fixed = message.get("fixed")
+            fixed = None if fixed is None else {str(name): bool(value) for name, value in fixed.items()}
             schemas = schema_from_wire(left), schema_from_wire(right)
-            read = cls(JoinSpec.from_json(spec), *schemas, streaming, state, table)
+            read = cls(JoinSpec.from_json(spec), *schemas, streaming, state, table, fixed)
             # As its sender has written it: another release may write the same join otherwise.
-            vars(read)["digest"] = _digest_of(spec, _decoded(left), _decoded(right), streaming, state, table)
+            vars(read)["digest"] = _digest_of(spec, _decoded(left), _decoded(right), streaming, state, table, fixed)
             return read
         except MuntinError:
             raise
@@ -137,9 +144,15 @@ def definition_digest(spec: str, left_schema: bytes, right_schema: bytes, *more:
 
 
 def _digest_of(
-    spec: str, left: bytes, right: bytes, streaming: bool, state: str | None, table: KeptTable | None
+    spec: str,
+    left: bytes,
+    right: bytes,
+    streaming: bool,
+    state: str | None,
+    table: KeptTable | None,
+    fixed: dict[str, bool] | None,
 ) -> str:
-    more = [streaming, state, None if table is None else asdict(table)]
+    more = [streaming, state, None if table is None else asdict(table), fixed]
     return definition_digest(spec, left, right, json.dumps(more).encode())
 
 

@@ -141,6 +141,7 @@ class Query(ABC):
                 "title": self.title,
                 "streaming": self.definition.streaming,
                 "spec": json.loads(self.definition.spec.to_json()),
+                "fixed": self.definition.fixed or {},
                 "opened_at": self._opened_at,
                 "staged_bytes": self._staged,
                 "open_requests": len(self._open_requests),

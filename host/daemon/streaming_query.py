@@ -353,6 +353,7 @@ class StreamingQuery(Query):
                 right_schema=self.definition.right_schema,
                 state=self._folder,
                 table=self.definition.table,
+                fixed=self.definition.fixed,
             )
         with self._state:
             self._restored = self._join.last_batch if self._join.last_batch >= 0 else None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+from typing import Any
 from urllib.parse import quote
 
-from muntin.host.state import open_store
-from muntin.host.state.log import holds_calls
+from muntin.host.state import local_folder, open_store
+from muntin.host.state.log import holds_calls, newest_join
 
 _NAME = re.compile(r"(.+?)(?:/((?:equality|ranges|subwindows)(?:-[^/]+)?))?/(\d+)-of-(\d+)", re.DOTALL)
 _OF_SPARK = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/(.+)", re.DOTALL)
@@ -75,6 +77,22 @@ def windows_below(place: str) -> dict[Windows, list[str]]:
     for name in open_store(place).below():
         if holds_calls(open_store(query_place(place, name)).names()):
             found.setdefault(Windows.of(name), []).append(name)
+    return found
+
+
+def begun_with(place: str, join: str) -> dict[str, dict[str, Any]]:
+    """What the queries of Spark that have a join of this name, and their state at a place, have fixed at their first
+    start, by the queries' ids; of `Definition.fixed`. Raises StateError."""
+    folder = local_folder(place)
+    if folder is not None and not os.path.isdir(folder):
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    for name in open_store(place).below():
+        query, _, own = Windows.of(name).query.partition("/")
+        if own == join and query not in found:
+            newest = newest_join(open_store(query_place(place, name)))
+            if newest is not None:
+                found[query] = newest.get("fixed", {})
     return found
 
 

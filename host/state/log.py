@@ -405,6 +405,15 @@ def ended(store: Store) -> tuple[str, list[str]] | None:
     return (commits[-1], fields["windows"]) if "rescaled" in fields else None
 
 
+def newest_join(store: Store) -> dict[str, Any] | None:
+    """What defines the join of a log, as of `Record`, by its newest call; None where it has none. Raises StateError."""
+    for name in reversed([name for name in store.names() if _COMMIT.fullmatch(name)]):
+        fields = json.loads(store.read(name).rpartition(b"\n")[0] or b"{}")
+        if "join" in fields:
+            return dict(fields["join"])
+    return None
+
+
 def holds_calls(names: Sequence[str]) -> bool:
     """Whether files of these names are of a log."""
     return any(name == UNFINISHED or _COMMIT.fullmatch(name) or _ROWS.fullmatch(name) for name in names)

@@ -147,6 +147,21 @@ def test_a_stream_is_refused_before_any_task(spark, frame, daemon, monkeypatch, 
         context.setLocalProperty("spark.jobGroup.id", None)
 
 
+@pytest.mark.parametrize("options", [{}, {"no_data_batches": False}, {"how": "inner"}, {"idle_after": None}])
+def test_what_idle_after_does_not_emit(spark, caplog, options):
+    """Rows that wait are due by the join's watermark, but micro-batches without data come by Spark's."""
+    sides = (
+        spark.readStream.format("rate")
+        .load()
+        .select(*_columns(), F.lit(side).alias("side"))
+        .withWatermark("ts", "1 second")
+        for side in "lr"
+    )
+    given = {**IN_TIME, "how": "left", "idle_after": "5 minutes", "device": "numpy", "state": None, **options}
+    window_join(*sides, **given)
+    assert ("idle_after='5 minutes': while a side sends nothing" in caplog.text) == (not options)
+
+
 def test_stream_with_table(frame, spark):
     stream = spark.readStream.format("rate").load()
     on = {"on": GOOD["on"]}

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from muntin.host import AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
-from muntin.host.errors import UnsupportedError
+from muntin.host.errors import StateError, UnsupportedError
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.watermarks import INITIAL_WATERMARK
 from tests.oracles.nested_loop import NestedLoop
@@ -95,6 +95,38 @@ def test_micro_batches_without_data_as_in_sparks_join(runner, daemon, seed, how,
     assert (max(batch for batch, *_ in ours) == len(bids)) == (how != "left_semi")
 
 
+@pytest.mark.parametrize("where", ["state", "daemon"])
+def test_a_query_goes_on_as_it_began(runner, daemon, seed, tmp_path, caplog, where):
+    """With micro-batches without data or without them: the call reads in the state, or hears of the daemon, what it was
+    and refuses what Spark would not restart."""
+    bids, asks = bids_and_asks(seed, batches=4, rows=40, spread=25)
+    kept = {"state": str(tmp_path / "state")} if where == "state" else {"daemon": daemon.address, "state": None}
+
+    def joined(batches, no_data=None):
+        left = runner.stream("bids", bids[:batches]).withWatermark("ts", "2 seconds")
+        right = runner.stream("asks", asks[:batches]).withWatermark("ts", "5 seconds")
+        return window_join(
+            left, right, Band("limit", "price", -1, 1), "left", within=Within("ts", "ts", "-5 seconds", "3 seconds"),
+            no_data_batches=no_data, **kept,
+        )  # fmt: skip
+
+    runner.run(joined(2, False), "without")
+    with pytest.raises(StateError, match=r"no_data_batches=True: .* has begun with False.*Leave no_data_batches= out"):
+        joined(2, True)
+    assert not caplog.records
+    again = joined(4)
+    assert "no_data_batches=False, and goes on so" in caplog.text
+    if where == "daemon":
+        return
+    runner.run(again, "without")
+    loop = NestedLoop(
+        ("band", -1, 1), "limit", "price", within=("ts", "ts", seconds(-5), seconds(3)),
+        delays=(seconds(2), seconds(5)), initial=0, lag=1, how="left",
+    )  # fmt: skip
+    due = sum((Counter(loop.results(loop.process(*sides))) for sides in zip(bids, asks, strict=True)), Counter())
+    assert Counter((row["id"], row["id_right"]) for _, row in runner.results["without"]) == due
+
+
 @pytest.mark.parametrize("kind", ["as-of", "closing"])
 def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, seed, tmp_path, kind):
     """As in one process under the same watermark, with a call without rows before a restart and at the end."""
@@ -114,7 +146,12 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
             runner.write("asks", number, asks[number])
         left = runner.stream("bids").withWatermark("ts", "2 seconds")
         right = runner.stream("asks").withWatermark("ts", "5 seconds")
-        runner.run(window_join(left, right, **options, device="cpu", state=str(tmp_path / "state")))
+        options |= {"state": str(tmp_path / "state")}
+        if count == 4:
+            with pytest.raises(StateError, match=r"no_data_batches=False: .* has begun with True"):
+                window_join(left, right, **options, no_data_batches=False)
+        runner.run(window_join(left, right, **options))
+    del options["state"]
     watermark = Watermark(left="2 seconds", right="5 seconds", lag=1, initial=INITIAL_WATERMARK)
     pairs, nothing = list(zip(bids, asks, strict=True)), (None, None)
     with WindowJoin(**options, watermark=watermark) as join:

@@ -213,7 +213,7 @@ def test_changed_inputs_say_what_a_name_is_for(runner, daemon, seed):
 @pytest.mark.parametrize("name", ["", "x" * 201, 7])
 def test_names(runner, daemon, seed, name):
     bids, asks = bids_and_asks(seed, batches=1)
-    with pytest.raises(errors.QueryError, match="1 to 200 characters"):
+    with pytest.raises(errors.QueryError, match="1 to 200 printable characters"):
         window_join(
             runner.stream("bids", bids),
             runner.stream("asks", asks),
