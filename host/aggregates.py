@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import re
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.columns import column_of, column_type, has_column
-from muntin.host.errors import KeyTypeError, PredicateError, SchemaError, SumOverflowError
-from muntin.host.float_order import decode_float, encode_float
+from muntin.host import aggregate_values as values
+from muntin.host.columns import column_of, column_type, has_column, root_column
+from muntin.host.errors import KeyTypeError, PredicateError, SchemaError, SqlError
+from muntin.host.join.condition import Filter, condition_columns, in_words, parts_of
 from muntin.host.key_type import _raw_values
+from muntin.host.predicates import AllOf, AnyOf, Where, from_dict, one_sided
 
-_INT64 = np.iinfo(np.int64)
+if TYPE_CHECKING:
+    from muntin.host.join.engine import Batch
+    from muntin.host.join.row_log import RowLog
+
 _OTHER = {"left": "right", "right": "left"}
-_LIMB_DIGITS = 18  # decimals of so many digits fit 64 bits
-_MOST_DIGITS = 38
+Kinds = dict[str, pa.DataType]  # of the columns of one side
+Held = dict[str, Any]  # what the core gives, by the names of `aggregate_values.CORE`
 
 
 @dataclasses.dataclass(frozen=True)
-class Aggregate:
+class Aggregate(abc.ABC):
     """One value made of a column of all rows of the other side that a row matches.
 
     Parameters
@@ -31,28 +37,58 @@ class Aggregate:
         A column, or a field of a struct (``"quote.price"``), of the other side.
     name : str, optional
         Of the column in the result; as Spark has it by default, such as ``"sum(price)"``.
+    filter : str, Where, AnyOf or AllOf, optional
+        Which of the rows count, by columns of the same side: ``"size > 5 AND venue = 'X'"``, or parts about one side.
 
     Raises
     ------
     PredicateError
-        If either is no text.
+        If one is no text, or the filter compares the two sides.
     """
 
     column: str | None
-    name: str | None = None
+    name: str | None = dataclasses.field(default=None, kw_only=True)
+    filter: Any = dataclasses.field(default=None, kw_only=True)
     function: ClassVar[str]
+    paths: ClassVar[tuple[str, ...]] = ("column",)  # fields that name columns
 
     def __post_init__(self) -> None:
-        for what in ("column", "name"):
+        for what in (*self.paths, "name"):
             value = getattr(self, what)
-            optional = what == "name" or isinstance(self, Count)
+            optional = what in self._optional
             if not (isinstance(value, str) and value) and not (optional and value is None):
                 raise PredicateError(f"{what} of {type(self).__name__} must be the name of a column, not {value!r}")
+        if not (self.filter is None or isinstance(self.filter, str)):
+            plain = isinstance(self.filter, (Where, AnyOf, AllOf))
+            if not plain or not all(map(one_sided, parts_of(self.filter))):
+                raise PredicateError(
+                    f"filter of {type(self).__name__} must be a text, or Where(...) and AnyOf and AllOf of these, not "
+                    f"{self.filter!r}"
+                )
+
+    _optional: ClassVar[tuple[str, ...]] = ("name",)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is made of, those of the filter aside."""
+        return tuple(path for what in self.paths if (path := getattr(self, what)) is not None)
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """Those of them that must have a value for a row to count."""
+        return self.columns
 
     @property
     def output(self) -> str:
         """The name of the column in the result."""
-        return self.name or f"{self.function}({1 if self.column is None else self.column})"
+        if self.name:
+            return self.name
+        told = "" if self.filter is None else self.filter if isinstance(self.filter, str) else in_words(self.filter)
+        return f"{self._call}{told and f' filter (where {told})'}"
+
+    @property
+    def _call(self) -> str:
+        return f"{self.function}({', '.join(self.columns)})"
 
     def alias(self, name: str) -> Aggregate:
         """The same under another name."""
@@ -60,7 +96,37 @@ class Aggregate:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form, read back by `aggregate_from_dict`."""
-        return {"function": self.function, **dataclasses.asdict(self)}
+        given: dict[str, Any] = {"function": self.function, "column": self.column, "name": self.name}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None and field.name not in given:
+                given[field.name] = value if isinstance(value, (str, int, float)) else value.to_dict()
+        return given
+
+    # Of columns of these types, all there
+
+    @abc.abstractmethod
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        """Of the result; None: there is no such aggregate."""
+
+    @abc.abstractmethod
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        """What is kept of each row, by the names of `aggregate_values.CORE`."""
+
+    @abc.abstractmethod
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
+        """The column of the result; rows for `_rows`."""
+
+
+def _number(kind: pa.DataType) -> bool:
+    decimal = pa.types.is_decimal(kind) and kind.precision <= values.MOST_DIGITS
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or decimal
+
+
+def _ordered(kind: pa.DataType) -> bool:
+    types = pa.types
+    moment = types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind) or types.is_time(kind)
+    return _number(kind) or moment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +135,20 @@ class Count(Aggregate):
 
     column: str | None = None
     function = "count"
+    _optional = ("name", "column")
+
+    @property
+    def _call(self) -> str:
+        return f"count({1 if self.column is None else self.column})"
+
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        return pa.int64()
+
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        return ("some",)
+
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
+        return pa.array(held["some"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,16 +162,44 @@ class Sum(Aggregate):
 
     function = "sum"
 
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        kind = kinds[str(self.column)]
+        if pa.types.is_decimal(kind) and _number(kind):
+            return values.decimal_of(kind, 10, 0)
+        if pa.types.is_integer(kind):
+            return pa.uint64() if pa.types.is_uint64(kind) else pa.int64()
+        return pa.float64() if pa.types.is_floating(kind) or pa.types.is_null(kind) else None
+
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        return ("some", *values.sum_folds(kinds[str(self.column)]))
+
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
+        return values.sums(self.output, str(self.column), kinds[str(self.column)], out, held)
+
+
+class _Extreme(Aggregate):
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        kind = kinds[str(self.column)]
+        return kind if _ordered(kind) or pa.types.is_null(kind) else None
+
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        wide = values.is_wide(kinds[str(self.column)]) and not pa.types.is_uint64(kinds[str(self.column)])
+        return ("some", self.function + ("_wide" if wide else ""))
+
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
+        codes = held[self._folds(kinds)[1]]
+        return values.extremes(~codes if self.function == "max" else codes, kinds[str(self.column)], held["some"] > 0)
+
 
 @dataclasses.dataclass(frozen=True)
-class Min(Aggregate):
+class Min(_Extreme):
     """The least value that is not NULL; NULL where there is none. NaN is above all others, as Spark orders it."""
 
     function = "min"
 
 
 @dataclasses.dataclass(frozen=True)
-class Max(Aggregate):
+class Max(_Extreme):
     """The greatest value that is not NULL; NULL where there is none. NaN is above all others, as Spark orders it."""
 
     function = "max"
@@ -103,22 +211,181 @@ class Mean(Aggregate):
 
     float64: the sum, rounded, by their number; decimals of p digits, s of them behind the point, give p + 4 and s + 4,
     38 at most, rounded half up.
+
+    Parameters
+    ----------
+    weight : str, optional
+        A column of numbers: each value counts so many times, as in a volume-weighted average price. Rows whose weight
+        is NULL do not count; where weights add up to 0 the mean is NULL. Products of integers and decimals are exact,
+        so they must fit 127 bits; of floats the sum of products is off by at most 2**-50 of that of their absolute
+        values.
     """
 
-    function = "avg"
+    weight: str | None = dataclasses.field(default=None, kw_only=True)
+    paths = ("column", "weight")
+    _optional = ("name", "weight")
+
+    @property
+    def function(self) -> str:  # type: ignore[override]
+        return "avg" if self.weight is None else "weighted_avg"
+
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        if not all(_number(kind) or pa.types.is_null(kind) for kind in kinds.values()):
+            return None
+        kind = kinds[str(self.column)]
+        if any(map(pa.types.is_floating, kinds.values())) or not pa.types.is_decimal(kind):
+            return pa.float64()
+        return values.decimal_of(kind, 4, 4)
+
+    def _check(self, kinds: Kinds) -> None:
+        given = [kinds[path] for path in self.columns]
+        if self.weight is not None and values.is_exact(given) and not values.product_fits(*given):
+            raise KeyTypeError(
+                f"{self.output!r} takes products of {given[0]} and {given[1]}, which may not fit 127 bits: cast column "
+                f"{self.column!r} or {self.weight!r} to fewer digits, or to double"
+            )
+
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        given = [kinds[path] for path in self.columns]
+        if self.weight is None:
+            return ("some", *values.sum_folds(given[0]))
+        return ("some", *(values.EXACT_PRODUCT if values.is_exact(given) else values.PRODUCT))
+
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
+        return values.means(self.output, str(self.column), kinds[str(self.column)], out, held)
 
 
-_KINDS: dict[str, type[Aggregate]] = {"count": Count, "sum": Sum, "min": Min, "max": Max, "avg": Mean, "mean": Mean}
-_TEXT = re.compile(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*(?:\s+as\s+(\S+)\s*)?", re.IGNORECASE)
+class _Spread(Aggregate):
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        kind = kinds[str(self.column)]
+        return pa.float64() if _number(kind) or pa.types.is_null(kind) else None
+
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        return ("some", "moments")
+
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
+        spread = values.variances(kinds[str(self.column)], held["some"], held["moments"])
+        spread = np.sqrt(spread) if self.function == "stddev_samp" else spread
+        return pa.array(spread, out, mask=held["some"] < 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Var(_Spread):
+    """The sample variance of the values that are not NULL, float64; NULL of fewer than two.
+
+    Of n values it is off by at most 2**-50 of itself and 2**-104 * n**2 of the sum of their squares over n - 1.
+    Integers and decimals of more than 53 bits are rounded to float64 before. It is NaN where a value is NaN or
+    infinite, or where squares do not fit float64.
+    """
+
+    function = "var_samp"
+
+
+@dataclasses.dataclass(frozen=True)
+class StdDev(_Spread):
+    """The sample standard deviation of the values that are not NULL, float64: the square root of `Var`."""
+
+    function = "stddev_samp"
+
+
+class _OfRow(Aggregate):
+    """The value of one row, which the core chooses."""
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        return self.columns[1:]
+
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        return kinds[str(self.column)]
+
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        return (self.function,)
+
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
+        return values.chosen_rows(held[self.function], last=self.function == "last")
+
+
+@dataclasses.dataclass(frozen=True)
+class First(_OfRow):
+    """The value, of any type, of the first row by event time, of these the first to arrive, and without event times the
+    first to arrive; NULL if it is NULL there."""
+
+    function = "first"
+
+
+@dataclasses.dataclass(frozen=True)
+class Last(_OfRow):
+    """The value, of any type, of the last row by event time, of these the last to arrive, and without event times the
+    last to arrive; NULL if it is NULL there."""
+
+    function = "last"
+
+
+class _OfExtreme(_OfRow):
+    by: str = ""
+    paths = ("column", "by")
+
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        by = kinds[self.by]
+        return kinds[str(self.column)] if _ordered(by) or pa.types.is_null(by) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class ArgMin(_OfExtreme):
+    """The value, of any type, of the row with the least value of another column; of several the first to arrive.
+
+    As Spark's ``min_by``: rows where `by` is NULL do not count, NULL in `column` does; NaN is above all other values.
+
+    Parameters
+    ----------
+    by : str
+        A column of numbers, dates, times or durations.
+    """
+
+    by: str
+    function = "arg_min"
+
+
+@dataclasses.dataclass(frozen=True)
+class ArgMax(_OfExtreme):
+    """The value, of any type, of the row with the greatest value of another column; of several the first to arrive.
+
+    As Spark's ``max_by``: rows where `by` is NULL do not count, NULL in `column` does; NaN is above all other values.
+
+    Parameters
+    ----------
+    by : str
+        A column of numbers, dates, times or durations.
+    """
+
+    by: str
+    function = "arg_max"
+
+
+#: The functions: of texts and of what `Aggregate.to_dict` gives.
+_KINDS: dict[str, type[Aggregate]] = {
+    "count": Count, "sum": Sum, "min": Min, "max": Max, "avg": Mean, "mean": Mean, "weighted_avg": Mean, "vwap": Mean,
+    "var_samp": Var, "variance": Var, "var": Var, "stddev_samp": StdDev, "stddev": StdDev, "first": First,
+    "last": Last, "arg_min": ArgMin, "min_by": ArgMin, "arg_max": ArgMax, "max_by": ArgMax,
+}  # fmt: skip
+_TEXT = re.compile(
+    r"\s*(\w+)\s*\(\s*([^()]*?)\s*\)\s*(?:filter\s*\(\s*where\s+(.*)\)\s*)?(?:(?<=[\s)])as\s+(\S+)\s*)?",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def aggregate_from_dict(data: dict[str, Any]) -> Aggregate:
     """What `Aggregate.to_dict` gave. Raises KeyError, TypeError for anything else."""
-    return _KINDS[data["function"]](column=data["column"], name=data["name"])
+    more = dict(data)
+    kind = _KINDS[more.pop("function")]
+    if isinstance(more.get("filter"), dict):
+        more["filter"] = from_dict(more["filter"])
+    return kind(**more)
 
 
 def open_aggregates(given: Any) -> tuple[Aggregate, ...]:
-    """Aggregates, or their text such as ``"sum(price)"``, ``"count(*)"`` or ``"avg(price) as mean"``.
+    """Aggregates, or their text such as ``"sum(price)"``, ``"count(*)"``, ``"avg(price) as mean"``, ``"arg_max(venue,
+    price)"`` or ``"sum(size) filter (where venue = 'X')"``.
 
     Raises
     ------
@@ -133,44 +400,94 @@ def open_aggregates(given: Any) -> tuple[Aggregate, ...]:
 def _parsed(text: Any) -> Aggregate:
     found = _TEXT.fullmatch(text) if isinstance(text, str) else None
     kind = _KINDS.get(found[1].lower()) if found else None
-    if found is None or kind is None or (kind is not Count and found[2] in ("", "*", "1")):
-        raise PredicateError(
-            f"{text!r} is no aggregate: use count(*), count(column), sum(column), min(column), max(column) or "
-            "avg(column), behind it 'as name' where it is to have another name"
-        )
-    return kind(None if found[2] in ("", "*", "1") else found[2], found[3])
+    if found is not None and kind is not None:
+        given = [each.strip() for each in found[2].split(",")]
+        if kind is Count and given[0] in ("", "*", "1"):
+            given = []
+        names = [what for what in kind.paths if what != "weight" or found[1].lower() in ("weighted_avg", "vwap")]
+        whole = len(given) == len(names) or (kind is Count and not given)
+        if whole and all(each not in ("", "*", "1") for each in given):
+            options = dict(zip(names, given, strict=False))
+            return kind(**options, filter=found[3] and found[3].strip(), name=found[4])
+    raise PredicateError(
+        f"{text!r} is no aggregate: use count(*), count(column), {', '.join(_forms())}; behind it 'filter (where "
+        "condition)' for some rows alone, and 'as name' where it is to have another name"
+    )
 
 
-def result_type(aggregate: Aggregate, kind: pa.DataType | None) -> pa.DataType:
-    """The type of an aggregate of a column of this type (None: of rows).
+def _forms() -> list[str]:
+    kinds = {name: kind for name, kind in reversed(_KINDS.items()) if kind is not Count}
+    first = {(kind, "weight" in kind.paths and name in ("weighted_avg", "vwap")): name for name, kind in kinds.items()}
+    return [
+        f"{name}({', '.join(what for what in kind.paths if what != 'weight' or weighted)})"
+        for (kind, weighted), name in reversed(first.items())
+    ]
+
+
+def result_type(aggregate: Aggregate, kinds: Kinds) -> pa.DataType:
+    """The type of an aggregate of columns of these types.
 
     Raises
     ------
     KeyTypeError
         If there is none.
     """
-    types = pa.types
-    if isinstance(aggregate, Count):
-        return pa.int64()
-    assert kind is not None
-    if types.is_null(kind):
-        return kind if isinstance(aggregate, (Min, Max)) else pa.float64()
-    wide = types.is_decimal(kind) and kind.precision > _MOST_DIGITS
-    number = types.is_integer(kind) or types.is_floating(kind) or (types.is_decimal(kind) and not wide)
-    if isinstance(aggregate, (Min, Max)):
-        if number or types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind) or types.is_time(kind):
-            return kind
-    elif types.is_decimal(kind) and not wide:
-        more, places = (10, 0) if isinstance(aggregate, Sum) else (4, 4)
-        return pa.decimal128(min(kind.precision + more, _MOST_DIGITS), min(kind.scale + places, _MOST_DIGITS))
-    elif types.is_integer(kind) and isinstance(aggregate, Sum):
-        return pa.uint64() if types.is_uint64(kind) else pa.int64()
-    elif number:
-        return pa.float64()
-    raise KeyTypeError(
-        f"there is no {aggregate.function} of column {aggregate.column!r} of type {kind}: use integers, floats, "
-        "decimals of at most 38 digits" + (", dates or timestamps" if isinstance(aggregate, (Min, Max)) else "")
-    )
+    kind = aggregate._type(kinds)
+    if kind is None:
+        told = " and ".join(f"column {path!r} of type {kinds[path]}" for path in aggregate.columns)
+        raise KeyTypeError(
+            f"there is no {aggregate.function} of {told}: use integers, floats, decimals of at most 38 digits"
+            + (", dates or timestamps" if isinstance(aggregate, (_Extreme, _OfExtreme)) else "")
+        )
+    if isinstance(aggregate, Mean):
+        aggregate._check(kinds)
+    return kind
+
+
+class _Kept(NamedTuple):
+    """What is kept of each row: a fold, of what, and of which rows."""
+
+    fold: str
+    columns: tuple[str, ...]
+    filter: Any
+
+
+class _Tests(NamedTuple):
+    """A filter as rows of one side are asked it."""
+
+    columns: tuple[str, ...]
+    tests: tuple[Filter, ...]
+
+
+def _tests(given: Any, side: str, schema: pa.Schema) -> _Tests:
+    """Raises SqlError if rows of this side cannot be asked it; KeyTypeError, PredicateError."""
+    if given is None:
+        return _Tests((), ())
+    if isinstance(given, str):
+        from muntin.host.sql import parse_condition
+
+        none = pa.schema([])
+        given = parse_condition(given, *((schema, none) if side == "left" else (none, schema)))
+    columns = tuple(name for name, _ in condition_columns(given, side))
+    for other, _ in condition_columns(given, _OTHER[side]):
+        raise SqlError(f"a filter of rows of the {side} side names column {other!r} of the {_OTHER[side]} side")
+    for column in columns:
+        if not has_column(schema, column):
+            raise SqlError(f"the {side} side has no column {column!r} of a filter: it has {', '.join(schema.names)}")
+    parts = parts_of(given)
+    if not all(map(one_sided, parts)):
+        raise SqlError("a filter asks rows of one side: a column and a constant, joined by AND; OR over one column")
+    return _Tests(columns, tuple(Filter(part, {side: schema}) for part in parts))
+
+
+def columns_of(aggregate: Aggregate, side: str, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns of a side that an aggregate of its rows reads; none where it has not all of them."""
+    if not all(has_column(schema, path) for path in aggregate.columns):
+        return ()
+    try:
+        return (*aggregate.columns, *_tests(aggregate.filter, side, schema).columns)
+    except SqlError:
+        return ()
 
 
 class AggregatePlan:
@@ -184,9 +501,8 @@ class AggregatePlan:
 
     Attributes
     ----------
-    folds : dict of str to list of str
-        What is kept of the rows of each side, as the core names it: ``"sum"``, ``"add"``, ``"least"``,
-        ``"least_wide"`` or ``"some"``.
+    logged : dict of str to set of str
+        The columns of each side whose values come out of single rows.
     fields : list of pyarrow.Field
         The columns of the result.
 
@@ -194,84 +510,112 @@ class AggregatePlan:
     ------
     SchemaError
         If no side has a column, or two columns of the result have one name.
+    SqlError
+        If a filter's text is no condition on the columns of one side.
     KeyTypeError
         If a column's type has no such aggregate, or the two sides differ in it.
     """
 
     def __init__(self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema]):
         self._aggregates = aggregates
-        self._kept: dict[str, list[tuple[str, str]]] = {side: [] for side in schemas}  # folds, and their columns
-        self._kinds: dict[tuple[str, str], pa.DataType] = {}
+        self._schemas = schemas
+        self._kept: dict[str, list[_Kept]] = {side: [] for side in schemas}
+        self._tests: dict[str, dict[Any, tuple[Filter, ...]]] = {side: {} for side in schemas}
+        self._kinds: list[dict[str, Kinds]] = []  # of the columns of each aggregate, by the sides that have them
+        self.logged: dict[str, set[str]] = {side: set() for side in schemas}
         self.fields: list[pa.Field] = []
         for aggregate in aggregates:
-            column = aggregate.column
-            kinds = {}
-            for side, schema in schemas.items():
-                if column is not None and has_column(schema, column):
-                    kinds[side] = self._kinds[side, column] = column_type(schema, column)
-            if column is not None and not kinds:
-                there = "; ".join(f"the {side} side has {', '.join(schema.names)}" for side, schema in schemas.items())
-                raise SchemaError(f"there is no column {column!r}, of {aggregate.output!r}: {there}")
-            types = {side: result_type(aggregate, kind) for side, kind in kinds.items()} or {"": pa.int64()}
+            kinds = self._sides(aggregate)
+            self._kinds.append(kinds)
+            types = {side: result_type(aggregate, own) for side, own in kinds.items()}
             # NULL is of the other side's type too.
-            types = {side: kind for side, kind in types.items() if not self._null(side, column)} or types
-            if len(set(types.values())) > 1:
+            types = {side: kind for side, kind in types.items() if not _is_null(kinds[side])} or types
+            first, *others = types.values()
+            if any(not kind.equals(first) for kind in others):
                 raise KeyTypeError(
                     f"{aggregate.output!r} has type {types['left']} of left rows and {types['right']} of right rows: "
-                    f"cast column {column!r} on one side"
+                    f"cast column {aggregate.column!r} on one side"
                 )
             if any(field.name == aggregate.output for field in self.fields):
                 raise SchemaError(f"the result would have two columns {aggregate.output!r}: give one of them a name=")
-            self.fields.append(pa.field(aggregate.output, next(iter(types.values()))))
-            for side, kind in kinds.items():
-                for fold in self._folds(aggregate, kind):
-                    if fold not in self._kept[side]:
-                        self._kept[side].append(fold)
+            self.fields.append(pa.field(aggregate.output, first))
+            for side, own in kinds.items():
+                for kept in _kept(aggregate, own):
+                    if kept not in self._kept[side]:
+                        self._kept[side].append(kept)
+                if isinstance(aggregate, _OfRow):
+                    self.logged[side].add(root_column(schemas[side], str(aggregate.column)))
 
-    def _null(self, side: str, column: str | None) -> bool:
-        return column is not None and pa.types.is_null(self._kinds[side, column])
+    def _sides(self, aggregate: Aggregate) -> dict[str, Kinds]:
+        """The types of the columns of an aggregate, by the sides whose rows have all of them; one at least."""
+        given = "; ".join(f"the {side} side has {', '.join(schema.names)}" for side, schema in self._schemas.items())
+        for path in aggregate.columns:
+            if not any(has_column(schema, path) for schema in self._schemas.values()):
+                raise SchemaError(f"there is no column {path!r}, of {aggregate.output!r}: {given}")
+        found: dict[str, Kinds] = {}
+        failed: SqlError | None = None
+        for side, schema in self._schemas.items():
+            if not all(has_column(schema, path) for path in aggregate.columns):
+                continue
+            try:
+                self._tests[side][aggregate.filter] = _tests(aggregate.filter, side, schema)[1]
+            except SqlError as error:
+                failed = error
+                continue
+            found[side] = {path: column_type(schema, path) for path in aggregate.columns}
+        if not found:
+            raise failed or SchemaError(
+                f"no side has all columns of {aggregate.output!r}, {', '.join(aggregate.columns)}: {given}"
+            )
+        return found
 
     @property
     def folds(self) -> dict[str, list[str]]:
-        return {side: [_CORE[fold] for fold, _ in kept] for side, kept in self._kept.items()}
+        """What is kept of the rows of each side, as `muntin.host.join.folds.FOLDS` has it."""
+        return {side: [values.CORE[each.fold] for each in kept] for side, kept in self._kept.items()}
 
-    @staticmethod
-    def _folds(aggregate: Aggregate, kind: pa.DataType) -> list[tuple[str, str]]:
-        """What an aggregate is made of: folds, and the column."""
-        column = aggregate.column
-        assert column is not None
-        folds = ["some"]
-        if pa.types.is_null(kind):
-            pass
-        elif isinstance(aggregate, (Min, Max)):
-            folds.append(aggregate.function + ("_wide" if _wide(kind) and not pa.types.is_uint64(kind) else ""))
-        elif isinstance(aggregate, (Sum, Mean)):
-            folds += ["add"] if pa.types.is_floating(kind) else ["upper", "lower"] if _wide(kind) else ["sum"]
-        return [(fold, column) for fold in folds]
+    def encode(self, side: str, table: pa.Table, batch: Batch, places: np.ndarray) -> tuple[np.ndarray, ...]:
+        """What is kept of rows of a side: an array for each fold, shape (n,), or (n, words).
 
-    def encode(self, side: str, table: pa.Table) -> tuple[np.ndarray, ...]:
-        """What is kept of rows of a side: an array for each fold, shape (n,), or (n, 2) for ``"least_wide"``.
+        Parameters
+        ----------
+        side : str
+        table : pyarrow.Table
+            With the rows, and others.
+        batch : Batch
+            The rows, n of them.
+        places : ndarray of int64, shape (n,)
+            Where they stand in the table.
 
         Raises
         ------
         KeyTypeError
             If a decimal has more digits than its type says.
         """
-        given = {column: column_of(table, column) for _, column in self._kept[side]}
-        valid = {column: pc.is_valid(values).to_numpy().astype(np.bool_) for column, values in given.items()}
-        raw: dict[str, np.ndarray] = {}
+        given = {path: column_of(table, path) for kept in self._kept[side] for path in kept.columns}
+        valid = {path: pc.is_valid(each).to_numpy().astype(np.bool_)[places] for path, each in given.items()}
+        passing: dict[Any, np.ndarray] = {}
+        for filter_, tests in self._tests[side].items():
+            passing[filter_] = np.logical_and.reduce(
+                [np.ones(len(places), np.bool_), *(t.holds(table)[places] for t in tests)]
+            )
+        columns: dict[str, values.Column] = {}
+
+        def column(path: str) -> values.Column:
+            if path not in columns:
+                kind = column_type(self._schemas[side], path)
+                raw = _raw_values(pa.concat_arrays([pa.array([], kind), *given[path].chunks]))
+                columns[path] = values.Column(kind, raw[places])
+            return columns[path]
+
         out = []
-        for fold, column in self._kept[side]:
-            if fold == "some":
-                out.append(valid[column].view(np.uint8))
-                continue
-            kind = self._kinds[side, column]
-            if column not in raw:
-                raw[column] = _raw_values(pa.concat_arrays([pa.array([], kind), *given[column].chunks]))
-            out.append(_encoded(fold, kind, raw[column], None if valid[column].all() else valid[column]))
+        for kept in self._kept[side]:
+            counts = np.logical_and.reduce([passing[kept.filter], *(valid[path] for path in kept.columns)])
+            needed = [] if kept.fold == "some" else [column(path) for path in kept.columns]
+            out.append(values.encoded(kept.fold, needed, counts, batch))
         return tuple(out)
 
-    def columns(self, side: str, counts: np.ndarray, results: list[np.ndarray]) -> list[pa.Array]:
+    def columns(self, side: str, counts: np.ndarray, results: list[Any], log: RowLog | None) -> list[pa.ChunkedArray]:
         """The columns of the result for rows of one side.
 
         Parameters
@@ -280,8 +624,10 @@ class AggregatePlan:
             Whose rows have probed.
         counts : ndarray of int64, shape (n,)
             How many rows each has met.
-        results : list of ndarray
+        results : list
             What the core gives for each fold of the other side.
+        log : RowLog or None
+            Of the other side's rows.
 
         Raises
         ------
@@ -291,165 +637,35 @@ class AggregatePlan:
         other = _OTHER[side]
         held = dict(zip(self._kept[other], results, strict=True))
         out = []
-        for aggregate, field in zip(self._aggregates, self.fields, strict=True):
-            column = aggregate.column
-            if column is None:
+        for aggregate, kinds, field in zip(self._aggregates, self._kinds, self.fields, strict=True):
+            if aggregate.column is None and aggregate.filter is None:
                 out.append(pa.array(counts))
-            elif (other, column) not in self._kinds or (self._null(other, column) and not isinstance(aggregate, Count)):
+            elif other not in kinds or not (keeps := _kept(aggregate, kinds[other])):
                 out.append(pa.nulls(len(counts), field.type))
             else:
-                kind = self._kinds[other, column]
-                own = {fold: held[fold, column] for fold, _ in self._folds(aggregate, kind)}
-                out.append(_value(aggregate, kind, field.type, own))
+                own = {kept.fold: held[kept] for kept in keeps}
+                value = aggregate._value(kinds[other], field.type, own)
+                out.append(self._taken(aggregate, other, value, log) if isinstance(aggregate, _OfRow) else value)
         return out
 
-
-#: What the core does for each fold.
-_CORE = {
-    "some": "some", "sum": "sum", "upper": "sum", "lower": "sum", "add": "add", "min": "least", "max": "least",
-    "min_wide": "least_wide", "max_wide": "least_wide",
-}  # fmt: skip
-
-
-def _wide(kind: pa.DataType) -> bool:
-    """Whether values of a type take more than 64 bits, signed."""
-    return pa.types.is_uint64(kind) or (pa.types.is_decimal(kind) and kind.precision > _LIMB_DIGITS)
+    def _taken(self, aggregate: Aggregate, side: str, rows: np.ndarray, log: RowLog | None) -> pa.ChunkedArray:
+        """The values of rows by their numbers, NULL for those below 0."""
+        assert log is not None
+        name = root_column(self._schemas[side], str(aggregate.column))
+        taken = pa.table(log.take(rows, [name]), schema=pa.schema([log.schema.field(name)]))
+        return column_of(taken, str(aggregate.column))
 
 
-def _words(raw: np.ndarray, kind: pa.DataType) -> tuple[np.ndarray, np.ndarray]:
-    """The lower and upper 64 bits of values, int64."""
-    if raw.ndim == 1:
-        return raw.view(np.int64), np.zeros(len(raw), np.int64)  # uint64
-    low = np.ascontiguousarray(raw[:, 0]).view(np.int64)
-    if raw.shape[1] == 1:
-        return low, low >> 63
-    return low, np.ascontiguousarray(raw[:, 1]).view(np.int64)
-
-
-def _encoded(fold: str, kind: pa.DataType, raw: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
-    """The values of one column as the core keeps them, those of NULL such that they change nothing."""
-    if fold in ("min_wide", "max_wide"):
-        low, high = _words(raw, kind)
-        words = np.stack([low, high], axis=1)
-        words = ~words if fold == "max_wide" else words
-        return words if valid is None else np.where(valid[:, None], words, np.array([-1, _INT64.max]))
-    if fold in ("upper", "lower"):
-        low, high = _words(raw, kind)
-        values = low if fold == "lower" else high + (low < 0)  # the lower part counts as signed
-    elif fold == "add":
-        values = raw.astype(np.float64)
-    elif pa.types.is_floating(kind):
-        raw = raw.astype(np.float64)
-        values = np.where(np.isnan(raw), _INT64.max, encode_float(raw))
-    elif pa.types.is_decimal(kind):
-        values, high = _words(raw, kind)
-        wrong = high != values >> 63
-        if valid is not None:
-            wrong &= valid
-        if wrong.any():
-            raise KeyTypeError(f"a value of type {kind} has more digits than that: cast the column to more digits")
-    elif pa.types.is_uint64(kind):
-        values = (raw ^ np.uint64(1 << 63)).view(np.int64)
-    else:
-        values = raw.astype(np.int64)
-    if fold == "max":
-        values = ~values
-    nothing = _INT64.max if fold in ("min", "max") else 0
-    values = values if valid is None else np.where(valid, values, values.dtype.type(nothing))
-    return np.ascontiguousarray(values)
-
-
-def _value(aggregate: Aggregate, kind: pa.DataType, out: pa.DataType, held: dict[str, np.ndarray]) -> pa.Array:
-    """One aggregate of every probing row from what the core gives."""
-    some = held["some"]
+def _kept(aggregate: Aggregate, kinds: Kinds) -> list[_Kept]:
+    """What an aggregate of columns of these types is made of; nothing where it is NULL, or the number of rows."""
     if isinstance(aggregate, Count):
-        return pa.array(some)
-    valid = some > 0
-    if isinstance(aggregate, (Min, Max)):
-        fold = next(name for name in held if name != "some")
-        codes = ~held[fold] if isinstance(aggregate, Max) else held[fold]
-        return _extremes(codes, kind, valid)
-    if "add" in held:
-        sums = held["add"]
-        with np.errstate(invalid="ignore", over="ignore"):
-            values = sums if isinstance(aggregate, Sum) else sums / np.maximum(some, 1)
-        return pa.array(values, pa.float64(), mask=~valid)
-    low, high, fits = _totals(held)
-    if isinstance(aggregate, Mean):
-        if pa.types.is_decimal(kind):
-            return _decimal_means(aggregate, kind, out, low, high, fits, some)
-        unsigned = low.view(np.uint64).astype(np.float64)
-        small = fits & (high == low >> 63)
-        values = np.where(small, low.astype(np.float64), high.astype(np.float64) * 2.0**64 + unsigned)
-        return pa.array(values / np.maximum(some, 1), pa.float64(), mask=~valid)
-    if pa.types.is_decimal(out):
-        if kind.precision + 10 > _MOST_DIGITS:
-            top = 10**out.precision >> 64
-            for at in np.flatnonzero(fits & ((high >= top) | (high < -top))).tolist():
-                fits[at] = abs(_integer(low, high, at)) < 10**out.precision
-    else:
-        fits &= high == (0 if out == pa.uint64() else low >> 63)
-    if not fits.all():
-        raise SumOverflowError(
-            f"a {aggregate.output} does not fit {out}: cast column {aggregate.column!r} to a decimal of more "
-            "digits, or to double"
-        )
-    if pa.types.is_decimal(out):
-        return _fixed(out, np.stack([low, high], axis=1), valid)
-    return _fixed(out, low, valid)
+        plain = aggregate.column is None and aggregate.filter is None
+        return [] if plain else [_Kept("some", aggregate.columns, aggregate.filter)]
+    if _is_null(kinds):
+        return []
+    return [_Kept(fold, aggregate._asked, aggregate.filter) for fold in aggregate._folds(kinds)]
 
 
-def _totals(held: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sums as their lower and upper 64 bits, and which of them fit those."""
-    if "sum" in held:
-        words = held["sum"].reshape(-1, 2)
-        return np.ascontiguousarray(words[:, 0]), words[:, 1], np.ones(len(words), np.bool_)
-    upper, lower = held["upper"].reshape(-1, 2), held["lower"].reshape(-1, 2)
-    fits = upper[:, 1] == upper[:, 0] >> 63
-    high = upper[:, 0] + lower[:, 1]  # wraps
-    fits &= ((upper[:, 0] ^ high) & (lower[:, 1] ^ high)) >= 0
-    return np.ascontiguousarray(lower[:, 0]), high, fits
-
-
-def _integer(low: np.ndarray, high: np.ndarray, at: int) -> int:
-    return (int(high[at]) << 64) + (int(low[at]) & ((1 << 64) - 1))
-
-
-def _decimal_means(
-    aggregate: Aggregate, kind: pa.DataType, out: pa.DataType, low: np.ndarray, high: np.ndarray, fits: np.ndarray,
-    some: np.ndarray,
-) -> pa.Array:  # fmt: skip
-    words, top = np.zeros((len(low), 2), np.int64), 10**out.precision
-    for at, count in enumerate(some.tolist()):
-        if count == 0:
-            continue
-        total = _integer(low, high, at)
-        doubled = 2 * abs(total) * 10 ** (out.scale - kind.scale)
-        mean = (doubled + count) // (2 * count) * (1 if total >= 0 else -1)
-        if not fits[at] or abs(mean) >= top:
-            raise SumOverflowError(
-                f"a {aggregate.output} does not fit {out}: cast column {aggregate.column!r} to double"
-            )
-        words[at] = ((mean & ((1 << 64) - 1)) ^ (1 << 63)) - (1 << 63), mean >> 64
-    return _fixed(out, words, some > 0)
-
-
-def _extremes(codes: np.ndarray, kind: pa.DataType, valid: np.ndarray) -> pa.Array:
-    """What `_encoded` made of the values of a type, back."""
-    if pa.types.is_floating(kind):
-        with np.errstate(invalid="ignore"):
-            values = np.where(codes == _INT64.max, np.nan, decode_float(np.where(valid, codes, 0)))
-        return pa.array(values.astype(f"f{kind.bit_width // 8}"), kind, mask=~valid)
-    if pa.types.is_decimal(kind):
-        words = codes.reshape(-1, 2) if _wide(kind) else np.stack([codes, codes >> 63], axis=1)
-        return _fixed(pa.decimal128(kind.precision, kind.scale), words, valid).cast(kind)
-    if pa.types.is_uint64(kind):
-        return _fixed(kind, codes.view(np.uint64) ^ np.uint64(1 << 63), valid)
-    sign = "u" if pa.types.is_unsigned_integer(kind) else "i"
-    return _fixed(kind, codes.astype(f"{sign}{kind.bit_width // 8}"), valid)
-
-
-def _fixed(kind: pa.DataType, raw: np.ndarray, valid: np.ndarray) -> pa.Array:
-    """An array of a type of fixed width from the raw values, NULL where they are not valid."""
-    bits = None if valid.all() else pa.array(valid).buffers()[1]
-    return pa.Array.from_buffers(kind, len(valid), [bits, pa.py_buffer(np.ascontiguousarray(raw))])
+def _is_null(kinds: Kinds) -> bool:
+    """Whether a column has no values by its type."""
+    return any(map(pa.types.is_null, kinds.values()))

@@ -255,7 +255,8 @@ def serve(
     "aggregates",
     multiple=True,
     metavar="AGGREGATE",
-    help='For --form aggregate: "count(*)", "sum(price) as total", min, max, avg; given again: and.',
+    help='For --form aggregate: "count(*)", "sum(price) as total", "last(bid) filter (where size > 5)" and others, as '
+    "the guide has them; given again: and.",
 )
 @click.option(
     "--at",

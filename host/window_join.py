@@ -887,11 +887,14 @@ class WindowJoin:
         schema = self.spec.output_schema(left, right)
         logs: dict[str, RowLog] = {}
         threads = getattr(self._device, "threads", 1)
-        if self.spec.form == "rows" or self.spec.closing:
-            columns = self.spec.output_columns(left, right)
+        self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
+        logged = {} if self._plan is None else self._plan.logged
+        if self.spec.form == "rows" or self.spec.closing or any(logged.values()):
+            columns = self.spec.output_columns(left, right) if self.spec.form == "rows" or self.spec.closing else []
             for side, of in (("left", left), ("right", right)):
                 sides = SIDES if self.spec.self_join else (side,)
                 names = {name for taken, name, _ in columns if taken in (*sides, "both")}
+                names |= {name for taken in sides for name in logged.get(taken, ())}
                 if names:
                     shared = self.spec.self_join and "left" in logs
                     logs[side] = logs["left"] if shared else RowLog(side, _only(of, names), threads=threads)
@@ -903,7 +906,6 @@ class WindowJoin:
             self._strict[side] = [field.name for field in columns_kept if not field.nullable]
             self._as_is[side] = all(is_kept_as_is(field.type) for field in columns_kept)
         sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
-        self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
         if isinstance(self.spec.on, AsOf):
             self._start_as_of(self.spec.on, sequencer, schema, left, right, logs, before)
             return
@@ -1052,10 +1054,9 @@ class WindowJoin:
         call = self._sequencer.sequence(tables, pushes, whole)
         for side in self._plan.folds if self._plan is not None else ():
             assert self._plan is not None
-            values, chosen = self._plan.encode(side, call.tables[side]), call.batches[side].rows - call.first[side]
-            call.batches[side] = dataclasses.replace(
-                call.batches[side], values=tuple(column[chosen] for column in values)
-            )
+            batch = call.batches[side]
+            values = self._plan.encode(side, call.tables[side], batch, np.searchsorted(call.numbers[side], batch.rows))
+            call.batches[side] = dataclasses.replace(batch, values=values)
         return call
 
     @contextmanager
@@ -1507,7 +1508,7 @@ class WindowJoin:
         """The oldest row that the log of a side must still have."""
         roles = SIDES if self.spec.self_join else (side,)
         waiting = [bits.oldest for role, bits in self._materializer.bits.items() if role in roles]
-        if self.spec.closing:
+        if self.spec.closing and side == "left" and not self.spec.self_join:
             oldest = engine.oldest_row("left")
             return self._sequencer.arrived[side] if oldest is None else oldest
         if self.spec.left_alone or self.spec.anti:  # a row that has matched does not come out any more

@@ -1,6 +1,19 @@
 """The public names, by the module that each is loaded from when it is first used."""
 
-from .host.aggregates import Aggregate, Count, Max, Mean, Min, Sum
+from .host.aggregates import (
+    Aggregate,
+    ArgMax,
+    ArgMin,
+    Count,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    StdDev,
+    Sum,
+    Var,
+)
 from .host.devices import Device, DeviceInfo, list_devices, open_device
 from .host.engines import EngineKind, Inner, Outer, Partitions, Shared, SplitJoin, Steps
 from .host.errors import (
@@ -73,6 +86,8 @@ __all__ = [
     "Aggregate",
     "AllOf",
     "AnyOf",
+    "ArgMax",
+    "ArgMin",
     "AsOf",
     "AuthError",
     "Auto",
@@ -91,6 +106,7 @@ __all__ = [
     "DeviceError",
     "DeviceInfo",
     "EngineKind",
+    "First",
     "IbChain",
     "ImTree",
     "IncompleteError",
@@ -99,6 +115,7 @@ __all__ = [
     "Judy",
     "KernelError",
     "KeyTypeError",
+    "Last",
     "LimitError",
     "LinkDamagedError",
     "LinkError",
@@ -136,12 +153,14 @@ __all__ = [
     "StateLostError",
     "StateTakenError",
     "Stats",
+    "StdDev",
     "Steps",
     "Sum",
     "SumOverflowError",
     "TimeKeyed",
     "UnknownQueryError",
     "UnsupportedError",
+    "Var",
     "Watermark",
     "Where",
     "WibTree",

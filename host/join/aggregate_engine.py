@@ -28,6 +28,7 @@ from muntin.host.join.engine import (
     Pairs,
     beyond_capacity,
 )
+from muntin.host.join.folds import FOLDS
 from muntin.host.join.index_engine import cut_steps
 from muntin.host.join.residual import RowColumn
 from muntin.host.key_type import LONG
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _INT64_MAX = (1 << 63) - 1
 _STEP_ROWS = 1 << 20
 _MIXED_ROWS = 1 << 10  # of a step whose rows come from both sides in turn, in a time window: met one by one
-_FOLD_BYTES = {"sum": 10, "some": 2, "add": 24, "least": 24, "least_wide": 48}  # of a value in a run
 _TREE_LEVELS = 12
 
 
@@ -86,7 +86,7 @@ class AggregateEngine(Engine):
         low, high = spec.within or (0, 0)
         for side in self._stored:
             folds = plan.folds[side]
-            values = sum(_FOLD_BYTES[fold] for fold in folds)
+            values = sum(FOLDS[fold].row_bytes for fold in folds)
             # Of a count window about a quarter is cut; of a time window all, where times come in no order.
             self._row_bytes[side] = (32 if long else 24) + values * (
                 1 + _TREE_LEVELS * (0.25 if spec.counts is not None else 1)
@@ -332,7 +332,7 @@ class PairAggregateEngine(Engine):
         self.engine = engine
         self._folds = plan.folds
         self._values = {
-            side: [[RowColumn(_DTYPES[fold]) for _ in range(1 + (fold == "least_wide"))] for fold in plan.folds[side]]
+            side: [[RowColumn(FOLDS[fold].dtype) for _ in range(FOLDS[fold].words)] for fold in plan.folds[side]]
             for side in SIDES
         }
 
@@ -435,11 +435,6 @@ class PairAggregateEngine(Engine):
         for kept in self._values[side]:
             for part in kept:
                 part.trim(oldest)
-
-
-_DTYPES: dict[str, type] = {
-    "sum": np.int64, "least": np.int64, "least_wide": np.int64, "add": np.float64, "some": np.uint8
-}  # fmt: skip
 
 
 def _by_side(found: Pairs | OrderedPairs, opposite: dict[str, np.ndarray], first: dict[str, int]) -> Iterator[Pairs]:

@@ -24,6 +24,7 @@ from muntin.host.join.engine import (
     Ranges,
     beyond_memory,
 )
+from muntin.host.join.folds import merged_aggregates
 from muntin.host.join.match_bits import MatchBits
 from muntin.host.join.row_log import RowLog, empty_table
 from muntin.host.join.sequencer import Call
@@ -278,16 +279,9 @@ class Materializer:
         """The columns of aggregates of rows of one side, ascending, and how many pairs they are of."""
         assert self._plan is not None
         own = [part for part in found if part.side == side]
-        counts = np.zeros(len(rows), np.int64)
-        results = []
-        for at, fold in enumerate(self._plan.folds[OTHER[side]]):
-            width = 2 if fold in ("sum", "least_wide") else 1
-            results.append(np.zeros((len(rows), width), np.float64 if fold == "add" else np.int64))
-            for part in own:
-                results[at][np.searchsorted(rows, part.probing)] = part.results[at].reshape(-1, width)
-        for part in own:
-            counts[np.searchsorted(rows, part.probing)] = part.counts
-        return self._plan.columns(side, counts, [result.reshape(-1) for result in results]), int(counts.sum())
+        whole = merged_aggregates(side, own, self._plan.folds[OTHER[side]], rows)
+        columns = self._plan.columns(side, whole.counts, whole.results, self._logs.get(OTHER[side]))
+        return columns, int(whole.counts.sum())
 
     def _aggregates(self, found: list[Aggregates], call: Call) -> tuple[pa.Table, int]:
         """A row for each of the call, by place in the order of arrival."""
@@ -302,7 +296,9 @@ class Materializer:
             places.append(rows + call.opposite[side])
             matches += met
         order = np.argsort(np.concatenate(places), kind="stable")
-        return pa.concat_tables(tables).combine_chunks().take(order), matches
+        log = RowLog("result", self._schema)
+        log.append(0, kept_types.kept(pa.concat_tables(tables)))
+        return pa.table(log.take(order, self._schema.names), schema=self._schema), matches
 
     def closed(self, found: list[Aggregates], never: np.ndarray = _NONE) -> tuple[pa.Table, int]:
         """The left rows whose windows are over, and those that match nothing, by arrival; and the pairs in them."""

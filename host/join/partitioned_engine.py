@@ -32,6 +32,7 @@ from muntin.host.join.engine import (
     Ranges,
     ordered_within,
 )
+from muntin.host.join.folds import merged_aggregates
 from muntin.host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, Sight, open_placements
 from muntin.host.join.range_mirror import RUNS_OF_EVENT
 from muntin.host.native import _core
@@ -247,7 +248,7 @@ class PartitionedEngine(Engine):
         for side in SIDES:
             own = [part for part in found if part.side == side]
             if own:
-                yield merged_aggregates(own, self._folds[OTHER[side]])
+                yield merged_aggregates(side, own, self._folds[OTHER[side]])
 
     # Rows to partitions
 
@@ -448,7 +449,7 @@ class ClosingPartitions(PartitionedEngine):
         for part, work in zip(found, self._work, strict=True):
             work["found_bytes"] += _nbytes(part)
         assert self._folds is not None
-        return merged_aggregates(found, self._folds["right"], rows=batch.rows)
+        return merged_aggregates("left", found, self._folds["right"], rows=batch.rows)
 
     def _sight(self, side: str, batch: Batch) -> Sight:
         """Of left rows whose windows are over: any right row, whatever came first."""
@@ -543,90 +544,8 @@ def _row_bytes(batch: Batch) -> int:
 def _nbytes(found: Found) -> int:
     """Bytes of a result as a partition sends it back."""
     arrays = [v for v in vars(found).values() if isinstance(v, np.ndarray)]
-    return sum(a.nbytes for a in arrays) + sum(a.nbytes for a in getattr(found, "results", ()))
-
-
-def merged_aggregates(parts: Sequence[Aggregates], folds: Sequence[str], rows: np.ndarray | None = None) -> Aggregates:
-    """Partial aggregates of rows of one side, each of other rows that they have met, as one.
-
-    Sums of floats may differ from those of one window in their last digits.
-
-    Parameters
-    ----------
-    parts : sequence of Aggregates
-        At least one; each row at most once in each.
-    folds : sequence of str
-    rows : ndarray of int64, optional
-        The rows of the result, ascending or not; by default those of the parts, ascending.
-    """
-    if rows is None:
-        rows = parts[0].probing if len(parts) == 1 else np.unique(np.concatenate([part.probing for part in parts]))
-    order = np.argsort(rows, kind="stable")
-    places = [order[np.searchsorted(rows, part.probing, sorter=order)] for part in parts]
-    counts = np.zeros(len(rows), np.int64)
-    for part, at in zip(parts, places, strict=True):
-        counts[at] += part.counts
-    results = []
-    for number, fold in enumerate(folds):
-        width = 2 if fold in ("sum", "least_wide") else 1
-        values = [part.results[number].reshape(-1, width) for part in parts]
-        results.append(_FOLDS[fold](len(rows), places, values).reshape(-1))
-    return Aggregates(parts[0].side, rows, counts, results)
-
-
-Merge = Callable[[int, list[np.ndarray], list[np.ndarray]], np.ndarray]
-
-
-def _some(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
-    total = np.zeros((rows, 1), np.int64)
-    for at, own in zip(places, values, strict=True):
-        total[at] += own
-    return total
-
-
-def _sum(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
-    """Of 128 bits, lower word first."""
-    total = np.zeros((rows, 2), np.int64)
-    for at, own in zip(places, values, strict=True):
-        low = total[at, 0] + own[:, 0]
-        carry = low.view(np.uint64) < own[:, 0].copy().view(np.uint64)
-        total[at, 1] += own[:, 1] + carry
-        total[at, 0] = low
-    return total
-
-
-def _add(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
-    """Of float64, compensated. Source: Neumaier, ZAMM 54 (1974)."""
-    sums, errors = np.zeros((rows, 1)), np.zeros((rows, 1))
-    with np.errstate(invalid="ignore", over="ignore"):
-        for at, own in zip(places, values, strict=True):
-            before = sums[at]
-            after = before + own
-            lost = np.where(np.abs(before) >= np.abs(own), (before - after) + own, (own - after) + before)
-            errors[at] += np.where(np.isfinite(after), lost, 0.0)
-            sums[at] = after
-        return sums + errors
-
-
-def _least(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
-    least = np.full((rows, 1), _INT64.max)
-    for at, own in zip(places, values, strict=True):
-        least[at] = np.minimum(least[at], own)
-    return least
-
-
-def _least_wide(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
-    """Of 128 bits, lower word first."""
-    least = np.tile(np.array([-1, _INT64.max]), (rows, 1))
-    for at, own in zip(places, values, strict=True):
-        now = least[at]
-        below = own[:, 0].copy().view(np.uint64) < now[:, 0].copy().view(np.uint64)
-        less = (own[:, 1] < now[:, 1]) | ((own[:, 1] == now[:, 1]) & below)
-        least[at] = np.where(less[:, None], own, now)
-    return least
-
-
-_FOLDS: dict[str, Merge] = {"some": _some, "sum": _sum, "add": _add, "least": _least, "least_wide": _least_wide}
+    results = [a for each in getattr(found, "results", ()) for a in (each if isinstance(each, tuple) else (each,))]
+    return sum(a.nbytes for a in (*arrays, *results))
 
 
 def open_partitions(

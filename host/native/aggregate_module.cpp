@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <tuple>
@@ -41,23 +42,32 @@ std::vector<Fold> folds_of(const std::vector<std::string>& names) {
     else if (name == "add") folds.push_back(Fold::kAdd);
     else if (name == "least") folds.push_back(Fold::kLeast);
     else if (name == "least_wide") folds.push_back(Fold::kLeastWide);
+    else if (name == "least_row") folds.push_back(Fold::kLeastRow);
+    else if (name == "each") folds.push_back(Fold::kEach);
+    else if (name == "moments") folds.push_back(Fold::kMoments);
     else if (name == "some") folds.push_back(Fold::kSome);
     else throw nb::value_error(("there is no fold " + name).c_str());
   }
   return folds;
 }
 
-// The values of each fold: int64, float64, int64, pairs of int64 (lower half first) and uint8.
+// Numbers of a value.
+size_t width_of(Fold fold) {
+  return fold == Fold::kLeastRow || fold == Fold::kEach ? 3 : fold == Fold::kLeastWide ? 2 : 1;
+}
+
+// The values of each fold: float64 of sums of doubles, uint8 of `some`, else int64, of several the lower half first.
 std::vector<const void*> checked(const std::vector<Fold>& folds, const std::vector<AnyGiven>& values, size_t count) {
   if (values.size() != folds.size()) throw nb::value_error("every fold has values");
   std::vector<const void*> data;
   for (size_t at = 0; at < folds.size(); ++at) {
     const Fold fold = folds[at];
-    const bool fits = fold == Fold::kAdd    ? values[at].dtype() == nb::dtype<double>()
+    const bool number = fold == Fold::kAdd || fold == Fold::kMoments;
+    const bool fits = number                ? values[at].dtype() == nb::dtype<double>()
                       : fold == Fold::kSome ? values[at].dtype() == nb::dtype<uint8_t>()
                                             : values[at].dtype() == nb::dtype<int64_t>();
     if (!fits) throw nb::type_error("values have the type of their fold");
-    if (values[at].size() != count * (fold == Fold::kLeastWide ? 2 : 1)) throw nb::value_error("every row has a value");
+    if (values[at].size() != count * width_of(fold)) throw nb::value_error("every row has a value");
     data.push_back(values[at].data());
   }
   return data;
@@ -65,15 +75,31 @@ std::vector<const void*> checked(const std::vector<Fold>& folds, const std::vect
 
 template <class T>
 nb::object owned(CallVector<T>&& values) {
-  using Out = std::conditional_t<std::is_same_v<T, double>, double, int64_t>;
+  using Out = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, Moments>, double, int64_t>;
   auto* held = new CallVector<T>(std::move(values));
   const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<CallVector<T>*>(p); });
   const size_t count = held->size() * sizeof(T) / sizeof(Out);
   return nb::cast(nb::ndarray<nb::numpy, Out, nb::ndim<1>>(reinterpret_cast<Out*>(held->data()), {count}, owner));
 }
 
-// What accumulators hold: 128-bit values as two numbers each, the lower half first; sums of doubles rounded once.
-nb::list results(std::vector<Accumulator>&& accumulators) {
+// Rows in the order of their places, those of a place in their own; and of each place where its rows begin, and the end.
+std::pair<CallVector<int64_t>, CallVector<Ranked>> by_place(CallVector<std::pair<uint32_t, Ranked>>&& found,
+                                                            size_t count) {
+  CallVector<int64_t> starts(count + 1);
+  for (const auto& [place, row] : found) ++starts[place + 1];
+  for (size_t place = 0; place < count; ++place) starts[place + 1] += starts[place];
+  CallVector<Ranked> rows(found.size());
+  CallVector<int64_t> next(starts.begin(), starts.end());
+  for (const auto& [place, row] : found) rows[next[place]++] = row;
+  for (size_t place = 0; place < count; ++place) {
+    std::sort(rows.begin() + starts[place], rows.begin() + starts[place + 1]);
+  }
+  return {std::move(starts), std::move(rows)};
+}
+
+// What accumulators hold: values of several numbers the lower half first; sums of doubles rounded once; every row as
+// `by_place` has them, a pair of arrays.
+nb::list results(std::vector<Accumulator>&& accumulators, size_t count) {
   nb::list out;
   for (Accumulator& held : accumulators) {
     switch (held.fold) {
@@ -90,6 +116,16 @@ nb::list results(std::vector<Accumulator>&& accumulators) {
           if (std::isfinite(held.sum[at])) held.sum[at] += held.error[at];
         }
         out.append(owned(std::move(held.sum)));
+        break;
+      case Fold::kLeastRow:
+        out.append(owned(std::move(held.ranked)));
+        break;
+      case Fold::kMoments:
+        out.append(owned(std::move(held.moments)));
+        break;
+      case Fold::kEach:
+        auto [starts, rows] = by_place(std::move(held.found), count);
+        out.append(nb::make_tuple(owned(std::move(starts)), owned(std::move(rows))));
     }
   }
   return out;
@@ -154,7 +190,7 @@ class PyAggregateWindow {
       }
     }
     if (interrupted) throw nb::python_error();
-    return nb::make_tuple(owned(std::move(counts)), results(std::move(into)));
+    return nb::make_tuple(owned(std::move(counts)), results(std::move(into), count));
   }
 
   void store() {
@@ -221,13 +257,28 @@ class PyAggregateTotals {
             break;
           case Fold::kLeastWide:
             fold_one<LeastFold<Wide>>(into, place, loaded(static_cast<const Wide*>(data[track]), at));
+            break;
+          case Fold::kLeastRow:
+            fold_one<LeastFold<Ranked>>(into, place, loaded(static_cast<const Ranked*>(data[track]), at));
+            break;
+          case Fold::kMoments:
+            fold_one<MomentsFold>(into, place, static_cast<const double*>(data[track])[at]);
+            break;
+          case Fold::kEach: {
+            const Ranked row = loaded(static_cast<const Ranked*>(data[track]), at);
+            if (row.row != kNothing<int64_t>) into.found.emplace_back(place, row);
+          }
         }
       }
     }
   }
 
   // Counts, and what `results` gives for each fold. Nothing is left.
-  nb::tuple take() { return nb::make_tuple(owned(std::move(counts_)), results(std::move(into_))); }
+  nb::tuple take() {
+    const size_t count = counts_.size();
+    nb::list values = results(std::move(into_), count);
+    return nb::make_tuple(owned(std::move(counts_)), values);
+  }
 
  private:
   const std::vector<Fold> folds_;

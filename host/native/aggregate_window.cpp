@@ -112,6 +112,12 @@ std::unique_ptr<Track> make_track(Fold fold, const void* values, const uint32_t*
       return std::make_unique<FoldedTrack<LeastFold<int64_t>>>(picked<int64_t>(values, order, count));
     case Fold::kLeastWide:
       return std::make_unique<FoldedTrack<LeastFold<Wide>>>(picked<Wide>(values, order, count));
+    case Fold::kLeastRow:
+      return std::make_unique<FoldedTrack<LeastFold<Ranked>>>(picked<Ranked>(values, order, count));
+    case Fold::kMoments:
+      return std::make_unique<FoldedTrack<MomentsFold>>(picked<double>(values, order, count));
+    case Fold::kEach:
+      return std::make_unique<EachTrack>(picked<Ranked>(values, order, count));
   }
   throw std::invalid_argument("there is no such fold");
 }
@@ -232,6 +238,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
     SortedRun& run = *cut[at].first;
     run.tree = std::make_unique<WaveletTree>(run.limited, run.tracks);
   });
+  std::mutex appending;
   for (const AggregateProbes<Key>& probes : intervals) {
     run_tasks((probes.count + kChunk - 1) / kChunk, threads, poll, [&](size_t chunk) {
       const size_t from = chunk * kChunk, to = std::min(probes.count, from + kChunk);
@@ -250,7 +257,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
       const AggregateProbes<Key> part{places, probes.lower + from, probes.upper + from, count};
       for (const auto& [run, staged] : met) fold_chunk(*run, staged, part, limits, found, own);
       for (size_t at = 0; at < count; ++at) counts[places[at]] += found[at];
-      for (size_t at = 0; at < own.size(); ++at) own[at].give(into[at], places);
+      for (size_t at = 0; at < own.size(); ++at) own[at].give(into[at], places, appending);
     });
   }
 }

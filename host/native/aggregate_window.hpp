@@ -24,17 +24,67 @@ namespace muntin {
 enum class Fold {
   kSum,        // of int64 values, in 128 bits: exact
   kAdd,        // of double values, as an unevaluated sum of two
+  kMoments,    // of double values and of their squares, each as an unevaluated sum of two
   kLeast,      // the least of int64 values
   kLeastWide,  // the least of 128-bit values
+  kLeastRow,   // the least of ranked rows
+  kEach,       // every ranked row
   kSome,       // how many uint8 values are 1
+};
+
+// A row by a key of 128 bits, then by a number. One with the greatest number is none.
+struct Ranked {
+  uint64_t low;
+  int64_t high, row;
+  friend bool operator<(const Ranked& a, const Ranked& b) {
+    if (a.high != b.high) return a.high < b.high;
+    return a.low != b.low ? a.low < b.low : a.row < b.row;
+  }
+};
+
+template <class V>
+constexpr V kNothing = std::numeric_limits<V>::max();
+template <>
+inline constexpr Ranked kNothing<Ranked>{~uint64_t{0}, kNothing<int64_t>, kNothing<int64_t>};
+
+// s + c is the sum; exact but for the roundings of c. Source: Neumaier, ZAMM 54 (1974), with Knuth's sum of two numbers,
+// which does not ask which is the larger.
+struct Compensated {
+  double s = 0, c = 0;
+  void add(double x) {
+    const double t = s + x, more = t - s;
+    if (std::isfinite(t)) c += (s - (t - more)) + (x - more);
+    s = t;
+  }
+  void add(const Compensated& other) {
+    add(other.s);
+    c += other.c;
+  }
+  double value() const { return s + c; }
+};
+
+struct Moments {
+  Compensated sum, squares;
+  void add(double x) {
+    const double square = x * x;
+    sum.add(x);
+    squares.add(square);
+    if (std::isfinite(square)) squares.c += std::fma(x, x, -square);
+  }
+  void add(const Moments& other) {
+    sum.add(other.sum);
+    squares.add(other.squares);
+  }
 };
 
 // Values of all probes so far, by place.
 struct Accumulator {
   Accumulator(Fold fold, size_t count) : fold(fold) {
     if (fold == Fold::kSum) wide.assign(count, 0);
-    if (fold == Fold::kLeastWide) wide.assign(count, std::numeric_limits<Wide>::max());
-    if (fold == Fold::kLeast) whole.assign(count, std::numeric_limits<int64_t>::max());
+    if (fold == Fold::kLeastWide) wide.assign(count, kNothing<Wide>);
+    if (fold == Fold::kLeast) whole.assign(count, kNothing<int64_t>);
+    if (fold == Fold::kLeastRow) ranked.assign(count, kNothing<Ranked>);
+    if (fold == Fold::kMoments) moments.assign(count, {});
     if (fold == Fold::kSome) whole.assign(count, 0);
     if (fold == Fold::kAdd) {
       sum.assign(count, 0.0);
@@ -48,24 +98,27 @@ struct Accumulator {
       for (size_t at = 0; at < own.size(); ++at) own[at] = others[places[at]];
     });
   }
-  void give(Accumulator& all, const uint32_t* places) const {
+  void give(Accumulator& all, const uint32_t* places, std::mutex& appending) {
     each(all, [&](const auto& own, auto& others) {
       for (size_t at = 0; at < own.size(); ++at) others[places[at]] = own[at];
     });
+    if (found.empty()) return;
+    for (auto& [place, row] : found) place = places[place];
+    const std::lock_guard guard(appending);
+    all.found.insert(all.found.end(), found.begin(), found.end());
   }
 
   Fold fold;
   CallVector<Wide> wide;
   CallVector<int64_t> whole;
   CallVector<double> sum, error;
+  CallVector<Ranked> ranked;
+  CallVector<Moments> moments;
+  CallVector<std::pair<uint32_t, Ranked>> found;  // of kEach, in any order
 
  private:
   template <class All, class F>
   void each(All& all, F&& f) {
-    each_of(*this, all, f);
-  }
-  template <class All, class F>
-  void each(All& all, F&& f) const {
     each_of(*this, all, f);
   }
   template <class Own, class All, class F>
@@ -74,6 +127,8 @@ struct Accumulator {
     f(own.whole, all.whole);
     f(own.sum, all.sum);
     f(own.error, all.error);
+    f(own.ranked, all.ranked);
+    f(own.moments, all.moments);
   }
 };
 
@@ -171,21 +226,11 @@ class SummedTrack final : public Track {
   Array<Sum> marks_;
 };
 
-// s + c is the sum; exact but for the roundings of c. Source: Neumaier, ZAMM 54 (1974), with Knuth's sum of two numbers,
-// which does not ask which is the larger.
-struct Compensated {
-  double s = 0, c = 0;
-  void add(double x) {
-    const double t = s + x, more = t - s;
-    if (std::isfinite(t)) c += (s - (t - more)) + (x - more);
-    s = t;
-  }
-  double value() const { return s + c; }
-};
-
 struct AddFold {
   using Value = double;
+  using Part = double;
   using Running = Compensated;
+  static Part part(const Running& sum) { return sum.value(); }
   static Running get(const Accumulator& from, uint32_t place) { return {from.sum[place], from.error[place]}; }
   static void put(const Running& sum, Accumulator& into, uint32_t place) {
     into.sum[place] = sum.s;
@@ -193,26 +238,36 @@ struct AddFold {
   }
 };
 
+struct MomentsFold {
+  using Value = double;
+  using Part = Moments;
+  using Running = Moments;
+  static Part part(const Running& sums) { return sums; }
+  static Running get(const Accumulator& from, uint32_t place) { return from.moments[place]; }
+  static void put(const Running& sums, Accumulator& into, uint32_t place) { into.moments[place] = sums; }
+};
+
 template <class V>
 struct LeastFold {
   using Value = V;
+  using Part = V;
   struct Running {
-    V least = std::numeric_limits<V>::max();
+    V least = kNothing<V>;
     void add(V value) { least = std::min(least, value); }
-    V value() const { return least; }
   };
-  static Running get(const Accumulator& from, uint32_t place) {
-    if constexpr (sizeof(V) == 8) {
-      return {from.whole[place]};
+  static Part part(const Running& running) { return running.least; }
+  static Running get(const Accumulator& from, uint32_t place) { return {of(from)[place]}; }
+  static void put(const Running& running, Accumulator& into, uint32_t place) { of(into)[place] = running.least; }
+
+ private:
+  template <class Held>
+  static auto& of(Held& held) {
+    if constexpr (std::is_same_v<V, Ranked>) {
+      return held.ranked;
+    } else if constexpr (sizeof(V) == 8) {
+      return held.whole;
     } else {
-      return {from.wide[place]};
-    }
-  }
-  static void put(const Running& running, Accumulator& into, uint32_t place) {
-    if constexpr (sizeof(V) == 8) {
-      into.whole[place] = running.least;
-    } else {
-      into.wide[place] = running.least;
+      return held.wide;
     }
   }
 };
@@ -231,6 +286,7 @@ template <class Kind>
 class FoldedTrack final : public Track {
  public:
   using Value = typename Kind::Value;
+  using Part = typename Kind::Part;
   explicit FoldedTrack(Array<Value>&& values) : values_(std::move(values)) {
     const size_t blocks = values_.size() / kFoldBlock;
     if (blocks == 0) return;
@@ -239,19 +295,19 @@ class FoldedTrack final : public Track {
     for (size_t block = 0; block < blocks; ++block) {
       typename Kind::Running running;
       for (size_t at = block * kFoldBlock; at < (block + 1) * kFoldBlock; ++at) running.add(values_[at]);
-      table_[0][block] = running.value();
+      table_[0][block] = Kind::part(running);
     }
     for (size_t row = 1; row < rows; ++row) {
       for (size_t middle = size_t{1} << row; middle < blocks; middle += size_t{2} << row) {
         typename Kind::Running running;
         for (size_t block = middle; block-- > middle - (size_t{1} << row);) {
           running.add(table_[0][block]);
-          table_[row][block] = running.value();
+          table_[row][block] = Kind::part(running);
         }
         running = {};
         for (size_t block = middle; block < std::min(blocks, middle + (size_t{1} << row)); ++block) {
           running.add(table_[0][block]);
-          table_[row][block] = running.value();
+          table_[row][block] = Kind::part(running);
         }
       }
     }
@@ -295,7 +351,40 @@ class FoldedTrack final : public Track {
 
  private:
   Array<Value> values_;
-  std::vector<Array<Value>> table_;
+  std::vector<Array<Part>> table_;
+};
+
+// Rows that are wanted one by one.
+class EachTrack final : public Track {
+ public:
+  explicit EachTrack(Array<Ranked>&& rows) : rows_(std::move(rows)) {}
+
+  std::unique_ptr<Track> gather(const Track* other, const uint32_t* from, size_t count) const override {
+    Array<Ranked> rows(count);
+    const size_t own = rows_.size();
+    const Ranked* more = other ? static_cast<const EachTrack*>(other)->rows_.data() : nullptr;
+    for (size_t at = 0; at < count; ++at) rows[at] = from[at] < own ? rows_[from[at]] : more[from[at] - own];
+    return std::make_unique<EachTrack>(std::move(rows));
+  }
+
+  using Track::fold;
+  void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
+            Accumulator& into) const override {
+    size_t checked = 0;
+    for (size_t at = 0; at < count; ++at) {
+      for (size_t i = start[at]; i < end[at]; ++i) {
+        if (rows_[i].row != kNothing<int64_t>) into.found.emplace_back(places[at], rows_[i]);
+      }
+      if ((checked += end[at] - start[at]) >= kCheckpoint) {
+        checkpoint();
+        checked = 0;
+      }
+    }
+  }
+  size_t bytes() const override { return rows_.bytes(); }
+
+ private:
+  Array<Ranked> rows_;
 };
 
 using Tracks = std::vector<std::unique_ptr<Track>>;

@@ -1,9 +1,11 @@
 """Aggregates of what rows match, against a nested loop, DuckDB and pandas."""
 
 import contextlib
+import dataclasses
 import datetime as dt
 import decimal
 import math
+import statistics
 
 import duckdb
 import numpy as np
@@ -16,20 +18,27 @@ from hypothesis import strategies as st
 from muntin import (
     AllOf,
     AnyOf,
+    ArgMax,
+    ArgMin,
     Band,
     Compare,
     Count,
+    First,
     JoinSpec,
     KeyTypeError,
+    Last,
     Max,
     Mean,
     Min,
     PredicateError,
     Rows,
     SchemaError,
+    SqlError,
+    StdDev,
     Sum,
     SumOverflowError,
     UnsupportedError,
+    Var,
     Watermark,
     Where,
     WindowError,
@@ -40,20 +49,28 @@ from muntin.host.spec import HOWS
 from tests.conformance.keys import KEYS, WIDE_KEYS, KeyCase
 from tests.conformance.predicates import PREDICATES, for_host, in_units
 from tests.conformance.test_payload_types import COLUMNS, REFUSED
-from tests.oracles.aggregates import assert_same
+from tests.oracles.aggregates import assert_same, numbered
 from tests.oracles.nested_loop import NestedLoop
 
 INT64 = np.iinfo(np.int64)
 BAND = Band("k", "k", -3, 4)
 AGGREGATES = [
     Count(), *(kind(column) for column in "iufde" for kind in (Count, Sum, Min, Max, Mean)), Min("t"), Max("t"),
-    Min("h"),
+    Min("h"), First("w"), Last("f"), First("d", filter="u > 30000"), Last("w", filter="w = 'a' or w = 'b'"),
+    ArgMin("w", "f"), ArgMax("i", "e"), ArgMin("t", "u", filter="f < 0 and u <= 60000"), ArgMax("d", "t"),
+    Var("f"), Var("i"), StdDev("d"), StdDev("h", filter="u > 30000"), Mean("d", weight="u"), Mean("f", weight="i"),
+    Mean("u", weight="d"), Mean("h", weight="e"), Sum("i", filter="u > 30000"), Count(filter="f < 0 and u <= 60000"),
 ]  # fmt: skip
+FILTERS = {
+    "u > 30000": lambda row: row["u"] is not None and row["u"] > 30_000,
+    "w = 'a' or w = 'b'": lambda row: row["w"] in ("a", "b"),
+    "f < 0 and u <= 60000": lambda row: None not in (row["f"], row["u"]) and row["f"] < 0 and row["u"] <= 60_000,
+}
 SCHEMA = pa.schema(
     [
         ("k", pa.int64()), ("s", pa.int64()), ("time", pa.int64()), ("i", pa.int64()), ("u", pa.uint16()),
         ("f", pa.float64()), ("d", pa.decimal128(12, 2)), ("e", pa.decimal128(30, 3)), ("t", pa.timestamp("us")),
-        ("h", pa.float32()),
+        ("h", pa.float32()), ("w", pa.string()),
     ]
 )  # fmt: skip
 
@@ -79,6 +96,7 @@ def rows(rng: np.random.Generator, count: int, start: int = 0, *, keys: int = 30
             [dt.datetime(2020, 1, 1) + dt.timedelta(microseconds=int(v)) for v in rng.integers(0, 10**14, count)]
         ),
         "h": null(rng.normal(size=count).astype(np.float32).tolist()),
+        "w": null(rng.choice(["a", "b", "cc", ""], count).tolist()),
     }
     return pa.table(columns, SCHEMA)
 
@@ -109,7 +127,8 @@ def check(
     for left, right in calls:
         got = join.process(left) if right is None else join.process(left, right)
         for side, table in (("left", left), ("right", left if right is None else right)):
-            history[side] += (table.sort_by("s") if sequence else table).to_pylist()
+            new = (table.sort_by("s") if sequence else table).to_pylist()
+            history[side] += numbered(new, len(history[side]))
         met: dict[tuple[str, int], list[dict]] = {}
         for pair in oracle.process(left, right):
             mine, other = (pair.left, pair.right) if pair.side == "left" else (pair.right, pair.left)
@@ -119,7 +138,7 @@ def check(
         for row in got.to_pylist():
             of = met.pop((row["side"], row["row"]), [])
             for aggregate in AGGREGATES:
-                assert_same(aggregate, row[aggregate.output], of)
+                assert_same(aggregate, row[aggregate.output], of, FILTERS, None if "rows" in window else "time")
         assert not met
     assert join.stats.matches == pairs
     return pairs
@@ -231,7 +250,7 @@ def test_left_rows_whose_windows_are_over(itself):
     for start in (0, 20, 40, 40, 70):
         a, b = rows(rng, 60, start), rows(rng, 50, start)
         b = a if itself else b
-        left, right = left + a.to_pylist(), right + b.to_pylist()
+        left, right = left + a.to_pylist(), right + numbered(b.to_pylist(), len(right))
         got = join.process(a) if itself else join.process(a, b)
         for pair in oracle.process(a, None if itself else b):
             met.setdefault(pair.left, []).append(right[pair.right])
@@ -251,7 +270,7 @@ def closed(got: pa.Table, due: list[int], left: list[dict], met: dict[int, list[
     for number, row in zip(due, got.to_pylist(), strict=True):
         assert {name: repr(row[name]) for name in left[number]} == {n: repr(v) for n, v in left[number].items()}
         for aggregate in AGGREGATES:
-            assert_same(aggregate, row[aggregate.output], met.get(number, []))
+            assert_same(aggregate, row[aggregate.output], met.get(number, []), FILTERS, "time")
 
 
 KEY_CASES = {
@@ -357,7 +376,8 @@ def test_any_key_type_and_condition(key, predicate, condition, at, window, seque
                 return
             got = join.process(*tables)
             for side, each in zip(history, tables, strict=True):
-                history[side] += (each.sort_by("s") if sequence else each).drop_columns("k").to_pylist()
+                new = (each.sort_by("s") if sequence else each).drop_columns("k").to_pylist()
+                history[side] += numbered(new, len(history[side]))
             for pair in oracle.process(*tables):
                 side = "left" if at == "close" else pair.side
                 mine, other = (pair.left, pair.right) if side == "left" else (pair.right, pair.left)
@@ -369,7 +389,7 @@ def test_any_key_type_and_condition(key, predicate, condition, at, window, seque
             for row in got.to_pylist():
                 of = met.pop((row["side"], row["row"]), [])
                 for aggregate in AGGREGATES:
-                    assert_same(aggregate, row[aggregate.output], of)
+                    assert_same(aggregate, row[aggregate.output], of, FILTERS, loop.get("within", (None,))[0])
             assert not met
         if at == "close":
             closed_rows += join.finish().drop_columns("k").to_pylist()
@@ -380,7 +400,7 @@ def test_any_key_type_and_condition(key, predicate, condition, at, window, seque
                 row = by_row[history["left"][number]["s"]]
                 assert row["name"] == history["left"][number]["name"]
                 for aggregate in AGGREGATES:
-                    assert_same(aggregate, row[aggregate.output], met.get(("left", number), []))
+                    assert_same(aggregate, row[aggregate.output], met.get(("left", number), []), FILTERS, "time")
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.int8(), pa.decimal128(9, 1)], ids=str)
@@ -409,7 +429,7 @@ def test_closing_rows_after_restarts(on, tmp_path, seed):
     calls = [(table("a", call), table("b", call)) for call in range(7)]
     options = {
         "on": on, "within": Within("t", "t", -15, 10), "watermark": Watermark(5, 5, lag=1), "form": "aggregate",
-        "at": "close", "aggregates": [Count(), Sum("v"), Max("t")],
+        "at": "close", "aggregates": [Count(), Sum("v"), Max("t"), Last("v"), ArgMin("t", "v"), StdDev("v")],
         "left_schema": calls[0][0].schema, "right_schema": calls[0][1].schema,
     }  # fmt: skip
     rows = lambda given: [tuple(row.values()) for row in given.to_pylist()]  # noqa: E731
@@ -431,7 +451,8 @@ def has_values(function: str, kind: pa.DataType) -> bool:
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     number |= pa.types.is_decimal(kind) and kind.precision <= 38
     moment = pa.types.is_temporal(kind) and not pa.types.is_interval(kind)
-    return pa.types.is_null(kind) or {"count": True, "min": number or moment, "max": number or moment}.get(
+    special = {"min": number or moment, "max": number or moment}
+    return pa.types.is_null(kind) or {**dict.fromkeys(("count", "first", "last"), True), **special}.get(
         function, number
     )
 
@@ -456,7 +477,7 @@ def test_every_type_and_function(at, on, partitions):
     left = pa.table({"k": [1, 1], "t": [0, 0]})
     options = {"on": on, "within": Within("t", "t2", -1, 1), "form": "aggregate", "at": at, "partitions": partitions}
     for name, column in VALUES.items():
-        right = pa.table({"k2": [1] * 4, "t2": [0] * 4, "v": column})
+        right = pa.table({"k2": [1] * 4, "t2": [0] * 4, "v": column, "by": pa.array([3, 1, 1, 2], pa.int8())})
         schemas = {"left_schema": left.schema, "right_schema": right.schema}
         if name in REFUSED:
             with pytest.raises(SchemaError, match="column 'v' of the right side has type"):
@@ -464,23 +485,45 @@ def test_every_type_and_function(at, on, partitions):
             continue
         there = [value for value in column.to_pylist() if value is not None]
         functions = []
-        for function in ("count", "sum", "min", "max", "avg"):
+        for function in ("count", "sum", "min", "max", "avg", "var_samp", "first", "last"):
             if has_values(function, column.type):
                 functions.append(function)
             else:
                 with pytest.raises(KeyTypeError, match=f"no {function} of column 'v' of type"):
                     WindowJoin(**options, aggregates=f"{function}(v)", **schemas)
-        with WindowJoin(**options, aggregates=[f"{function}(v)" for function in functions], **schemas) as join:
+        chosen = ["arg_min(v, by)", "arg_max(v, by)"]
+        weighed = "sum" in functions and getattr(column.type, "precision", 0) <= 36
+        chosen += ["weighted_avg(v, by)"] if weighed else []
+        given = [*(f"{function}(v)" for function in functions), *chosen]
+        with WindowJoin(**options, aggregates=given, **schemas) as join:
             join.process(left.slice(0, 0), right.slice(3, 1))
             join.process(left.slice(0, 0), right.slice(0, 3))
             got = join.process(left)
             got = join.finish() if at == "close" else got
-        due = {"count": len(there), **dict.fromkeys(("sum", "min", "max", "avg"))}
-        if there and len(functions) > 1:
+        values = column.to_pylist()
+        rows = {"first(v)": 3, "last(v)": 2, "arg_min(v, by)": 1, "arg_max(v, by)": 0}
+        for told, at_row in rows.items():  # the fourth row comes first
+            assert repr(got[told].to_pylist()) == repr([values[at_row]] * 2), (name, told)
+        due = {"count": len(there), **dict.fromkeys(("sum", "min", "max", "avg", "var_samp"))}
+        if there and "min" in functions:
             due |= {"min": min(there), "max": max(there)}
         if there and "sum" in functions:
             due |= {"sum": sum(there), "avg": sum(there) / len(there)}
+            pairs = [
+                (value, by) for value, by in zip(values, right["by"].to_pylist(), strict=True) if value is not None
+            ]
+            mean = sum(value * by for value, by in pairs) / sum(by for _, by in pairs)
+            if weighed:
+                assert [float(each) for each in got["weighted_avg(v, by)"].to_pylist()] == pytest.approx(
+                    [float(mean)] * 2
+                )
+            due |= {"var_samp": statistics.variance(map(float, there)) if len(there) > 1 else None}
         for function in functions:
+            if function in ("first", "last"):
+                continue
+            if function == "var_samp":
+                assert got["var_samp(v)"].to_pylist() == pytest.approx([due[function]] * 2), name
+                continue
             assert got[f"{function}(v)"].to_pylist() == [due[function]] * 2, (name, function)
 
 
@@ -564,6 +607,47 @@ def test_names_types_and_columns_of_one_side():
     ]
     spec = join.spec
     assert JoinSpec.from_json(spec.to_json()) == spec
+    filters = [
+        "b > 1 and c = 'x'",
+        Where("right", "c", "=", "x"),
+        AnyOf(Where("left", "b", "<", 1), Where("left", "b", "=", 3)),
+    ]
+    many = [
+        Mean("a", weight="b"),
+        ArgMin("a", "b"),
+        *(Last("a", filter=each) for each in filters),
+        "count(1) filter (where b < 2) as n",
+    ]
+    spec = dataclasses.replace(spec, aggregates=many)
+    assert JoinSpec.from_json(spec.to_json()) == spec
+    assert [each.output for each in spec.aggregates] == [
+        "weighted_avg(a, b)", "arg_min(a, b)", "last(a) filter (where b > 1 and c = 'x')",
+        "last(a) filter (where right.c = 'x')", "last(a) filter (where (left.b < 1 or left.b = 3))", "n",
+    ]  # fmt: skip
+
+
+def test_a_filter_is_of_the_side_that_has_its_columns():
+    left, right = (
+        pa.table({"k": [1, 1], "v": [1, 2], "a": ["x", "y"]}),
+        pa.table({"k": [1, 1], "v": [5, None], "b": [3, 4]}),
+    )
+    aggregates = [
+        "count(*) filter (where a = 'x') as texts", "sum(v) filter (where b >= 3) as numbers",
+        "count(v) filter (where k = 1) as both",
+        Count(filter=Where("left", "v", ">", 1), name="left"),
+        "last(v) filter (where right.v > 0 or right.v < 0) as last",
+    ]  # fmt: skip
+    options = {"on": Compare("k", "=", "k"), "left": 5, "right": 5, "form": "aggregate", "aggregates": aggregates}
+    with WindowJoin(**options) as join:
+        first, second = join.process(left, right.slice(0, 1)), join.process(left.slice(0, 1), right.slice(1))
+    none = {"texts": None, "numbers": None, "both": 0, "left": None, "last": None}
+    rows = [{name: row[name] for name in none} for row in (*first.to_pylist(), *second.to_pylist())]
+    assert rows == [
+        {**none, "numbers": None}, {**none, "numbers": None},
+        {"texts": 1, "numbers": None, "both": 2, "left": 1, "last": None},
+        {"texts": None, "numbers": 5, "both": 1, "left": None, "last": 5},
+        {"texts": 2, "numbers": None, "both": 3, "left": 1, "last": None},
+    ]  # fmt: skip
 
 
 def test_sums_that_do_not_fit_are_errors():
@@ -598,6 +682,22 @@ def test_what_is_refused():
         WindowJoin(**both, aggregates=[Sum("k"), Max("k").alias("sum(k)")])
     with pytest.raises(PredicateError, match="no aggregate"):
         WindowJoin(**both, aggregates="median(k)")
+    for text in ("arg_min(k)", "sum(k, v)", "avg(*)", "sum(k) filter (v = 'a')", "first()"):
+        with pytest.raises(PredicateError, match=r"no aggregate: use count.*arg_max.column, by"):
+            WindowJoin(**both, aggregates=text)
+    with pytest.raises(KeyTypeError, match=r"no arg_min of column 'k' of type int64 and column 'v' of type string"):
+        WindowJoin(**both, aggregates="arg_min(k, v)")
+    with pytest.raises(SchemaError, match=r"no column 'w', of 'arg_max\(k, w\)'"):
+        WindowJoin(**both, aggregates="arg_max(k, w)")
+    with pytest.raises(SqlError, match="'w'"):
+        WindowJoin(**both, aggregates="sum(k) filter (where w > 1)")
+    with pytest.raises(SqlError, match=r"one side"):
+        WindowJoin(**both, aggregates="sum(k) filter (where k > time)")
+    with pytest.raises(PredicateError, match="filter of Sum must be a text"):
+        Sum("k", filter=Compare("k", "=", "v"))
+    wide = pa.schema([("k", pa.int64()), ("d", pa.decimal128(30, 2))])
+    with pytest.raises(KeyTypeError, match="may not fit 127 bits: cast column 'd' or 'k' to fewer digits"):
+        WindowJoin(**options | {"left_schema": wide, "right_schema": wide}, aggregates=Mean("d", weight="k"))
     with pytest.raises(PredicateError, match="there is none"):
         WindowJoin(**both)
     with pytest.raises(PredicateError, match="belong to form='aggregate'"):

@@ -357,6 +357,26 @@ def test_join_aggregates(tmp_path: Path) -> None:
     told = muntin("join", left, words, *options, "--aggregate", "sum(w)")
     assert told.exit_code == 1
     assert told.stderr.startswith("error: there is no sum of column 'w' of type string")
+    more = ["arg_max(v, t) as top", "count(*) filter (where v > 5) as n", "vwap(v, t)", "last(v)"]
+    options = [
+        "--on",
+        "a = a",
+        "--form",
+        "aggregate",
+        "--within",
+        "t,t,-9,9",
+        "--at",
+        "close",
+        "-o",
+        tmp_path / "m.arrow",
+    ]
+    told = muntin("join", left, right, *options, *(given for each in more for given in ("--aggregate", each)))
+    assert told.exit_code == 0, told.stderr
+    assert read(tmp_path / "m.arrow").drop_columns(["a", "t"]).to_pylist() == [
+        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None},
+        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None},
+        {"top": 7, "n": 1, "weighted_avg(v, t)": 7.0, "last(v)": 7},
+    ]
 
 
 def test_times_that_a_condition_bounds_are_the_window(tmp_path: Path) -> None:

@@ -2,40 +2,104 @@
 
 import decimal
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
-from muntin import Count, Max, Mean, Min, Sum
+from muntin import ArgMax, ArgMin, Count, First, Last, Max, Mean, Min, StdDev, Sum, Var
+
+NUMBER = "#"  # of the column of arrival numbers in what a row has met
 
 
-def expected(aggregate: object, met: list[dict]) -> object:
+def numbered(rows: list[dict], first: int) -> list[dict]:
+    """Rows with the numbers of their arrival."""
+    return [{**row, NUMBER: first + at} for at, row in enumerate(rows)]
+
+
+def _place(value: object) -> tuple:
+    return isinstance(value, float) and math.isnan(value), value
+
+
+def passing(aggregate: object, met: list[dict], filters: dict[str, Callable[[dict], bool]]) -> list[dict]:
+    """The rows that a filter leaves, in the order of their arrival."""
+    of = met if aggregate.filter is None else [row for row in met if filters[aggregate.filter](row)]
+    return sorted(of, key=lambda row: row.get(NUMBER, 0))
+
+
+def expected(aggregate: object, met: list[dict], time: str | None) -> object:
     """One aggregate of these rows, exact."""
     if aggregate.column is None:
         return len(met)
+    if isinstance(aggregate, (First, Last)):
+        met = sorted(met, key=lambda row: 0 if time is None else row[time])
+        return met[0 if isinstance(aggregate, First) else -1][aggregate.column] if met else None
+    if isinstance(aggregate, (ArgMin, ArgMax)):
+        met = [row for row in met if row[aggregate.by] is not None]
+        choose = min if isinstance(aggregate, ArgMin) else max
+        return choose(met, key=lambda row: _place(row[aggregate.by]))[aggregate.column] if met else None
     values = [row[aggregate.column] for row in met if row[aggregate.column] is not None]
     if isinstance(aggregate, Count):
         return len(values)
+    if isinstance(aggregate, (Min, Max)):
+        return (min if isinstance(aggregate, Min) else max)(values, key=_place) if values else None
+    weights = [1] * len(values)
+    if isinstance(aggregate, Mean) and aggregate.weight is not None:
+        given = [(row[aggregate.column], row[aggregate.weight]) for row in met]
+        both = [pair for pair in given if None not in pair]
+        values, weights = [value for value, _ in both], [weight for _, weight in both]
+    finite = all(not isinstance(value, float) or math.isfinite(value) for value in (*values, *weights))
+    if isinstance(aggregate, (Var, StdDev)):
+        if len(values) < 2:
+            return None
+        if not finite:
+            return math.nan
+        values = [Fraction(value) for value in values]
+        mean = sum(values) / len(values)
+        return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
     if not values:
         return None
-    if isinstance(aggregate, (Min, Max)):
-        choose = min if isinstance(aggregate, Min) else max
-        return choose(values, key=lambda v: (isinstance(v, float) and math.isnan(v), v))
-    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
-        return float(np.sum(np.array(values)))
-    total = sum(Fraction(value) for value in values)
-    return total if isinstance(aggregate, Sum) else total / len(values)
+    if not finite:
+        with np.errstate(invalid="ignore"):
+            total = np.sum(np.array(values, np.float64) * np.array(weights, np.float64))
+            return float(total / (1 if isinstance(aggregate, Sum) else np.sum(np.array(weights, np.float64))))
+    total = sum(Fraction(value) * Fraction(weight) for value, weight in zip(values, weights, strict=True))
+    count = sum(map(Fraction, weights))
+    return total if isinstance(aggregate, Sum) else total / count if count else None
 
 
-def assert_same(aggregate: object, got: object, met: list[dict]) -> None:
-    want = expected(aggregate, met)
-    told = f"{aggregate.output} of {[row[aggregate.column] for row in met] if aggregate.column else len(met)}"
+def _error(aggregate: object, met: list[dict], want: Fraction) -> Fraction:
+    """How far float64 may be off."""
+    weight = getattr(aggregate, "weight", None)
+    rows = [row for row in met if row[aggregate.column] is not None and (weight is None or row[weight] is not None)]
+    values = [Fraction(row[aggregate.column]) for row in rows]
+    if isinstance(aggregate, (Var, StdDev)):
+        squares = sum(value**2 for value in values) / (len(values) - 1)
+        plain = all(isinstance(row[aggregate.column], float) for row in rows)  # others may have more than 53 bits
+        return abs(want) * Fraction(2) ** -50 + squares * Fraction(2) ** (-104 if plain else -50) * len(values) ** 2
+    if weight is not None:
+        weights = [Fraction(row[weight]) for row in rows]
+        products = sum(abs(value * w) for value, w in zip(values, weights, strict=True))
+        return (products + abs(want) * sum(map(abs, weights))) / abs(sum(weights)) * Fraction(2) ** -49
+    scale = sum(map(abs, values)) / (1 if isinstance(aggregate, Sum) else len(values))
+    return scale * Fraction(2) ** -51
+
+
+def assert_same(
+    aggregate: object, got: object, met: list[dict], filters: dict[str, Callable[[dict], bool]] | None = None,
+    time: str | None = None,
+) -> None:  # fmt: skip
+    """Checks one aggregate of the rows that a row has met; `time` is the column of event times, if there are any."""
+    met = passing(aggregate, met, filters or {})
+    want = expected(aggregate, met, time)
+    told = f"{aggregate.output} of {[row[aggregate.column] for row in met] if aggregate.column else len(met)}: {got}"
     if want is None or got is None:
         assert got is want is None, told
+    elif isinstance(aggregate, (First, Last, ArgMin, ArgMax)):
+        assert repr(got) == repr(want), told
     elif isinstance(want, Fraction) and isinstance(got, float):
-        values = [abs(Fraction(row[aggregate.column])) for row in met if row[aggregate.column] is not None]
-        scale = sum(values) / (1 if isinstance(aggregate, Sum) else len(values))
-        assert abs(Fraction(got) - want) <= scale * Fraction(2) ** -51, told
+        found = Fraction(got) ** 2 if isinstance(aggregate, StdDev) else Fraction(got)
+        assert abs(found - want) <= _error(aggregate, met, want), told
     elif isinstance(aggregate, Mean) and isinstance(got, decimal.Decimal):
         digits = 10 ** -got.as_tuple().exponent
         half_up = math.floor(abs(want) * digits + Fraction(1, 2))

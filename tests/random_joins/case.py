@@ -23,10 +23,12 @@ from muntin import (
     BurstTrie,
     Compare,
     Count,
+    First,
     IbChain,
     ImTree,
     Inner,
     JoinSpec,
+    Last,
     Max,
     Mean,
     Min,
@@ -40,7 +42,9 @@ from muntin import (
     SortedRuns,
     SplitJoin,
     SpoJoin,
+    StdDev,
     Sum,
+    Var,
     Watermark,
     Where,
     WibTree,
@@ -583,8 +587,8 @@ class Draw:
                  *values.DURATIONS, *values.TEXTS, pa.bool_(), *values.BYTES, pa.dictionary(pa.int8(), pa.string())]
             )  # fmt: skip
             number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-            functions = [Count, *([Min, Max] if number or pa.types.is_temporal(kind) else [])]
-            functions += [Sum, Mean] if number else []
+            functions = [Count, First, Last, *([Min, Max] if number or pa.types.is_temporal(kind) else [])]
+            functions += [Sum, Mean, Var, StdDev] if number else []
             aggregates += [function(f"v{at}") for function in functions if self.chance(0.6)]
             for side in self.columns if self.chance(0.8) else self.columns[1:]:
                 pool = values.pool(rng, kind, kind)

@@ -35,7 +35,7 @@ from muntin import (
 )
 from muntin.host.daemon import DaemonClient, Limits
 from muntin.host.daemon.daemon import Daemon
-from tests.oracles.aggregates import assert_same
+from tests.oracles.aggregates import NUMBER, assert_same, numbered
 from tests.oracles.as_of import AsOfLoop
 from tests.oracles.nested_loop import NestedLoop, Pair
 from tests.random_joins import values
@@ -356,7 +356,8 @@ class Checker:
             if Counter(places) != Counter(list(met)):
                 raise WrongError(f"{place}: there are lines for {sorted(places)}, not for {sorted(met)}")
             for at, line in zip(places, lines, strict=True):
-                self._line(line, [history[side][row] for side, row in met[at]], f"{place}, {at}")
+                other = "right" if at[0] == "left" else "left"
+                self._line(line, [history[side][row] for side, row in met[at]], other, f"{place}, {at}")
             return
         if not hasattr(self, "closed"):
             self.closed: set[int] = set()
@@ -379,15 +380,17 @@ class Checker:
             given = dict(zip(own, self.rows["left"][number], strict=True))
             if own != given:
                 raise WrongError(f"{place}: a left row comes out as {own}, and had come as {given}")
-            self._line(line, [history["right"][row] for row in self.met.get(number, [])], f"{place}, {number}")
+            self._line(line, [history["right"][row] for row in self.met.get(number, [])], "right", f"{place}, {number}")
 
     def _history(self) -> dict[str, list[dict[str, Any]]]:
         """Rows with the values that aggregates are made of."""
         return {
-            side: [dict(zip(self.schemas[side].names, row, strict=True)) for row in self.rows[side]] for side in SIDES
+            side: numbered([dict(zip(self.schemas[side].names, row, strict=True)) for row in self.rows[side]], 0)
+            for side in SIDES
         }
 
-    def _line(self, line: dict[str, Any], met: list[dict[str, Any]], place: str) -> None:
+    def _line(self, line: dict[str, Any], met: list[dict[str, Any]], side: str, place: str) -> None:
+        time = None if self.spec.within is None else getattr(self.spec.within, f"{side}_time")
         for aggregate in self.spec.aggregates:
             got = line[aggregate.output]
             known = [row for row in met if aggregate.column is None or aggregate.column in row]
@@ -398,9 +401,12 @@ class Checker:
             if not met and aggregate.column is not None and got is None:
                 continue  # of no rows, or of a side without the column
             if aggregate.column is not None:
-                known = [{aggregate.column: _number(row[aggregate.column])} for row in known]
+                known = [
+                    {time: time and row[time], aggregate.column: _number(row[aggregate.column]), NUMBER: row[NUMBER]}
+                    for row in known
+                ]
             try:
-                assert_same(aggregate, _number(got), known)
+                assert_same(aggregate, _number(got), known, time=time)
             except AssertionError as error:
                 raise WrongError(f"{place}: {aggregate.output} is {got}: {error}") from error
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import muntin.host.window_join as window_join_module
 from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
-from muntin.host.aggregates import Count, Max
+from muntin.host.aggregates import Count, Last, Max
 from muntin.host.errors import (
     CapacityError,
     DeviceError,
@@ -515,7 +515,7 @@ FAILING: dict[str, dict[str, Any]] = {
     "driven": {"on": AllOf(Compare("a", "<", "b"), Compare("s", ">", "t")), "left": Rows(90), "right": Rows(60)},
     "as-of": {"on": AsOf("t", "t", "backward", by="x"), "how": "left", "watermark": Watermark(left=30, right=30)},
     "aggregate": {**JOINS["count"], "form": "aggregate", "aggregates": [Count(), Max("b")]},
-    "closing": {**JOINS["time"], "form": "aggregate", "aggregates": [Count(), Max("b")], "at": "close"},
+    "closing": {**JOINS["time"], "form": "aggregate", "aggregates": [Count(), Max("b"), Last("b")], "at": "close"},
     "partitions": {**JOINS["count"], "partitions": 2},
 }
 
