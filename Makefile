@@ -30,7 +30,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 DEV_STAMP := $(VENV)/.installed-dev
 STAMP := $(DEV_STAMP) $(CORE)
 
-.PHONY: help demo demo-cluster test test-spark lint format bench bench-papers bench-cluster bench-grid bitstream report fault fault-real random-joins soak wheel sanitize lock clean
+.PHONY: help demo demo-cluster test test-spark lint format bench bench-papers bench-cluster bench-grid bitstream report fault fault-real random-joins soak house walk wheel sanitize lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -134,6 +134,12 @@ soak: $(STAMP) ## one join for hours, with state: memory and files must not grow
 
 report: $(STAMP) ## area, clock rate and rows a cycle of the hardware, beside the last report (REPORT_ARGS="--help")
 	@$(BIN)/python -m muntin.hw.report $(REPORT_ARGS)
+
+house: $(STAMP) ## the tree in numbers: lines, files, imports against the order of its parts, circles
+	@$(BIN)/python -m tests.house house
+
+walk: $(STAMP) ## the modules that a call crosses, and the moves between them
+	@$(BIN)/python -m tests.house walk
 
 sanitize: $(STAMP) ## the core's tests at full length, with its sanitizers: address and undefined, thread
 	@$(BIN)/python -m pytest --full tests/native/test_sanitizers.py $(TEST_ARGS)

@@ -1,0 +1,87 @@
+"""``make house``: the tree in numbers. ``make walk``: the modules that a call crosses, and the moves between them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from types import FrameType
+
+import pyarrow as pa
+
+from muntin import Band, Partitions, Rows, WindowJoin
+from tests.house.imports import TREE, breaches, circles, imports, modules
+
+#: What planning code alone should ask for; see `kinds_asked_for`.
+KINDS = ("Engine", "Device", "Board", "Parameters", "AsOf", "Shared", "SplitJoin", "Steps", "Manager", "Elements")
+JOIN = {"on": Band("limit", "price", low=-5, high=5), "left": Rows(1000), "right": Rows(1000)}
+
+
+def kinds_asked_for(tree: ast.Module) -> int:
+    """How many `isinstance` ask for a class of an engine, a device, a board or a design."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance")
+    return sum(any(kind in ast.unparse(call.args[1]) for kind in KINDS) for call in calls)
+
+
+def house() -> Iterator[tuple[str, object]]:
+    files = {name: path.read_text() for name, path in modules().items()}
+    cpp = [path.read_text() for path in (TREE / "host/native").glob("*.?pp")]
+    lines = {name: text.count("\n") for name, text in files.items()}
+    found = imports()
+    broken = breaches(found)
+    yield "lines, C++ included", sum(lines.values()) + sum(text.count("\n") for text in cpp)
+    yield "files", len(files) + len(cpp)
+    yield "Python files under 50 lines", sum(count < 50 for count in lines.values())
+    yield "files above 700 lines", sum(count > 700 for count in [*lines.values(), *(text.count("\n") for text in cpp)])
+    yield "imports against the order of tests/house/imports.py", len(broken)
+    for folder, other in (("host", "hw"), ("host", "sim"), ("sim", "host")):
+        yield f"of them {folder} -> {other}", sum(f"-> {other}." in line for line in broken if line.startswith(folder))
+    yield "imports to cut until there is no circle", circles(found)
+    asked = sum(kinds_asked_for(ast.parse(text)) for name, text in files.items() if name.startswith("host"))
+    yield "isinstance on engines, devices, boards, designs", asked
+
+
+@contextmanager
+def recorded() -> Iterator[list[str]]:
+    """The modules of the tree whose functions are entered or returned to meanwhile, in order, in all threads."""
+    entered: list[str] = []
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            module = frame.f_globals.get("__name__", "")
+            if module.startswith("muntin."):
+                entered.append(module)
+
+    threading.setprofile_all_threads(profile) if sys.version_info >= (3, 12) else threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        yield entered
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def walk() -> Iterator[tuple[str, object]]:
+    left, right = pa.table({"limit": [10, 20, 30]}), pa.table({"price": [4, 5, 26, 100]})
+    with tempfile.TemporaryDirectory() as folder:
+        for name, options in {
+            "cpu": {},
+            "cpu, three partitions by ranges": {"partitions": Partitions(3, "ranges")},
+            "cpu, with state": {"state": folder},
+            "sim:bisort-model": {"device": "sim:bisort-model"},
+        }.items():
+            with WindowJoin(**JOIN, **options) as join:
+                join.process(left, right)  # the first call imports and compiles
+                with recorded() as entered:
+                    join.process(left, right)
+            moves = sum(module != after for module, after in pairwise(entered))
+            yield f"a call, {name}: modules; moves between them", f"{len(set(entered))}; {moves}"
+
+
+if __name__ == "__main__":
+    for fact, value in {"house": house, "walk": walk}[sys.argv[1]]():
+        print(f"{value!s:>10}  {fact}")

@@ -1,0 +1,110 @@
+"""Who imports whom, by the text of each module: also in functions, for types, and by a constant name for importlib."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+TREE = Path(__file__).parents[2]
+FOLDERS = ("host", "hw", "sim", "pyspark_bridge", "bench")
+
+#: The folders at the top that each of them may import.
+ABOVE = {
+    "hw": set(),
+    "sim": {"hw"},
+    "host": set(),
+    "pyspark_bridge": {"host"},
+    "bench": {"host", "hw", "sim", "pyspark_bridge"},
+}
+#: The parts of host: each imports those of its own row and of the rows before it.
+ROWS = (
+    (
+        *("host.errors", "host.constants", "host.float_order", "host.key_type", "host.durations", "host.columns"),
+        *("host.arrow_versions", "host.progress", "host.tracing", "host.native", "host.arrays", "host.content"),
+    ),
+    ("host.windows", "host.predicates", "host.time_axis", "host.aggregates", "host.engines", "host.index", "host.spec"),
+    ("host.sql", "host.arguments"),
+    ("host.join", "host.state"),
+    ("host.link",),
+    ("host.devices",),
+    ("host.stats", "host.window_join", "host.range_index"),
+    ("host",),
+    ("host.files", "host.selftest", "host.daemon"),
+    ("host.top", "host.cli"),
+)
+
+
+def modules() -> dict[str, Path]:
+    """The modules of the tree by name, without ``muntin.``; a package by its folder's name."""
+    found = {}
+    for folder in FOLDERS:
+        for path in sorted((TREE / folder).rglob("*.py")):
+            name = ".".join(path.relative_to(TREE).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def _names(tree: ast.Module, package: str, known: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: -node.level + 1 or None] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.partition(":")[0]  # of what importlib is given: "muntin.sim.board", "hw.kernel:Kernel"
+            if "." in name and name.removeprefix("muntin.") in known:
+                yield name
+
+
+def imports() -> dict[str, set[str]]:
+    """The modules of the tree that each of them imports."""
+    known = modules()
+    found: dict[str, set[str]] = {}
+    for module, path in known.items():
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        found[module] = set()
+        for imported in _names(ast.parse(path.read_text()), f"muntin.{package}", known):
+            name = imported.removeprefix("muntin.")
+            while name and name not in known:
+                name = name.rpartition(".")[0]
+            if name and name != module:
+                found[module].add(name)
+    return found
+
+
+def part(module: str) -> str:
+    """The part that a module belongs to: one of host, or a folder at the top."""
+    folder, _, rest = module.partition(".")
+    return f"host.{rest.partition('.')[0]}" if folder == "host" and rest else folder
+
+
+def breaches(found: dict[str, set[str]]) -> list[str]:
+    """The imports that `ABOVE` and `ROWS` do not allow, as ``"module -> module"``."""
+    row = {name: at for at, names in enumerate(ROWS) for name in names}
+
+    def allowed(module: str, other: str) -> bool:
+        folder, above = module.partition(".")[0], other.partition(".")[0]
+        if folder != above:
+            return above in ABOVE[folder]
+        return folder != "host" or row[part(module)] >= row[part(other)]
+
+    return sorted(f"{module} -> {other}" for module in found for other in found[module] if not allowed(module, other))
+
+
+def circles(found: dict[str, set[str]]) -> int:
+    """How many imports must go until no module imports itself through others, by taking one of each circle found."""
+    graph = {module: set(others) for module, others in found.items()}
+    count = 0
+    while True:
+        try:
+            graphlib.TopologicalSorter(graph).prepare()
+        except graphlib.CycleError as error:
+            later, earlier = error.args[1][:2]
+            graph[earlier].discard(later)
+            count += 1
+        else:
+            return count
