@@ -53,6 +53,7 @@ def test_a_selftest_passes(device):
     assert "key_bits 32, width 2" in lines[1]
 
 
+@pytest.mark.full
 def test_a_selftest_passes_with_splitjoin():
     lines = list(selftest(simulated("sim:ecpix5:design=splitjoin", 64)))
     assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "join"]

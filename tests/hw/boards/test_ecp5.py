@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from amaranth.back import rtlil
-from amaranth.hdl import ClockDomain, Const, Instance, Module
+from amaranth.hdl import ClockDomain, Const, Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -153,9 +153,38 @@ class _SmallBoard(Ecp5Board):
         }
 
 
-def _small(**change):
+class _Counter(wiring.Component):
+    """What tools are tried on that are to fail: it is placed in seconds."""
+
+    def __init__(self):
+        super().__init__({"clk100": In(1), "led_n": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.domains.sync = domain = ClockDomain(reset_less=True)
+        count = Signal(32)
+        m.d.sync += count.eq(count + 1)
+        m.d.comb += [domain.clk.eq(self.clk100), self.led_n.eq(count[-1])]
+        return m
+
+
+class _CountingBoard(_SmallBoard):
+    """The board, with a counter alone on it."""
+
+    def files(self, design, steps):
+        top = _Counter()
+        ports = [getattr(top, name) for name in top.signature.members]
+        pins = {port: self.pins[port] for port in top.signature.members}
+        return {
+            "top.il": rtlil.convert(top, name="top", ports=ports, emit_src=False),
+            "top.lpf": ecp5_constraints(self.platform, pins, {"clk100": self.said_hz}, ()),
+            "synthesize.ys": "read_rtlil top.il\nsynth_ecp5 -top top -json top.json\n",
+        }
+
+
+def _small(kind=_SmallBoard, **change):
     fields = {field.name: getattr(ECPIX5, field.name) for field in dataclasses.fields(ECPIX5)}
-    return _SmallBoard(**{**fields, "said_hz": 50_000_000, **change})
+    return kind(**{**fields, "said_hz": 50_000_000, **change})
 
 
 def test_a_small_bitstream(tmp_path, capsys):
@@ -181,15 +210,18 @@ def test_a_small_bitstream(tmp_path, capsys):
         used[row] += "1" in content  # a table that does something
     assert sum(used.values()) > 100
     assert not any(count for row, count in used.items() if row % 3 == 1)
-    # The same design at a clock that nothing reaches: the command fails with the path.
+
+
+def test_a_clock_that_nothing_reaches(tmp_path):
+    """The command fails with the path."""
     with pytest.raises(
-        TimingError, match=r"seeds 1; the nearest: .*clk100\S* \d+\.\d of 500\.0 MHz.*; worst path of clk100"
+        TimingError, match=r"seeds 1; the nearest: .*clk100\S* \d+\.\d of 900\.\d MHz.*; worst path of clk100"
     ):
-        build(_small(seeds=(1,), free_rows=(), output_registers=(), said_hz=500_000_000), root=tmp_path)
+        build(_small(_CountingBoard, seeds=(1,), free_rows=(), output_registers=(), said_hz=900_000_000), root=tmp_path)
 
 
 def test_a_tool_that_refuses(tmp_path):
-    refused = dataclasses.replace(_small(seeds=(1,)), device="um5g-999k")
+    refused = dataclasses.replace(_small(_CountingBoard, seeds=(1,)), device="um5g-999k")
     with pytest.raises(
         BuildError, match=r"run_nextpnr_ecp5 failed with exit status \d+; all of it is in .*route-1\.log"
     ):
