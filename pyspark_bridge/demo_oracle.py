@@ -128,7 +128,7 @@ def _predicate(on: Any, left: pa.Schema, right: pa.Schema) -> str:
             terms.append(f"NOT isnan({number})")  # to DuckDB NaN equals itself, and is the greatest
     if isinstance(on, Compare) and not on.null_safe:
         terms.append(f"{of_left} {'=' if on.op == '==' else on.op} {of_right}")
-    elif isinstance(on, Band) and not on.sum:
+    elif isinstance(on, Band) and not on.sum and on.closed == "both":
         for compare, bound in ((">=", on.low), ("<=", on.high)):
             if bound is not None:
                 terms.append(f"{of_right} {compare} {of_left} + {_bound(bound)}")

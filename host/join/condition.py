@@ -352,8 +352,9 @@ def in_words(part: Predicate | Where | AllOf | AsOf) -> str:
     if isinstance(part, Where):
         return f"{part.side}.{part.column} {part.op} {'NULL' if part.value is None else repr(part.value)}"
     if isinstance(part, Band):
-        low = "" if part.low is None else f"{part.low} <= "
-        high = "" if part.high is None else f" <= {part.high}"
+        (piece,) = part.pieces()
+        low = "" if part.low is None else f"{part.low} {'<' if piece.low_strict else '<='} "
+        high = "" if part.high is None else f" {'<' if piece.high_strict else '<='} {part.high}"
         return f"{low}right.{part.right} {'+' if part.sum else '-'} left.{part.left}{high}"
     assert isinstance(part, (AnyOf, AllOf))
     if not part.parts:

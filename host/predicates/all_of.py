@@ -6,11 +6,11 @@ from typing import Any
 
 from muntin.host.errors import PredicateError
 from muntin.host.predicates.any_of import AnyOf
-from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.predicate import Combined, Predicate
 from muntin.host.predicates.where import Where
 
 
-class AllOf:
+class AllOf(Combined):
     """Holds where every one of its parts does.
 
     Parameters

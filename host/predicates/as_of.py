@@ -78,6 +78,14 @@ class AsOf:
                 )
         object.__setattr__(self, "where", parts)
 
+    def __and__(self, other: object) -> AsOf:
+        """With a further part about one side in `where`."""
+        if not isinstance(other, (Where, Predicate, AllOf)):
+            return NotImplemented
+        return dataclasses.replace(self, where=(*self.where, *AllOf(other).parts))
+
+    __rand__ = __and__
+
     def names(self, side: str) -> list[str]:
         """The `by` columns of a side."""
         return [pair[side == "right"] for pair in self.by]

@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from muntin.host.errors import PredicateError
 from muntin.host.predicates.piece import Piece
 
+if TYPE_CHECKING:
+    from muntin.host.predicates.all_of import AllOf
+    from muntin.host.predicates.any_of import AnyOf
 
-class Predicate(abc.ABC):
+
+class Combined:
+    """What conditions have in common: ``&`` is `AllOf` of two, ``|`` is `AnyOf`."""
+
+    def __and__(self, other: object) -> AllOf:
+        from muntin.host.predicates.all_of import AllOf
+
+        return AllOf(self, other) if isinstance(other, Combined) else NotImplemented  # type: ignore[arg-type]
+
+    def __or__(self, other: object) -> AnyOf:
+        from muntin.host.predicates.any_of import AnyOf
+
+        return AnyOf(self, other) if isinstance(other, Combined) else NotImplemented  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        raise PredicateError(
+            f"{self!r} is neither true nor false: combine conditions with & and |, not with and and or"
+        )
+
+
+class Predicate(Combined, abc.ABC):
     """A condition on one key column of each side."""
 
     left: str

@@ -11,6 +11,7 @@ from muntin.host.constants import Moment, plain
 from muntin.host.errors import PredicateError
 from muntin.host.key_type import Family
 from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound
+from muntin.host.predicates.predicate import Combined
 
 DISTINCT = "is distinct from"
 OPERATORS = ("=", "<", "<=", ">", ">=", "!=", "<=>", DISTINCT)
@@ -18,7 +19,7 @@ _SAME = {"==": "=", "<>": "!="}
 
 
 @dataclasses.dataclass(frozen=True)
-class Where:
+class Where(Combined):
     """``column OP value``: a part of `AllOf` or `AsOf` about one side alone. Rows that fail it match nothing.
 
     Parameters

@@ -12,6 +12,8 @@ PREDICATES = {
     "band-zero": ("band", 0, 0),
     "band-zero-shifted": ("band", 3, 3),
     "band-wide": ("band", -1000, 1000),
+    "band-left": ("band", -3, 5, "left"),
+    "band-neither": ("band", -3, 0, "neither"),
     "compare-equal": ("compare", "="),
     "compare-equal-2": ("compare", "=="),
     "compare-less": ("compare", "<"),
@@ -24,6 +26,7 @@ PREDICATES = {
     "any-overlapping": ("any", [("band", -5, 2), ("band", 0, 6), ("band", -1, 1)]),
     "any-touching": ("any", [("band", -5, 0), ("band", 0, 4), ("band", 5, 6)]),
     "any-nested": ("any", [("band", None, 3), ("band", -2, 1)]),
+    "any-closed": ("any", [("band", -5, 0, "left"), ("band", 0, 4, "right"), ("band", 5, 9, "neither")]),
     "any-compare": ("any", [("compare", "<"), ("band", -4, -2), ("compare", "=")]),
     "any-not-equal": ("any", [("compare", "!="), ("band", -1, 1)]),
     "any-everything": ("any", [("compare", "<="), ("compare", ">")]),
@@ -33,7 +36,7 @@ PREDICATES = {
 def in_units(predicate: tuple, key: KeyCase) -> tuple:
     """The predicate with its bounds in units of the key, as the oracle takes it."""
     if predicate[0] == "band":
-        return ("band", key.bound(predicate[1]), key.bound(predicate[2]))
+        return ("band", key.bound(predicate[1]), key.bound(predicate[2]), *predicate[3:])
     if predicate[0] == "any":
         return ("any", [in_units(each, key) for each in predicate[1]])
     return predicate
@@ -42,7 +45,8 @@ def in_units(predicate: tuple, key: KeyCase) -> tuple:
 def for_host(predicate: tuple, left: str, right: str) -> object:
     """The predicate as the operator takes it."""
     if predicate[0] == "band":
-        return Band(left, right, low=predicate[1], high=predicate[2])
+        closed = dict(zip(("closed",), predicate[3:], strict=False))
+        return Band(left, right, low=predicate[1], high=predicate[2], **closed)
     if predicate[0] == "sum":
         return Band(left, right, low=predicate[1], high=predicate[2], sum=True)
     if predicate[0] == "compare":

@@ -4,7 +4,7 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
+from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
 from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
 from muntin.host.index import BiSort
 
@@ -15,6 +15,8 @@ SPECS = [
     JoinSpec(on=Band("a", "b", 0.1, None), left=1, right=1, form="counts", index=BiSort(buffer_rows=7)),
     JoinSpec(on=Band("a", "a", 0, 1), left=1, right=1, index="sorted_runs", self_join=True, itself=True),
     JoinSpec(on=Band("a", "b", decimal.Decimal("-0.10"), 3), left=1, right=1),
+    JoinSpec(on=Band("a", "b", 1, 2, closed="left"), left=1, right=1),
+    JoinSpec(on=["a", "b"], left=1, right=1),
     JoinSpec(on=AnyOf(Compare("a", "!=", "b"), Band("a", "b", 7, 9)), left=1, right=1, form="pairs"),
     JoinSpec(
         on=Band("a", "b", "-5 minutes", dt.timedelta(minutes=5)),
@@ -75,3 +77,54 @@ def test_select_names_columns_of_the_result():
         JoinSpec(on=Band("k", "k"), left=1, right=1, how="semi", select=["y"]).output_schema(left, right)
     with pytest.raises(UnsupportedError, match="form='pairs'"):
         JoinSpec(on=Band("k", "k", 0, 0), left=1, right=1, form="pairs", select=["x"])
+
+
+A, B = Compare("a", "=", "b"), Band("c", "d", 0, 5)
+OF_LEFT = Where("left", "a", ">", 1)
+
+
+@pytest.mark.parametrize(
+    ("combined", "means"),
+    [
+        (lambda: A & B, AllOf(A, B)),
+        (lambda: A & B & OF_LEFT, AllOf(A, B, OF_LEFT)),
+        (lambda: OF_LEFT & (B & A), AllOf(OF_LEFT, B, A)),
+        (lambda: AllOf() & A, AllOf(A)),
+        (lambda: Band("a", "b", 3, 4) | A | Band("a", "b", 7, 9), AnyOf(Band("a", "b", 3, 4), A, Band("a", "b", 7, 9))),
+        (lambda: (A | Band("a", "b", 3, 4)) & B, AllOf(AnyOf(A, Band("a", "b", 3, 4)), B)),
+        (lambda: OF_LEFT | Where("left", "a", "<", 0), AnyOf(OF_LEFT, Where("left", "a", "<", 0))),
+        (lambda: AsOf("t", "t") & OF_LEFT, AsOf("t", "t", where=OF_LEFT)),
+        (lambda: OF_LEFT & AsOf("t", "t") & (OF_LEFT | OF_LEFT), AsOf("t", "t", where=[OF_LEFT, OF_LEFT | OF_LEFT])),
+    ],
+)  # fmt: skip
+def test_conditions_combine(combined, means):
+    assert combined() == means
+
+
+def test_conditions_that_do_not_combine():
+    for wrong, error, said in [
+        (lambda: A | B, UnsupportedError, "several pairs of columns"),
+        (lambda: (A & B) | A, UnsupportedError, "a conjunction .AllOf. inside AnyOf"),
+        (lambda: AsOf("t", "t") & A, PredicateError, "about one side alone"),
+        (lambda: A & "a = b", TypeError, "unsupported operand"),
+        (lambda: 3 | A, TypeError, "unsupported operand"),
+        (lambda: A and B, PredicateError, "neither true nor false: combine conditions with & and |"),
+    ]:
+        with pytest.raises(error, match=said):
+            wrong()
+
+
+def test_which_ends_belong_to_a_band():
+    for low, high, closed, said in [
+        (1, 2, "outer", "closed must be one of both, left, right, neither, not 'outer'"),
+        (2, 2, "left", "low=2 is high=2, and closed='left': the band is empty"),
+        ("0 s", 0, "neither", "the band is empty"),
+    ]:
+        with pytest.raises(PredicateError, match=said):
+            Band("a", "b", low, high, closed=closed)
+    assert [(p.low_strict, p.high_strict) for p in Band("a", "b", None, 3, closed="neither").pieces()] == [
+        (False, True)
+    ]
+    schema = pa.schema([("a", pa.int32()), ("b", pa.int32())])
+    told = JoinSpec(on=Band("a", "b", 1, 3, closed="right")).explain(schema, schema)
+    assert "1 < right.b - left.a <= 3" in told

@@ -40,9 +40,12 @@ def predicate_sql(predicate: tuple, floating: bool) -> str:
         return "(" + " OR ".join(predicate_sql(each, floating) for each in predicate[1]) + ")"
     if predicate[0] == "compare":
         return f"l.k {SQL_OPERATORS.get(predicate[1], predicate[1])} r.k"
-    _, low, high = predicate
+    _, low, high, *closed = predicate
+    above, below = (
+        (">=", "<=") if not closed else {"left": (">=", "<"), "right": (">", "<="), "neither": (">", "<")}[closed[0]]
+    )
     terms = []
-    for bound, compare in ((low, ">="), (high, "<=")):
+    for bound, compare in ((low, above), (high, below)):
         if bound is None:
             continue
         if floating:

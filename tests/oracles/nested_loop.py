@@ -4,7 +4,8 @@ It shares nothing with the operator: predicates are plain tuples, arithmetic is 
 
 A predicate is one of
 
-- ``("band", low, high)``: ``low <= r - l <= high``, None for an open bound;
+- ``("band", low, high)``: ``low <= r - l <= high``, None for an open bound; a fourth item ``"left"``, ``"right"`` or
+  ``"neither"`` says which ends belong to it;
 - ``("sum", low, high)``: ``low <= r + l <= high``, None for an open bound;
 - ``("compare", op)``: ``l op r`` with op one of ``= == < <= > >= != <>``;
 - ``("any", [predicate, ...])``: the union of several over the same pair of columns;
@@ -96,12 +97,14 @@ def matches(predicate: tuple, left: object, right: object) -> bool:
         return OPERATORS[predicate[1]](left, right)
     if kind not in ("band", "sum"):
         raise ValueError(f"not a predicate: {predicate!r}")
-    _, low, high = predicate
+    _, low, high, *closed = predicate
+    above = operator.lt if closed and closed[0] in ("right", "neither") else operator.le
+    below = operator.lt if closed and closed[0] in ("left", "neither") else operator.le
     if floating:
-        return (low is None or left + float(low) <= right) and (high is None or right <= left + float(high))
+        return (low is None or above(left + float(low), right)) and (high is None or below(right, left + float(high)))
     difference = right - left if kind == "band" else right + left
     low, high = exact_bound(low), exact_bound(high)
-    return (low is None or low <= difference) and (high is None or difference <= high)
+    return (low is None or above(low, difference)) and (high is None or below(difference, high))
 
 
 def holds(part: tuple, left: tuple, right: tuple) -> bool:
