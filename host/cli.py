@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -58,11 +59,26 @@ class _Group(click.Group):
             if context.params.get("debug"):
                 raise
             if isinstance(error, MuntinError):
-                message = str(error)
+                message = self._said(str(error), context)
             else:
                 message = f"{type(error).__name__}: {error} (muntin --debug shows where)"
             click.echo("error: " + " ".join(message.split()), err=True)
             context.exit(1)
+
+    def _said(self, message: str, context: click.Context) -> str:
+        """A message in the words of the command that ran: how='full' is --how full there, left=Rows(5) --left-rows 5."""
+        command = self.get_command(context, context.invoked_subcommand or "")
+        options = {option.name: option.opts[0] for option in command.params} if command else {}
+        message = re.sub(
+            r"\b(left|right)=Rows\((\w+)\)",
+            lambda found: f"{options.get(f'{found[1]}_rows', found[0])} {found[2]}",
+            message,
+        )
+        return re.sub(
+            r"(?<![\w-])([a-z_]+)=(?:[A-Z]\w*\([^)]*\)|'?(\w+)\b'?|)",
+            lambda found: f"{options[found[1]]} {found[2] or ''}".rstrip() if found[1] in options else found[0],
+            message,
+        )
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -238,8 +254,8 @@ def serve(
     help='For --as-of: must be equal; "venue,market" for left and right; given again: and.',
 )
 @click.option("--not-exact", is_flag=True, help="For --as-of: rows of equal times do not match.")
-@click.option("--left-rows", type=int, metavar="N", help="Window of the left side: its last N rows.")
-@click.option("--right-rows", type=int, metavar="N", help="Window of the right side: its last N rows.")
+@click.option("--left-rows", type=click.IntRange(1), metavar="N", help="Window of the left side: its last N rows.")
+@click.option("--right-rows", type=click.IntRange(1), metavar="N", help="Window of the right side: its last N rows.")
 @click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="Time window: LOW <= R_TIME - L_TIME <= HIGH.")
 @click.option("--sequence", metavar="COLUMN", help="Arrival order over both files; each must ascend by it.")
 @click.option("--device", default="cpu", show_default=True, help="As `muntin devices` lists them.")

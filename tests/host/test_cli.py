@@ -451,10 +451,11 @@ def test_join_forms(tmp_path: Path, form: str, names: list[str]) -> None:
         (["--on", "a,b,0,1", "--index", "nested_loop"], "device numpy has no index 'nested_loop': it has sorted_runs"),
         (["--on", "a,b,5,1"], "lies above"),
         (["--within", "a,b,1"], "--within must be like"),
-        (["--left-rows", "0"], "0"),
+        (["--select", "nope"], "--select names 'nope'"),
+        (["--at", "close"], "--at belong"),
         (["--device", "abacus"], "abacus"),
-        (["--how", "sideways"], "there is no join how='sideways': use one of inner, left"),
-        (["--how", "anti", "--form", "counts"], "form='counts' is for inner joins"),
+        (["--how", "sideways"], "there is no join --how sideways: use one of inner, left"),
+        (["--how", "anti", "--form", "counts"], "--form counts is for inner joins"),
         (["--sequence", "nope"], "no sequence column 'nope'"),
         (["--sequence", "u"], "does not ascend"),
         (["--sequence", "t"], "use integers, timestamps"),
@@ -472,6 +473,15 @@ def test_errors_are_one_line(tmp_path: Path, changes: list[str], text: str) -> N
     assert text in told.stderr
     assert told.stderr.strip().count("\n") == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["f.parquet"]
+
+
+def test_errors_name_options(tmp_path: Path) -> None:
+    file = write(pa.table({"a": [1, 2], "b": [1, 2]}), tmp_path / "f.parquet")
+    told = muntin("join", file, file, "--on", "a,b,0,1", "--left-rows", 5)
+    assert told.stderr.endswith("give --right-rows n too, or --within, or no window at all to keep every row\n")
+    told = muntin("join", file, file, "--on", "a,b,0,1", "--left-rows", 0)
+    assert told.exit_code == 2
+    assert "Invalid value for '--left-rows'" in told.stderr
 
 
 def test_failed_join_leaves_the_old_output(tmp_path: Path) -> None:
