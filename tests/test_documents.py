@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from muntin.host.cli import main
+from tests.pages import run
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+#: Pages whose blocks run one after the other; those of spark.md do in tests/pyspark_bridge/test_spark_pages.py.
+IN_ORDER = ("cookbook.md", "migrating.md")
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
 
@@ -51,8 +54,9 @@ def test_links_lead_somewhere(path):
 def test_examples_import_what_is_public(path):
     for example in examples(path):
         for node in ast.walk(ast.parse(example)):
-            assert not isinstance(node, ast.Import) or node.names[0].name == "pyarrow", ast.unparse(node)
-            if isinstance(node, ast.ImportFrom) and node.module not in ("pathlib", "pyspark.sql"):
+            if isinstance(node, ast.Import):
+                assert node.names[0].name in ("pyarrow", "pandas", "polars", "duckdb"), ast.unparse(node)
+            if isinstance(node, ast.ImportFrom) and node.module not in ("pathlib", "tempfile", "pyspark.sql"):
                 assert node.module in ("muntin", "muntin.spark"), ast.unparse(node)
                 assert {alias.name for alias in node.names} <= set(importlib.import_module(node.module).__all__)
 
@@ -62,7 +66,7 @@ def test_examples_without_spark_run():
     for path in DOCUMENTS:
         for example in examples(path):
             # Those of spark.md run in tests/pyspark_bridge/test_spark_pages.py.
-            if "muntin.spark" not in example and path.name != "spark.md":
+            if "muntin.spark" not in example and path.name not in ("spark.md", *IN_ORDER):
                 with contextlib.redirect_stdout(io.StringIO()) as out:
                     exec(compile(example, path.name, "exec"), names := {})
                 ran += 1
@@ -77,6 +81,12 @@ def test_examples_without_spark_run():
                 elif "first" in names:
                     assert (names["first"].num_rows, names["second"].num_rows) == (3, 3)
     assert ran >= 7
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_blocks_run_and_print_what_the_page_says(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(ROOT / "docs" / name, capsys, {"__name__": "__main__"})
 
 
 @each_document

@@ -11,18 +11,12 @@ from pathlib import Path
 import pytest
 
 from muntin.host.cli import main
+from tests.pages import blocks, run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / name for name in ("spark.md", "platforms.md")]
 #: What the page sets in its session, which is that of other tests too.
 SET = ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone")
-
-
-def blocks(page):
-    """(number of its first line, language, text) of each block of code that is no drawing."""
-    text = page.read_text()
-    for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-        yield text.count("\n", 0, found.start()) + 2, found[1], found[2]
 
 
 @pytest.fixture
@@ -39,17 +33,8 @@ def session(spark):
 def test_blocks_run_and_print_what_the_page_says(session, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
-    printed, shown = "", 0
-    page = PAGES[0]
     try:
-        for line, language, text in blocks(page):
-            if language == "python":
-                assert not printed, f"{page.name}:{line}: the block before it prints\n{printed}"
-                exec(compile("\n" * (line - 1) + text, str(page), "exec"), names)
-                printed = capsys.readouterr().out.strip()
-            elif language == "text":
-                assert printed == text.strip(), f"{page.name}:{line}"
-                printed, shown = "", shown + 1
+        shown = run(PAGES[0], capsys, names, shell=False)
     finally:
         if "listener" in names:
             names["listener"].stop()
