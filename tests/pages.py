@@ -1,5 +1,5 @@
-"""Pages of the documents as programs: blocks of Python and of the shell run in order, as a reader pastes them, and print
-what the block of text below says."""
+"""Pages of the documents as programs: blocks of Python and of the shell run in order, as a reader pastes them, and
+print what the block of text below says."""
 
 import re
 import shlex

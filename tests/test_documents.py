@@ -16,7 +16,7 @@ from tests.pages import run
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 #: Pages whose blocks run one after the other; those of spark.md do in tests/pyspark_bridge/test_spark_pages.py.
-IN_ORDER = ("cookbook.md", "migrating.md")
+IN_ORDER = ("cookbook.md", "migrating.md", "troubleshooting.md")
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
 
@@ -105,3 +105,10 @@ def test_make_targets_exist(path):
     targets = set(re.findall(r"^(\.?[a-z-]+):", rules, re.MULTILINE))
     for target in re.findall(r"(?:^    |`)make (\.?[a-z-]+)", path.read_text(), re.MULTILINE):
         assert target in targets, f"{path.name}: make {target}"
+
+
+def test_each_error_is_in_the_table_of_errors():
+    table = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## Errors")[2]
+    assert set(re.findall(r"^class (\w+Error)\(", (ROOT / "host" / "errors.py").read_text(), re.MULTILINE)) <= set(
+        re.findall(r"`(\w+)`", table)
+    )
