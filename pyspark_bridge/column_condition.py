@@ -159,7 +159,7 @@ class ColumnCondition(ComputedColumns):
             return _literal(expression.value)
         if kind == "coerced":
             made, given = expression.typed(), children[0].typed()
-            if made == given or (is_number(made) and is_number(given)):
+            if made == given or given == "void" or (is_number(made) and is_number(given)):
                 return self._text(children[0])  # exact values are compared, whatever their types
             raise UnknownError(f"Spark would cast {children[0].shown()} from {given} to {made}: cast one side yourself")
         why = "is about both sides" if len(expression.sides()) == 2 else "is unknown"

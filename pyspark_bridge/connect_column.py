@@ -256,8 +256,9 @@ class ConnectColumn(ColumnCondition):
             value, low, high = (self._sql_node(node.args[part]) for part in ("this", "low", "high"))
             ends = [self._call(">=", text, [value, low]), self._call("<=", text, [value, high])]
             return self._node("and", text, message, ends)
-        if isinstance(node, exp.NEQ):
-            equal = self._call("=", text, [self._sql_node(node.this), self._sql_node(node.expression)])
+        if isinstance(node, (exp.NEQ, exp.NullSafeNEQ)):
+            both = [self._sql_node(node.this), self._sql_node(node.expression)]
+            equal = self._call("=" if isinstance(node, exp.NEQ) else "<=>", text, both)
             return self._node("not", text, message, [equal])
         if isinstance(node, exp.Interval):
             return self._interval(text, message)
@@ -308,7 +309,10 @@ class ConnectColumn(ColumnCondition):
 
     def _opaque(self, node: Any, text: str, value: str | None = None) -> Expression:
         """SQL that is not taken apart: the names in it, but for those of functions there, and what it computes."""
-        names = (self._reference([p.name for p in each.parts], None, None) for each in node.find_all(exp.Column))
+        names = (
+            self._reference([part.name for part in each.parts], None, _sql_message(_text(each)))
+            for each in node.find_all(exp.Column)
+        )
         kinds = [_NODES.get(type(each), "in" if isinstance(each, (exp.In, exp.Between, exp.NEQ)) else "")
                  for each in node.walk()]  # fmt: skip
         inner = [Expression(kind, lambda: "", lambda: "", None) for kind in kinds if kind]

@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import sqlglot
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import functions as F
+from sqlglot import exp
 
-from muntin import PredicateError, Rows, SchemaError, Within
+from muntin import PredicateError, Rows, SchemaError, Within, join
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.conditions import read_sides
+from muntin.pyspark_bridge.result_schema import arrow_schema_of
+from tests.host.test_sql import DUCK, TYPED, rows_of, texts
 from tests.pyspark_bridge.conftest import CONNECT
 from tests.pyspark_bridge.data import bids_and_asks
 
@@ -287,6 +293,76 @@ def test_drawn_values_of_every_comparison(spark, daemon, seed):
         ):
             ours = window_join(left, right, condition, daemon=daemon.address)
             assert counted(ours) == counted(left.join(right, condition)), (column, condition)
+
+
+def spelled(node):
+    """A part of a SQL text as Columns."""
+    node = node.unnest()
+    one, other = (node.args.get(each) for each in ("this", "expression"))
+    if isinstance(node, exp.Column):
+        return C(node.sql())
+    if isinstance(node, exp.Not):
+        return ~spelled(one)
+    if isinstance(node, exp.Abs):
+        return F.abs(spelled(one))
+    if isinstance(node, exp.Between):
+        return spelled(one).between(spelled(node.args["low"]), spelled(node.args["high"]))
+    if isinstance(node, exp.In):
+        return spelled(one).isin(*map(spelled, node.expressions))
+    if isinstance(node, exp.Is):
+        return F.isnull(spelled(one)) if isinstance(other, exp.Null) else spelled(one).eqNullSafe(spelled(other))
+    if isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ)):
+        same = spelled(one).eqNullSafe(spelled(other))
+        return same if isinstance(node, exp.NullSafeEQ) else ~same
+    for kind, made in SPELLED.items():
+        if isinstance(node, kind):
+            return made(spelled(one), spelled(other))
+    return F.expr(node.sql("spark"))
+
+
+SPELLED = {
+    exp.And: operator.and_, exp.Or: operator.or_, exp.Add: operator.add, exp.Sub: operator.sub, exp.EQ: operator.eq,
+    exp.NEQ: operator.ne, exp.LT: operator.lt, exp.LTE: operator.le, exp.GT: operator.gt, exp.GTE: operator.ge,
+}  # fmt: skip
+
+
+def with_computed(frame, side, names, table):
+    """A table with the columns of a frame that Spark has computed."""
+    names = [name for name in names if name in frame.columns]
+    if not names:
+        return table
+    rows = {row["id"]: row for row in frame.select("id", *names).collect()}
+    schema = arrow_schema_of(frame, side)
+    for name in names:
+        column = [rows[number][name] for number in table["id"].to_pylist()]
+        table = table.append_column(name, pa.array(column, schema.field(name).type))
+    return table
+
+
+def test_random_conditions_as_duckdb_reads_them(spark, request):
+    """As Columns and as SQL in one: DuckDB's rows, or refused; most are taken."""
+    frames = {name: spark.createDataFrame(table).alias(name) for name, table in TYPED.items()}
+    taken = Counter()
+
+    @settings(max_examples=150 if request.config.getoption("--full") else 20, deadline=None)
+    @given(text=texts(), how=st.sampled_from(["left", "full", "left_anti"]), columns=st.booleans())
+    def check(text, how, columns):
+        on = spelled(sqlglot.parse_one(text, dialect="spark")) if columns else F.expr(text)
+        try:
+            sides = read_sides(frames["l"], frames["r"], on, None, counted=True)
+        except PredicateError:
+            taken[False] += 1
+            return
+        taken[True] += 1
+        left = with_computed(sides.left, "left", sides.computed, TYPED["l"])
+        right = with_computed(sides.right, "right", sides.computed, TYPED["r"])
+        ours = join(left, right, sides.on, how, select=["id"] if how == "left_anti" else ["id", "id_right"])
+        found = "l.id" if how == "left_anti" else "l.id, r.id AS other"
+        kind = {"left": "LEFT", "full": "FULL", "left_anti": "ANTI"}[how]
+        assert rows_of(ours) == rows_of(DUCK.sql(f"SELECT {found} FROM l {kind} JOIN r ON {text}").to_arrow_table())
+
+    check()
+    assert taken[True] > 2 * taken[False]
 
 
 #: What Spark computes of one side, as Columns or SQL, and what it is.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
 
 from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.conditions import read_sides
 from muntin.pyspark_bridge.result_schema import arrow_schema_of
 from tests.oracles.spark_scenarios import ABSENT, DIFFERENCES, FOLDER, SECOND, Join, Scenario, Side, scenarios
 from tests.pyspark_bridge.newest_query import newest_query
@@ -38,12 +40,22 @@ def streamed(runner: Any, side: Side) -> Any:
 
 
 def joined(join: Join, left: Any, right: Any, aliases: tuple[str, str], scenario: Scenario, daemon: Any) -> Any:
+    """By its condition as a Column, which says the time window too where both ends are bounded."""
     on, within = join.parts(arrow_schema_of(left, "left"), arrow_schema_of(right, "right"), aliases)
+    left, right = left.alias(aliases[0]), right.alias(aliases[1])
+    text = join.condition
+    if "window" in left.columns:
+        text = re.sub(r"\bwindow_(start|end)\b", r"window.\1", text)
+    one_end = within is not None and None in (within.low, within.high)
+    if not one_end:
+        sides = read_sides(left, right, F.expr(text), None, counted=False)
+        assert within in (None, sides.within)
+        assert within is None or sides.on == on or sides.computed
     return window_join(
         left,
         right,
-        on=on,
-        within=within,
+        on=F.expr(text),
+        within=within if one_end else None,
         how=join.how,
         lag=scenario.lag,
         daemon=daemon.address,
