@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.errors import KeyTypeError, SumOverflowError
+from muntin.host.errors import KeyTypeError, ResultTooLargeError, SumOverflowError
 from muntin.host.float_order import decode_float, encode_float
 
 if TYPE_CHECKING:
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
 _INT64 = np.iinfo(np.int64)
 _LIMB_DIGITS = 18  # decimals of so many digits fit 64 bits
 MOST_DIGITS = 38
+_LIST_ROWS = 1 << 24  # values of lists that are made at a time
 _NO_ROW = np.array([-1, _INT64.max, _INT64.max])  # of what the core ranks
 
 #: What is kept of a row, by the core's operation for it.
 CORE = {
     "some": "some", "sum": "sum", "upper": "sum", "lower": "sum", "add": "add", "min": "least", "max": "least",
     "min_wide": "least_wide", "max_wide": "least_wide", "moments": "moments", "first": "least_row",
-    "last": "least_row", "arg_min": "least_row", "arg_max": "least_row", "upper_product": "sum",
-    "lower_product": "sum", "upper_weight": "sum", "lower_weight": "sum", "product": "add", "weight": "add",
+    "last": "least_row", "arg_min": "least_row", "arg_max": "least_row", "each": "each", "each_value": "each",
+    "upper_product": "sum", "lower_product": "sum", "upper_weight": "sum", "lower_weight": "sum", "product": "add",
+    "weight": "add",
 }  # fmt: skip
 
 EXACT_PRODUCT = ("upper_product", "lower_product", "upper_weight", "lower_weight")
@@ -138,7 +141,7 @@ def encoded(fold: str, columns: list[Column], valid: np.ndarray, batch: Batch) -
     """
     if fold == "some":
         return np.ascontiguousarray(valid).view(np.uint8)
-    if CORE[fold] == "least_row":
+    if CORE[fold] in ("least_row", "each"):
         return _ranked(fold, columns, valid, batch)
     first = columns[0]
     nothing = 0
@@ -148,9 +151,9 @@ def encoded(fold: str, columns: list[Column], valid: np.ndarray, batch: Batch) -
     if fold in ("add", "moments"):
         given = first.numbers()
     elif fold in ("product", "weight"):
-        weights = columns[1].numbers() / _unit(columns[1].kind)
+        weights = columns[1].numbers() / unit(columns[1].kind)
         with np.errstate(invalid="ignore", over="ignore"):
-            given = weights if fold == "weight" else first.numbers() / _unit(first.kind) * weights
+            given = weights if fold == "weight" else first.numbers() / unit(first.kind) * weights
     elif "_" in fold or fold in ("upper", "lower"):
         part, _, of = fold.partition("_")
         low, high = _product(first, columns[1]) if of == "product" else columns[of == "weight"].words()
@@ -163,14 +166,14 @@ def encoded(fold: str, columns: list[Column], valid: np.ndarray, batch: Batch) -
     return np.ascontiguousarray(np.where(valid, given, given.dtype.type(nothing)))
 
 
-def _unit(kind: pa.DataType) -> float:
+def unit(kind: pa.DataType) -> float:
     return 10.0**kind.scale if pa.types.is_decimal(kind) else 1.0
 
 
 def _ranked(fold: str, columns: list[Column], valid: np.ndarray, batch: Batch) -> np.ndarray:
     """Rows by time or by a column, then by arrival, as the core ranks them."""
     rows = batch.rows
-    if columns:
+    if fold != "each" and columns:
         low, high = columns[0].ordered_words(valid)
     else:
         low = np.zeros(len(rows), np.int64) if batch.times is None else batch.times
@@ -241,6 +244,59 @@ def means(name: str, column: str, kind: pa.DataType, out: pa.DataType, held: dic
         return pa.array(float_of(low, high) / float_of(weights[0], weights[1]), out, mask=~valid)
 
 
+def quantiles(q: float, kind: pa.DataType, starts: np.ndarray, words: np.ndarray) -> pa.Array:
+    """Quantiles of values, each between two of them, from what the core gives of each place."""
+    counts = np.diff(starts)
+    place = np.maximum(counts - 1, 0) * q
+    below, above = np.floor(place), np.ceil(place)
+    low, high = words.reshape(-1, 3)[:, :2].T if len(words) else np.zeros((2, 1), np.int64)
+    near = (np.minimum(starts[:-1] + end.astype(np.int64), len(low) - 1) for end in (below, above))
+    a, b = (_ordered_numbers(kind, low[at], high[at]) for at in near)
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = np.where(below == above, a, (above - place) * a + (place - below) * b) / unit(kind)
+    return pa.array(found, pa.float64(), mask=counts == 0)
+
+
+def _ordered_numbers(kind: pa.DataType, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """What `Column.ordered_words` made of numbers, as float64; of decimals as `Column.numbers`."""
+    if pa.types.is_floating(kind):
+        with np.errstate(invalid="ignore"):
+            return np.where(low == _INT64.max, np.nan, decode_float(low))
+    if pa.types.is_uint64(kind):
+        return (low.view(np.uint64) ^ np.uint64(1 << 63)).astype(np.float64)
+    return float_of(low, high)
+
+
+def lists(
+    name: str, starts: np.ndarray, rows: np.ndarray, take: Callable[[np.ndarray], pa.ChunkedArray]
+) -> pa.ChunkedArray:
+    """Lists of the values of rows, in chunks of which no one has more values, or bytes, than Arrow's offsets number.
+
+    Raises
+    ------
+    ResultTooLargeError
+        If one list has.
+    """
+    chunks: list[pa.Array] = []
+    first, most = 0, _LIST_ROWS
+    while first + 1 < len(starts):
+        last = max(first + 1, int(np.searchsorted(starts, starts[first] + most, "right")) - 1)
+        values = take(rows[starts[first] : starts[last]])
+        if values.num_chunks > 1:
+            if last == first + 1:
+                raise ResultTooLargeError(
+                    f"a {name} of {len(values):,} values has more bytes than a list of Arrow has offsets for: narrow "
+                    "the window"
+                )
+            most = int(starts[last] - starts[first]) // 2
+            continue
+        offsets = pa.array((starts[first : last + 1] - starts[first]).astype(np.int32))
+        flat = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+        chunks.append(pa.ListArray.from_arrays(offsets, flat))
+        first, most = last, _LIST_ROWS
+    return pa.chunked_array(chunks, pa.list_(take(rows[:0]).type))
+
+
 def variances(kind: pa.DataType, some: np.ndarray, moments: np.ndarray) -> np.ndarray:
     """Sample variances from sums and sums of squares, each an unevaluated sum of two; undefined of fewer than two."""
     s, s_error, q, q_error = moments.reshape(-1, 4).T
@@ -254,7 +310,7 @@ def variances(kind: pa.DataType, some: np.ndarray, moments: np.ndarray) -> np.nd
         error = ((square - again) - lost + error) / count
         spread, rest = _two_sum(q, -mean)
         spread = (spread + (rest + q_error - error)) / (count - 1)
-        return np.maximum(spread, 0) / _unit(kind) ** 2
+        return np.maximum(spread, 0) / unit(kind) ** 2
 
 
 def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

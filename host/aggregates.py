@@ -5,24 +5,17 @@ from __future__ import annotations
 import abc
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from muntin.host import aggregate_values as values
-from muntin.host.columns import column_of, column_type, has_column, root_column
-from muntin.host.errors import KeyTypeError, PredicateError, SchemaError, SqlError
-from muntin.host.join.condition import Filter, condition_columns, in_words, parts_of
-from muntin.host.key_type import _raw_values
+from muntin.host.errors import KeyTypeError, PredicateError
+from muntin.host.join.condition import in_words, parts_of
+from muntin.host.join.kept_types import check_type
 from muntin.host.predicates import AllOf, AnyOf, Where, from_dict, one_sided
 
-if TYPE_CHECKING:
-    from muntin.host.join.engine import Batch
-    from muntin.host.join.row_log import RowLog
-
-_OTHER = {"left": "right", "right": "left"}
 Kinds = dict[str, pa.DataType]  # of the columns of one side
 Held = dict[str, Any]  # what the core gives, by the names of `aggregate_values.CORE`
 
@@ -51,6 +44,7 @@ class Aggregate(abc.ABC):
     filter: Any = dataclasses.field(default=None, kw_only=True)
     function: ClassVar[str]
     paths: ClassVar[tuple[str, ...]] = ("column",)  # fields that name columns
+    _more: ClassVar[tuple[str, ...]] = ()  # numbers that a text has behind them
 
     def __post_init__(self) -> None:
         for what in (*self.paths, "name"):
@@ -288,7 +282,7 @@ class StdDev(_Spread):
     function = "stddev_samp"
 
 
-class _OfRow(Aggregate):
+class OfRow(Aggregate):
     """The value of one row, which the core chooses."""
 
     @property
@@ -306,7 +300,7 @@ class _OfRow(Aggregate):
 
 
 @dataclasses.dataclass(frozen=True)
-class First(_OfRow):
+class First(OfRow):
     """The value, of any type, of the first row by event time, of these the first to arrive, and without event times the
     first to arrive; NULL if it is NULL there."""
 
@@ -314,14 +308,14 @@ class First(_OfRow):
 
 
 @dataclasses.dataclass(frozen=True)
-class Last(_OfRow):
+class Last(OfRow):
     """The value, of any type, of the last row by event time, of these the last to arrive, and without event times the
     last to arrive; NULL if it is NULL there."""
 
     function = "last"
 
 
-class _OfExtreme(_OfRow):
+class _OfExtreme(OfRow):
     by: str = ""
     paths = ("column", "by")
 
@@ -362,16 +356,91 @@ class ArgMax(_OfExtreme):
     function = "arg_max"
 
 
+@dataclasses.dataclass(frozen=True)
+class Quantile(Aggregate):
+    """The value below which a share of the values that are not NULL lie, float64; NULL where there are none.
+
+    Exact, between two values by linear interpolation, as Spark's ``percentile`` and DuckDB's ``quantile_cont``. NaN is
+    above all other values.
+
+    Parameters
+    ----------
+    q : float
+        The share, from 0 to 1: 0.5 for the median.
+
+    Raises
+    ------
+    PredicateError
+        If it is no such number, too.
+    """
+
+    q: float
+    function = "percentile"
+    _more = ("q",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        plain = isinstance(self.q, (int, float)) and not isinstance(self.q, bool)
+        if not plain or not 0 <= self.q <= 1:
+            raise PredicateError(f"q of Quantile must be a number from 0 to 1, not {self.q!r}")
+
+    @property
+    def _call(self) -> str:
+        return f"{self.function}({self.column}, {self.q})"
+
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        kind = kinds[str(self.column)]
+        return pa.float64() if _number(kind) or pa.types.is_null(kind) else None
+
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        return ("each_value",)
+
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
+        return values.quantiles(self.q, kinds[str(self.column)], *held["each_value"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Collect(OfRow):
+    """A list of the values, of any type, that are not NULL, by event time, then by arrival, and without event times by
+    arrival; empty where there are none."""
+
+    function = "collect_list"
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        return self.columns
+
+    def _type(self, kinds: Kinds) -> pa.DataType | None:
+        kind = pa.list_(kinds[str(self.column)])
+        try:
+            check_type(kind)
+        except pa.ArrowException as error:
+            raise KeyTypeError(
+                f"there are no lists of column {self.column!r} of type {kinds[str(self.column)]} in pyarrow "
+                f"{pa.__version__} ({error}): cast it to a plain type"
+            ) from error
+        return kind
+
+    def _folds(self, kinds: Kinds) -> tuple[str, ...]:
+        return ("each",)
+
+    def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> Any:
+        starts, words = held["each"]
+        return starts, words.reshape(-1, 3)[:, 2]
+
+
 #: The functions: of texts and of what `Aggregate.to_dict` gives.
 _KINDS: dict[str, type[Aggregate]] = {
     "count": Count, "sum": Sum, "min": Min, "max": Max, "avg": Mean, "mean": Mean, "weighted_avg": Mean, "vwap": Mean,
     "var_samp": Var, "variance": Var, "var": Var, "stddev_samp": StdDev, "stddev": StdDev, "first": First,
-    "last": Last, "arg_min": ArgMin, "min_by": ArgMin, "arg_max": ArgMax, "max_by": ArgMax,
+    "last": Last, "arg_min": ArgMin, "min_by": ArgMin, "arg_max": ArgMax, "max_by": ArgMax, "percentile": Quantile,
+    "quantile": Quantile, "collect_list": Collect, "collect": Collect,
 }  # fmt: skip
 _TEXT = re.compile(
     r"\s*(\w+)\s*\(\s*([^()]*?)\s*\)\s*(?:filter\s*\(\s*where\s+(.*)\)\s*)?(?:(?<=[\s)])as\s+(\S+)\s*)?",
     re.IGNORECASE | re.DOTALL,
 )
+_NUMBER = re.compile(r"-?[0-9.]*[0-9]")
 
 
 def aggregate_from_dict(data: dict[str, Any]) -> Aggregate:
@@ -397,18 +466,31 @@ def open_aggregates(given: Any) -> tuple[Aggregate, ...]:
     return tuple(each if isinstance(each, Aggregate) else _parsed(each) for each in given)
 
 
+def _arguments(function: str, kind: type[Aggregate]) -> list[str]:
+    """What the text of a function has in its brackets."""
+    weighed = function in ("weighted_avg", "vwap")
+    return [what for what in (*kind.paths, *kind._more) if what != "weight" or weighed]
+
+
 def _parsed(text: Any) -> Aggregate:
     found = _TEXT.fullmatch(text) if isinstance(text, str) else None
-    kind = _KINDS.get(found[1].lower()) if found else None
+    function = found[1].lower() if found else ""
+    kind = _KINDS.get("quantile" if function == "median" else function)
     if found is not None and kind is not None:
         given = [each.strip() for each in found[2].split(",")]
         if kind is Count and given[0] in ("", "*", "1"):
             given = []
-        names = [what for what in kind.paths if what != "weight" or found[1].lower() in ("weighted_avg", "vwap")]
+        elif function == "median":
+            given.append("0.5")
+        names = _arguments(function, kind)
         whole = len(given) == len(names) or (kind is Count and not given)
-        if whole and all(each not in ("", "*", "1") for each in given):
-            options = dict(zip(names, given, strict=False))
-            return kind(**options, filter=found[3] and found[3].strip(), name=found[4])
+        if whole and all(
+            each not in ("", "*", "1") or what in kind._more for each, what in zip(given, names, strict=False)
+        ):
+            options: dict[str, Any] = dict(zip(names, given, strict=False))
+            if all(_NUMBER.fullmatch(options[what]) for what in kind._more):
+                options |= {what: float(options[what]) for what in kind._more}
+                return kind(**options, filter=found[3] and found[3].strip(), name=found[4])
     raise PredicateError(
         f"{text!r} is no aggregate: use count(*), count(column), {', '.join(_forms())}; behind it 'filter (where "
         "condition)' for some rows alone, and 'as name' where it is to have another name"
@@ -416,12 +498,12 @@ def _parsed(text: Any) -> Aggregate:
 
 
 def _forms() -> list[str]:
-    kinds = {name: kind for name, kind in reversed(_KINDS.items()) if kind is not Count}
-    first = {(kind, "weight" in kind.paths and name in ("weighted_avg", "vwap")): name for name, kind in kinds.items()}
-    return [
-        f"{name}({', '.join(what for what in kind.paths if what != 'weight' or weighted)})"
-        for (kind, weighted), name in reversed(first.items())
-    ]
+    """A text of each function, without other names for the same."""
+    told: dict[tuple[Any, ...], str] = {}
+    for function, kind in _KINDS.items():
+        arguments = _arguments(function, kind)
+        told.setdefault((kind, *arguments), f"{function}({', '.join(arguments)})")
+    return [*list(told.values())[1:], "median(column)"]
 
 
 def result_type(aggregate: Aggregate, kinds: Kinds) -> pa.DataType:
@@ -442,230 +524,3 @@ def result_type(aggregate: Aggregate, kinds: Kinds) -> pa.DataType:
     if isinstance(aggregate, Mean):
         aggregate._check(kinds)
     return kind
-
-
-class _Kept(NamedTuple):
-    """What is kept of each row: a fold, of what, and of which rows."""
-
-    fold: str
-    columns: tuple[str, ...]
-    filter: Any
-
-
-class _Tests(NamedTuple):
-    """A filter as rows of one side are asked it."""
-
-    columns: tuple[str, ...]
-    tests: tuple[Filter, ...]
-
-
-def _tests(given: Any, side: str, schema: pa.Schema) -> _Tests:
-    """Raises SqlError if rows of this side cannot be asked it; KeyTypeError, PredicateError."""
-    if given is None:
-        return _Tests((), ())
-    if isinstance(given, str):
-        from muntin.host.sql import parse_condition
-
-        none = pa.schema([])
-        given = parse_condition(given, *((schema, none) if side == "left" else (none, schema)))
-    columns = tuple(name for name, _ in condition_columns(given, side))
-    for other, _ in condition_columns(given, _OTHER[side]):
-        raise SqlError(f"a filter of rows of the {side} side names column {other!r} of the {_OTHER[side]} side")
-    for column in columns:
-        if not has_column(schema, column):
-            raise SqlError(f"the {side} side has no column {column!r} of a filter: it has {', '.join(schema.names)}")
-    parts = parts_of(given)
-    if not all(map(one_sided, parts)):
-        raise SqlError("a filter asks rows of one side: a column and a constant, joined by AND; OR over one column")
-    return _Tests(columns, tuple(Filter(part, {side: schema}) for part in parts))
-
-
-def columns_of(aggregate: Aggregate, side: str, schema: pa.Schema) -> tuple[str, ...]:
-    """The columns of a side that an aggregate of its rows reads; none where it has not all of them."""
-    if not all(has_column(schema, path) for path in aggregate.columns):
-        return ()
-    try:
-        return (*aggregate.columns, *_tests(aggregate.filter, side, schema).columns)
-    except SqlError:
-        return ()
-
-
-class AggregatePlan:
-    """What an engine keeps of the rows of each side, and what it makes of that.
-
-    Parameters
-    ----------
-    aggregates : tuple of Aggregate
-    schemas : dict of str to pyarrow.Schema
-        Columns of each side whose rows may be met.
-
-    Attributes
-    ----------
-    logged : dict of str to set of str
-        The columns of each side whose values come out of single rows.
-    fields : list of pyarrow.Field
-        The columns of the result.
-
-    Raises
-    ------
-    SchemaError
-        If no side has a column, or two columns of the result have one name.
-    SqlError
-        If a filter's text is no condition on the columns of one side.
-    KeyTypeError
-        If a column's type has no such aggregate, or the two sides differ in it.
-    """
-
-    def __init__(self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema]):
-        self._aggregates = aggregates
-        self._schemas = schemas
-        self._kept: dict[str, list[_Kept]] = {side: [] for side in schemas}
-        self._tests: dict[str, dict[Any, tuple[Filter, ...]]] = {side: {} for side in schemas}
-        self._kinds: list[dict[str, Kinds]] = []  # of the columns of each aggregate, by the sides that have them
-        self.logged: dict[str, set[str]] = {side: set() for side in schemas}
-        self.fields: list[pa.Field] = []
-        for aggregate in aggregates:
-            kinds = self._sides(aggregate)
-            self._kinds.append(kinds)
-            types = {side: result_type(aggregate, own) for side, own in kinds.items()}
-            # NULL is of the other side's type too.
-            types = {side: kind for side, kind in types.items() if not _is_null(kinds[side])} or types
-            first, *others = types.values()
-            if any(not kind.equals(first) for kind in others):
-                raise KeyTypeError(
-                    f"{aggregate.output!r} has type {types['left']} of left rows and {types['right']} of right rows: "
-                    f"cast column {aggregate.column!r} on one side"
-                )
-            if any(field.name == aggregate.output for field in self.fields):
-                raise SchemaError(f"the result would have two columns {aggregate.output!r}: give one of them a name=")
-            self.fields.append(pa.field(aggregate.output, first))
-            for side, own in kinds.items():
-                for kept in _kept(aggregate, own):
-                    if kept not in self._kept[side]:
-                        self._kept[side].append(kept)
-                if isinstance(aggregate, _OfRow):
-                    self.logged[side].add(root_column(schemas[side], str(aggregate.column)))
-
-    def _sides(self, aggregate: Aggregate) -> dict[str, Kinds]:
-        """The types of the columns of an aggregate, by the sides whose rows have all of them; one at least."""
-        given = "; ".join(f"the {side} side has {', '.join(schema.names)}" for side, schema in self._schemas.items())
-        for path in aggregate.columns:
-            if not any(has_column(schema, path) for schema in self._schemas.values()):
-                raise SchemaError(f"there is no column {path!r}, of {aggregate.output!r}: {given}")
-        found: dict[str, Kinds] = {}
-        failed: SqlError | None = None
-        for side, schema in self._schemas.items():
-            if not all(has_column(schema, path) for path in aggregate.columns):
-                continue
-            try:
-                self._tests[side][aggregate.filter] = _tests(aggregate.filter, side, schema)[1]
-            except SqlError as error:
-                failed = error
-                continue
-            found[side] = {path: column_type(schema, path) for path in aggregate.columns}
-        if not found:
-            raise failed or SchemaError(
-                f"no side has all columns of {aggregate.output!r}, {', '.join(aggregate.columns)}: {given}"
-            )
-        return found
-
-    @property
-    def folds(self) -> dict[str, list[str]]:
-        """What is kept of the rows of each side, as `muntin.host.join.folds.FOLDS` has it."""
-        return {side: [values.CORE[each.fold] for each in kept] for side, kept in self._kept.items()}
-
-    def encode(self, side: str, table: pa.Table, batch: Batch, places: np.ndarray) -> tuple[np.ndarray, ...]:
-        """What is kept of rows of a side: an array for each fold, shape (n,), or (n, words).
-
-        Parameters
-        ----------
-        side : str
-        table : pyarrow.Table
-            With the rows, and others.
-        batch : Batch
-            The rows, n of them.
-        places : ndarray of int64, shape (n,)
-            Where they stand in the table.
-
-        Raises
-        ------
-        KeyTypeError
-            If a decimal has more digits than its type says.
-        """
-        given = {path: column_of(table, path) for kept in self._kept[side] for path in kept.columns}
-        valid = {path: pc.is_valid(each).to_numpy().astype(np.bool_)[places] for path, each in given.items()}
-        passing: dict[Any, np.ndarray] = {}
-        for filter_, tests in self._tests[side].items():
-            passing[filter_] = np.logical_and.reduce(
-                [np.ones(len(places), np.bool_), *(t.holds(table)[places] for t in tests)]
-            )
-        columns: dict[str, values.Column] = {}
-
-        def column(path: str) -> values.Column:
-            if path not in columns:
-                kind = column_type(self._schemas[side], path)
-                raw = _raw_values(pa.concat_arrays([pa.array([], kind), *given[path].chunks]))
-                columns[path] = values.Column(kind, raw[places])
-            return columns[path]
-
-        out = []
-        for kept in self._kept[side]:
-            counts = np.logical_and.reduce([passing[kept.filter], *(valid[path] for path in kept.columns)])
-            needed = [] if kept.fold == "some" else [column(path) for path in kept.columns]
-            out.append(values.encoded(kept.fold, needed, counts, batch))
-        return tuple(out)
-
-    def columns(self, side: str, counts: np.ndarray, results: list[Any], log: RowLog | None) -> list[pa.ChunkedArray]:
-        """The columns of the result for rows of one side.
-
-        Parameters
-        ----------
-        side : str
-            Whose rows have probed.
-        counts : ndarray of int64, shape (n,)
-            How many rows each has met.
-        results : list
-            What the core gives for each fold of the other side.
-        log : RowLog or None
-            Of the other side's rows.
-
-        Raises
-        ------
-        SumOverflowError
-            If a sum or mean does not fit its type.
-        """
-        other = _OTHER[side]
-        held = dict(zip(self._kept[other], results, strict=True))
-        out = []
-        for aggregate, kinds, field in zip(self._aggregates, self._kinds, self.fields, strict=True):
-            if aggregate.column is None and aggregate.filter is None:
-                out.append(pa.array(counts))
-            elif other not in kinds or not (keeps := _kept(aggregate, kinds[other])):
-                out.append(pa.nulls(len(counts), field.type))
-            else:
-                own = {kept.fold: held[kept] for kept in keeps}
-                value = aggregate._value(kinds[other], field.type, own)
-                out.append(self._taken(aggregate, other, value, log) if isinstance(aggregate, _OfRow) else value)
-        return out
-
-    def _taken(self, aggregate: Aggregate, side: str, rows: np.ndarray, log: RowLog | None) -> pa.ChunkedArray:
-        """The values of rows by their numbers, NULL for those below 0."""
-        assert log is not None
-        name = root_column(self._schemas[side], str(aggregate.column))
-        taken = pa.table(log.take(rows, [name]), schema=pa.schema([log.schema.field(name)]))
-        return column_of(taken, str(aggregate.column))
-
-
-def _kept(aggregate: Aggregate, kinds: Kinds) -> list[_Kept]:
-    """What an aggregate of columns of these types is made of; nothing where it is NULL, or the number of rows."""
-    if isinstance(aggregate, Count):
-        plain = aggregate.column is None and aggregate.filter is None
-        return [] if plain else [_Kept("some", aggregate.columns, aggregate.filter)]
-    if _is_null(kinds):
-        return []
-    return [_Kept(fold, aggregate._asked, aggregate.filter) for fold in aggregate._folds(kinds)]
-
-
-def _is_null(kinds: Kinds) -> bool:
-    """Whether a column has no values by its type."""
-    return any(map(pa.types.is_null, kinds.values()))

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.aggregates import AggregatePlan, aggregate_from_dict, columns_of, open_aggregates
+from muntin.host.aggregate_plan import AggregatePlan, columns_of
+from muntin.host.aggregates import aggregate_from_dict, open_aggregates
 from muntin.host.columns import column_type, has_column, root_column
 from muntin.host.constants import whole_number
 from muntin.host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
@@ -75,9 +76,9 @@ class JoinSpec:
         of the call, ranges of sorted runs, read by a `RangeMirror` (device ``"cpu"``); ``"aggregate"``: `aggregates` of
         what rows match (device ``"cpu"``).
     aggregates : Aggregate, str, or several
-        For ``form="aggregate"``: `Count`, `Sum`, `Min`, `Max`, `Mean`, `Var`, `StdDev`, `First`, `Last`, `ArgMin` and
-        `ArgMax` of columns of the other side, or their text such as ``"sum(price)"``. Where the other side has no such
-        column they are NULL.
+        For ``form="aggregate"``: `Count`, `Sum`, `Min`, `Max`, `Mean`, `Var`, `StdDev`, `First`, `Last`, `ArgMin`, `ArgMax`,
+        `Quantile` and `Collect` of columns of the other side, or their text such as ``"sum(price)"``. Where the other
+        side has no such column they are NULL.
     at : str
         For ``form="aggregate"``: ``"arrival"``: `side`, `row` and the aggregates for each row of the call, of the rows
         that it meets as it arrives; ``"close"``, for time windows: the columns of the left side and the aggregates for

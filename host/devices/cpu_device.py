@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from muntin.host.aggregates import AggregatePlan
+from muntin.host.aggregate_plan import AggregatePlan
 from muntin.host.constants import whole_number
 from muntin.host.devices.device import Device, DeviceInfo, usable_memory
 from muntin.host.engines import EngineKind, Shared, SplitJoin, Steps

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from muntin.host.aggregates import AggregatePlan
+from muntin.host.aggregate_plan import AggregatePlan
 from muntin.host.engines import EngineKind, Steps, open_engine_kind
 from muntin.host.errors import CapacityError, UnsupportedError
 from muntin.host.index import Auto, Index, open_index

@@ -106,7 +106,7 @@ class Batch:
     others : tuple of ndarray, shape (n,) each
         Encoded keys of the parts of a conjunction beside what drives.
     values : tuple of ndarray, shape (n,) or (n, 2) each
-        What aggregates are made of, as `muntin.host.aggregates.AggregatePlan.encode` gives it.
+        What aggregates are made of, as `muntin.host.aggregate_plan.AggregatePlan.encode` gives it.
     stores, probes : ndarray of bool, shape (n,), or None
         Which rows are stored, and which probe, where an engine has a share of the rows; None: all.
     order : ndarray of uint32, shape (n,), or None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.aggregates import AggregatePlan
+from muntin.host.aggregate_plan import AggregatePlan
 from muntin.host.errors import ResultTooLargeError
 from muntin.host.join import kept_types
 from muntin.host.join.engine import (

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from muntin import ArgMax, ArgMin, Count, First, Last, Max, Mean, Min, StdDev, Sum, Var
+from muntin import ArgMax, ArgMin, Collect, Count, First, Last, Max, Mean, Min, Quantile, StdDev, Sum, Var
 
 NUMBER = "#"  # of the column of arrival numbers in what a row has met
 
@@ -31,8 +31,10 @@ def expected(aggregate: object, met: list[dict], time: str | None) -> object:
     """One aggregate of these rows, exact."""
     if aggregate.column is None:
         return len(met)
-    if isinstance(aggregate, (First, Last)):
+    if isinstance(aggregate, (First, Last, Collect)):
         met = sorted(met, key=lambda row: 0 if time is None else row[time])
+        if isinstance(aggregate, Collect):
+            return [value for row in met if (value := row[aggregate.column]) is not None]
         return met[0 if isinstance(aggregate, First) else -1][aggregate.column] if met else None
     if isinstance(aggregate, (ArgMin, ArgMax)):
         met = [row for row in met if row[aggregate.by] is not None]
@@ -43,6 +45,16 @@ def expected(aggregate: object, met: list[dict], time: str | None) -> object:
         return len(values)
     if isinstance(aggregate, (Min, Max)):
         return (min if isinstance(aggregate, Min) else max)(values, key=_place) if values else None
+    if isinstance(aggregate, Quantile):
+        if not values:
+            return None
+        place = (len(values) - 1) * aggregate.q
+        low, high = (sorted(values, key=_place)[at] for at in (math.floor(place), math.ceil(place)))
+        if place == math.floor(place):
+            return low if isinstance(low, float) else Fraction(low)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return (1 - place % 1) * float(low) + place % 1 * float(high)
+        return Fraction(low) + (Fraction(high) - Fraction(low)) * (Fraction(place) - math.floor(place))
     weights = [1] * len(values)
     if isinstance(aggregate, Mean) and aggregate.weight is not None:
         given = [(row[aggregate.column], row[aggregate.weight]) for row in met]
@@ -70,6 +82,9 @@ def expected(aggregate: object, met: list[dict], time: str | None) -> object:
 
 def _error(aggregate: object, met: list[dict], want: Fraction) -> Fraction:
     """How far float64 may be off."""
+    if isinstance(aggregate, Quantile):
+        given = [row[aggregate.column] for row in met if row[aggregate.column] is not None]
+        return max(abs(Fraction(value)) for value in given if math.isfinite(value)) * Fraction(2) ** -50
     weight = getattr(aggregate, "weight", None)
     rows = [row for row in met if row[aggregate.column] is not None and (weight is None or row[weight] is not None)]
     values = [Fraction(row[aggregate.column]) for row in rows]
@@ -95,7 +110,7 @@ def assert_same(
     told = f"{aggregate.output} of {[row[aggregate.column] for row in met] if aggregate.column else len(met)}: {got}"
     if want is None or got is None:
         assert got is want is None, told
-    elif isinstance(aggregate, (First, Last, ArgMin, ArgMax)):
+    elif isinstance(aggregate, (First, Last, ArgMin, ArgMax, Collect)):
         assert repr(got) == repr(want), told
     elif isinstance(want, Fraction) and isinstance(got, float):
         found = Fraction(got) ** 2 if isinstance(aggregate, StdDev) else Fraction(got)

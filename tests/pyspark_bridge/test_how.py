@@ -133,7 +133,7 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
     bids, asks = (
         [each.drop_columns("note") for each in side] for side in bids_and_asks(seed, batches=4, rows=40, spread=25)
     )
-    names = ["id", "id_right"] if kind == "as-of" else ["id", "n", "newest", "top", "spread", "some"]
+    names = ["id", "id_right"] if kind == "as-of" else ["id", "n", "newest", "top", "spread", "some", "ids", "middle"]
     if kind == "as-of":
         options = {"on": AsOf("ts", "ts", tolerance="9 seconds"), "how": "left"}
     else:
@@ -141,7 +141,7 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
         options = {"on": Compare("limit", "=", "price"), "within": within, "form": "aggregate", "at": "close"}
         options["aggregates"] = [
             "count(*) as n", "last(id) as newest", "arg_max(id, price) as top", "stddev(seq) as spread",
-            "sum(id) filter (where seq > 20) as some",
+            "sum(id) filter (where seq > 20) as some", "collect(id) as ids", "median(seq) as middle",
         ]  # fmt: skip
     for count in (2, 4):
         for number in range(count - 2, count):
