@@ -76,9 +76,9 @@ class JoinSpec:
         of the call, ranges of sorted runs, read by a `RangeMirror` (device ``"cpu"``); ``"aggregate"``: `aggregates` of
         what rows match (device ``"cpu"``).
     aggregates : Aggregate, str, or several
-        For ``form="aggregate"``: `Count`, `Sum`, `Min`, `Max`, `Mean`, `Var`, `StdDev`, `First`, `Last`, `ArgMin`, `ArgMax`,
-        `Quantile` and `Collect` of columns of the other side, or their text such as ``"sum(price)"``. Where the other
-        side has no such column they are NULL.
+        For ``form="aggregate"``: `Count`, `Sum`, `Min`, `Max`, `Mean`, `Var`, `StdDev`, `First`, `Last`, `ArgMin`,
+        `ArgMax`, `Quantile` and `Collect` of columns of the other side, or their text such as ``"sum(price)"``. Where
+        the other side has no such column they are NULL.
     at : str
         For ``form="aggregate"``: ``"arrival"``: `side`, `row` and the aggregates for each row of the call, of the rows
         that it meets as it arrives; ``"close"``, for time windows: the columns of the left side and the aggregates for
