@@ -37,7 +37,7 @@ import matplotlib.pyplot as plt
 
 import muntin.pyspark_bridge.join_task
 from bench.machine import describe_machine
-from muntin.host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
+from muntin import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
 from muntin.host.daemon.rows import cut, decode, encode, encode_within
 from muntin.host.daemon.staging import Part, PartKey, Sender
 from muntin.host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME

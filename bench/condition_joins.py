@@ -24,8 +24,9 @@ from bench.operator_benchmark import ResultsDiffer
 from bench.plan import ConditionsPlan
 from bench.rows_type import size
 from bench.workloads import BLOCK, Workload
-from muntin import AllOf, AsOf, Band, Rows, SpoJoin, Watermark, WindowJoin, Within
+from muntin import AllOf, AsOf, Band, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import MuntinError
+from muntin.index import SpoJoin
 
 Stage = Callable[[str], None]
 _SPAN = 1 << 20  # of values in ranges

@@ -31,7 +31,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
 from bench.machine import describe_machine
-from muntin.host import Band, Rows, WindowJoin
+from muntin import Band, Rows, WindowJoin
 
 SIDES = ("left", "right")
 SKEWS = ("uniform", "rank-size", "half equal")

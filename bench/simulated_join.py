@@ -17,7 +17,7 @@ from rich.console import Console
 from bench.filled_board import FilledBoard
 from bench.rows_type import ROWS
 from bench.workloads import Workload
-from muntin.host import Band, Rows, WindowJoin
+from muntin import Band, Rows, WindowJoin
 from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.device import DeviceInfo

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from muntin.host import AllOf, Band, Compare, Watermark, WindowJoin, Within
+from muntin import AllOf, Band, Compare, Watermark, WindowJoin, Within
 from muntin.host.daemon.service import resident_bytes
 
 ROWS = 2_000  # of each side in a call

@@ -368,7 +368,7 @@ def _span(window: int) -> str:
 
 
 def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan, state: str | None = None) -> DataFrame:
-    from muntin.host import Band, Within
+    from muntin import Band, Within
     from muntin.pyspark_bridge import window_join
 
     low, high = _workload(plan).band
@@ -384,7 +384,7 @@ def _window_join(left: DataFrame, right: DataFrame, plan: SparkPlan, state: str 
 
 
 def _count_window_join(left: DataFrame, right: DataFrame, plan: SparkPlan) -> DataFrame:
-    from muntin.host import Band, Rows
+    from muntin import Band, Rows
     from muntin.pyspark_bridge import window_join
 
     band = Band("l_key", "r_key", *_workload(plan).band)
@@ -446,7 +446,7 @@ def _nothing(left: DataFrame, right: DataFrame, plan: SparkPlan, whole: bool = F
 
 
 def _keyed_window_join(left: DataFrame, right: DataFrame, window: int) -> DataFrame:
-    from muntin.host import AllOf, Band, Compare, Within
+    from muntin import AllOf, Band, Compare, Within
     from muntin.pyspark_bridge import window_join
 
     span = f"{window} milliseconds"

@@ -27,7 +27,7 @@ from bench.operator_benchmark import ResultsDiffer
 from bench.spark_join import WITH_STATE, run_spark_benchmark, side_table
 from bench.spark_plan import SparkPlan
 from bench.workloads import Workload
-from muntin.host import Band, JoinSpec, Watermark, WindowJoin, Within
+from muntin import Band, JoinSpec, Watermark, WindowJoin, Within
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.streaming_query import query_place
 

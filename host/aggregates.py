@@ -15,11 +15,13 @@ from muntin.host.errors import KeyTypeError, PredicateError
 from muntin.host.join.condition import in_words, parts_of
 from muntin.host.join.kept_types import check_type
 from muntin.host.predicates import AllOf, AnyOf, Where, from_dict, one_sided
+from muntin.host.public import public
 
 Kinds = dict[str, pa.DataType]  # of the columns of one side
 Held = dict[str, Any]  # what the core gives, by the names of `aggregate_values.CORE`
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Aggregate(abc.ABC):
     """One value made of a column of all rows of the other side that a row matches.
@@ -123,6 +125,7 @@ def _ordered(kind: pa.DataType) -> bool:
     return _number(kind) or moment
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Count(Aggregate):
     """How many rows match, int64; of a column, how many of them are not NULL there."""
@@ -145,6 +148,7 @@ class Count(Aggregate):
         return pa.array(held["some"])
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Sum(Aggregate):
     """The sum of the values that are not NULL; NULL where there are none.
@@ -185,6 +189,7 @@ class _Extreme(Aggregate):
         return values.extremes(~codes if self.function == "max" else codes, kinds[str(self.column)], held["some"] > 0)
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Min(_Extreme):
     """The least value that is not NULL; NULL where there is none. NaN is above all others, as Spark orders it."""
@@ -192,6 +197,7 @@ class Min(_Extreme):
     function = "min"
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Max(_Extreme):
     """The greatest value that is not NULL; NULL where there is none. NaN is above all others, as Spark orders it."""
@@ -199,6 +205,7 @@ class Max(_Extreme):
     function = "max"
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Mean(Aggregate):
     """The mean of the values that are not NULL; NULL where there are none.
@@ -263,6 +270,7 @@ class _Spread(Aggregate):
         return pa.array(spread, out, mask=held["some"] < 2)
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Var(_Spread):
     """The sample variance of the values that are not NULL, float64; NULL of fewer than two.
@@ -275,6 +283,7 @@ class Var(_Spread):
     function = "var_samp"
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class StdDev(_Spread):
     """The sample standard deviation of the values that are not NULL, float64: the square root of `Var`."""
@@ -299,6 +308,7 @@ class OfRow(Aggregate):
         return values.chosen_rows(held[self.function], last=self.function == "last")
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class First(OfRow):
     """The value, of any type, of the first row by event time, of these the first to arrive, and without event times the
@@ -307,6 +317,7 @@ class First(OfRow):
     function = "first"
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Last(OfRow):
     """The value, of any type, of the last row by event time, of these the last to arrive, and without event times the
@@ -324,6 +335,7 @@ class _OfExtreme(OfRow):
         return kinds[str(self.column)] if _ordered(by) or pa.types.is_null(by) else None
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class ArgMin(_OfExtreme):
     """The value, of any type, of the row with the least value of another column; of several the first to arrive.
@@ -340,6 +352,7 @@ class ArgMin(_OfExtreme):
     function = "arg_min"
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class ArgMax(_OfExtreme):
     """The value, of any type, of the row with the greatest value of another column; of several the first to arrive.
@@ -356,6 +369,7 @@ class ArgMax(_OfExtreme):
     function = "arg_max"
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Quantile(Aggregate):
     """The value below which a share of the values that are not NULL lie, float64; NULL where there are none.
@@ -399,6 +413,7 @@ class Quantile(Aggregate):
         return values.quantiles(self.q, kinds[str(self.column)], *held["each_value"])
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Collect(OfRow):
     """A list of the values, of any type, that are not NULL, by event time, then by arrival, and without event times by

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.csv
 from rich.live import Live
 
-from muntin.host import JoinSpec, Rows, WindowJoin, arguments, list_devices
+from muntin.host import arguments
 from muntin.host.daemon.address import Address, default_socket
 from muntin.host.daemon.client import DaemonClient
 from muntin.host.daemon.daemon import Daemon, FlightOptions, read_token
@@ -30,6 +30,7 @@ from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.log import configure_log
 from muntin.host.daemon.private import FAILED, READY
 from muntin.host.daemon.rescale import rescale as rescale_windows
+from muntin.host.devices import list_devices
 from muntin.host.errors import (
     ConnectionLostError,
     MuntinError,
@@ -41,8 +42,11 @@ from muntin.host.errors import (
 from muntin.host.files import TableReader, TableWriter, in_turns, interleave
 from muntin.host.predicates.as_of import DIRECTIONS
 from muntin.host.progress import Progress
+from muntin.host.spec import JoinSpec
 from muntin.host.top import size, top_table
 from muntin.host.tracing import VARIABLE, start_tracing
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows
 
 LIMITS = Limits()
 

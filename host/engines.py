@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 from muntin.host.constants import whole_number
 from muntin.host.durations import length
 from muntin.host.errors import PredicateError, WindowError
+from muntin.host.public import public
 
 
+@public("muntin.engine")
 @dataclasses.dataclass(frozen=True)
 class EngineKind:
     """A way of running a join. A device says which of them it has.
@@ -41,6 +43,7 @@ class EngineKind:
             object.__setattr__(self, parameter, number)
 
 
+@public("muntin.engine")
 @dataclasses.dataclass(frozen=True)
 class Steps(EngineKind):
     """Whole steps of many rows over one index a side."""
@@ -48,6 +51,7 @@ class Steps(EngineKind):
     name = "steps"
 
 
+@public("muntin.engine")
 @dataclasses.dataclass(frozen=True)
 class SplitJoin(EngineKind):
     """Independent join cores, each with a share of both windows.
@@ -95,6 +99,7 @@ class SplitJoin(EngineKind):
             raise WindowError(f"expiry must be 'auto', 'passive' or 'active', not {self.expiry!r}")
 
 
+@public("muntin.engine")
 @dataclasses.dataclass(frozen=True)
 class Shared(EngineKind):
     """Row by row, by threads that share one index a side.
@@ -158,6 +163,7 @@ def engine_from_dict(data: dict[str, Any]) -> EngineKind:
         raise WindowError(f"the engine {kind.name!r} has no such parameters: {error}") from error
 
 
+@public("muntin.engine")
 @dataclasses.dataclass(frozen=True)
 class Outer:
     """Pairs by probing row, the later row of each pair: ``order="outer"`` is ``Outer()``.
@@ -190,6 +196,7 @@ class Outer:
         return "outer" if self.every == 1 else f"outer, every {self.every:,}"
 
 
+@public("muntin.engine")
 @dataclasses.dataclass(frozen=True)
 class Inner:
     """Pairs by probing row, and those of one probing row by stored row: ``order="inner"`` is ``Inner()``.
@@ -228,6 +235,7 @@ _LIMITS = (("partitions", "count", MOST_PARTITIONS), ("subwindow_rows", "subwind
 _BY = ("auto", "equality", "ranges", "subwindows")
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Partitions:
     """Into how many windows the rows of a join go, each joined by a thread of its own, or in Spark by a task:

@@ -206,3 +206,7 @@ def from_wire(wire: dict[str, Any]) -> MuntinError:
     kind = _classes().get(str(wire.get("error")), DaemonError)
     message = str(wire.get("message", "unknown error"))
     return kind(message, **{name: wire.get(name) for name in _details(kind)})
+
+
+for _error in _classes().values():  # users import them from there
+    _error.__module__ = "muntin.errors"

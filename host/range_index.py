@@ -21,6 +21,7 @@ from muntin.host.frames import ArrowArray, ArrowStream, as_array
 from muntin.host.index.specs import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed, open_index
 from muntin.host.join.native_engine import core_index
 from muntin.host.native import _core
+from muntin.host.public import public
 
 Mapper = Literal["count", "sum", "min", "max", "mean"]
 Number = int | float
@@ -31,6 +32,7 @@ _VALUES = {"arrival": 1, "int64": 2, "float64": 3}  # as the core numbers them
 _PIECE = 1024  # rows that an iterator fetches at a time
 
 
+@public("muntin.index")
 def open_window_index(
     index: str | Index = "slices", *, span: int, key_type: str = "int64", values: str = "arrival"
 ) -> RangeIndex:
@@ -71,6 +73,7 @@ def open_window_index(
     return RangeIndex(index, span=span, key_type=key_type, values=values)
 
 
+@public("muntin.index")
 class RangeIndex:
     """What `open_window_index` gives. One call, or one iterator, at a time."""
 

@@ -23,6 +23,7 @@ from muntin.host.join.condition import Condition, check_side, condition_columns,
 from muntin.host.join.kept_types import first_known
 from muntin.host.key_type import key_types
 from muntin.host.predicates import AllOf, AsOf, Band, Compare, Predicate, Where, from_dict, one_sided
+from muntin.host.public import public
 from muntin.host.time_axis import TimeAxis, check_time_type
 from muntin.host.windows import Rows, Watermark, Within
 
@@ -52,6 +53,7 @@ RANGES_SCHEMA = pa.schema(
 COUNTS_SCHEMA = pa.schema([("side", pa.string()), ("row", pa.int64()), ("matches", pa.int64())])
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class JoinSpec:
     """A sliding-window join.

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from muntin.host.public import public
 
+
+@public("muntin")
 @dataclasses.dataclass
 class Stats:
     """Counters of one join since it was opened. In a self join both sides tell of the one stream.

@@ -19,6 +19,7 @@ from importlib import metadata
 from typing import Any, TypeVar
 
 from muntin.host.errors import UnsupportedError
+from muntin.host.public import public
 
 VARIABLE = "MUNTIN_TRACING"
 FLUSH_SECONDS = 1.0
@@ -30,6 +31,7 @@ _trace_id: ContextVar[int | None] = ContextVar("muntin_trace_id", default=None)
 _Item = TypeVar("_Item")
 
 
+@public("muntin")
 def start_tracing(service: str = "muntin") -> None:
     """Turn on spans in this process: of joins, of requests to daemons, and of the daemon that runs here.
 

@@ -55,6 +55,7 @@ from muntin.host.join.row_log import RowLog, check_columns, empty_table
 from muntin.host.join.sequencer import Call, Sequencer
 from muntin.host.join.whole_call import WholeCall
 from muntin.host.predicates import AsOf
+from muntin.host.public import public
 from muntin.host.spec import JoinSpec
 from muntin.host.state import Record, StateLog, open_store
 from muntin.host.state.log import schema_of, schema_text, under
@@ -71,6 +72,7 @@ INCOMPLETE = b"muntin.incomplete"
 """Marks a result that lacks pairs, in the metadata of its schema; the value names what is missing."""
 
 
+@public("muntin")
 class WindowJoin:
     """A sliding-window join of two streams.
 

@@ -14,6 +14,7 @@ from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
 from muntin.host.frames import ArrowRows, answer, as_schema, as_table, is_frame, is_spark
 from muntin.host.index import Index
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
+from muntin.host.public import public
 from muntin.host.spec import JoinSpec
 from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows, Watermark, Within
@@ -21,6 +22,7 @@ from muntin.host.windows import Rows, Watermark, Within
 _OF_OPERATOR = ("device", "state")
 
 
+@public("muntin")
 def join(
     left: ArrowRows,
     right: ArrowRows,
@@ -119,6 +121,7 @@ def _source(spec: JoinSpec, frames: dict[str, Any], tables: dict[str, pa.Table])
     return {name: (frames["left" if side == "both" else side], column) for side, column, name in made}
 
 
+@public("muntin")
 def sql(
     text: str,
     *,
@@ -215,6 +218,7 @@ def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
     return answer(result, frames.values(), source)
 
 
+@public("muntin")
 def sql_spec(text: str, **tables: Any) -> JoinSpec:
     """The specification that `sql` makes of a text: what its ``explain`` tells of.
 

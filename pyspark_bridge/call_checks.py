@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host import JoinSpec
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.certificate import Certificate
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.service import Service
 from muntin.host.daemon.windows import Windows, begun_with, quoted
 from muntin.host.errors import DaemonError, StateError
+from muntin.host.spec import JoinSpec
 from muntin.host.state import check_place, local_folder
 from muntin.pyspark_bridge.join_task import JoinTask
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from muntin.host import AllOf, Compare, JoinSpec, Within
 from muntin.host.durations import nanoseconds
 from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
 from muntin.host.key_type import NANOS_PER_DAY
+from muntin.host.predicates import AllOf, Compare
+from muntin.host.spec import JoinSpec
 from muntin.host.sql import parse_condition, parse_windowed
+from muntin.host.windows import Within
 from muntin.pyspark_bridge.result_schema import arrow_schema_of
 from muntin.pyspark_bridge.spark_versions import is_column, is_connect
 from muntin.pyspark_bridge.watermarks import delayed_columns

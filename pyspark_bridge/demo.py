@@ -18,11 +18,15 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, arguments
+from muntin.host import arguments
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.errors import MuntinError, SchemaError
 from muntin.host.files import TableReader, in_turns, interleave
+from muntin.host.predicates import AllOf, Band, Compare
 from muntin.host.progress import Progress
+from muntin.host.spec import JoinSpec
+from muntin.host.window_join import WindowJoin
+from muntin.host.windows import Rows
 from muntin.pyspark_bridge.demo_oracle import ARRIVAL, check_result
 from muntin.pyspark_bridge.demo_streams import demo_streams
 from muntin.pyspark_bridge.java_runtime import ensure_java

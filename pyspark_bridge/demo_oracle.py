@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec
 from muntin.host.errors import UnsupportedError
+from muntin.host.predicates import AllOf, AnyOf, Band, Compare
+from muntin.host.spec import JoinSpec
 
 #: The column that gives the order of arrival over both streams, different in every row.
 ARRIVAL = "arrival"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from muntin.host import JoinSpec
 from muntin.host.daemon.definition import definition_digest
+from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

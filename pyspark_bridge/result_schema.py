@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from muntin.host import JoinSpec
 from muntin.host.errors import SchemaError
+from muntin.host.spec import JoinSpec
 from muntin.pyspark_bridge.spark_versions import to_arrow
 from muntin.pyspark_bridge.watermarks import DELAY_KEY
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from muntin.host import Rows
 from muntin.host.sql import SqlJoin, parse_join
+from muntin.host.windows import Rows
 from muntin.pyspark_bridge.result_schema import arrow_schema_of
 from muntin.pyspark_bridge.watermarks import delayed_columns
 from muntin.pyspark_bridge.window_join import window_join

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from muntin.host import AsOf, JoinSpec, Watermark, Within
 from muntin.host.durations import nanoseconds
 from muntin.host.errors import UnsupportedError, WindowError
+from muntin.host.predicates import AsOf
+from muntin.host.spec import JoinSpec
+from muntin.host.windows import Watermark, Within
 
 if TYPE_CHECKING:
     import pyarrow as pa

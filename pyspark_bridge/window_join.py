@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import muntin
-from muntin.host import AsOf, JoinSpec, Rows, Within
 from muntin.host.daemon.certificate import Certificate
 from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
 from muntin.host.errors import DeviceError, QueryError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
 from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
+from muntin.host.predicates import AsOf
+from muntin.host.spec import JoinSpec
 from muntin.host.tracing import check_tracing, settings, tracing_wanted
+from muntin.host.windows import Rows, Within
 from muntin.pyspark_bridge.call_checks import (
     NO_DATA,
     checked_by_daemons,

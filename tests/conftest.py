@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from muntin.host import open_device
+from muntin.hardware import open_device
 from muntin.host.errors import DeviceError
 from tests.conformance.devices import DEVICES, DeviceCase
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muntin.host import open_device
+from muntin.hardware import open_device
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError
 

@@ -12,6 +12,7 @@ import pytest
 
 from muntin.host.cli import main
 from tests.pages import run
+from tests.test_public_interface import PUBLIC
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -57,7 +58,7 @@ def test_examples_import_what_is_public(path):
             if isinstance(node, ast.Import):
                 assert node.names[0].name in ("pyarrow", "pandas", "polars", "duckdb"), ast.unparse(node)
             if isinstance(node, ast.ImportFrom) and node.module not in ("pathlib", "tempfile", "pyspark.sql"):
-                assert node.module in ("muntin", "muntin.spark"), ast.unparse(node)
+                assert node.module in PUBLIC, ast.unparse(node)
                 assert {alias.name for alias in node.names} <= set(importlib.import_module(node.module).__all__)
 
 

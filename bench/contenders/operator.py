@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from bench.contenders.contender import Contender, Pairs, Unavailable
 from bench.workloads import Batch, Workload
-from muntin.host import Band, Rows, Watermark, WindowJoin, Within
+from muntin import Band, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import DeviceError
 
 

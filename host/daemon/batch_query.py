@@ -7,7 +7,6 @@ import time
 
 import pyarrow as pa
 
-from muntin.host import WindowJoin
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.query import Query
@@ -16,6 +15,7 @@ from muntin.host.daemon.result import PassingResult, Tables, Turns
 from muntin.host.daemon.staging import Sender
 from muntin.host.devices import Device
 from muntin.host.errors import CapacityError
+from muntin.host.window_join import WindowJoin
 
 
 class Room:

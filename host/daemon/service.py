@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from muntin.host import WindowJoin
 from muntin.host.daemon.batch_query import BatchQuery, Room
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits
@@ -29,6 +28,7 @@ from muntin.host.errors import LimitError, QueryError, StateLostError, UnknownQu
 from muntin.host.spec import JoinSpec
 from muntin.host.state import check_place
 from muntin.host.tracing import failed
+from muntin.host.window_join import WindowJoin
 
 MAX_NAME = 300  # Spark's id of a query, the caller's name of a join, and what a partition goes by
 MOST_DEFINITIONS = 256  # that it knows by their digest

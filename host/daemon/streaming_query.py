@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host import WindowJoin
 from muntin.host.content import Content, check_same, other_rows
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.query import Query
@@ -30,6 +29,7 @@ from muntin.host.errors import (
     from_wire,
     to_wire,
 )
+from muntin.host.window_join import WindowJoin
 
 
 @dataclass

@@ -23,6 +23,7 @@ from muntin.host.errors import CapacityError, UnsupportedError
 from muntin.host.index import Auto, Index, open_index
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import Engine, EngineSpec
+from muntin.host.public import public
 
 SOME_RUNS = 128  # that a store is opened for if nobody says
 
@@ -38,6 +39,7 @@ def usable_memory() -> int:
     return (min(memory, int(limit)) if limit.strip().isdecimal() else memory) // 2
 
 
+@public("muntin.hardware")
 @dataclasses.dataclass(frozen=True)
 class DeviceInfo:
     """What `list_devices` tells of one device.
@@ -278,6 +280,7 @@ class Memory:
         self._reserved.pop(ticket, None)
 
 
+@public("muntin.hardware")
 class Device(abc.ABC):
     """What joins are computed on.
 

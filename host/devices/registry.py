@@ -7,6 +7,7 @@ import importlib
 
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.errors import DeviceError
+from muntin.host.public import public
 
 #: Module and class of each device, by its kind. Imported when a device of the kind is looked for, so that what one kind
 #: needs (OpenCL, drivers of boards) is loaded for that kind alone.
@@ -24,6 +25,7 @@ def _classes(kind: str) -> list[type[Device]]:
     return [getattr(importlib.import_module(f"muntin.host.devices.{module}"), name) for module, _, name in parts]
 
 
+@public("muntin.hardware")
 def list_devices() -> list[DeviceInfo]:
     """Every device that can be named, present or not, with its indexes, or the reason why it is not there."""
     return [
@@ -34,6 +36,7 @@ def list_devices() -> list[DeviceInfo]:
     ]
 
 
+@public("muntin.hardware")
 def open_device(name: str) -> Device:
     """Opens a device.
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from muntin.host.constants import whole_number
 from muntin.host.durations import length, nanoseconds
 from muntin.host.errors import WindowError
+from muntin.host.public import public
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +73,7 @@ class RunPolicy(Index, abc.ABC):
         """
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class SortedRuns(RunPolicy):
     """Sorted runs that grow geometrically: one run at most for each power of the growth factor.
@@ -122,6 +124,7 @@ class SortedRuns(RunPolicy):
         return count if count > 1 else 0
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class BiSort(RunPolicy):
     """BI-Sort as published: a main array, and an insertion buffer that is merged into it when full.
@@ -161,6 +164,7 @@ class SortedArray(Index):
     name = "sorted_array"
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class RapTable(Index):
     """RaP-Table: subwindows whose rows lie, unsorted, in partitions by key; the borders of the partitions are
@@ -210,6 +214,7 @@ class RapTable(Index):
         return (rows // size + 2) * 2 * partitions * math.ceil(size / partitions * self.sigma)
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class WibTree(Index):
     """WiB+-Tree: subwindows whose rows lie, unsorted, in wide leaves below a B+-Tree; a leaf is sorted when split.
@@ -251,6 +256,7 @@ class NestedLoop(Index):
     name = "nested_loop"
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class Auto(Index):
     """What ``index="auto"`` is for join cores: each core chooses what its share of both windows is kept in.
@@ -287,6 +293,7 @@ class Auto(Index):
         return max(RapTable().room(rows), WibTree().room(rows))
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class BPlusTree(Index):
     """One B+-Tree, from which rows are removed one by one as they expire.
@@ -326,12 +333,14 @@ class Chain(Index, abc.ABC):
         self._check(length=2)
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class BChain(Chain):
     __doc__ = (Chain.__doc__ or "").replace("A chained index", "A chained index of B+-Trees")
     name = "b_chain"
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class IbChain(Chain):
     __doc__ = (Chain.__doc__ or "").replace(
@@ -340,6 +349,7 @@ class IbChain(Chain):
     name = "ib_chain"
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class ImTree(Index):
     """An immutable tree, and one B+-Tree for new rows that is merged into it once it has `merge_ratio` of a window.
@@ -372,6 +382,7 @@ class ImTree(Index):
             )
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class PimTree(ImTree):
     """The same with a B+-Tree, and a lock, for each node of the immutable tree at a depth: the PIM-Tree.
@@ -401,6 +412,7 @@ class PimTree(ImTree):
         self._check(insertion_depth=1)
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class CsbTree(Index):
     """The full CSB+-Tree: nodes of one cache line, all children of a node in one group behind one pointer.
@@ -411,6 +423,7 @@ class CsbTree(Index):
     name = "csb_tree"
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class BurstTrie(Index):
     """A trie over the bytes of the keys, with sorted containers that burst into a node when they are full.
@@ -435,6 +448,7 @@ class BurstTrie(Index):
         self._check(container_rows=1)
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class Judy(Index):
     """A Judy array, where Debian's libjudy-dev was installed when the native core was built.
@@ -445,6 +459,7 @@ class Judy(Index):
     name = "judy"
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class Slices(Index):
     """The partitioned temporal window index: slices of the window, dropped whole in the background.
@@ -492,6 +507,7 @@ class Slices(Index):
         return max(super().room(rows), open_index(self.of).room(rows))
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class TimeKeyed(Index):
     """One ordered index over the whole window, whose keys begin with the time; rows that expire are erased one by one.
@@ -526,6 +542,7 @@ def _set_inner(index: Slices | TimeKeyed, names: tuple[str, ...]) -> None:
     object.__setattr__(index, "of", inner)
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class SpoJoin(Index):
     """SPO-Join: every part of a conjunction is indexed, in B+-Trees for new rows and in immutable runs for others.

@@ -14,6 +14,7 @@ from muntin.host.join.engine import OTHER, SIDES, Batch
 from muntin.host.join.kept_types import kept
 from muntin.host.join.row_log import empty_table
 from muntin.host.join.sequencer import Sequencer
+from muntin.host.public import public
 from muntin.host.spec import PAIRS_SCHEMA, RANGES_SCHEMA, JoinSpec
 
 RUNS = b"muntin.runs"
@@ -36,6 +37,7 @@ class _Run:
         return _Run(self.keys[which], self.rows[which], None if self.times is None else self.times[which])
 
 
+@public("muntin.index")
 class RangeMirror:
     """Follows the runs of a join with ``form="ranges"``, and gives the pairs that its ranges stand for.
 

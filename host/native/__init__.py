@@ -1,5 +1,13 @@
 """The native core, in C++: `muntin.host.native._core`."""
 
-from muntin.host.native._core import isa, set_threads
+from muntin.host.native import _core
+from muntin.host.native._core import isa
+from muntin.host.public import public
 
 __all__ = ["isa", "set_threads"]
+
+
+@public("muntin")
+def set_threads(threads: int) -> None:
+    """Has calls of joins that come use so many threads of this process's pool."""
+    _core.set_threads(threads)

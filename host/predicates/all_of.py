@@ -8,8 +8,10 @@ from muntin.host.errors import PredicateError
 from muntin.host.predicates.any_of import AnyOf
 from muntin.host.predicates.predicate import Combined, Predicate
 from muntin.host.predicates.where import Where
+from muntin.host.public import public
 
 
+@public("muntin")
 class AllOf(Combined):
     """Holds where every one of its parts does.
 

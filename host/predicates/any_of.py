@@ -9,8 +9,10 @@ from muntin.host.predicates.compare import Compare
 from muntin.host.predicates.piece import Piece
 from muntin.host.predicates.predicate import Predicate
 from muntin.host.predicates.where import DISTINCT, Where
+from muntin.host.public import public
 
 
+@public("muntin")
 class AnyOf(Predicate):
     """Holds where at least one of its parts does; a pair comes out once even where parts overlap.
 

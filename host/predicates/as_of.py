@@ -11,10 +11,12 @@ from muntin.host.predicates.all_of import AllOf, one_sided
 from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable
 from muntin.host.predicates.predicate import Predicate
 from muntin.host.predicates.where import Where
+from muntin.host.public import public
 
 DIRECTIONS = ("backward", "forward", "nearest")
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class AsOf:
     """Each left row meets at most one right row: the nearest in time of those that are equal in `by`.

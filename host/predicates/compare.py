@@ -9,6 +9,7 @@ from muntin.host.errors import PredicateError
 from muntin.host.predicates.piece import Piece
 from muntin.host.predicates.predicate import Predicate
 from muntin.host.predicates.where import DISTINCT
+from muntin.host.public import public
 
 # left OP right, as intervals of right - left.
 _PIECES = {
@@ -24,6 +25,7 @@ _PIECES = {
 _SAME = {"==": "=", "<>": "!="}
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Compare(Predicate):
     """``left OP right``: the left column, the operator, the right column.

@@ -12,12 +12,14 @@ from muntin.host.errors import PredicateError
 from muntin.host.key_type import Family
 from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound
 from muntin.host.predicates.predicate import Combined
+from muntin.host.public import public
 
 DISTINCT = "is distinct from"
 OPERATORS = ("=", "<", "<=", ">", ">=", "!=", "<=>", DISTINCT)
 _SAME = {"==": "=", "<>": "!="}
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Where(Combined):
     """``column OP value``: a part of `AllOf` or `AsOf` about one side alone. Rows that fail it match nothing.

@@ -6,10 +6,12 @@ import dataclasses
 
 from muntin.host.constants import whole_number
 from muntin.host.errors import WindowError
+from muntin.host.public import public
 
 MOST_ROWS = (1 << 31) - (1 << 20)  # row numbers on a device have 32 bits
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Rows:
     """The last `count` rows of a stream: a row joins those of the other stream that arrived before it.

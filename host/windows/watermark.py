@@ -9,10 +9,12 @@ from typing import Any
 from muntin.host.constants import whole_number
 from muntin.host.durations import length, nanoseconds
 from muntin.host.errors import WindowError
+from muntin.host.public import public
 
 MOST_LAG = 1 << 16
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Watermark:
     """When rows of a time window count as late, as Spark defines it.

@@ -8,8 +8,10 @@ from typing import Any
 
 from muntin.host.durations import length, nanoseconds
 from muntin.host.errors import WindowError
+from muntin.host.public import public
 
 
+@public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Within:
     """``low <= right_time - left_time <= high``, whatever the order of arrival.

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from muntin.host import Rows, Watermark, Within
+from muntin import Rows, Watermark, Within
 from muntin.host.engines import Outer
 from tests.conformance.keys import KeyCase
 from tests.conformance.predicates import for_host, in_units

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from muntin.host import AllOf, AnyOf, Band, Compare, Where
+from muntin import AllOf, AnyOf, Band, Compare, Where
 from tests.conformance.streams import Streams
 
 WINDOW = pa.struct({"start": pa.timestamp("us"), "end": pa.timestamp("us")})

@@ -1,6 +1,6 @@
 """Predicates of the contract, in ticks of the keys under test."""
 
-from muntin.host import AnyOf, Band, Compare
+from muntin import AnyOf, Band, Compare
 from tests.conformance.keys import KeyCase
 
 PREDICATES = {

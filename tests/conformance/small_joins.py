@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from muntin.host import Rows, WindowJoin
+from muntin import Rows, WindowJoin
 from tests.conformance.predicates import for_host
 from tests.oracles.nested_loop import NestedLoop
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
+from muntin import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
 from muntin.host.errors import UnsupportedError
 from muntin.host.index import Index, SpoJoin
 from tests.conformance import check

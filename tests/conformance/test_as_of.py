@@ -14,21 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import (
-    AllOf,
-    AnyOf,
-    AsOf,
-    Compare,
-    JoinSpec,
-    KeyTypeError,
-    PredicateError,
-    SchemaError,
-    UnsupportedError,
-    Watermark,
-    Where,
-    WindowError,
-    WindowJoin,
-)
+from muntin import AllOf, AnyOf, AsOf, Compare, JoinSpec, Watermark, Where, WindowJoin
+from muntin.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
 
 DIRECTIONS = ("backward", "forward", "nearest")
 INT64 = np.iinfo(np.int64)

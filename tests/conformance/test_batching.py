@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from muntin.host import Rows, WindowJoin, Within
+from muntin import Rows, WindowJoin, Within
 from tests.conformance.predicates import for_host
 from tests.conftest import SEED
 from tests.oracles.nested_loop import NestedLoop

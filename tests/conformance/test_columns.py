@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Compare, JoinSpec, Rows, Watermark, Within
+from muntin import Band, Compare, JoinSpec, Rows, Watermark, Within
 from tests.conformance.small_joins import open_join
 
 

@@ -9,7 +9,8 @@ import itertools
 import numpy as np
 import pytest
 
-from muntin.host import WindowJoin, errors
+from muntin import WindowJoin
+from muntin.host import errors
 from muntin.host.engines import Outer
 from tests.conformance.check import check_join, host_arguments, oracle
 from tests.conformance.devices import DeviceCase

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin import AllOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.devices.cpu_device import CpuDevice
 from muntin.host.join import driver_choice
 from muntin.host.join.driver_choice import ChoosingEngine

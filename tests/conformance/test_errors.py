@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 import muntin.host as host
-from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within, errors
+from muntin import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
+from muntin.host import errors
 
 LEFT = pa.schema(
     {

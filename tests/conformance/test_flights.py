@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Rows, WindowJoin
+from muntin import Band, Rows, WindowJoin
 
 FLIGHTS = Path(__file__).parents[2] / ".." / "shared" / "data" / "flights-200k.arrow"
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from muntin.host import Band, JoinSpec, Rows, Watermark, WindowJoin, Within, errors
+from muntin import Band, JoinSpec, Rows, Watermark, WindowJoin, Within
+from muntin.host import errors
 from tests.conformance.check import host_arguments, oracle, row_numbers
 from tests.conformance.devices import DeviceCase
 from tests.conformance.keys import KEYS

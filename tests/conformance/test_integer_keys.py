@@ -5,7 +5,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, errors
+from muntin import Band
+from muntin.host import errors
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, table
 
 LIMITS = {

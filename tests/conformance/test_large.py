@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
-from muntin.host import Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin import Compare, JoinSpec, Rows, WindowJoin, Within
 from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient, Limits
 from muntin.host.daemon.daemon import Daemon, FlightOptions

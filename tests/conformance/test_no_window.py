@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within, errors
+from muntin import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
+from muntin.host import errors
 from muntin.host.daemon.definition import Definition
 
 HOWS = ["inner", "left", "right", "full", "left_semi", "left_anti"]

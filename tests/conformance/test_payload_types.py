@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Rows, Watermark, WindowJoin, Within, errors
+from muntin import Rows, Watermark, WindowJoin, Within
+from muntin.host import errors
 from muntin.host.aggregates import Count
 from muntin.host.join import kept_types
 from muntin.host.join.range_mirror import RangeMirror

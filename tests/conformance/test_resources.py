@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from muntin.host import Compare
+from muntin import Compare
 from tests.conformance.small_joins import open_join, table
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Rows, Watermark, WindowJoin, Within, errors
+from muntin import Rows, Watermark, WindowJoin, Within
+from muntin.host import errors
 from tests.conformance.predicates import for_host
 from tests.conformance.small_joins import table
 from tests.oracles.nested_loop import NestedLoop

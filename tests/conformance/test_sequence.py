@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from muntin.host import Compare, errors
+from muntin import Compare
+from muntin.host import errors
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
 

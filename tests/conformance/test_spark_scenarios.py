@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from muntin.host import Watermark, WindowJoin
+from muntin import Watermark, WindowJoin
 from tests.oracles.spark_scenarios import ABSENT, DIFFERENCES, FOLDER, ROOT, SECOND, Join, Scenario, scenarios
 
 needs_scenarios = pytest.mark.skipif(not FOLDER.is_dir(), reason=ABSENT)

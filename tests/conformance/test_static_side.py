@@ -8,24 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import (
-    AllOf,
-    AnyOf,
-    AsOf,
-    Band,
-    Compare,
-    Count,
-    JoinSpec,
-    PredicateError,
-    Rows,
-    SchemaError,
-    StateError,
-    Sum,
-    UnsupportedError,
-    Watermark,
-    WindowJoin,
-    Within,
-)
+from muntin import AllOf, AnyOf, AsOf, Band, Compare, Count, JoinSpec, Rows, Sum, Watermark, WindowJoin, Within
+from muntin.errors import PredicateError, SchemaError, StateError, UnsupportedError
 from tests.conformance.test_no_window import HOWS, expected, near, sides
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("t", pa.int64())])

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Watermark, Within, errors
+from muntin import Band, Watermark, Within
+from muntin.host import errors
 from tests.conformance.small_joins import BOTTOM, TOP, open_join, pairs_of, schema_of, table
 from tests.oracles.duckdb_oracle import arrival_positions
 from tests.oracles.duckdb_oracle import join as join_in_duckdb

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AsOf, Compare, JoinSpec, Watermark, WindowJoin, Within
+from muntin import AsOf, Compare, JoinSpec, Watermark, WindowJoin, Within
 from muntin.host.errors import KeyTypeError, SchemaError, WindowError
 from tests.oracles.nested_loop import NestedLoop
 

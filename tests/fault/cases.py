@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Within
+from muntin import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Within
 from muntin.host.engines import Partitions
 from muntin.host.join.engine import SIDES
 from muntin.host.join.stateless_placement import EqualityPlacement, Placement, can_follow, open_placement

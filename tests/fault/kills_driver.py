@@ -13,7 +13,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from muntin.host import AllOf, Band, Compare, Within
+from muntin import AllOf, Band, Compare, Within
 from muntin.host.errors import ConnectionLostError
 from muntin.pyspark_bridge import window_join
 from tests.fault.dying_task import dying_tasks

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from muntin.host import WindowJoin
+from muntin import WindowJoin
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.request import Request
 from muntin.host.daemon.staging import Part, PartKey, Stage

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from muntin.host import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
+from muntin import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
 from muntin.host.daemon import DaemonClient, private, start_private
 from muntin.host.errors import ConnectionLostError, StateError
 from tests.fault.cases import content

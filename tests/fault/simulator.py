@@ -42,7 +42,7 @@ import structlog
 
 import muntin.pyspark_bridge.executor_daemon
 import muntin.pyspark_bridge.join_task
-from muntin.host import JoinSpec
+from muntin import JoinSpec
 from muntin.host.daemon import DaemonClient, Limits
 from muntin.host.daemon.connection import Connection
 from muntin.host.daemon.service import Service

@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
-from muntin.host import AsOf, Band, JoinSpec, Rows
+from muntin import AsOf, Band, JoinSpec, Rows
 from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient, start_private
 from tests.simulated import simulated

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from muntin import sql
-from muntin.host import AllOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
+from muntin import AllOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within, sql
 from muntin.host.arguments import condition
 from muntin.host.constants import exact_float, whole_number
 from muntin.host.durations import nanoseconds

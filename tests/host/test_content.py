@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Rows, WindowJoin, content
+from muntin import Band, Rows, WindowJoin
+from muntin.host import content
 from muntin.host.content import Content, row_hashes
 from muntin.host.daemon import DaemonClient
 from muntin.host.errors import ReplayError

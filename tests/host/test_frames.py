@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin import Band, CsbTree, KeyTypeError, Rows, SchemaError, WindowJoin, open_window_index, sql
+from muntin import Band, Rows, WindowJoin, sql
+from muntin.errors import KeyTypeError, SchemaError
 from muntin.host.frames import as_array, as_schema, as_table
+from muntin.index import CsbTree, open_window_index
 
 ROWS = pa.table({"id": [1, 2, 3, 4], "limit": [10, 20, 30, 20], "note": ["a", None, "c", "a"]})
 ASKS = pa.table({"ask": [7, 8, 9], "price": [12, 31, 90]})

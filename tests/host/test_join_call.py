@@ -12,20 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muntin import (
-    AllOf,
-    AsOf,
-    Band,
-    Compare,
-    JoinSpec,
-    PredicateError,
-    SchemaError,
-    UnsupportedError,
-    Where,
-    WindowJoin,
-    Within,
-    join,
-)
+from muntin import AllOf, AsOf, Band, Compare, JoinSpec, Where, WindowJoin, Within, join
+from muntin.errors import PredicateError, SchemaError, UnsupportedError
 
 BIDS = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("s", pa.string()), ("t", pa.int64()), ("v", pa.float64())])
 ASKS = pa.schema([("no", pa.int64()), ("k", pa.int32()), ("s", pa.string()), ("t", pa.int64()), ("w", pa.int64())])

@@ -4,7 +4,7 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
+from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
 from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
 from muntin.host.index import BiSort
 

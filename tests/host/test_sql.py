@@ -23,16 +23,14 @@ from muntin import (
     Compare,
     JoinSpec,
     Rows,
-    SchemaError,
-    SqlError,
     Watermark,
     Where,
-    WindowError,
     WindowJoin,
     Within,
     sql,
     sql_spec,
 )
+from muntin.errors import SchemaError, SqlError, WindowError
 from muntin.host.errors import from_wire, to_wire
 
 MINUTE = 60_000_000

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Rows, WindowJoin, Within
+from muntin import Band, Rows, WindowJoin, Within
 from muntin.host.aggregates import Count, Sum
 from muntin.host.devices.numpy_device import NumpyDevice
 from muntin.host.devices.run_device import RunDevice
@@ -85,7 +85,7 @@ def test_a_closed_join_says_so():
 
 
 def test_state_of_a_time_window_is_bounded_by_the_watermark():
-    from muntin.host import Watermark
+    from muntin import Watermark
 
     rng = np.random.default_rng(1)
     join = WindowJoin(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Rows, WindowJoin
+from muntin import Band, Rows, WindowJoin
 from muntin.host.index.specs import BiSort, Index, SortedRuns
 from muntin.host.native import _core
 from tests.native.nested_loop import open_engine

@@ -16,24 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin import (
-    AllOf,
-    AnyOf,
-    AsOf,
-    Band,
-    Compare,
-    Count,
-    Min,
-    Rows,
-    SpoJoin,
-    Sum,
-    Watermark,
-    Where,
-    WindowJoin,
-    Within,
-)  # fmt: skip
+from muntin import AllOf, AnyOf, AsOf, Band, Compare, Count, Min, Rows, Sum, Watermark, Where, WindowJoin, Within
 from muntin.host.errors import DeviceError
 from muntin.host.native import _core
+from muntin.index import SpoJoin  # fmt: skip
 from tests.native.nested_loop import Batch, open_engine
 
 #: A fork of a process with the sanitizers' threads, and signals that they hold back, end in errors of their own.
@@ -338,7 +324,7 @@ PRELUDE = """
 import multiprocessing, os, signal, sys, threading, time
 import numpy as np
 import pyarrow as pa
-from muntin.host import Band, Rows, Within, Compare, WindowJoin
+from muntin import Band, Compare, Rows, WindowJoin, Within
 from muntin.host.errors import DeviceError
 from muntin.host.native import _core
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host import AllOf, Band, Compare, Within
+from muntin import AllOf, Band, Compare, Within
 from muntin.host.sql import parse_condition
 
 ROOT = Path(__file__).resolve().parents[3] / "shared"

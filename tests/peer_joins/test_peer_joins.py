@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from muntin import MuntinError
+from muntin.errors import MuntinError
 from tests.peer_joins.cases import SOURCES, WAYS, cases, oracle, query, rows_of
 
 

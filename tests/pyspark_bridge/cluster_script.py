@@ -10,7 +10,7 @@ from pathlib import Path
 import trustme
 from pyspark.sql import SparkSession
 
-from muntin.host import AllOf, Band, Compare, Rows
+from muntin import AllOf, Band, Compare, Rows
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.executor_daemon import reachable
 from muntin.pyspark_bridge.window_join import _certificate_of_query, _token_of_query

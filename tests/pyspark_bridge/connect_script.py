@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from muntin.host import Band, Rows, errors
+from muntin import Band, Rows
+from muntin.host import errors
 from muntin.host.daemon import start_private
 from muntin.pyspark_bridge import window_join
 from muntin.spark import listen

@@ -4,7 +4,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from muntin.host import AsOf, Where
+from muntin import AsOf, Where
 from muntin.host.errors import UnsupportedError
 from muntin.pyspark_bridge import window_join
 from tests.pyspark_bridge.data import bids_and_asks

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from muntin.host import AllOf, Band, Compare, Rows, Where, Within
+from muntin import AllOf, Band, Compare, Rows, Where, Within
 from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds

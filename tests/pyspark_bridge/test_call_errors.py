@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
-from muntin import Partitions
-from muntin.host import AllOf, Band, Rows, Within, errors
+from muntin import AllOf, Band, Partitions, Rows, Within
+from muntin.host import errors
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.worker_python import WorkerPythonError, check_worker_python
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from muntin import PredicateError, Rows, SchemaError, Within, join
+from muntin import Rows, Within, join
+from muntin.errors import PredicateError, SchemaError
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.conditions import read_sides
 from muntin.pyspark_bridge.result_schema import arrow_schema_of

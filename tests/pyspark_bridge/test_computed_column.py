@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, given
 
-from muntin import PredicateError
+from muntin.errors import PredicateError
 from muntin.pyspark_bridge import computed_column
 from muntin.pyspark_bridge.computed_column import ComputedColumns
 from muntin.pyspark_bridge.expression import Expression, Number, holds, range_of

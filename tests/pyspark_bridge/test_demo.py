@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from muntin.host import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
 from muntin.pyspark_bridge import demo
 from muntin.pyspark_bridge.demo_oracle import check_result
 from muntin.pyspark_bridge.demo_streams import demo_streams

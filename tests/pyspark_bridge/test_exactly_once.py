@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from muntin.host import Band, Rows
+from muntin import Band, Rows
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.devices.numpy_device import NumpyDevice
 from muntin.host.errors import CapacityError

@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from muntin.host import Band, Rows, errors
+from muntin import Band, Rows
+from muntin.host import errors
 from muntin.host.daemon import start_private
 from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from muntin.host import AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin import AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import StateError, UnsupportedError
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.watermarks import INITIAL_WATERMARK

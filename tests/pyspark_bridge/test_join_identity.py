@@ -5,7 +5,8 @@ import itertools
 import pytest
 from pyspark.sql import functions as F
 
-from muntin.host import Band, JoinSpec, Rows, errors
+from muntin import Band, JoinSpec, Rows
+from muntin.host import errors
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.join_identity import join_identity
 from muntin.pyspark_bridge.result_schema import arrow_schema_of

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from muntin.host import Band, Rows
+from muntin import Band, Rows
 from muntin.pyspark_bridge import window_join
 from tests.fault.dying_task import dying_tasks
 from tests.fault.kills import PLACES, kill_in_spark

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from muntin.host import AllOf, Compare, Watermark, Within
+from muntin import AllOf, Compare, Watermark, Within
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.spec import JoinSpec

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, AsOf, Band, Compare, Rows, Within
+from muntin import AllOf, AsOf, Band, Compare, Rows, Within
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.engines import Partitions
 from muntin.host.errors import UnsupportedError, WindowError

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import muntin.pyspark_bridge.private_daemon as private_daemon_module
-from muntin.host import Band, Rows
+from muntin import Band, Rows
 from muntin.host.daemon import AwaitedDaemon
 from muntin.pyspark_bridge import window_join
 from tests.pyspark_bridge.data import bids_and_asks

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 from click.testing import CliRunner
 
-from muntin.host import Band, Rows
+from muntin import Band, Rows
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.pyspark_bridge import demo, window_join
 from tests.oracles.nested_loop import NestedLoop

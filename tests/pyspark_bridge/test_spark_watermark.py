@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import functions as F
 
-from muntin.host import Band, Within
+from muntin import Band, Within
 from muntin.pyspark_bridge import window_join
 from tests.pyspark_bridge.data import bids_and_asks
 from tests.pyspark_bridge.newest_query import newest_query

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from muntin import Band, SchemaError, SqlError, UnsupportedError, Within, sql
+from muntin import Band, Within, sql
+from muntin.errors import SchemaError, SqlError, UnsupportedError
 from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 import muntin.pyspark_bridge.private_daemon as private_daemon_module
-from muntin.host import Band, Compare, Rows
+from muntin import Band, Compare, Rows
 from muntin.host.cli import main
 from muntin.host.daemon import AwaitedDaemon, start_private
 from muntin.host.errors import StateError

@@ -5,7 +5,7 @@ import re
 import pyarrow as pa
 import pytest
 
-from muntin.host import AnyOf, Band, Compare, Rows, Within
+from muntin import AnyOf, Band, Compare, Rows, Within
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.errors import KeyTypeError, WindowError
 from muntin.pyspark_bridge import window_join

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from muntin.host import AllOf, Band, Compare, Rows, tracing
+from muntin import AllOf, Band, Compare, Rows
+from muntin.host import tracing
 from muntin.host.errors import UnsupportedError
 from muntin.pyspark_bridge import window_join
 from tests.collector import collecting, paths

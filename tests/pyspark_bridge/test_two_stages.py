@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, Band, Compare, Rows, Within
+from muntin import AllOf, Band, Compare, Rows, Within
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.certificate import Certificate
 from muntin.host.errors import ConnectionLostError
@@ -399,6 +399,6 @@ def test_a_cancelled_shipment_is_not_taken_for_whole():
 
 
 def window_spec():
-    from muntin.host import JoinSpec
+    from muntin import JoinSpec
 
     return JoinSpec(on=Compare("k", "=", "k"), left=Rows(3), right=Rows(3))

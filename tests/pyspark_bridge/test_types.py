@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import types as T
 
-from muntin.host import Band, Compare, Rows, Within
+from muntin import Band, Compare, Rows, Within
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.observed import STATUS, figures_row, with_status
 from muntin.pyspark_bridge.spark_versions import to_arrow

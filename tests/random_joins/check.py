@@ -18,23 +18,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin import (
+from muntin import WindowJoin
+from muntin.errors import (
     CapacityError,
     DeviceError,
     KeyTypeError,
     MuntinError,
     OrderError,
     PredicateError,
-    RangeMirror,
     SchemaError,
     SumOverflowError,
     UnsupportedError,
     WindowError,
-    WindowJoin,
-    open_device,
 )
+from muntin.hardware import open_device
 from muntin.host.daemon import DaemonClient, Limits
 from muntin.host.daemon.daemon import Daemon
+from muntin.index import RangeMirror
 from tests.oracles.aggregates import NUMBER, assert_same, numbered
 from tests.oracles.as_of import AsOfLoop
 from tests.oracles.nested_loop import NestedLoop, Pair

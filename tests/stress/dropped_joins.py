@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from muntin.host import Band, Rows, WindowJoin
+from muntin import Band, Rows, WindowJoin
 
 ROWS = {
     "cpu": 20_000,

@@ -6,7 +6,8 @@ import sys
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Rows, WindowJoin, open_device
+from muntin import Band, Rows, WindowJoin
+from muntin.hardware import open_device
 from muntin.host.devices.bisort_device import BisortDevice
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError

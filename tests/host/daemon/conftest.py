@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, JoinSpec, Rows, WindowJoin
+from muntin import Band, JoinSpec, Rows, WindowJoin
 from muntin.host.daemon import DaemonClient, Limits
 from muntin.host.daemon.daemon import Daemon, FlightOptions
 

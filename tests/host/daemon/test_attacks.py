@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
 import muntin
-from muntin.host import Band, JoinSpec, Rows, Watermark, WindowJoin, Within
+from muntin import Band, JoinSpec, Rows, Watermark, WindowJoin, Within
 from muntin.host.daemon import DaemonClient, Limits
 from muntin.host.daemon.daemon import Daemon, FlightOptions, read_token
 from muntin.host.daemon.frames import HEADER, MAGIC, VERSION, FrameSocket

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Compare, JoinSpec, Rows
+from muntin import Band, Compare, JoinSpec, Rows
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.daemon.limits import Limits
@@ -271,7 +271,7 @@ def test_memory_of_results_is_given_back_while_a_query_waits() -> None:
     script = """
 import tempfile, threading, time
 from pathlib import Path
-from muntin.host import Band, JoinSpec, Rows
+from muntin import Band, JoinSpec, Rows
 from muntin.host.daemon import DaemonClient, daemon
 from muntin.host.native import _core
 from tests.host.daemon.conftest import LEFT, RIGHT

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, JoinSpec, Rows, WindowJoin, Within
+from muntin import Band, JoinSpec, Rows, WindowJoin, Within
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon, FlightOptions
 from muntin.host.devices import Device

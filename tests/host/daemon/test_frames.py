@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.host import Rows, WindowJoin
+from muntin import Rows, WindowJoin
 from muntin.host.daemon import DaemonClient, flight_server, service
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.daemon import Daemon, FlightOptions

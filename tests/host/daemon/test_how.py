@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Watermark, WindowJoin, Within
+from muntin import Band, Watermark, WindowJoin, Within
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.errors import UnsupportedError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
+from muntin import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.errors import (

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import muntin.host.daemon.rescale as rescale_module
-from muntin.host import AsOf, JoinSpec, Watermark, WindowJoin
+from muntin import AsOf, JoinSpec, Watermark, WindowJoin
 from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.rescale import rescale

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin import AllOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.daemon.staging import PartKey

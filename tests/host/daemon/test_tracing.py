@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from muntin.host import WindowJoin, tracing
+from muntin import WindowJoin
+from muntin.host import tracing
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.daemon import Daemon, FlightOptions
 from muntin.host.errors import ReplayError, UnsupportedError

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from muntin.host import Band, JoinSpec, Watermark, Within
+from muntin import Band, JoinSpec, Watermark, Within
 from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muntin.host import Band, Rows, WindowJoin, Within
+from muntin import Band, Rows, WindowJoin, Within
 from muntin.host.devices.bisort_device import BisortDevice
 from muntin.host.devices.device import DeviceInfo, Limits
 from muntin.host.devices.numpy_device import NumpyDevice

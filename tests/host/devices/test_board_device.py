@@ -7,7 +7,7 @@ import types
 import pytest
 from serial.tools import list_ports
 
-from muntin.host import list_devices, open_device
+from muntin.hardware import list_devices, open_device
 from muntin.host.devices import board_device
 from muntin.host.errors import DeviceError, LinkIdentityError, LinkPortError, LinkSilentError
 from muntin.host.selftest import selftest

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from muntin.host import list_devices, open_device
+from muntin.hardware import list_devices, open_device
 from muntin.host.devices import opencl_board_device
 from muntin.host.devices.opencl_board import OpenClBoard
 from muntin.host.devices.opencl_board_device import OpenClBoardDevice

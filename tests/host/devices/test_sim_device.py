@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from muntin.host import open_device
+from muntin.hardware import open_device
 from muntin.host.devices import list_devices
 from muntin.host.devices.sim_device import SimDevice
 from muntin.host.errors import DeviceError

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin import AllOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.aggregates import Count
 from muntin.host.devices.cpu_device import CpuDevice
 from muntin.host.engines import Partitions
@@ -221,7 +221,7 @@ def test_memory_of_a_dense_call() -> None:
     """3,000 rows that match 3,000 others, in a process with 200 MiB to spare; their rows take 430 MiB."""
     script = """
 import resource, sys, numpy as np, pyarrow as pa
-from muntin.host import Compare, Rows, WindowJoin
+from muntin import Compare, Rows, WindowJoin
 count = 3000
 left = pa.table({"a": np.zeros(count, np.int64), "x": np.arange(count), "y": np.arange(count)})
 right = pa.table({"b": np.ones(count, np.int64), "u": np.arange(count), "v": np.arange(count)})
@@ -297,7 +297,7 @@ def test_memory_where_rows_begin_to_match_all_at_once() -> None:
     """8,000 rows match 8,000 others, after 100,000 that match none, with 150 MiB to spare; the pairs take 1 GiB."""
     script = """
 import resource, numpy as np, pyarrow as pa
-from muntin.host import Band, Rows, WindowJoin
+from muntin import Band, Rows, WindowJoin
 count = 8000
 join = WindowJoin(on=Band("a", "b", 0, 0), left=Rows(100_000), right=Rows(100_000), form="pairs")
 keys = np.arange(1, 100_001)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.host import AnyOf, Band, Compare
+from muntin import AnyOf, Band, Compare
 from muntin.host.errors import PredicateError
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.key_type import key_types

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, Band, Compare, Rows, WindowJoin, Within
+from muntin import AllOf, Band, Compare, Rows, WindowJoin, Within
 from muntin.host.engines import Elements
 from muntin.host.errors import SchemaError, UnsupportedError, WindowError
 from muntin.host.index.specs import SpoJoin

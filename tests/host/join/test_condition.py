@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.host import AllOf, AnyOf, Band, Compare, Where
+from muntin import AllOf, AnyOf, Band, Compare, Where
 from muntin.host.columns import column_of, column_type, has_column, root_column
 from muntin.host.errors import CapacityError, KeyTypeError, UnsupportedError
 from muntin.host.join import value_codes

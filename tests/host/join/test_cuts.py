@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import Band, Rows, WindowJoin
+from muntin import Band, Rows, WindowJoin
 from muntin.host.join.engine import SIDES, Batch
 from muntin.host.join.index_engine import cut_pairs, cut_steps
 from muntin.host.join.native_engine import NativeEngine

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AnyOf, Band, JoinSpec, Rows, WindowJoin, Within, open_device
+from muntin import AnyOf, Band, JoinSpec, Rows, WindowJoin, Within
+from muntin.hardware import open_device
 from muntin.host.engines import ENGINES, Inner, Outer, SplitJoin, Steps, engine_from_dict
 from muntin.host.errors import DeviceError, IncompleteError, PredicateError, UnsupportedError, WindowError
 

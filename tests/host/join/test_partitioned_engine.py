@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.aggregates import Count, Max, Mean, Min, Sum
 from muntin.host.engines import Partitions
 from muntin.host.errors import CapacityError, UnsupportedError, WindowError

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import Band, OrderError, RangeMirror, SchemaError, UnsupportedError, WindowError, WindowJoin, Within
+from muntin import Band, WindowJoin, Within
+from muntin.errors import OrderError, SchemaError, UnsupportedError, WindowError
+from muntin.index import RangeMirror
 
 BAND = Band("k", "k", -1, 1)
 SCHEMA = pa.schema([("k", pa.int32()), ("t", pa.int64())])

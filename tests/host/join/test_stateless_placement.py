@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
 from muntin.host.engines import Partitions
 from muntin.host.errors import PredicateError, UnsupportedError, WindowError
 from muntin.host.join.stateless_placement import EqualityPlacement, Placement, open_placement

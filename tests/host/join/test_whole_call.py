@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.host import AllOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
+from muntin import AllOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import OrderError, UnsupportedError
 from muntin.host.join.whole_call import CallPart, WholeCall, whole_call
 

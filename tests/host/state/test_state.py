@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import muntin.host.window_join as window_join_module
-from muntin.host import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.aggregates import Count, Last, Max
 from muntin.host.errors import (
     CapacityError,
@@ -350,7 +350,7 @@ def make_golden(folder: Path) -> None:
 KILLED = """
 import os, signal, sys
 import numpy as np, pyarrow as pa
-from muntin.host import WindowJoin
+from muntin import WindowJoin
 from tests.host.state.test_state import JOINS, calls, content
 join = WindowJoin(**JOINS["time full"], state=sys.argv[1])
 stream = calls(5, 24)
