@@ -70,7 +70,7 @@ class _Group(click.Group):
             context.exit(1)
 
     def _said(self, message: str, context: click.Context) -> str:
-        """A message in the words of the command that ran: how='full' is --how full there, left=Rows(5) --left-rows 5."""
+        """A message in the words of the command: how='full' is --how full there, left=Rows(5) --left-rows 5."""
         command = self.get_command(context, context.invoked_subcommand or "")
         options = {option.name: option.opts[0] for option in command.params} if command else {}
         message = re.sub(
