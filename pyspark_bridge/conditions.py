@@ -120,7 +120,10 @@ def read_sides(left: DataFrame, right: DataFrame, on: Any, within: Any, *, count
     if isinstance(on, (str, list, tuple)):
         names = _names(left, right, [on] if isinstance(on, str) else list(on), text=isinstance(on, str))
         if names is not None:
-            equal = [Compare(name, "=", name) for name in names]
+            if not counted and within is None:
+                sides.within = _time_of(left, right, names)
+            apart = sides.within.left_time if within is None and sides.within is not None and len(names) > 1 else None
+            equal = [Compare(name, "=", name) for name in names if name != apart]
             return dataclasses.replace(sides, on=equal[0] if len(equal) == 1 else AllOf(*equal), keys=tuple(names))
     text = on
     if is_column(on):
@@ -183,6 +186,24 @@ def _names(left: DataFrame, right: DataFrame, names: list[Any], *, text: bool) -
     if not names or len(set(names)) < len(names):
         raise PredicateError(f"on= as a list has at least one name, and none twice, not {names!r}")
     return names
+
+
+def _time_of(left: DataFrame, right: DataFrame, names: list[str]) -> Within | None:
+    """The time window of columns that are equal by name, as the text that says so has it."""
+    numbers = {name: f"c{at}" for at, name in enumerate(names)}
+    schemas, marks = [], {}
+    for side, frame in (("left", left), ("right", right)):
+        schema = arrow_schema_of(frame, side)
+        schemas.append(pa.schema([pa.field(number, schema.field(name).type) for name, number in numbers.items()]))
+        paths = {f"{name}{end}": f"{number}{end}" for name, number in numbers.items() for end in ("", ".end")}
+        marks[side] = [paths[column] for column in delayed_columns(frame) if column in paths]
+    text = " AND ".join(f"left.{number} = right.{number}" for number in numbers.values())
+    found = parse_windowed(text, schemas[0], schemas[1], marks)[1]
+    if found is None:
+        return None
+    number, *end = found.left_time.split(".")
+    path = ".".join([names[int(number[1:])], *end])
+    return Within(path, path, 0, 0)
 
 
 def _warn_of_days(frame: DataFrame, within: Within) -> None:

@@ -120,7 +120,7 @@ def window_join(
         such as "left.venue = right.venue AND left.limit < right.price", columns are left.name and right.name, or the
         name alone where one side alone has it. `AllOf()`, or TRUE in a text, is every pair of rows, a cross join.
 
-        In Columns and text the first pair of timestamps, one of each side, whose difference the condition bounds at
+        In Columns, text and names the first pair of timestamps, one of each side, whose difference is bounded at
         both ends is the time window, those with `withWatermark` first, unless `within` or `left` and `right` are given.
         Functions and other expressions of a Column that are about one side, and that a join here does not know, are
         computed by Spark before the join; they remove no row. A day is 24 hours.

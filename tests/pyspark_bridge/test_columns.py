@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import sqlglot
 from hypothesis import given, settings
@@ -20,9 +21,11 @@ from muntin.errors import PredicateError, SchemaError
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.conditions import read_sides
 from muntin.pyspark_bridge.result_schema import arrow_schema_of
+from muntin.pyspark_bridge.watermarks import MULTIPLE_CONF, delayed_columns
 from tests.host.test_sql import DUCK, TYPED, rows_of, texts
+from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.conftest import CONNECT
-from tests.pyspark_bridge.data import bids_and_asks
+from tests.pyspark_bridge.data import START, bids_and_asks, seconds
 
 C = F.col
 CONDITIONS = {
@@ -256,6 +259,92 @@ def test_names_with_partitions_columns_and_a_suffix(runner, daemon, seed):
     )
     missing = plain[1].withColumnRenamed("price", "limit").join(plain[0], "limit", "left_anti")
     assert counted(anti.select("limit", "id_right")) == counted(missing.select("limit", "id"))
+
+
+@pytest.mark.skipif(CONNECT, reason="foreachBatch of Spark Connect runs elsewhere")
+@pytest.mark.parametrize("how", ["left", "right"])
+def test_an_event_time_by_name_is_the_window(runner, daemon, seed, how):
+    """As in Spark, unmatched rows come out once the watermark is at their time, with the key that is there."""
+    bids, asks = bids_and_asks(seed, batches=3, rows=40, spread=25, late=1, key_nulls=0)
+    for number, sides in enumerate(zip(bids, asks, strict=True)):
+        for side, table in zip(("bids", "asks"), sides, strict=True):
+            whole = pc.floor_temporal(table["ts"], unit="second")
+            there = table.set_column(2, "ts", whole).drop_columns("seq").filter(pc.is_valid(table["ts"]))
+            runner.write(side, number, there.rename_columns(["id" if side == "bids" else "ask", "key", "ts", side]))
+    left, right = (runner.stream(side).withWatermark("ts", "3 seconds") for side in ("bids", "asks"))
+    ours = window_join(left, right, ["key", "ts"], how, daemon=daemon.address, lag=0, state=None)
+    theirs = left.join(right, ["key", "ts"], how)
+    assert ours.columns == theirs.columns == ["key", "ts", "id", "bids", "ask", "asks"]
+    found = Counter(map(tuple, runner.run(ours, "ours")))
+    assert found == Counter(map(tuple, runner.run(theirs, "theirs")))
+    assert 3 < sum(None in row for row in found) < len(found)
+
+
+def test_names_have_the_options_of_other_conditions(spark, frames, daemon):
+    """Count windows, partitions, one frame in both roles, and a watermark of the result."""
+    bids, asks = frames
+    asks = asks.withColumnRenamed("price", "limit")
+    windows = {"left": Rows(5), "right": Rows(9), "sequence": "seq", "daemon": daemon.address}
+    named = window_join(bids, asks, ["limit"], "full", **windows)
+    plain = window_join(bids, asks, "left.limit = right.limit", "full", **windows)
+    key = F.coalesce("limit", "limit_right").alias("limit")
+    assert counted(named) == counted(plain.select(key, *(name for name in plain.columns if "limit" not in name)))
+    within = {"within": ("ts", "ts", "-9 seconds", "5 seconds"), "partitions": 3, "daemon": daemon.address}
+    named = window_join(bids, asks, "limit", "full", **within, suffix="_ask", select=["id_ask", "limit", "ts"])
+    near = "l.limit = r.limit AND r.ts BETWEEN l.ts - INTERVAL 9 SECONDS AND l.ts + INTERVAL 5 SECONDS"
+    wanted = bids.alias("l").join(asks.alias("r"), F.expr(near), "full")
+    assert counted(named) == counted(wanted.selectExpr("r.id", "coalesce(l.limit, r.limit)", "l.ts"))
+    assert counted(window_join(bids, bids, "limit", daemon=daemon.address)) == counted(
+        bids.join(bids.alias("b"), "limit")
+    )
+    rate = spark.readStream.format("rate").load().withWatermark("timestamp", "3 seconds")
+    before = spark.conf.get(MULTIPLE_CONF)
+    spark.conf.set(MULTIPLE_CONF, "false")
+    try:
+        options = {"lag": 0, "result_watermark": "timestamp", "daemon": daemon.address, "state": None}
+        behind = window_join(rate, rate.select("value", "timestamp"), ["timestamp", "value"], **options)
+        assert behind.columns == ["timestamp", "value"]
+        assert delayed_columns(behind) == {"timestamp": "3000 milliseconds"}
+        span = ("timestamp", "timestamp", "-1 second", "4 seconds")
+        behind = window_join(rate, rate.where("value > 1"), "value", within=span, **options)
+        assert delayed_columns(behind) == {"timestamp": "8000 milliseconds"}
+    finally:
+        spark.conf.set(MULTIPLE_CONF, before)
+
+
+def test_parts_about_one_side_keep_their_rows_places(frames, daemon, seed):
+    """In count windows: pairs are those without the parts, of which the parts take some."""
+    bids, asks = (frame.alias(name) for frame, name in zip(frames, "ba", strict=True))
+    key, one, other = C("b.limit") == C("a.price"), F.length("b.note") % 2 == 0, C("a.id") * 3 % 2 == 0
+    windows = {"left": Rows(9), "right": Rows(9), "sequence": "seq", "daemon": daemon.address}
+    ours = window_join(bids, asks, key & one & other, select=["id", "id_right"], **windows)
+    loop = NestedLoop(("compare", "="), "limit", "price", rows=(9, 9), sequence="seq")
+    tables = [side[0].slice(0, 60) for side in bids_and_asks(seed, rows=60, spread=15)]
+    notes = tables[0]["note"].to_pylist()
+    pairs = [pair for pair in loop.process(*tables) if len(notes[pair.left]) % 2 == 0 and pair.right % 2 == 0]
+    assert counted(ours) == Counter((pair.left, pair.right) for pair in pairs)
+
+
+@pytest.mark.skipif(CONNECT, reason="foreachBatch of Spark Connect runs elsewhere")
+def test_parts_about_one_side_keep_their_rows_and_times(runner, daemon):
+    """Rows that fail one are emitted unmatched, at once, and move the watermark: rows behind it are late."""
+
+    def rows(*given):
+        ids, times = zip(*given, strict=True)
+        times = pa.array([START + seconds(each) for each in times], pa.timestamp("us", tz="UTC"))
+        return pa.table({"id": pa.array(ids, pa.int64()), "ts": times})
+
+    left = runner.stream("left", [rows((0, 0), (1, 60)), rows((2, 1), (4, 61))]).withWatermark("ts", "0 seconds")
+    right = runner.stream("right", [rows((0, 90)), rows((1, 1), (2, 62))]).withWatermark("ts", "0 seconds")
+    near = C("r.ts").between(C("l.ts") - F.expr("INTERVAL 2 SECONDS"), C("l.ts") + F.expr("INTERVAL 2 SECONDS"))
+    condition = (C("l.id") * C("l.id") % 2 == 0) & near
+    joined = window_join(
+        left.alias("l"), right.alias("r"), condition, "left", daemon=daemon.address, lag=0, state=None,
+        no_data_batches=False,
+    )  # fmt: skip
+    runner.run(joined.select("id", "id_right"))
+    assert [(batch, *row) for batch, row in runner.results["query"]][:2] == [(0, 0, None), (0, 1, None)]
+    assert [(batch, *row) for batch, row in runner.results["query"]][2:] == [(1, 4, 2)]
 
 
 def test_counts_keep_their_windows(frames, daemon):
