@@ -276,7 +276,7 @@ def serve(
     multiple=True,
     metavar="AGGREGATE",
     help='For --form aggregate: "count(*)", "sum(price) as total", "last(bid) filter (where size > 5)" and others, as '
-    "the guide has them; given again: and.",
+    "docs/contract.md has them; given again: and.",
 )
 @click.option(
     "--at",

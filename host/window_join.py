@@ -392,8 +392,8 @@ class WindowJoin:
         A call is applied as a whole. An iterator that is closed or dropped before its end finishes its call without the
         rest of the result. Until the end the join takes no other call. A join with state is durable at the end.
 
-        Tables are as small as this with `form="rows"` and ``"pairs"``, on engines that find pairs in parts: see the
-        user guide.
+        Tables are as small as this with `form="rows"` and ``"pairs"``, on engines that find pairs in parts: see
+        docs/python.md.
         """
         size = _block_bytes(block_bytes)
         with self._turn():

@@ -17,14 +17,17 @@ def blocks(page: Path) -> list[tuple[int, str, str]]:
     return [(text.count("\n", 0, each.start()) + 2, each[1], each[2]) for each in found]
 
 
-def run(page: Path, capsys, names: dict, shell: bool = True) -> int:
-    """Runs a page's blocks with the names that they make; how many blocks of text were compared."""
+def run(page: Path, capsys, names: dict, spark: bool = False) -> int:
+    """Runs a page's blocks with the names that they make; how many blocks of text were compared.
+
+    Where there is a session of `spark`, commands of the shell do not run; where there is none, blocks that join there.
+    """
     printed, shown = "", 0
     for line, language, text in blocks(page):
         if language == "text":
             assert printed == text.strip("\n"), f"{page.name}:{line}"
             printed, shown = "", shown + 1
-        elif language == "python" or (language == "bash" and shell):
+        elif (language == "python" and (spark or "muntin.spark" not in text)) or (language == "bash" and not spark):
             assert not printed, f"{page.name}:{line}: the block before it prints\n{printed}"
             if language == "python":
                 exec(compile("\n" * (line - 1) + text, str(page), "exec"), names)

@@ -34,7 +34,7 @@ def test_blocks_run_and_print_what_the_page_says(session, tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     try:
-        shown = run(PAGES[0], capsys, names, shell=False)
+        shown = run(PAGES[0], capsys, names, spark=True)
     finally:
         if "listener" in names:
             names["listener"].stop()
