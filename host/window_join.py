@@ -555,6 +555,16 @@ class WindowJoin:
         """The number of the newest call that was applied, in this process or an earlier one; -1 before the first."""
         return self._last_batch
 
+    @property
+    def sender(self) -> list[str] | None:
+        """Who sent the rows of the newest call in the state; set it to who sends those of the next."""
+        return self._state.records[-1].sender if self._state is not None and self._state.records else None
+
+    @sender.setter
+    def sender(self, sender: list[str]) -> None:
+        if self._state is not None:
+            self._state.sender = sender
+
     def repeat(self, left: ArrowRows | None = None, right: ArrowRows | None = None) -> pa.Table:
         """The result of the newest call in the state, for a process that died before it was taken.
 

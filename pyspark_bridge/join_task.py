@@ -27,7 +27,14 @@ from muntin.host.daemon.claims import claim_window, newest_claim
 from muntin.host.daemon.staging import PartKey
 from muntin.host.daemon.windows import Windows, query_place
 from muntin.host.engines import Partitions
-from muntin.host.errors import ConnectionLostError, MuntinError, ProtocolError, StateLostError, UnsupportedError
+from muntin.host.errors import (
+    ConnectionLostError,
+    MuntinError,
+    ProtocolError,
+    StateLostError,
+    StateTakenError,
+    UnsupportedError,
+)
 from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
@@ -407,17 +414,31 @@ class JoinTask:
                     "and so may a new release of Spark: with the program as it was it is found again. "
                     "window_join(..., name=...) keeps its name whatever changes.)"
                 ) from error
-            raise type(error)(
-                f"{error} (The windows of this query were in the daemon that window_join started for it at "
-                f"{self.address}, which ends with the query. "
-                + (
-                    "They are in its state too: call window_join again, and start the query from its checkpoint.)"
-                    if self.state
-                    else "For a query that is started more than once, give window_join(..., state=FOLDER), or start "
-                    '`muntin serve` and name it: window_join(..., daemon="unix:/path"). Otherwise call window_join '
-                    "again and use a new checkpoint.)"
-                )
+            raise type(error)(f"{error} ({self._of_private()})") from error
+        except StateTakenError as error:
+            if self.named:
+                raise
+            raise StateTakenError(
+                f"{error} (Two joins of one query go on with one state where nothing tells them apart, as joins with "
+                "two tables of the same columns: give each a name of its own, window_join(..., name=...), or use the "
+                "result of one window_join twice.)"
             ) from error
+
+    def _of_private(self) -> str:
+        """What a query can do whose own daemon has ended."""
+        which = f"the daemon that window_join started for it at {self.address}, which ends with the query"
+        again = "call window_join again, and start the query from its checkpoint"
+        if _spec(self.spec).stateless:
+            which = f"Of this query nothing but a table was in {which}: {again}"
+            return which + ("." if self.state else "; a micro-batch that comes again meets the table of that start.")
+        which = f"The windows of this query were in {which}."
+        if self.state:
+            return f"{which} They are in its state too: {again}."
+        return (
+            f"{which} For a query that is started more than once, give window_join(..., state=FOLDER), or start "
+            '`muntin serve` and name it: window_join(..., daemon="unix:/path"). Otherwise call window_join again and '
+            "use a new checkpoint."
+        )
 
     def _identity(self) -> tuple[str, int, str]:
         """Query name, batch number and run for the daemon."""

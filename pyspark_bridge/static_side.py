@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shutil
 import tempfile
 import weakref
@@ -21,6 +22,10 @@ from muntin.pyspark_bridge.private_daemon import awaited_daemon
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+log = logging.getLogger(__name__)
+
+#: Tables that joins of this process have met first, by what a query finds its windows by.
+_met: dict[tuple[str, str | None, tuple[str, ...]], str] = {}
 #: Below the state of a join's query, beside the windows of all queries there.
 FOLDER = "tables"
 
@@ -51,7 +56,14 @@ def with_table(task: JoinTask, frame: DataFrame, root: str) -> JoinTask:
     parts = [row["digest"] for row in sorted(rows, key=lambda row: row["task"]) if row["rows"]]
     side = JoinSpec.from_json(task.spec).static
     schema = pa.ipc.read_schema(pa.py_buffer(task.left_schema if side == "left" else task.right_schema))
-    return dataclasses.replace(task, table=keep_table(open_store(str(task.tables)), schema, parts))
+    task = dataclasses.replace(task, table=keep_table(open_store(str(task.tables)), schema, parts))
+    known = _met.setdefault((task.join, task.state, task.daemons), str(task.table))
+    if known != task.table and not task.named and not (task.private and task.state is None):
+        log.warning(
+            "a join of the same condition, columns and stream was made before with another table. A query that is "
+            "started again meets the new one; one query with both needs a name for each: window_join(..., name=...)"
+        )
+    return task
 
 
 def _place(task: JoinTask) -> str:

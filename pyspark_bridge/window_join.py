@@ -411,7 +411,7 @@ def window_join(
         task = with_table(task, left_df if static == "left" else right_df, root)
     if streaming:
         note_join(task)
-    if streaming and spec.unbounded:
+    if streaming and static is None and spec.unbounded:
         log.warning(
             "the join of %s has no window: it keeps every row of both streams, without end%s",
             on,

@@ -284,6 +284,8 @@ class _Calls:
 
     def first(self, log: int, side: str) -> tuple[int, int]:
         """The arrival number of the oldest row in a log, and one past the newest."""
+        if side == self.spec.static:  # its rows are in no log
+            return 0, 0
         records = self.logs[log].records
         return records[0].before["arrived"][side], records[-1].end[side]
 
@@ -384,6 +386,12 @@ class _Calls:
 
 def _placement(spec: JoinSpec, schemas: dict[str, pa.Schema], partitions: Partitions, name: str | None) -> Placement:
     """By what rows go to partitions in Spark; that of a name where it is known."""
+    if spec.static is not None and partitions.by == "auto":
+        partitions = dataclasses.replace(partitions, by="subwindows")
+    if spec.static is not None and (partitions.by != "subwindows" or partitions.width is not None):
+        raise UnsupportedError(
+            "rows of a stream that meets a table are spread over partitions: leave --by and --width out"
+        )
     if partitions.by == "equality" or (partitions.by == "auto" and spec.equalities):
         if not can_follow(spec):
             raise UnsupportedError(
@@ -469,6 +477,8 @@ def _write(
             tracked = [side for side in calls.spec.tracked if part is None or part.divided == side]
             before = {**call.before, "routes": None}
             tables, places, end = {}, {}, dict(call.end)
+            if calls.spec.static is not None:  # each window has the whole table, and no log has it
+                arrived[window][calls.spec.static] = call.before["arrived"][calls.spec.static]
             if not counted:
                 before["arrived"] = dict(arrived[window])
             for side, table in call.tables.items():

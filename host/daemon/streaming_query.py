@@ -84,6 +84,7 @@ class StreamingQuery(Query):
         self._stage = Stage()
 
     _restored: int | None = None  # the newest batch of an earlier process, as long as none has come after it
+    _restored_of: Sender | None = None  # who sent it there
 
     _routes: dict[str, int] | None = None  # for the status, where partitions follow the data
     _join: WindowJoin | None = None
@@ -244,6 +245,8 @@ class StreamingQuery(Query):
         with self._state:
             self._fed_by = sender.run
         begun = time.monotonic()
+        assert self._join is not None
+        self._join.sender = [sender.run, sender.instance]
         result: KeptResult | MuntinError
         try:
             result = self._result(batch, left, right, told, **more)
@@ -357,6 +360,7 @@ class StreamingQuery(Query):
             )
         with self._state:
             self._restored = self._join.last_batch if self._join.last_batch >= 0 else None
+            self._restored_of = None if self._join.sender is None else Sender(*self._join.sender)
             if self._restored is not None:
                 self._newest = None
             self._mixed, self._fed_by = False, None
@@ -387,6 +391,9 @@ class StreamingQuery(Query):
                 self._newest, self._mixed = None, True
             self._staged -= self._stage.free()
             self._stage = Stage()
+        before = self._restored_of if self._restored is not None else None
+        if before is not None and before.run == sender.run != "" and before.instance != sender.instance:
+            self._shared = True  # another daemon has the state of the first one
         if self._shared:
             raise self._two_instances()
 

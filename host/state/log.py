@@ -70,6 +70,8 @@ class Record:
         What the rows of all partitions tell, where the log is of one of them, as `WholeCall.to_tables` gives it.
     pushes : str or None
         The left and right rows that arrived together, in order, as `matched`, where a call has several such.
+    sender : list of str, or None
+        Who sent the rows, as of `StateLog`.
     first : int or None
         The number of the oldest call that the log needs from this one on; None in states of versions before there was
         this. Files before it are of calls that went, or of a process that did not know that it had lost the log.
@@ -88,6 +90,7 @@ class Record:
     whole: dict[str, Any] | None = None
     first: int | None = None
     pushes: str | None = None
+    sender: list[str] | None = None
 
 
 class StateLog:
@@ -107,6 +110,8 @@ class StateLog:
         Files in the store, as far as this process knows.
     seconds : float
         Time that files took to become durable.
+    sender : list of str, or None
+        Of the calls that come: who sends their rows, as whoever opens the log later is told.
 
     Raises
     ------
@@ -121,6 +126,7 @@ class StateLog:
         self._oldest: dict[str, int] | None = None  # as of `commit`
         self.cut_short: int | None = None
         self.files, self.seconds = 0, 0.0
+        self.sender: list[str] | None = None
         self.records = self._found()
 
     def _found(self) -> list[Record]:
@@ -238,7 +244,7 @@ class StateLog:
         StateError
             If an earlier call's commit is lost.
         """
-        number = self.records[-1].number + 1 if self.records else 0
+        number, sender = self.records[-1].number + 1 if self.records else 0, self.sender
         if self.cut_short is not None and batch > self.cut_short:
             raise StateError(
                 f"the state's file {self.store.path(_commit_name(number))} is missing: the rows of batch "
@@ -250,6 +256,7 @@ class StateLog:
         def write() -> dict[str, Any]:
             fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end, "whole": whole}
             fields["pushes"] = None if pushes is None else _text(np.array(pushes).ravel())
+            fields["sender"] = sender
             with span("write state"):
                 self._trim()
                 return fields | self._write(number, batch, tables)

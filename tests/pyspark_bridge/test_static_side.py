@@ -9,9 +9,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from muntin import AsOf, WindowJoin, sql
+from muntin import AsOf, Compare, WindowJoin, sql
 from muntin.host.daemon import start_private
 from muntin.host.daemon.socket_file import SocketFile
+from muntin.host.errors import ConnectionLostError
+from muntin.host.spec import JoinSpec
+from muntin.pyspark_bridge.join_task import JoinTask
 from muntin.spark import window_join
 
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
@@ -149,6 +152,44 @@ def test_a_daemon_that_is_lost_and_one_that_is_not(spark, runner, tmp_path):
         assert [_found(runner, n) for n in range(3)] == [
             _matches(sales, table) for sales, table in zip(SALES, (OFFERS, OFFERS, OFFERS[:7]), strict=True)
         ]
+
+
+@pytest.mark.parametrize(
+    ("state", "options", "said"),
+    [
+        (
+            None,
+            {},
+            "nothing but a table was in the daemon .* from its checkpoint; a micro-batch that comes again",
+        ),
+        ("/state", {}, r"nothing but a table was in the daemon .* from its checkpoint\.\)$"),
+        (None, {"form": "pairs"}, "The windows of this query were in the daemon .* use a new checkpoint"),
+        ("/state", {"form": "pairs"}, "The windows of this query .* in its state too: .* from its checkpoint"),
+    ],
+)
+def test_what_is_lost_with_a_private_daemon(state, options, said):
+    """A query that has nothing but a table goes on from its checkpoint."""
+    schemas = [table.schema.serialize().to_pybytes() for table in (SALES[0], OFFERS)]
+    spec = JoinSpec(on=Compare("shop", "=", "branch"), static="right", **options).to_json()
+    given = {"address": "unix:/gone", "token": None, "tls_ca": None, "private": True, "join": "j", "named": False}
+    task = JoinTask(
+        **given, instance="1", spec=spec, left_schema=schemas[0], right_schema=schemas[1], streaming=True, state=state
+    )
+    with pytest.raises(ConnectionLostError, match=f"it is gone .*{said}"), task._told():
+        raise ConnectionLostError("it is gone")
+
+
+def test_two_like_tables_of_one_query_need_names(spark, runner, tmp_path, caplog):
+    """To the state they are one. Without state each join has a daemon of its own."""
+    stream, tables = runner.stream("sales", SALES[:1]), [spark.createDataFrame(rows) for rows in (OFFERS, OFFERS[:7])]
+    window_join(stream, tables[0], "shop = branch", state=None).union(
+        window_join(stream, tables[1], "shop = branch", state=None)
+    )
+    assert not caplog.records
+    like = [window_join(stream, table, "shop = branch", state=str(tmp_path)) for table in tables]
+    assert "made before with another table" in caplog.text
+    with pytest.raises(StreamingQueryException, match=r"give each a name of its own, window_join\(\.\.\., name="):
+        runner.run(like[0].union(like[1]))
 
 
 @pytest.mark.parametrize("partitions", [1, 2])

@@ -21,6 +21,7 @@ from muntin.host.errors import (
     ReplayError,
     SchemaError,
     StateLostError,
+    StateTakenError,
     UnknownQueryError,
 )
 from tests.host.daemon.conftest import (
@@ -137,6 +138,23 @@ def test_a_state_that_another_daemon_has_filled_since(start: Callable[..., Daemo
         for number in range(2):
             assert process(clients[1], number).equals(expected(list(range(number + 1))))
         assert process(clients[0], 2).equals(expected([0, 1, 2]))
+
+
+def test_two_joins_of_one_name_in_two_daemons(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    """They share a state, which says whose rows it has: another join of that run is refused, a later run goes on."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(DaemonClient(start().addresses[0], timeout=20)) for _ in range(3)]
+        for client in clients[:2]:
+            client.open_query("q", SPEC, LEFT, RIGHT, state=str(tmp_path))
+        assert process(clients[0], 0, run="r", instance="a") == expected([0])
+        with pytest.raises(StateTakenError):
+            process(clients[1], 0, run="r", instance="b")
+        for client in clients[1:]:
+            client.open_query("q", SPEC, LEFT, RIGHT, state=str(tmp_path))
+            with pytest.raises(QueryError, match="two joins of one streaming query"):
+                process(client, 0, run="r", instance="b")
+        assert process(clients[2], 0, run="s", instance="b") == expected([0])
+        assert process(clients[2], 1, run="s", instance="b") == expected([0, 1])
 
 
 def test_unknown_query(either: DaemonClient) -> None:

@@ -22,12 +22,13 @@ from muntin.host.daemon.rescale import rescale
 from muntin.host.daemon.windows import Windows, query_place, windows_below
 from muntin.host.engines import Partitions
 from muntin.host.errors import StateError, StateLostError, StateTakenError, UnsupportedError, WindowError
-from muntin.host.join.engine import SIDES
+from muntin.host.join.engine import OTHER, SIDES
 from muntin.host.join.routes import RoutePlanner, Routes
 from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
 from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
 from muntin.host.predicates import AllOf, Band, Compare
-from muntin.host.state import LocalStore
+from muntin.host.state import LocalStore, open_store
+from muntin.host.state.tables import KeptTable, keep_part, keep_table
 from tests.host.join.test_whole_call import SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.host.state.test_state import bucket
 from tests.random_routes import at_random
@@ -45,8 +46,15 @@ PLACED = {
 class Query:
     """A query with its windows, as Spark's tasks and daemons have it."""
 
-    def __init__(self, spec: JoinSpec, partitions: Partitions, place: Path | str, rng: np.random.Generator):
-        self.spec, self.rng, self.place = spec, rng, place
+    def __init__(
+        self,
+        spec: JoinSpec,
+        partitions: Partitions,
+        place: Path | str,
+        rng: np.random.Generator,
+        table: KeptTable | None = None,
+    ):
+        self.spec, self.rng, self.place, self.table = spec, rng, place, table
         self.placement: Placement | None = None
         if partitions.count > 1 and partitions.by == "equality":
             self.placement = EqualityPlacement(spec, SCHEMA, SCHEMA, partitions.count)
@@ -59,7 +67,7 @@ class Query:
     def opened(self, number: int) -> WindowJoin:
         spec = self.spec if self.placement is None else self.placement.spec(number)
         state = query_place(str(self.place), self.windows.names[number])
-        return WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA, state=state)
+        return WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA, state=state, table=self.table)
 
     @property
     def follows(self) -> bool:
@@ -107,12 +115,15 @@ class Query:
         results = []
         for number in windows or range(self.count):
             rows, whole = given[number]
-            results.append(self.joins[number].process(*rows, batch=batch, whole=whole))
+            results.append(self.joins[number].process(*self.sent(rows), batch=batch, whole=whole))
         return content(*results)
 
     def repeat(self, batch: int, tables: list[pa.Table]) -> list[str]:
         given = self.split(batch, tables)
-        return content(*(join.repeat(*rows) for join, (rows, _) in zip(self.joins, given, strict=True)))
+        return content(*(join.repeat(*self.sent(rows)) for join, (rows, _) in zip(self.joins, given, strict=True)))
+
+    def sent(self, rows: list[pa.Table]) -> list[pa.Table | None]:
+        return [None if side == self.spec.static else each for side, each in zip(SIDES, rows, strict=True)]
 
     def close(self) -> None:
         for join in self.joins:
@@ -209,6 +220,55 @@ def test_rows_of_later_times_are_not_left_behind(tmp_path: Path) -> None:
         assert len(query.process(batch, [rows(40 * batch), rows(40 * batch)])) == 30
     assert len(query.process(12, [rows(480), rows(500)])) == 60
     assert query.joins[0].routes(13, 3).epoch == 1
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    how=st.sampled_from(["inner", "left", "left_semi", "left_anti"]),
+    static=st.sampled_from(SIDES),
+    steps=st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.booleans()), min_size=1, max_size=3),
+    seed=st.integers(0, 2**32),
+)
+def test_a_stream_that_meets_a_table(
+    tmp_path_factory: pytest.TempPathFactory,
+    how: str,
+    static: str,
+    steps: list[tuple[int, bool, bool]],
+    seed: int,
+) -> None:
+    """Each window has all of it; a batch that comes again meets the table of its commit, others that of the start."""
+    if static == "left":
+        how = {"left": "right", "left_semi": "inner", "left_anti": "right_anti"}.get(how, how)
+    spec = JoinSpec(on=AllOf(Compare("k", "=", "k"), Band("t", "t", -5, 9)), how=how, static=static)
+    place, rng = str(tmp_path_factory.mktemp("state")), np.random.default_rng(seed)
+    tables = [given[0] for given in calls_of(seed % 1000, len(steps) + 1)]
+    store = open_store(f"{place}/tables")
+    kept = [KeptTable(store.place, keep_table(store, SCHEMA, [keep_part(store, table)[0]])) for table in tables]
+
+    def joined(rows: pa.Table, table: int) -> list[str]:
+        sides = {"left_table" if static == "left" else "right_table": tables[table]}
+        with WindowJoin(on=spec.on, how=how, left_schema=SCHEMA, right_schema=SCHEMA, **sides) as join:
+            return content(join.process(**{OTHER[static]: rows}))
+
+    def rows_of(rows: pa.Table) -> list[pa.Table]:
+        return [rows if side != static else SCHEMA.empty_table() for side in SIDES]
+
+    partitions, table = 1, 0
+    query = Query(spec, Partitions(1), place, rng, kept[0])
+    for batch, (count, changes, again) in enumerate(steps):
+        rows = calls_of(seed % 1000 + 1, batch + 1)[batch][0]
+        assert query.process(batch, rows_of(rows)) == joined(rows, table)
+        query.close()
+        if count != partitions:
+            rescale(place, count)
+        partitions, before = count, table
+        table = batch + 1 if changes else table
+        query = Query(spec, Partitions(count, "subwindows"), place, rng, kept[table])
+        if again:
+            assert query.repeat(batch, rows_of(rows)) == joined(rows, before)
+    with pytest.raises(UnsupportedError, match="leave --by and --width out"):
+        rescale(place, partitions + 1, by="ranges")
+    query.close()
 
 
 def fed(place: Path, partitions: Partitions, spec: JoinSpec = SPEC, batches: int = 3) -> Query:
