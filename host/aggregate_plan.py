@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from muntin.host.join.engine import Batch
     from muntin.host.join.row_log import RowLog
 
+Bounds = tuple[int, int]  # of right less left time, both included, as times are encoded
+
 _OTHER = {"left": "right", "right": "left"}
 
 
@@ -29,6 +32,13 @@ class _Kept(NamedTuple):
     fold: str
     columns: tuple[str, ...]
     filter: Any
+
+
+class _Found(NamedTuple):
+    """What a probe brings: of what is kept, in the window of the join or in one within it."""
+
+    kept: _Kept
+    window: Bounds | None
 
 
 class _Tests(NamedTuple):
@@ -77,9 +87,15 @@ class AggregatePlan:
     aggregates : tuple of Aggregate
     schemas : dict of str to pyarrow.Schema
         Columns of each side whose rows may be met.
+    windows : sequence of (int, int) or None
+        Of each aggregate, the window of its own.
 
     Attributes
     ----------
+    windows : list of (int, int) or None
+        All windows, None that of the join, which comes first.
+    found : dict of str to list of str
+        What probes bring of the rows of each side, as `muntin.host.join.folds.FOLDS` has it.
     logged : dict of str to set of str
         The columns of each side whose values come out of single rows.
     fields : list of pyarrow.Field
@@ -95,7 +111,12 @@ class AggregatePlan:
         If a column's type has no such aggregate, or the two sides differ in it.
     """
 
-    def __init__(self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema]):
+    def __init__(
+        self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema], windows: Sequence[Bounds | None]
+    ):
+        self._of = windows
+        self.windows = [None, *sorted({window for window in windows if window is not None})]
+        self._found: dict[str, list[_Found]] = {side: [] for side in schemas}
         self._aggregates = aggregates
         self._schemas = schemas
         self._kept: dict[str, list[_Kept]] = {side: [] for side in schemas}
@@ -103,7 +124,7 @@ class AggregatePlan:
         self._kinds: list[dict[str, Kinds]] = []  # of the columns of each aggregate, by the sides that have them
         self.logged: dict[str, set[str]] = {side: set() for side in schemas}
         self.fields: list[pa.Field] = []
-        for aggregate in aggregates:
+        for aggregate, window in zip(aggregates, windows, strict=True):
             kinds = self._sides(aggregate)
             self._kinds.append(kinds)
             types = {side: result_type(aggregate, own) for side, own in kinds.items()}
@@ -122,6 +143,8 @@ class AggregatePlan:
                 for kept in _kept(aggregate, own):
                     if kept not in self._kept[side]:
                         self._kept[side].append(kept)
+                    if _Found(kept, window) not in self._found[side]:
+                        self._found[side].append(_Found(kept, window))
                 if isinstance(aggregate, OfRow):
                     self.logged[side].add(root_column(schemas[side], str(aggregate.column)))
 
@@ -152,6 +175,20 @@ class AggregatePlan:
     def folds(self) -> dict[str, list[str]]:
         """What is kept of the rows of each side, as `muntin.host.join.folds.FOLDS` has it."""
         return {side: [values.CORE[each.fold] for each in kept] for side, kept in self._kept.items()}
+
+    @property
+    def found(self) -> dict[str, list[str]]:
+        return {side: [values.CORE[each.kept.fold] for each in found] for side, found in self._found.items()}
+
+    def probes(self, side: str) -> list[tuple[Bounds | None, list[int], list[int]]]:
+        """Of each window, itself, which of `folds` of the rows of a side are asked for in it, and where in `found` they
+        belong."""
+        out = []
+        for window in self.windows:
+            places = [at for at, found in enumerate(self._found[side]) if found.window == window]
+            if places or window is None:  # the number of all rows is asked for in any case
+                out.append((window, [self._kept[side].index(self._found[side][at].kept) for at in places], places))
+        return out
 
     def encode(self, side: str, table: pa.Table, batch: Batch, places: np.ndarray) -> tuple[np.ndarray, ...]:
         """What is kept of rows of a side: an array for each fold, shape (n,), or (n, words).
@@ -214,15 +251,16 @@ class AggregatePlan:
             If a sum or mean does not fit its type.
         """
         other = _OTHER[side]
-        held = dict(zip(self._kept[other], results, strict=True))
+        held = dict(zip(self._found[other], results, strict=True))
         out = []
-        for aggregate, kinds, field in zip(self._aggregates, self._kinds, self.fields, strict=True):
-            if aggregate.column is None and aggregate.filter is None:
+        given = zip(self._aggregates, self._kinds, self.fields, self._of, strict=True)
+        for aggregate, kinds, field, window in given:
+            if _counts_all(aggregate):
                 out.append(pa.array(counts))
             elif other not in kinds or not (keeps := _kept(aggregate, kinds[other])):
                 out.append(pa.nulls(len(counts), field.type))
             else:
-                own = {kept.fold: held[kept] for kept in keeps}
+                own = {kept.fold: held[_Found(kept, window)] for kept in keeps}
                 value = aggregate._value(kinds[other], field.type, own)
                 out.append(self._taken(aggregate, other, value, log) if isinstance(aggregate, OfRow) else value)
         return out
@@ -245,11 +283,15 @@ class AggregatePlan:
 def _kept(aggregate: Aggregate, kinds: Kinds) -> list[_Kept]:
     """What an aggregate of columns of these types is made of; nothing where it is NULL, or the number of rows."""
     if isinstance(aggregate, Count):
-        plain = aggregate.column is None and aggregate.filter is None
-        return [] if plain else [_Kept("some", aggregate.columns, aggregate.filter)]
+        return [] if _counts_all(aggregate) else [_Kept("some", aggregate.columns, aggregate.filter)]
     if _is_null(kinds):
         return []
     return [_Kept(fold, aggregate._asked, aggregate.filter) for fold in aggregate._folds(kinds)]
+
+
+def _counts_all(aggregate: Aggregate) -> bool:
+    """Whether an aggregate is the number of all rows that are met."""
+    return aggregate.column is None and aggregate.filter is None and aggregate.within is None
 
 
 def _is_null(kinds: Kinds) -> bool:

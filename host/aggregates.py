@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import datetime as dt
 import re
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.host import aggregate_values as values
-from muntin.host.errors import KeyTypeError, PredicateError
+from muntin.host.durations import duration_text, nanoseconds
+from muntin.host.errors import KeyTypeError, PredicateError, WindowError
 from muntin.host.join.condition import in_words, parts_of
 from muntin.host.join.kept_types import check_type
 from muntin.host.predicates import AllOf, AnyOf, Where, from_dict, one_sided
 from muntin.host.public import public
+from muntin.host.windows import Within
 
 Kinds = dict[str, pa.DataType]  # of the columns of one side
 Held = dict[str, Any]  # what the core gives, by the names of `aggregate_values.CORE`
@@ -34,16 +38,22 @@ class Aggregate(abc.ABC):
         Of the column in the result; as Spark has it by default, such as ``"sum(price)"``.
     filter : str, Where, AnyOf or AllOf, optional
         Which of the rows count, by columns of the same side: ``"size > 5 AND venue = 'X'"``, or parts about one side.
+    within : (low, high), optional
+        The rows whose time lies so far from that of the row, as right less left time, as of `Within`: a window in that
+        of the join, for joins with a time window. None for an end is that of the join.
 
     Raises
     ------
     PredicateError
         If one is no text, or the filter compares the two sides.
+    WindowError
+        If the window cannot be read.
     """
 
     column: str | None
     name: str | None = dataclasses.field(default=None, kw_only=True)
     filter: Any = dataclasses.field(default=None, kw_only=True)
+    within: Any = dataclasses.field(default=None, kw_only=True)
     function: ClassVar[str]
     paths: ClassVar[tuple[str, ...]] = ("column",)  # fields that name columns
     _more: ClassVar[tuple[str, ...]] = ()  # numbers that a text has behind them
@@ -61,6 +71,15 @@ class Aggregate(abc.ABC):
                     f"filter of {type(self).__name__} must be a text, or Where(...) and AnyOf and AllOf of these, not "
                     f"{self.filter!r}"
                 )
+        if self.within is not None:
+            if not isinstance(self.within, (tuple, list)) or len(self.within) != 2:
+                raise WindowError(f"within of {type(self).__name__} must be (low, high), not {self.within!r}")
+            ends = Within("left", "right", *self.within)  # reads them
+            low, high = (
+                duration_text(Fraction(nanoseconds(e))) if isinstance(e, dt.timedelta) else e
+                for e in (ends.low, ends.high)
+            )
+            object.__setattr__(self, "within", (low, high))
 
     _optional: ClassVar[tuple[str, ...]] = ("name",)
 
@@ -80,7 +99,10 @@ class Aggregate(abc.ABC):
         if self.name:
             return self.name
         told = "" if self.filter is None else self.filter if isinstance(self.filter, str) else in_words(self.filter)
-        return f"{self._call}{told and f' filter (where {told})'}"
+        inside = (
+            "" if self.within is None else f" within ({', '.join('' if e is None else str(e) for e in self.within)})"
+        )
+        return f"{self._call}{told and f' filter (where {told})'}{inside}"
 
     @property
     def _call(self) -> str:
@@ -96,7 +118,8 @@ class Aggregate(abc.ABC):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value is not None and field.name not in given:
-                given[field.name] = value if isinstance(value, (str, int, float)) else value.to_dict()
+                plain = isinstance(value, (str, int, float, tuple))
+                given[field.name] = value if plain else value.to_dict()
         return given
 
     # Of columns of these types, all there
@@ -452,7 +475,8 @@ _KINDS: dict[str, type[Aggregate]] = {
     "quantile": Quantile, "collect_list": Collect, "collect": Collect,
 }  # fmt: skip
 _TEXT = re.compile(
-    r"\s*(\w+)\s*\(\s*([^()]*?)\s*\)\s*(?:filter\s*\(\s*where\s+(.*)\)\s*)?(?:(?<=[\s)])as\s+(\S+)\s*)?",
+    r"\s*(\w+)\s*\(\s*([^()]*?)\s*\)\s*(?:filter\s*\(\s*where\s+(.*?)\)\s*)?"
+    r"(?:within\s*\(([^(),]*),([^(),]*)\)\s*)?(?:(?<=[\s)])as\s+(\S+)\s*)?",
     re.IGNORECASE | re.DOTALL,
 )
 _NUMBER = re.compile(r"-?[0-9.]*[0-9]")
@@ -505,11 +529,19 @@ def _parsed(text: Any) -> Aggregate:
             options: dict[str, Any] = dict(zip(names, given, strict=False))
             if all(_NUMBER.fullmatch(options[what]) for what in kind._more):
                 options |= {what: float(options[what]) for what in kind._more}
-                return kind(**options, filter=found[3] and found[3].strip(), name=found[4])
+                within = None if found[4] is None else tuple(_end(each) for each in found.groups()[3:5])
+                return kind(**options, filter=found[3] and found[3].strip(), within=within, name=found[6])
     raise PredicateError(
         f"{text!r} is no aggregate: use count(*), count(column), {', '.join(_forms())}; behind it 'filter (where "
-        "condition)' for some rows alone, and 'as name' where it is to have another name"
+        "condition)' for some rows alone, 'within (low, high)' for a window of its own, 'as name' where it is to have "
+        "another name"
     )
+
+
+def _end(text: str) -> Any:
+    """An end of a window, by its text."""
+    text = text.strip().strip("'")
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else text or None
 
 
 def _forms() -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.host.aggregate_plan import AggregatePlan, columns_of
-from muntin.host.aggregates import aggregate_from_dict, open_aggregates
+from muntin.host.aggregates import Aggregate, aggregate_from_dict, open_aggregates
 from muntin.host.columns import column_type, has_column, root_column
 from muntin.host.constants import whole_number
 from muntin.host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
@@ -271,6 +271,9 @@ class JoinSpec:
             return
         if not self.aggregates:
             raise PredicateError("form='aggregate' takes aggregates=[Count(), Sum(\"price\"), ...]: there is none")
+        for aggregate in self.aggregates:
+            if aggregate.within is not None and self.within is None:
+                raise WindowError(f"{aggregate.output!r} has a window in the time window of the join: give within=")
         if self.order != "none":
             raise UnsupportedError(
                 f"form='aggregate' gives rows in the order of their arrival, not order={self.order!r}"
@@ -288,7 +291,33 @@ class JoinSpec:
     def plan(self, left_schema: pa.Schema, right_schema: pa.Schema) -> AggregatePlan:
         """How the aggregates of columns of these types are made. Raises SchemaError, KeyTypeError."""
         schemas = {"right": right_schema} if self.closing else {"left": left_schema, "right": right_schema}
-        return AggregatePlan(self.aggregates, schemas)
+        axis = self.time_axis(left_schema, right_schema)
+        return AggregatePlan(
+            self.aggregates,
+            schemas,
+            [self._window_of(each, axis, left_schema, right_schema) for each in self.aggregates],
+        )
+
+    def _window_of(
+        self, aggregate: Aggregate, axis: TimeAxis | AsOfAxis | None, left_schema: pa.Schema, right_schema: pa.Schema
+    ) -> tuple[int, int] | None:
+        """The window of an aggregate's own, as times are encoded. Raises WindowError."""
+        if aggregate.within is None:
+            return None
+        assert self.within is not None
+        assert isinstance(axis, TimeAxis)
+        ends = (
+            own if own is not None else end
+            for own, end in zip(aggregate.within, (self.within.low, self.within.high), strict=True)
+        )
+        within = dataclasses.replace(self.within, **dict(zip(("low", "high"), ends, strict=True)))
+        kinds = column_type(left_schema, within.left_time), column_type(right_schema, within.right_time)
+        own = TimeAxis(within, None, *kinds)
+        if own.low < axis.low or own.high > axis.high:
+            raise WindowError(
+                f"{aggregate.output!r} reaches beyond the window of the join, {self.within.in_words()}: widen that"
+            )
+        return own.low, own.high
 
     @property
     def counted(self) -> bool:

@@ -950,7 +950,7 @@ class WindowJoin:
                 partitions = dataclasses.replace(partitions, by="subwindows")
             engine = open_partitions(
                 partitions, open_engine, sequencer.condition, self_join=self.spec.self_join,
-                folds=self._plan.folds if self._plan is not None and not residuals else None,
+                folds=self._plan.found if self._plan is not None and not residuals else None,
                 closing=self.spec.closing,
             )  # fmt: skip
         if self._plan is not None and residuals:

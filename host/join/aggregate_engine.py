@@ -75,7 +75,7 @@ class AggregateEngine(Engine):
     ):  # fmt: skip
         self.spec = spec
         self.seconds = {"sort": 0.0, "probe": 0.0, "store": 0.0}
-        self._device, self._threads, self._generator = device, threads, generator
+        self._device, self._threads, self._generator, self._plan = device, threads, generator, plan
         self._itself, self._close = itself, close
         self._stored: tuple[str, ...] = SIDES[1:] if close else SIDES  # whose rows are stored
         self._expired: dict[str, int | None] = dict.fromkeys(SIDES)
@@ -92,7 +92,9 @@ class AggregateEngine(Engine):
                 1 + _TREE_LEVELS * (0.25 if spec.counts is not None else 1)
             )
             window = 0 if spec.counts is None else spec.counts[side]
-            self._windows[side] = kind(folds=folds, window=window, width=min(high - low, _INT64_MAX))
+            self._windows[side] = kind(
+                folds=folds, window=window, width=min(high - low, _INT64_MAX), several=len(plan.windows) > 1
+            )
         self._waiting = WaitingRows(generator)  # left rows, of `close`
         self._applied = 0
         self._ticket: int | None = None
@@ -232,16 +234,22 @@ class AggregateEngine(Engine):
         if self.spec.within is None:
             assert self.spec.counts is not None
             first, last = batch.opposite - self.spec.counts[OTHER[side]], opposite - 1
-        else:
-            low, high = self.spec.within if side == "left" else (-self.spec.within[1], -self.spec.within[0])
-            assert batch.times is not None
-            first, last = reached_times(batch.times, low, high)
-            if staged is not None and met and opposite.min() <= staged.rows[-1]:
-                met = bool(opposite.max() > staged.rows[0])
-                end = np.ascontiguousarray(opposite) if met else None
-        window = self._windows[OTHER[side]]
-        limits = (np.ascontiguousarray(first), np.ascontiguousarray(last))
-        counts, results = window.probe(intervals, *limits, end=end, staged=met, threads=self._threads)
+        elif staged is not None and met and opposite.min() <= staged.rows[-1]:
+            met = bool(opposite.max() > staged.rows[0])
+            end = np.ascontiguousarray(opposite) if met else None
+        window, counts = self._windows[OTHER[side]], np.zeros(0, np.int64)
+        results: list[Any] = [None] * len(self._plan.found[OTHER[side]])
+        for bounds, which, places in self._plan.probes(OTHER[side]):
+            if self.spec.within is not None:
+                assert batch.times is not None
+                low, high = self.spec.within if bounds is None else bounds
+                low, high = (low, high) if side == "left" else (-high, -low)
+                first, last = reached_times(batch.times, low, high)
+            limits = (np.ascontiguousarray(first), np.ascontiguousarray(last))
+            met_rows, values = window.probe(intervals, *limits, end=end, staged=met, threads=self._threads, which=which)
+            counts = met_rows if bounds is None else counts
+            for place, value in zip(places, values, strict=True):
+                results[place] = value
         self.seconds["probe"] += time.perf_counter() - started
         return Aggregates(side, batch.rows, counts, results)
 
@@ -330,11 +338,13 @@ class PairAggregateEngine(Engine):
         self.spec = engine.spec
         self._itself = itself
         self.engine = engine
-        self._folds = plan.folds
+        self._plan = plan
         self._values = {
             side: [[RowColumn(FOLDS[fold].dtype) for _ in range(FOLDS[fold].words)] for fold in plan.folds[side]]
             for side in SIDES
         }
+        # Windows of single aggregates are asked of pairs, so both their rows' times are known.
+        self._times = {side: RowColumn() for side in SIDES if len(plan.windows) > 1}
 
     @property
     def seconds(self) -> dict[str, float]:  # type: ignore[override]
@@ -376,22 +386,47 @@ class PairAggregateEngine(Engine):
     ) -> Iterator[Aggregates]:  # fmt: skip
         first = {side: arrived[side] - len(opposite[side]) for side in SIDES}
         known = False  # the values of the call: once the engine has begun with it
-        totals = {side: _core.AggregateTotals(self._folds[OTHER[side]], len(opposite[side])) for side in SIDES}
+        plan = self._plan
+        totals = {
+            side: [
+                _core.AggregateTotals([plan.folds[OTHER[side]][at] for at in which], len(opposite[side]))
+                for _, which, _ in plan.probes(OTHER[side])
+            ]
+            for side in SIDES
+        }
+
+        def add(side: str, probing: np.ndarray, stored: np.ndarray) -> None:
+            values = self._get(OTHER[side], stored)
+            for total, (bounds, which, _) in zip(totals[side], plan.probes(OTHER[side]), strict=True):
+                own, kept = [values[at] for at in which], np.ascontiguousarray(probing - first[side])
+                if bounds is not None:
+                    inside = self._inside(side, probing, stored, *bounds)
+                    words = [FOLDS[plan.folds[OTHER[side]][at]].words for at in which]
+                    own = [v.reshape(-1, n)[inside].reshape(-1) for v, n in zip(own, words, strict=True)]
+                    kept = kept[inside]
+                total.add(kept, own)
+
         for found in self.engine.process(batches, opposite, arrived):
             assert isinstance(found, Pairs | OrderedPairs)
             if not known:
                 self._put(batches)
                 known = True
             for pairs in _by_side(found, opposite, first):
-                values = self._get(OTHER[pairs.side], pairs.stored)
-                totals[pairs.side].add(np.ascontiguousarray(pairs.probing - first[pairs.side]), values)
+                add(pairs.side, pairs.probing, pairs.stored)
         if not known:
             self._put(batches)
         if self._itself is not None:  # engines do not find these pairs; a row meets itself in its right role
             rows = self._itself(batches)
-            totals["right"].add(np.ascontiguousarray(rows - first["right"]), self._get("left", rows))
+            add("right", rows, rows)
         for side in SIDES:
-            yield Aggregates(side, first[side] + np.arange(len(opposite[side])), *totals[side].take())
+            results: list[Any] = [None] * len(plan.found[OTHER[side]])
+            counts = np.zeros(0, np.int64)
+            for total, (bounds, _, places) in zip(totals[side], plan.probes(OTHER[side]), strict=True):
+                met, values = total.take()
+                counts = met if bounds is None else counts
+                for place, value in zip(places, values, strict=True):
+                    results[place] = value
+            yield Aggregates(side, first[side] + np.arange(len(opposite[side])), counts, results)
         self._trim_counted(arrived)
 
     def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
@@ -415,9 +450,20 @@ class PairAggregateEngine(Engine):
     def _put(self, batches: dict[str, Batch]) -> None:
         for side in SIDES:
             batch = batches[side]
+            if side in self._times and len(batch):
+                assert batch.times is not None
+                self._times[side].put(batch.rows, batch.times)
             for kept, values in zip(self._values[side], batch.values if len(batch) else (), strict=False):
                 for at, part in enumerate(kept):
                     part.put(batch.rows, values[:, at] if values.ndim == 2 else values)
+
+    def _inside(self, side: str, probing: np.ndarray, stored: np.ndarray, low: int, high: int) -> np.ndarray:
+        """Which pairs lie in a window of right less left time."""
+        least, greatest = reached_times(
+            self._times[side].get(probing), *((low, high) if side == "left" else (-high, -low))
+        )
+        times = self._times[OTHER[side]].get(stored)
+        return (least <= times) & (times <= greatest)
 
     def _get(self, side: str, rows: np.ndarray) -> list[np.ndarray]:
         out = []
@@ -432,9 +478,10 @@ class PairAggregateEngine(Engine):
                 self._trim(side, arrived[side] - max(self.spec.counts.values()))
 
     def _trim(self, side: str, oldest: int) -> None:
-        for kept in self._values[side]:
-            for part in kept:
-                part.trim(oldest)
+        for part in [part for kept in self._values[side] for part in kept]:
+            part.trim(oldest)
+        if side in self._times:
+            self._times[side].trim(oldest)
 
 
 def _by_side(found: Pairs | OrderedPairs, opposite: dict[str, np.ndarray], first: dict[str, int]) -> Iterator[Pairs]:

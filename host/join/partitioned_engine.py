@@ -52,7 +52,7 @@ class PartitionedEngine(Engine):
     shared : bool
         Both sides are one stream with one key, whose rows are stored once.
     folds : dict of str to sequence of str
-        For engines of aggregates: `AggregatePlan.folds`.
+        For engines of aggregates: `AggregatePlan.found`.
     subwindow_rows : int or None
         As of `Placement`.
     """

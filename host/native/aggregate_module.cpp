@@ -137,8 +137,8 @@ class PyAggregateWindow {
   using Keys = GivenKeys<Key>;
   using Interval = std::tuple<Given<uint32_t>, Keys, Keys>;
 
-  PyAggregateWindow(const std::vector<std::string>& folds, int64_t window, int64_t width)
-      : timed_(window == 0), window_(folds_of(folds), window, width) {}
+  PyAggregateWindow(const std::vector<std::string>& folds, int64_t window, int64_t width, bool several)
+      : timed_(window == 0), window_(folds_of(folds), window, width, several) {}
 
   void stage(const Keys& given, const Given<int64_t>& rows, const std::optional<Given<int64_t>>& times,
              const std::vector<AnyGiven>& values, const Given<uint32_t>& order) {
@@ -160,9 +160,10 @@ class PyAggregateWindow {
     window_.stage(keys, rows.data(), times ? times->data() : nullptr, data, order.data(), count);
   }
 
-  // Counts, and what `results` gives for each fold; one value a probing row.
+  // Counts, and what `results` gives for each of the folds `which`, without it all; one value a probing row.
   nb::tuple probe(const std::vector<Interval>& intervals, const Given<int64_t>& first, const Given<int64_t>& last,
-                  const std::optional<Given<int64_t>>& end, bool staged, int threads) {
+                  const std::optional<Given<int64_t>>& end, bool staged, int threads,
+                  const std::optional<std::vector<uint32_t>>& given) {
     const size_t count = first.size();
     if (last.size() != count || (end && end->size() != count)) throw nb::value_error("every probe has its limits");
     std::vector<AggregateProbes<Key>> probes;
@@ -178,13 +179,18 @@ class PyAggregateWindow {
     }
     CallVector<int64_t> counts(count);
     std::vector<Accumulator> into;
-    for (const Fold fold : window_.folds()) into.emplace_back(fold, count);
+    std::vector<uint32_t> which(given ? given->size() : window_.folds().size());
+    for (uint32_t at = 0; at < which.size(); ++at) {
+      which[at] = given ? (*given)[at] : at;
+      if (which[at] >= window_.folds().size()) throw nb::value_error("there is no such fold");
+      into.emplace_back(window_.folds()[which[at]], count);
+    }
     const AggregateScope scope{first.data(), last.data(), end ? end->data() : nullptr, staged, count};
     bool interrupted = false;
     {
       const nb::gil_scoped_release release;
       try {
-        window_.probe(probes, scope, threads, poll_signals, counts, into);
+        window_.probe(probes, scope, which, threads, poll_signals, counts, into);
       } catch (const Interrupted&) {
         interrupted = true;
       }
@@ -210,11 +216,13 @@ void bind_window(nb::module_& m, const char* name, const char* doc) {
   using namespace nb::literals;
   using Window = PyAggregateWindow<Key>;
   nb::class_<Window>(m, name, doc)
-      .def(nb::init<const std::vector<std::string>&, int64_t, int64_t>(), nb::kw_only(), "folds"_a, "window"_a, "width"_a)
+      .def(nb::init<const std::vector<std::string>&, int64_t, int64_t, bool>(), nb::kw_only(), "folds"_a, "window"_a,
+           "width"_a, "several"_a = false)
       .def("stage", &Window::stage, "keys"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(),
            "values"_a.noconvert(), "order"_a.noconvert())
       .def("probe", &Window::probe, "intervals"_a.noconvert(), "first"_a.noconvert(), "last"_a.noconvert(), nb::kw_only(),
-           "end"_a.noconvert() = nb::none(), "staged"_a = true, "threads"_a = 1 << 20)
+           "end"_a.noconvert() = nb::none(), "staged"_a = true, "threads"_a = 1 << 20,
+           "which"_a = nb::none())
       .def("store", &Window::store)
       .def("expire", [](Window& self, int64_t before) { self.window_.expire(before); }, "before"_a)
       .def("purge", [](Window& self, int64_t before) { self.window_.purge(before); }, "before"_a)

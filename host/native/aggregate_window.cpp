@@ -52,8 +52,8 @@ std::pair<size_t, size_t> WaveletTree::ranks(int64_t first, int64_t last) const 
 }
 
 size_t WaveletTree::fold(size_t start, size_t end, std::pair<size_t, size_t> ranks, uint32_t place, const Tracks& tracks,
-                         std::vector<Accumulator>& into) const {
-  Visit of{ranks.first, ranks.second, place, tracks, into};
+                         const std::vector<uint32_t>& which, std::vector<Accumulator>& into) const {
+  Visit of{ranks.first, ranks.second, place, tracks, which, into};
   if (ranks.first < ranks.second) visit(0, 0, start, end, of);
   return of.found;
 }
@@ -63,14 +63,14 @@ void WaveletTree::visit(size_t level, size_t low, size_t start, size_t end, Visi
   const size_t size = node_ >> level, high = std::min(low + size, sorted_.size());
   const Tracks& tracks = level == 0 ? of.tracks : levels_[level].tracks;
   if (of.first <= low && high <= of.last) {
-    for (size_t at = 0; at < tracks.size(); ++at) tracks[at]->fold(start, end, of.place, of.into[at]);
+    for (size_t at = 0; at < of.which.size(); ++at) tracks[of.which[at]]->fold(start, end, of.place, of.into[at]);
     of.found += end - start;
     return;
   }
   if (level + 1 == levels_.size()) {
     for (size_t row = start; row < end; ++row) {
       if (ranks_[row] < of.first || ranks_[row] >= of.last) continue;
-      for (size_t at = 0; at < tracks.size(); ++at) tracks[at]->fold(row, row + 1, of.place, of.into[at]);
+      for (size_t at = 0; at < of.which.size(); ++at) tracks[of.which[at]]->fold(row, row + 1, of.place, of.into[at]);
       ++of.found;
     }
     return;
@@ -216,7 +216,8 @@ typename AggregateWindow<Key>::SortedRun AggregateWindow<Key>::gathered(
 
 template <class Key>
 void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& intervals, const AggregateScope& scope,
-                                 int threads, Poll poll, CallVector<int64_t>& counts, std::vector<Accumulator>& into) {
+                                 const std::vector<uint32_t>& which, int threads, Poll poll,
+                                 CallVector<int64_t>& counts, std::vector<Accumulator>& into) {
   if (scope.count == 0) return;
   const auto firsts = std::minmax_element(scope.first, scope.first + scope.count);
   const auto lasts = std::minmax_element(scope.last, scope.last + scope.count);
@@ -229,7 +230,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
     met.emplace_back(run, staged);
     if (staged && scope.end) continue;  // row by row
     if (run->first >= *firsts.second && run->last <= *lasts.first) {
-      run->tree.reset();
+      if (!several_) run->tree.reset();
     } else if (!run->tree) {
       cut.push_back(met.back());
     }
@@ -255,7 +256,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
       for (const Accumulator& all : into) own.emplace_back(all.fold, count).take(all, places);
       const AggregateScope limits{first.data(), last.data(), scope.end ? end.data() : nullptr, scope.staged, count};
       const AggregateProbes<Key> part{places, probes.lower + from, probes.upper + from, count};
-      for (const auto& [run, staged] : met) fold_chunk(*run, staged, part, limits, found, own);
+      for (const auto& [run, staged] : met) fold_chunk(*run, staged, part, limits, which, found, own);
       for (size_t at = 0; at < count; ++at) counts[places[at]] += found[at];
       for (size_t at = 0; at < own.size(); ++at) own[at].give(into[at], places, appending);
     });
@@ -264,15 +265,15 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
 
 template <class Key>
 void AggregateWindow<Key>::fold_chunk(const SortedRun& run, bool staged, const AggregateProbes<Key>& probes,
-                                      const AggregateScope& scope, CallVector<int64_t>& counts,
-                                      std::vector<Accumulator>& into) const {
+                                      const AggregateScope& scope, const std::vector<uint32_t>& which,
+                                      CallVector<int64_t>& counts, std::vector<Accumulator>& into) const {
   uint32_t starts[kChunk], ends[kChunk], places[kChunk];  // ranges of rows that count
   const Key* keys = run.keys.data();
   const size_t length = run.length();
   const bool by_row = staged && scope.end != nullptr;
   size_t whole = 0, start = 0, end = 0, checked = 0;
   const auto flush = [&] {
-    for (size_t track = 0; track < run.tracks.size(); ++track) run.tracks[track]->fold(starts, ends, places, whole, into[track]);
+    for (size_t at = 0; at < which.size(); ++at) run.tracks[which[at]]->fold(starts, ends, places, whole, into[at]);
     whole = 0;
   };
   const auto fold = [&](size_t from_row, size_t to_row, uint32_t place) {
@@ -320,7 +321,7 @@ void AggregateWindow<Key>::fold_chunk(const SortedRun& run, bool staged, const A
         ranked_first = first;
         ranked_last = last;
       }
-      counts[place] += static_cast<int64_t>(run.tree->fold(start, end, ranks, place, run.tracks, into));
+      counts[place] += static_cast<int64_t>(run.tree->fold(start, end, ranks, place, run.tracks, which, into));
     }
   }
   flush();

@@ -397,10 +397,10 @@ class WaveletTree {
 
   // The ranks of limited values in [first, last], the end excluded.
   std::pair<size_t, size_t> ranks(int64_t first, int64_t last) const;
-  // Adds what rows in [start, end) of the order of keys hold whose limited values have these ranks.
+  // Adds what rows in [start, end) of the order of keys hold whose limited values have these ranks, of tracks `which`.
   // Returns how many there are.
   size_t fold(size_t start, size_t end, std::pair<size_t, size_t> ranks, uint32_t place, const Tracks& tracks,
-              std::vector<Accumulator>& into) const;
+              const std::vector<uint32_t>& which, std::vector<Accumulator>& into) const;
   size_t bytes() const;
 
  private:
@@ -419,6 +419,7 @@ class WaveletTree {
     size_t first, last;  // ranks
     uint32_t place;
     const Tracks& tracks;
+    const std::vector<uint32_t>& which;
     std::vector<Accumulator>& into;
     size_t found = 0;
   };
@@ -450,18 +451,20 @@ struct AggregateScope {
 template <class Key>
 class AggregateWindow {
  public:
-  // `window`: rows of a count window, 0 for a time window; `width` of a time window.
-  AggregateWindow(std::vector<Fold> folds, int64_t window, int64_t width)
-      : folds_(std::move(folds)), window_(window), width_(width) {}
+  // `window`: rows of a count window, 0 for a time window; `width` of a time window. `several`: probes of one call have
+  // limits of their own, some of which cut a run that others do not.
+  AggregateWindow(std::vector<Fold> folds, int64_t window, int64_t width, bool several)
+      : folds_(std::move(folds)), window_(window), width_(width), several_(several) {}
 
   // The next rows, in order of arrival, with the order of their keys; `values` by fold. They are met by probes, and
   // belong to the window from `store` on.
   void stage(const Key* keys, const int64_t* rows, const int64_t* times, const std::vector<const void*>& values,
              const uint32_t* order, size_t count);
   void store();
-  // Adds to the counts and to an accumulator for each fold.
-  void probe(const std::vector<AggregateProbes<Key>>& intervals, const AggregateScope& scope, int threads, Poll poll,
-             CallVector<int64_t>& counts, std::vector<Accumulator>& into);
+  // Adds to the counts and to an accumulator for each of the folds `which`.
+  void probe(const std::vector<AggregateProbes<Key>>& intervals, const AggregateScope& scope,
+             const std::vector<uint32_t>& which, int threads, Poll poll, CallVector<int64_t>& counts,
+             std::vector<Accumulator>& into);
   // No probe will see arrival numbers, or times, below this.
   void expire(int64_t before);
   void purge(int64_t before);  // and every such row leaves now
@@ -496,10 +499,12 @@ class AggregateWindow {
   void keep_from(SortedRun& run, int64_t before);
   // `scope`, `counts` and `into` are of these probes alone.
   void fold_chunk(const SortedRun& run, bool staged, const AggregateProbes<Key>& probes, const AggregateScope& scope,
-                  CallVector<int64_t>& counts, std::vector<Accumulator>& into) const;
+                  const std::vector<uint32_t>& which, CallVector<int64_t>& counts,
+                  std::vector<Accumulator>& into) const;
 
   const std::vector<Fold> folds_;
   const int64_t window_, width_;
+  const bool several_;
   std::vector<std::unique_ptr<SortedRun>> runs_;  // oldest first
   std::unique_ptr<SortedRun> staged_;
   size_t rows_ = 0;

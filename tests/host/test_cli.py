@@ -357,7 +357,13 @@ def test_join_aggregates(tmp_path: Path) -> None:
     told = muntin("join", left, words, *options, "--aggregate", "sum(w)")
     assert told.exit_code == 1
     assert told.stderr.startswith("error: there is no sum of column 'w' of type string")
-    more = ["arg_max(v, t) as top", "count(*) filter (where v > 5) as n", "vwap(v, t)", "last(v)"]
+    more = [
+        "arg_max(v, t) as top",
+        "count(*) filter (where v > 5) as n",
+        "vwap(v, t)",
+        "last(v)",
+        "sum(v) within (0, 6) as s",
+    ]
     options = [
         "--on",
         "a = a",
@@ -373,9 +379,9 @@ def test_join_aggregates(tmp_path: Path) -> None:
     told = muntin("join", left, right, *options, *(given for each in more for given in ("--aggregate", each)))
     assert told.exit_code == 0, told.stderr
     assert read(tmp_path / "m.arrow").drop_columns(["a", "t"]).to_pylist() == [
-        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None},
-        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None},
-        {"top": 7, "n": 1, "weighted_avg(v, t)": 7.0, "last(v)": 7},
+        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None, "s": None},
+        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None, "s": None},
+        {"top": 7, "n": 1, "weighted_avg(v, t)": 7.0, "last(v)": 7, "s": None},
     ]
 
 

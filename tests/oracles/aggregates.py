@@ -21,8 +21,15 @@ def _place(value: object) -> tuple:
     return isinstance(value, float) and math.isnan(value), value
 
 
-def passing(aggregate: object, met: list[dict], filters: dict[str, Callable[[dict], bool]]) -> list[dict]:
-    """The rows that a filter leaves, in the order of their arrival."""
+def passing(
+    aggregate: object, met: list[dict], filters: dict[str, Callable[[dict], bool]], time: str | None, own: tuple | None
+) -> list[dict]:
+    """The rows that a filter and a window leave, in the order of their arrival."""
+    if aggregate.within is not None:
+        side, at = own
+        low, high = aggregate.within
+        apart = lambda row: row[time] - at if side == "left" else at - row[time]  # noqa: E731
+        met = [row for row in met if (low is None or low <= apart(row)) and (high is None or apart(row) <= high)]
     of = met if aggregate.filter is None else [row for row in met if filters[aggregate.filter](row)]
     return sorted(of, key=lambda row: row.get(NUMBER, 0))
 
@@ -102,10 +109,11 @@ def _error(aggregate: object, met: list[dict], want: Fraction) -> Fraction:
 
 def assert_same(
     aggregate: object, got: object, met: list[dict], filters: dict[str, Callable[[dict], bool]] | None = None,
-    time: str | None = None,
+    time: str | None = None, own: tuple | None = None,
 ) -> None:  # fmt: skip
-    """Checks one aggregate of the rows that a row has met; `time` is the column of event times, if there are any."""
-    met = passing(aggregate, met, filters or {})
+    """Checks one aggregate of the rows that a row has met; `time` is the column of event times, if there are any; `own`
+    the row's side and time."""
+    met = passing(aggregate, met, filters or {}, time, own)
     want = expected(aggregate, met, time)
     told = f"{aggregate.output} of {[row[aggregate.column] for row in met] if aggregate.column else len(met)}: {got}"
     if want is None or got is None:

@@ -133,7 +133,11 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
     bids, asks = (
         [each.drop_columns("note") for each in side] for side in bids_and_asks(seed, batches=4, rows=40, spread=25)
     )
-    names = ["id", "id_right"] if kind == "as-of" else ["id", "n", "newest", "top", "spread", "some", "ids", "middle"]
+    names = (
+        ["id", "id_right"]
+        if kind == "as-of"
+        else ["id", "n", "newest", "top", "spread", "some", "ids", "middle", "near"]
+    )
     if kind == "as-of":
         options = {"on": AsOf("ts", "ts", tolerance="9 seconds"), "how": "left"}
     else:
@@ -142,6 +146,7 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
         options["aggregates"] = [
             "count(*) as n", "last(id) as newest", "arg_max(id, price) as top", "stddev(seq) as spread",
             "sum(id) filter (where seq > 20) as some", "collect(id) as ids", "median(seq) as middle",
+            "max(id) within (-1 second, 2 seconds) as near",
         ]  # fmt: skip
     for count in (2, 4):
         for number in range(count - 2, count):
