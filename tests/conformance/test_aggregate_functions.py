@@ -27,7 +27,15 @@ from muntin import (
     WindowJoin,
     Within,
 )  # fmt: skip
-from muntin.errors import KeyTypeError, PredicateError, SchemaError, SqlError, SumOverflowError, UnsupportedError, WindowError
+from muntin.errors import (
+    KeyTypeError,
+    PredicateError,
+    SchemaError,
+    SqlError,
+    SumOverflowError,
+    UnsupportedError,
+    WindowError,
+)
 from muntin.host.spec import HOWS
 from tests.conformance.test_payload_types import COLUMNS, REFUSED
 

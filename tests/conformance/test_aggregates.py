@@ -41,11 +41,7 @@ from muntin import (
 from muntin.errors import (
     KeyTypeError,
     PredicateError,
-    SchemaError,
-    SqlError,
-    SumOverflowError,
     UnsupportedError,
-    WindowError,
 )  # fmt: skip
 from tests.conformance.keys import KEYS, WIDE_KEYS, KeyCase
 from tests.conformance.predicates import PREDICATES, for_host, in_units
