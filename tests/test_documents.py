@@ -4,7 +4,10 @@ import ast
 import importlib
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -106,6 +109,34 @@ def test_make_targets_exist(path):
     targets = set(re.findall(r"^(\.?[a-z-]+):", rules, re.MULTILINE))
     for target in re.findall(r"(?:^    |`)make (\.?[a-z-]+)", path.read_text(), re.MULTILINE):
         assert target in targets, f"{path.name}: make {target}"
+
+
+def test_each_document_is_in_the_site():
+    """In its menu, under its name there; `reference.md` is made from the docstrings."""
+    listed = re.findall(r"^ +- ([\w.]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    above = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+    assert sorted(listed) == sorted([*(above.get(path.name, path.name) for path in DOCUMENTS), "reference.md"])
+
+
+@pytest.mark.full
+def test_the_site_is_built_and_asks_no_other_host(tmp_path):
+    pytest.importorskip("mkdocs", reason="the extra docs brings it")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    pages = {path.name: path.read_text() for path in tmp_path.glob("*.html")}
+    assert len(pages) > len(DOCUMENTS)
+    for name, page in pages.items():
+        assert not re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*", page), name
+        # A list that the site's Markdown takes for the lines of a paragraph.
+        listed = re.compile(r"^(?:- |\d+\. )", re.MULTILINE)
+        found = [each for each in re.findall(r"<p>(.*?)</p>", page, re.DOTALL) if listed.search(each)]
+        assert not found or name == "reference.html", name
+    for module in ("muntin", "muntin.spark", "muntin.errors", "muntin.index", "muntin.engine", "muntin.hardware"):
+        loaded = importlib.import_module(module)
+        for name in loaded.__all__:
+            if not isinstance(getattr(loaded, name), ModuleType):
+                assert f'id="{module}.{name}"' in pages["reference.html"], (module, name)
 
 
 def test_each_error_is_in_the_table_of_errors():
