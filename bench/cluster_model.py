@@ -37,7 +37,7 @@ import matplotlib.pyplot as plt
 
 import muntin.pyspark_bridge.join_task
 from bench.machine import describe_machine
-from muntin import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
+from muntin import AllOf, Band, Compare, JoinSpec, Watermark, Within
 from muntin.host.daemon.rows import cut, decode, encode, encode_within
 from muntin.host.daemon.staging import Part, PartKey, Sender
 from muntin.host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME
@@ -46,6 +46,7 @@ from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import UNEVEN, Routes, even_table, no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
 from muntin.host.join.whole_call import CallPart
+from muntin.host.join_part import JoinPart
 from muntin.pyspark_bridge.join_task import JoinTask
 
 PLACEMENTS = ("equality", "ranges", "subwindows")
@@ -181,7 +182,7 @@ def measure(case: Case, count: int) -> dict[str, Any]:
         schemas = {"left_schema": schema, "right_schema": schema}
         joins = []
         for at in range(count):
-            join = WindowJoin.from_spec(case.spec, device="cpu:threads=1", **schemas, state=f"{folder}/{at}")
+            join = JoinPart.from_spec(case.spec, device="cpu:threads=1", **schemas, state=f"{folder}/{at}")
             joins.append(ends.enter_context(join))
         before = WINDOW * (SETTLED if case.data == HEAVY else 1)
         for number in range(before + MEASURED):

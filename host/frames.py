@@ -31,6 +31,20 @@ class ArrowSchema(Protocol):
     def __arrow_c_schema__(self) -> object: ...
 
 
+class Frame(Protocol):
+    """A DataFrame of pandas or Polars, by methods that both have and Arrow's tables and DuckDB's relations have not."""
+
+    def explode(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class SparkFrame(Protocol):
+    """A DataFrame of Spark."""
+
+    def withWatermark(self, eventTime: str, delayThreshold: str) -> Any: ...
+
+
 ArrowRows: TypeAlias = ArrowStream | ArrowArray | Iterable[ArrowStream | ArrowArray]
 """What `as_table` takes."""
 

@@ -9,21 +9,22 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.aggregates import Aggregate
 from muntin.host.arrays import PooledArrays
 from muntin.host.constants import whole_number
 from muntin.host.content import Content, check_same
 from muntin.host.devices import Device, open_device
-from muntin.host.engines import Elements, Partitions, Steps, open_partitioning
+from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, Steps, open_partitioning
 from muntin.host.errors import (
     CapacityError,
     DeviceError,
@@ -37,7 +38,7 @@ from muntin.host.errors import (
     WindowError,
 )
 from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
-from muntin.host.index.specs import SortedRuns, SpoJoin
+from muntin.host.index.specs import Index, SortedRuns, SpoJoin
 from muntin.host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
@@ -50,11 +51,11 @@ from muntin.host.join.materializer import Materializer, PairBlocks, most_pairs, 
 from muntin.host.join.partitioned_engine import ClosingPartitions, open_partitions
 from muntin.host.join.range_mirror import RUNS
 from muntin.host.join.residual_engine import ResidualEngine
-from muntin.host.join.routes import Loads, RoutePlanner, Routes
+from muntin.host.join.routes import Routes
 from muntin.host.join.row_log import RowLog, check_columns, empty_table
 from muntin.host.join.sequencer import Call, Sequencer
 from muntin.host.join.whole_call import WholeCall
-from muntin.host.predicates import AsOf
+from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
 from muntin.host.spec import JoinSpec
 from muntin.host.state import Record, StateLog, open_store
@@ -62,11 +63,12 @@ from muntin.host.state.log import schema_of, schema_text, under
 from muntin.host.state.tables import GivenTable, KeptTable
 from muntin.host.stats import Stats
 from muntin.host.tracing import OpenSpan, span
+from muntin.host.windows import Rows, Watermark, Within
 
 BLOCK_BYTES = 32 << 20
 """Bytes of a table of `WindowJoin.process_blocks`, by default."""
 
-_Tables = Generator[pa.Table, None, None]
+Tables = Generator[pa.Table, None, None]
 
 INCOMPLETE = b"muntin.incomplete"
 """Marks a result that lacks pairs, in the metadata of its schema; the value names what is missing."""
@@ -134,6 +136,24 @@ class WindowJoin:
     def __init__(
         self,
         *,
+        on: Predicate | AllOf | AsOf | Where | str | Sequence[str],
+        how: str = "inner",
+        left: Rows | int | None = None,
+        right: Rows | int | None = None,
+        within: Within | None = None,
+        watermark: Watermark | None = None,
+        sequence: str | None = None,
+        form: str = "rows",
+        aggregates: Aggregate | str | Sequence[Aggregate | str] = (),
+        at: str = "arrival",
+        order: str | Outer | Inner = "none",
+        select: Sequence[str] | None = None,
+        suffix: str = "_right",
+        index: str | Index = "auto",
+        engine: str | EngineKind = "auto",
+        capacity: int | None = None,
+        self_join: bool = False,
+        itself: bool = False,
         device: str | Device = "cpu",
         threads: int | None = None,
         state: str | Path | None = None,
@@ -144,8 +164,6 @@ class WindowJoin:
         right_schema: ArrowColumns | None = None,
         max_rows: int = MAX_ROWS,
         max_delay: str | dt.timedelta | None = None,
-        _first_row: int = 0,
-        **spec: Any,
     ):
         self._collector = Collector(max_rows, max_delay)
         if threads is not None:
@@ -159,16 +177,20 @@ class WindowJoin:
             raise UnsupportedError(
                 "left_table= and right_table= are given: a table meets a stream. Give the rows of one to process()"
             )
+        spec: dict[str, Any] = {
+            "on": on, "how": how, "left": left, "right": right, "within": within, "watermark": watermark,
+            "sequence": sequence, "form": form, "aggregates": aggregates, "at": at, "order": order, "select": select,
+            "suffix": suffix, "index": index, "engine": engine, "capacity": capacity, "self_join": self_join,
+            "itself": itself, "static": next(iter(given), None),
+        }  # fmt: skip
         for side, table in given.items():
-            spec["static"] = side
             if side == "left":
                 left_schema = table.schema
             else:
                 right_schema = table.schema
-        if isinstance(spec.get("on"), str):
-            spec |= _condition_of(spec, left_schema, left_schema if spec.get("self_join") else right_schema)
-        tables = list(given.values())
-        self._open(JoinSpec(**spec), device, left_schema, right_schema, _first_row, state, partitions, *tables)
+        if isinstance(on, str):
+            spec |= _condition_of(spec, left_schema, left_schema if self_join else right_schema)
+        self._open(JoinSpec(**spec), device, left_schema, right_schema, state, partitions, *given.values())
 
     @classmethod
     def from_spec(
@@ -182,12 +204,12 @@ class WindowJoin:
         partitions: int | Partitions = 1,
         table: ArrowRows | KeptTable | None = None,
         fixed: dict[str, Any] | None = None,
-    ) -> WindowJoin:
+    ) -> Self:
         """The join a specification describes; `table` is the side that is one. A state has what is `fixed`, and goes on
         with the same alone. Raises as the constructor."""
         join = cls.__new__(cls)
         join._collector = Collector()
-        join._open(spec, device, *_schemas(left_schema, right_schema), 0, state, partitions, table, fixed)
+        join._open(spec, device, *_schemas(left_schema, right_schema), state, partitions, table, fixed)
         return join
 
     def _open(
@@ -196,7 +218,6 @@ class WindowJoin:
         device: str | Device,
         left_schema: pa.Schema | None,
         right_schema: pa.Schema | None,
-        first_row: int,
         state: str | Path | None,
         partitions: int | Partitions,
         table: ArrowRows | KeptTable | None = None,
@@ -211,7 +232,6 @@ class WindowJoin:
         self._repeatable: Record | None = None  # the newest call of the state, whose rows are not in the windows yet
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._first_row = first_row  # the arrival number of the first row of each stream
         self._totals = Stats()
         self._seconds = {"encode": 0.0, "output": 0.0}
         self._broken: str | None = None
@@ -297,7 +317,6 @@ class WindowJoin:
         right: ArrowRows | None = None,
         *,
         batch: int | None = None,
-        whole: WholeCall | None = None,
     ) -> pa.Table:
         """Joins the next rows of both streams.
 
@@ -309,9 +328,6 @@ class WindowJoin:
             iterable of them, which is read to its end; without a copy. A self join takes its one stream as `left`.
         batch : int, optional
             The caller's number for the call, which `last_batch` gives back; by default the last one and 1.
-        whole : WholeCall, optional
-            What the rows of all partitions tell of the call, where this join has the rows of one partition. Every call
-            must be made of every partition, also without rows of its own.
 
         Returns
         -------
@@ -349,11 +365,8 @@ class WindowJoin:
         one, which can be opened again, but for a call whose number `last_batch` then has: `repeat` gives its result.
         """
         with self._turn():
-            self._check_open(left, right)
-            if self._collector.pushes:
-                raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
-            self._check_whole(whole)
-            return self._call(left, right, batch, whole=whole)
+            self._check_call(left, right)
+            return self._call(left, right, batch)
 
     def process_blocks(
         self,
@@ -361,15 +374,14 @@ class WindowJoin:
         right: ArrowRows | None = None,
         *,
         batch: int | None = None,
-        whole: WholeCall | None = None,
         block_bytes: int = BLOCK_BYTES,
-    ) -> _Tables:
+    ) -> Tables:
         """As `process`, with the result in tables of bounded size, in the same order, so that a call that finds many
         pairs takes little memory.
 
         Parameters
         ----------
-        left, right, batch, whole
+        left, right, batch
             As of `process`.
         block_bytes : int
             Bytes of a table, at least 1; or those of one row of the result, where that is larger.
@@ -395,13 +407,9 @@ class WindowJoin:
         Tables are as small as this with `form="rows"` and ``"pairs"``, on engines that find pairs in parts: see
         docs/python.md.
         """
-        size = _block_bytes(block_bytes)
         with self._turn():
-            self._check_open(left, right)
-            if self._collector.pushes:
-                raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
-            self._check_whole(whole)
-            return _begun(self._called(left, right, batch, None, whole, size))
+            self._check_call(left, right)
+            return self._call_blocks(left, right, batch, block_bytes)
 
     def push(self, left: ArrowRows | None = None, right: ArrowRows | None = None) -> pa.Table | None:
         """Takes rows of both streams, and joins all that wait once they are `max_rows`, or one has waited `max_delay`.
@@ -478,13 +486,10 @@ class WindowJoin:
                 "the result of process_blocks() is still being read: take all of its tables, or close() its iterator"
             )
 
-    def _check_whole(self, whole: WholeCall | None) -> None:
-        plain = self.spec.form in ("rows", "pairs") and self.spec.order == "none"
-        if whole is not None and whole.order is not None and not plain:
-            raise UnsupportedError(
-                f"form={self.spec.form!r} with order={self.spec.order!r} goes by all rows, not by those of one "
-                "partition: use form='rows' or 'pairs' with order='none'"
-            )
+    def _check_call(self, left: object, right: object) -> None:
+        self._check_open(left, right)
+        if self._collector.pushes:
+            raise UnsupportedError("rows that were pushed wait to be joined, and came before these: flush() first")
 
     def _check_open(self, left: object, right: object) -> None:
         self._check_usable()
@@ -512,6 +517,17 @@ class WindowJoin:
         (result,) = self._called(left, right, batch, pushes, whole, None)
         return result
 
+    def _call_blocks(
+        self,
+        left: ArrowRows | None,
+        right: ArrowRows | None,
+        batch: int | None,
+        block_bytes: int,
+        whole: WholeCall | None = None,
+    ) -> Tables:
+        """See `process_blocks`."""
+        return _begun(self._called(left, right, batch, None, whole, _block_bytes(block_bytes)))
+
     def _called(
         self,
         left: ArrowRows | None,
@@ -520,7 +536,7 @@ class WindowJoin:
         pushes: list[tuple[int, int]] | None,
         whole: WholeCall | None,
         block_bytes: int | None,
-    ) -> _Tables:
+    ) -> Tables:
         """The result of a call: one table where `block_bytes` is None."""
         with self._turn(), PooledArrays():
             number = self.last_batch + 1 if batch is None else batch
@@ -595,7 +611,7 @@ class WindowJoin:
         right: ArrowRows | None = None,
         *,
         block_bytes: int = BLOCK_BYTES,
-    ) -> _Tables:
+    ) -> Tables:
         """As `repeat`, in tables, as `process_blocks` gives them."""
         size = _block_bytes(block_bytes)
         with self._turn():
@@ -606,7 +622,7 @@ class WindowJoin:
         left: ArrowRows | None,
         right: ArrowRows | None,
         block_bytes: int | None,
-    ) -> _Tables:
+    ) -> Tables:
         with self._turn(), PooledArrays():
             self._check_usable()
             if self._repeatable is None or self._engine is None or self._state is None:
@@ -706,7 +722,7 @@ class WindowJoin:
                 for side, waiting in self._engine.waiting().items():
                     setattr(stats, f"waiting_{side}", waiting)
                 for side in SIDES:
-                    arrived = self._sequencer.arrived[side] - self._first_row
+                    arrived = self._sequencer.arrived[side]
                     if self.spec.counted:
                         most = getattr(self.spec, side).count
                         rows = min(arrived, most)
@@ -917,7 +933,7 @@ class WindowJoin:
             self._kept[side] = columns_kept
             self._strict[side] = [field.name for field in columns_kept if not field.nullable]
             self._as_is[side] = all(is_kept_as_is(field.type) for field in columns_kept)
-        sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
+        sequencer = Sequencer(self.spec, left, right, 0, self._key_bits)
         if isinstance(self.spec.on, AsOf):
             self._start_as_of(self.spec.on, sequencer, schema, left, right, logs, before)
             return
@@ -991,7 +1007,7 @@ class WindowJoin:
         watermark = self.spec.watermark
         both = watermark is None or None not in (watermark.left, watermark.right)
         engine = AsOfEngine(
-            sequencer.engine_spec, on, axis, condition, logs, self._first_row, unmatched=self.spec.how == "left",
+            sequencer.engine_spec, on, axis, condition, logs, 0, unmatched=self.spec.how == "left",
             scan=on.direction == "backward" and both and self.spec.static is None,
             at_once=self.spec.static is not None, threads=getattr(self._device, "threads", 1),
             partitions=self._partitions.count,
@@ -1010,7 +1026,7 @@ class WindowJoin:
         if before is not None:
             sequencer.state = before
             if self.spec.static is not None:
-                sequencer.arrived[self.spec.static] = self._first_row
+                sequencer.arrived[self.spec.static] = 0
 
     def _needed(self, side: str, table: pa.Table | None) -> pa.Table:
         """The columns of a batch that the join needs, as they are kept."""
@@ -1140,7 +1156,7 @@ class WindowJoin:
         )
         return f"The columns that are needed are, {'; '.join(sides)}: cast the one it is about, or leave it out"
 
-    def _joined(self, engine: Engine, call: Call, number: int | None, block_bytes: int | None) -> _Tables:
+    def _joined(self, engine: Engine, call: Call, number: int | None, block_bytes: int | None) -> Tables:
         """The result of a call, which has the caller's number; None: it is in the state already.
 
         The lock is held but while the caller has a table. A caller that leaves then ends the result, not the call.
@@ -1174,7 +1190,7 @@ class WindowJoin:
 
     def _joining(
         self, engine: Engine, call: Call, number: int | None, block_bytes: int | None, traced: OpenSpan
-    ) -> _Tables:
+    ) -> Tables:
         """As `_joined`, but that nothing here knows of a caller that leaves.
 
         The rows are written while they are joined, and committed once the result is there.
@@ -1412,28 +1428,6 @@ class WindowJoin:
                 known, found = ({"left": each["right"], "right": each["left"]} for each in (known, found))
             check_same(record.batch, known, found)
 
-    def routes(self, batch: int, partitions: int) -> Routes:
-        """By which routes the rows of a call come, where this join has the rows of one partition.
-
-        Parameters
-        ----------
-        batch : int
-            The caller's number: the newest call's, or a later one's.
-        partitions : int
-            How many there are.
-        """
-        with self._turn():
-            record = self._repeatable
-            if record is None:
-                if batch <= self._last_batch:
-                    return self._routes or Routes.first(partitions)
-                return self._sequencer.planner.routes(partitions)
-            planner = RoutePlanner(self._sequencer.engine_spec.counts)
-            planner.state = record.before.get("routes")
-            if batch > record.batch and record.whole is not None and "loads" in record.whole:
-                planner.advance(Loads.from_wire(record.whole["loads"]), record.end, {})
-            return planner.routes(partitions)
-
     def _load_newest(self) -> None:
         if self._repeatable is not None:
             assert self._engine is not None
@@ -1452,7 +1446,7 @@ class WindowJoin:
         rows = table.rows(digest)
         with self._breaking(self._engine):
             self._met = None
-            if self._sequencer.arrived[side] != self._first_row:  # another one was there
+            if self._sequencer.arrived[side] != 0:  # another one was there
                 before = self._sequencer.state
                 self._engine.close()
                 self._start(self._schemas["left"], self._schemas["right"], before)
@@ -1545,10 +1539,10 @@ def _found(
     return found, None
 
 
-def _begun(tables: _Tables) -> _Tables:
+def _begun(tables: Tables) -> Tables:
     """The same tables, the first of them made already, and with it whatever can be refused."""
 
-    def after(first: pa.Table | None) -> _Tables:
+    def after(first: pa.Table | None) -> Tables:
         try:
             if first is not None:
                 yield first

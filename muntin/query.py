@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 
 from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
-from muntin.host.engines import EngineKind, Partitions
+from muntin.host.engines import EngineKind, Inner, Outer, Partitions
 from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
-from muntin.host.frames import ArrowRows, answer, as_schema, as_table, is_frame, is_spark
+from muntin.host.frames import ArrowRows, Frame, SparkFrame, answer, as_schema, as_table, is_frame, is_spark
 from muntin.host.index import Index
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
@@ -19,13 +20,64 @@ from muntin.host.spec import JoinSpec
 from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows, Watermark, Within
 
-_OF_OPERATOR = ("device", "state")
+_OF_OPERATOR = ("device", "state", "partitions")
+
+_Frame = TypeVar("_Frame", bound=Frame)
+_SparkFrame = TypeVar("_SparkFrame", bound=SparkFrame)
+
+
+@overload
+def join(
+    left: _Frame,
+    right: _Frame,
+    on: Predicate | AllOf | AsOf | Where | str | Sequence[str],
+    how: str = ...,
+    *,
+    within: Within | tuple[str, str, Any, Any] | None = ...,
+    rows: tuple[int | Rows, int | Rows] | None = ...,
+    sequence: str | None = ...,
+    form: Literal["rows", "pairs", "counts", "aggregate"] = ...,
+    aggregates: Aggregate | str | Sequence[Aggregate | str] = ...,
+    at: Literal["arrival", "close"] = ...,
+    order: Literal["none", "outer", "inner"] = ...,
+    select: Sequence[str] | None = ...,
+    suffix: str = ...,
+    index: str | Index = ...,
+    engine: str | EngineKind = ...,
+    device: str | Device = ...,
+    threads: int | None = ...,
+    partitions: int | Partitions = ...,
+) -> _Frame: ...
+
+
+@overload
+def join(
+    left: ArrowRows,
+    right: ArrowRows,
+    on: Predicate | AllOf | AsOf | Where | str | Sequence[str],
+    how: str = ...,
+    *,
+    within: Within | tuple[str, str, Any, Any] | None = ...,
+    rows: tuple[int | Rows, int | Rows] | None = ...,
+    sequence: str | None = ...,
+    form: Literal["rows", "pairs", "counts", "aggregate"] = ...,
+    aggregates: Aggregate | str | Sequence[Aggregate | str] = ...,
+    at: Literal["arrival", "close"] = ...,
+    order: Literal["none", "outer", "inner"] = ...,
+    select: Sequence[str] | None = ...,
+    suffix: str = ...,
+    index: str | Index = ...,
+    engine: str | EngineKind = ...,
+    device: str | Device = ...,
+    threads: int | None = ...,
+    partitions: int | Partitions = ...,
+) -> pa.Table: ...
 
 
 @public("muntin")
 def join(
-    left: ArrowRows,
-    right: ArrowRows,
+    left: Any,
+    right: Any,
     on: Predicate | AllOf | AsOf | Where | str | Sequence[str],
     how: str = "inner",
     *,
@@ -119,6 +171,87 @@ def _source(spec: JoinSpec, frames: dict[str, Any], tables: dict[str, pa.Table])
         return {}
     made = spec.output_columns(tables["left"].schema, tables["right"].schema)
     return {name: (frames["left" if side == "both" else side], column) for side, column, name in made}
+
+
+@overload
+def sql(
+    text: str,
+    *,
+    rows: tuple[int | Rows, int | Rows] | None = ...,
+    times: tuple[str, str] | None = ...,
+    watermark: Watermark | None = ...,
+    suffix: str = ...,
+    sequence: str | None = ...,
+    form: str = ...,
+    aggregates: Aggregate | str | Sequence[Aggregate | str] = ...,
+    at: str = ...,
+    order: str | Outer | Inner = ...,
+    index: str | Index = ...,
+    engine: str | EngineKind = ...,
+    capacity: int | None = ...,
+    device: str | Device = ...,
+    partitions: int | Partitions = ...,
+    state: str | Path | None = ...,
+    **tables: _Frame,
+) -> _Frame: ...
+
+
+@overload
+def sql(
+    text: str,
+    *,
+    rows: tuple[int | Rows, int | Rows] | None = ...,
+    times: tuple[str, str] | None = ...,
+    watermark: Watermark | None = ...,
+    suffix: str = ...,
+    sequence: str | None = ...,
+    form: str = ...,
+    aggregates: Aggregate | str | Sequence[Aggregate | str] = ...,
+    at: str = ...,
+    order: str | Outer | Inner = ...,
+    index: str | Index = ...,
+    engine: str | EngineKind = ...,
+    capacity: int | None = ...,
+    device: str | Device = ...,
+    partitions: int | Partitions = ...,
+    state: str | Path | None = ...,
+    **tables: ArrowRows,
+) -> pa.Table: ...
+
+
+@overload
+def sql(
+    text: str,
+    *,
+    rows: tuple[int | Rows, int | Rows] | None = ...,
+    times: tuple[str, str] | None = ...,
+    watermark: None = ...,
+    suffix: str = ...,
+    sequence: str | None = ...,
+    form: str = ...,
+    aggregates: Aggregate | str | Sequence[Aggregate | str] = ...,
+    at: str = ...,
+    order: str | Outer | Inner = ...,
+    index: str | Index = ...,
+    engine: str | EngineKind = ...,
+    capacity: int | None = ...,
+    device: str | None = ...,
+    daemon: str | Sequence[str] | None = ...,
+    token: str | None = ...,
+    tls_ca: str | None = ...,
+    tls: bool | tuple[str, str] = ...,
+    name: str | None = ...,
+    state: str | None = ...,
+    partitions: int | Partitions = ...,
+    stages: int | None = ...,
+    lag: int = ...,
+    idle_after: Any = ...,
+    no_data_batches: bool | None = ...,
+    result_watermark: str | None = ...,
+    observe: str | None = ...,
+    tracing: bool | None = ...,
+    **tables: _SparkFrame,
+) -> _SparkFrame: ...
 
 
 @public("muntin")

@@ -1,5 +1,6 @@
 """What users import: names, docstrings and types, and that `import muntin` loads no more than it needs."""
 
+import dataclasses
 import importlib
 import importlib.metadata
 import inspect
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import muntin
+from muntin import JoinSpec
 from muntin.host import errors
 from muntin.host.cli import main
 
@@ -56,28 +58,62 @@ NOT_LOADED = {
 USE = """
 from typing import assert_type
 
+import polars as pl
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
-from muntin import AnyOf, Band, Compare, JoinSpec, Rows, Stats, WindowJoin
+from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, Stats, WindowJoin, Within, join, sql
 from muntin.errors import CapacityError
 from muntin.hardware import DeviceInfo, list_devices
+from muntin.index import PimTree, open_window_index
 from muntin.spark import window_join
 
 spec = JoinSpec(on=AnyOf(Band("a", "b", -1, 1), Compare("a", "<", "b")), left=Rows(10), right=Rows(20))
-with WindowJoin.from_spec(spec, device="numpy") as join:
-    assert_type(join, WindowJoin)
-    assert_type(join.stats, Stats)
-    assert_type(join.stats.matches, int)
+with WindowJoin.from_spec(spec, device="numpy") as running:
+    assert_type(running, WindowJoin)
+    assert_type(running.stats, Stats)
+    assert_type(running.stats.matches, int)
 assert_type(list_devices(), list[DeviceInfo])
 assert_type(CapacityError("full", 2, 1).needed, int | None)
+assert_type(Band("a", "b") & Compare("a", "=", "b"), AllOf)
+assert_type(Band("a", "b", 0, 1, closed="left") | Band("a", "b", 5), AnyOf)
+
+frame, batch = pl.DataFrame({"a": [1]}), pa.record_batch({"a": [1]})
+assert_type(join(frame, frame, "a", "left", within=("t", "t", -1, 1)), pl.DataFrame)
+assert_type(sql("SELECT * FROM l JOIN r ON l.a = r.a", l=frame, r=frame, suffix="_r", device="numpy"), pl.DataFrame)
+join(frame, batch, on=["a"])
+within = Within("t", "t", 0, 1)
+window = WindowJoin(on="a", within=within, left_schema=frame.schema, right_schema=batch, index=PimTree())
+window.process(frame, batch)
+window.push(iter([batch, frame]))
+open_window_index("slices", span=5).insert(frame["a"], batch.column(0))
+
+
+def spark(stream: DataFrame) -> None:
+    assert_type(sql("SELECT * FROM l JOIN r ON l.a = r.a", l=stream, r=stream, state="/state", name="q"), DataFrame)
+
+
 """
 
 WRONG = {
     'Band("a")': "call-arg",
+    'Band("a", "b", closed="outer")': "arg-type",
+    'Band("a", "b") & "c"': "operator",
     'Rows("10")': "arg-type",
     'JoinSpec(on=Band("a", "b"), windows=3)': "call-arg",
+    "WindowJoin(wihtin=3)": "call-arg",
+    'WindowJoin(on=Band("a", "b"), wihtin=3)': "call-arg",
+    'WindowJoin(on=Band("a", "b"), left="10")': "arg-type",
+    'WindowJoin(on=Band("a", "b"), left_schema="a int")': "arg-type",
     "WindowJoin.from_spec(spec, devise='cpu')": "call-arg",
-    "join.stats.macthes": "attr-defined",
+    "running.stats.macthes": "attr-defined",
+    'running.process("x")': "arg-type",
+    "running.push([1])": "list-item",
+    "running.process(frame, whole=None)": "call-arg",
+    'join(frame, "x", "a")': "arg-type",
+    'join(frame, frame, "a", form="ranges")': "call-overload",
+    'sql("SELECT 1", l=3)': "call-overload",
+    'sql("SELECT 1", l=frame, watermark=3)': "call-overload",
     "window_join()": "call-arg",
 }
 
@@ -100,6 +136,19 @@ def test_every_name_is_there_and_documented(module, name):
 def test_every_error_that_can_be_caught_by_name_is_public():
     elsewhere = {"JavaNotFoundError", "WorkerPythonError", "CutShortError"}  # Spark, and the wire
     assert set(errors._classes()) - elsewhere == set(PUBLIC["muntin.errors"].split())
+
+
+def test_signatures_have_the_parameters_of_a_specification():
+    """With its defaults; those that other parameters decide aside."""
+    fields = {field.name: field.default for field in dataclasses.fields(JoinSpec)}
+    decided = {muntin.WindowJoin: {"static", "keys"}}
+    decided[muntin.join] = {"static", "keys", "left", "right", "watermark", "capacity", "self_join", "itself"}
+    for call, others in decided.items():
+        given = inspect.signature(call).parameters
+        assert all(parameter.kind != parameter.VAR_KEYWORD for parameter in given.values())
+        assert {name: given[name].default for name in fields.keys() - others - {"on"}} == {
+            name: fields[name] for name in fields.keys() - others - {"on"}
+        }
 
 
 def test_import_loads_neither_spark_nor_a_driver():
@@ -145,6 +194,7 @@ def test_types_from_outside(tmp_path):
     )
     told = [line for line in checked.stdout.splitlines() if ": error: " in line]
     found = {int(line.split(":")[1]): line.rpartition("[")[2].rstrip("]") for line in told}
+    assert [line for line in told if int(line.split(":")[1]) < good] == []
     assert found == {good + at: code for at, code in enumerate(WRONG.values(), 1)}, checked.stdout + checked.stderr
 
 

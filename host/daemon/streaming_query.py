@@ -29,7 +29,7 @@ from muntin.host.errors import (
     from_wire,
     to_wire,
 )
-from muntin.host.window_join import WindowJoin
+from muntin.host.join_part import JoinPart
 
 
 @dataclass
@@ -87,7 +87,7 @@ class StreamingQuery(Query):
     _restored_of: Sender | None = None  # who sent it there
 
     _routes: dict[str, int] | None = None  # for the status, where partitions follow the data
-    _join: WindowJoin | None = None
+    _join: JoinPart | None = None
     _newest: Applied | None = None
     _sender: Sender | None = None  # of the newest run
     _shared = False  # that run has a second instance
@@ -349,7 +349,7 @@ class StreamingQuery(Query):
                 self._join.forget_state()
         self._close_join()
         with self._device_lock:
-            self._join = WindowJoin.from_spec(
+            self._join = JoinPart.from_spec(
                 self.definition.spec,
                 device=self._device,
                 left_schema=self.definition.left_schema,

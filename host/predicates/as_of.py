@@ -80,7 +80,7 @@ class AsOf:
                 )
         object.__setattr__(self, "where", parts)
 
-    def __and__(self, other: object) -> AsOf:
+    def __and__(self, other: Where | Predicate | AllOf) -> AsOf:
         """With a further part about one side in `where`."""
         if not isinstance(other, (Where, Predicate, AllOf)):
             return NotImplemented

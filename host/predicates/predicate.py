@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 class Combined:
     """What conditions have in common: ``&`` is `AllOf` of two, ``|`` is `AnyOf`."""
 
-    def __and__(self, other: object) -> AllOf:
+    def __and__(self, other: Combined) -> AllOf:
         from muntin.host.predicates.all_of import AllOf
 
         return AllOf(self, other) if isinstance(other, Combined) else NotImplemented  # type: ignore[arg-type]
 
-    def __or__(self, other: object) -> AnyOf:
+    def __or__(self, other: Combined) -> AnyOf:
         from muntin.host.predicates.any_of import AnyOf
 
         return AnyOf(self, other) if isinstance(other, Combined) else NotImplemented  # type: ignore[arg-type]

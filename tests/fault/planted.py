@@ -20,6 +20,7 @@ from muntin.host.join.routes import Loads, RoutePlanner, Routes
 from muntin.host.join.sequencer import Sequencer
 from muntin.host.join.stateless_placement import StatelessPlacement
 from muntin.host.join.whole_call import WholeCall
+from muntin.host.join_part import JoinPart
 from muntin.host.state.log import StateLog
 from muntin.host.state.store import LocalStore
 from muntin.pyspark_bridge.join_task import Shipment
@@ -168,7 +169,7 @@ class Planted:
         if not self.settled_down:
             yield mock.patch.object(RoutePlanner, "advance", _without_wait(RoutePlanner.advance, settling=True))
         if not self.newest_counts:
-            yield mock.patch.object(WindowJoin, "routes", _of_before_newest(WindowJoin.routes))
+            yield mock.patch.object(JoinPart, "routes", _of_before_newest(JoinPart.routes))
 
 
 def _write_later(write: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -342,7 +343,7 @@ def _without_wait(advance: Callable[..., None], *, settling: bool) -> Callable[.
 
 
 def _of_before_newest(routes: Callable[..., Routes]) -> Callable[..., Routes]:
-    def planted(join: WindowJoin, batch: int, partitions: int) -> Routes:
+    def planted(join: JoinPart, batch: int, partitions: int) -> Routes:
         record = join._repeatable
         return routes(join, batch if record is None else record.batch, partitions)
 

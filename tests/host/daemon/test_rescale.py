@@ -26,6 +26,7 @@ from muntin.host.join.engine import OTHER, SIDES
 from muntin.host.join.routes import RoutePlanner, Routes
 from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
 from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
+from muntin.host.join_part import JoinPart
 from muntin.host.predicates import AllOf, Band, Compare
 from muntin.host.state import LocalStore, open_store
 from muntin.host.state.tables import KeptTable, keep_part, keep_table
@@ -64,10 +65,10 @@ class Query:
         self.windows = Windows(QUERY, None if self.placement is None else self.placement.name, self.count)
         self.joins = [self.opened(number) for number in range(self.count)]
 
-    def opened(self, number: int) -> WindowJoin:
+    def opened(self, number: int) -> JoinPart:
         spec = self.spec if self.placement is None else self.placement.spec(number)
         state = query_place(str(self.place), self.windows.names[number])
-        return WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA, state=state, table=self.table)
+        return JoinPart.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA, state=state, table=self.table)
 
     @property
     def follows(self) -> bool:

@@ -19,6 +19,7 @@ from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes, bins_of, even_table, no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement
 from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
+from muntin.host.join_part import JoinPart
 from muntin.host.sql import parse_condition
 from tests.host.join.test_whole_call import ON, SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.random_routes import at_random
@@ -100,9 +101,9 @@ def test_as_one_join(
     one = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
     folder = tmp_path_factory.mktemp("state")
 
-    def opened(number: int) -> WindowJoin:
+    def opened(number: int) -> JoinPart:
         state = folder / str(number) if deaths else None
-        return WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA, state=state)
+        return JoinPart.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA, state=state)
 
     joins = [opened(number) for number in range(COUNT)]
     with mock.patch.object(RoutePlanner, "_wanted", at_random):
@@ -143,7 +144,7 @@ def test_a_heavy_key_is_spread_and_gathered_again(partitions: Partitions, how: s
         on=parse_condition(on, SCHEMA, SCHEMA), left=WINDOWS["count"]["left"], right=WINDOWS["count"]["right"], how=how
     )
     placement = open_one(spec, partitions)
-    joins = [WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA) for _ in range(COUNT)]
+    joins = [JoinPart.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA) for _ in range(COUNT)]
     rng = np.random.default_rng(3)
     uneven, copies, epochs = [], [], []
     for batch in range(24):
@@ -214,7 +215,7 @@ def test_a_better_table_is_even_and_changes_little(partitions: int) -> None:
 def test_rows_by_other_routes_are_refused() -> None:
     spec = JoinSpec(on=ON, **WINDOWS["count"])
     placement = EqualityPlacement(spec, SCHEMA, SCHEMA, 2)
-    join = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
+    join = JoinPart.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
     tables = [SCHEMA.empty_table()] * 2
 
     def call(*epochs: int) -> WholeCall:

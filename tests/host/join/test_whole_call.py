@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from muntin import AllOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import OrderError, UnsupportedError
 from muntin.host.join.whole_call import CallPart, WholeCall, whole_call
+from muntin.host.join_part import JoinPart
 
 COUNT = 3
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("s", pa.int64()), ("n", pa.int64())])
@@ -109,8 +110,8 @@ def test_as_one_join(
     one = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
     folder = tmp_path_factory.mktemp("state")
 
-    def opened(number: int) -> WindowJoin:
-        return WindowJoin.from_spec(
+    def opened(number: int) -> JoinPart:
+        return JoinPart.from_spec(
             spec, left_schema=SCHEMA, right_schema=SCHEMA, state=folder / str(number) if deaths else None
         )
 
@@ -154,7 +155,7 @@ def test_self_join(seed: int) -> None:
     spec = JoinSpec(on=ON, left=Rows(30), right=Rows(30), sequence="s", self_join=True, itself=True)
     rng = np.random.default_rng(seed)
     one = WindowJoin.from_spec(spec, left_schema=SCHEMA)
-    joins = [WindowJoin.from_spec(spec, left_schema=SCHEMA) for _ in range(COUNT)]
+    joins = [JoinPart.from_spec(spec, left_schema=SCHEMA) for _ in range(COUNT)]
     for tables in calls_of(seed, 4):
         sequence = one.stats.rows_left + rng.permutation(len(tables[0]))
         rows = tables[0].set_column(2, "s", pa.array(sequence))
@@ -168,7 +169,7 @@ def test_self_join(seed: int) -> None:
 
 def test_sequence_goes_back_and_forms_of_one_window() -> None:
     spec = JoinSpec(on=ON, left=Rows(5), right=Rows(5), sequence="s")
-    join = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
+    join = JoinPart.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
     (rows, whole), *_ = split(spec, calls_of(3, 2)[1], np.random.default_rng(1))
     join.process(*rows, whole=whole)
     (rows, whole), *_ = split(spec, calls_of(3, 2)[0], np.random.default_rng(1))
@@ -176,4 +177,4 @@ def test_sequence_goes_back_and_forms_of_one_window() -> None:
         join.process(*[each.slice(0, 0) for each in rows], whole=whole)
     counts = JoinSpec(on=ON, left=Rows(5), right=Rows(5), sequence="s", form="counts")
     with pytest.raises(UnsupportedError, match="form='counts'"):
-        WindowJoin.from_spec(counts, left_schema=SCHEMA, right_schema=SCHEMA).process(*rows, whole=whole)
+        JoinPart.from_spec(counts, left_schema=SCHEMA, right_schema=SCHEMA).process(*rows, whole=whole)

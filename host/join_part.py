@@ -1,0 +1,77 @@
+"""The join of one partition, where other processes have the others."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from muntin.host.errors import UnsupportedError
+from muntin.host.frames import ArrowRows
+from muntin.host.join.routes import Loads, RoutePlanner, Routes
+from muntin.host.join.whole_call import WholeCall
+from muntin.host.window_join import BLOCK_BYTES, Tables, WindowJoin
+
+
+class JoinPart(WindowJoin):
+    """A `WindowJoin` that has the rows of one partition, and is told in each call what the rows of all tell of it.
+
+    Every call must be made of every partition, also without rows of its own.
+    """
+
+    def process(
+        self,
+        left: ArrowRows | None = None,
+        right: ArrowRows | None = None,
+        *,
+        batch: int | None = None,
+        whole: WholeCall | None = None,
+    ) -> pa.Table:
+        """As of `WindowJoin`; UnsupportedError for a form that goes by all rows."""
+        with self._turn():
+            self._check_call(left, right)
+            self._check_whole(whole)
+            return self._call(left, right, batch, whole=whole)
+
+    def process_blocks(
+        self,
+        left: ArrowRows | None = None,
+        right: ArrowRows | None = None,
+        *,
+        batch: int | None = None,
+        block_bytes: int = BLOCK_BYTES,
+        whole: WholeCall | None = None,
+    ) -> Tables:
+        """As of `WindowJoin`, and as `process`."""
+        with self._turn():
+            self._check_call(left, right)
+            self._check_whole(whole)
+            return self._call_blocks(left, right, batch, block_bytes, whole)
+
+    def _check_whole(self, whole: WholeCall | None) -> None:
+        plain = self.spec.form in ("rows", "pairs") and self.spec.order == "none"
+        if whole is not None and whole.order is not None and not plain:
+            raise UnsupportedError(
+                f"form={self.spec.form!r} with order={self.spec.order!r} goes by all rows, not by those of one "
+                "partition: use form='rows' or 'pairs' with order='none'"
+            )
+
+    def routes(self, batch: int, partitions: int) -> Routes:
+        """By which routes the rows of a call come.
+
+        Parameters
+        ----------
+        batch : int
+            The caller's number: the newest call's, or a later one's.
+        partitions : int
+            How many there are.
+        """
+        with self._turn():
+            record = self._repeatable
+            if record is None:
+                if batch <= self._last_batch:
+                    return self._routes or Routes.first(partitions)
+                return self._sequencer.planner.routes(partitions)
+            planner = RoutePlanner(self._sequencer.engine_spec.counts)
+            planner.state = record.before.get("routes")
+            if batch > record.batch and record.whole is not None and "loads" in record.whole:
+                planner.advance(Loads.from_wire(record.whole["loads"]), record.end, {})
+            return planner.routes(partitions)
