@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from typing import Any
 
 from muntin.host.public import public
 
+SIDES = ("left", "right")
+
 
 @public("muntin")
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Stats:
-    """Counters of one join since it was opened. In a self join both sides tell of the one stream.
+    """Counters of one join since it was opened. In a self join both sides tell of the one stream. Printed, and shown in
+    a notebook, as a table.
 
     Attributes
     ----------
@@ -121,6 +125,56 @@ class Stats:
     def as_dict(self) -> dict[str, Any]:
         """A JSON-able copy."""
         return _copied(vars(self))
+
+    def __repr__(self) -> str:
+        rows = [("", *SIDES), *self._of_sides()]
+        widths = [max(len(row[at]) for row in rows) for at in range(3)]
+        widths[0] = max(widths[0], *(len(name) for name, _ in self._of_both()))
+        lines = [f"{name:{widths[0]}}  {left:>{widths[1]}}  {right:>{widths[2]}}" for name, left, right in rows]
+        lines += [f"{name:{widths[0]}}  {value}" for name, value in self._of_both()]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        rows = [("", *SIDES), *self._of_sides()]
+        cells = ["".join(f"<td style='text-align:right'>{html.escape(each)}</td>" for each in row[1:]) for row in rows]
+        cells += [f"<td colspan='2'>{html.escape(value)}</td>" for _, value in self._of_both()]
+        names = [row[0] for row in (*rows, *self._of_both())]
+        body = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>{cell}</tr>"
+            for name, cell in zip(names, cells, strict=True)
+        )
+        return f"<table>{body}</table>"
+
+    def _of_sides(self) -> list[tuple[str, str, str]]:
+        """The name and both values of each counter that there is of both sides."""
+        names = [field.name.removesuffix("_left") for field in dataclasses.fields(self)]
+        return [
+            (name, *(_told(name, getattr(self, f"{name}_{side}")) for side in SIDES))  # type: ignore[misc]
+            for name in names
+            if hasattr(self, f"{name}_left")
+        ]
+
+    def _of_both(self) -> list[tuple[str, str]]:
+        """The name and the value of each other counter, those without one aside."""
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "index"}
+        found |= {f"index {side}": figures for side, figures in self.index.items()}
+        return [
+            (name, _told(name, value))
+            for name, value in found.items()
+            if not name.endswith(("_left", "_right")) and value not in (None, "", {})
+        ]
+
+
+def _told(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_told(name, part)}" for key, part in value.items())
+    if name == "fill":
+        return f"{value:.1%}"
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _copied(value: Any) -> Any:

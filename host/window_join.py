@@ -44,6 +44,7 @@ from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.collector import MAX_ROWS, Collector
+from muntin.host.join.condition import in_words
 from muntin.host.join.driver_choice import ChoosingEngine
 from muntin.host.join.engine import OTHER, SIDES, Border, Engine, Found
 from muntin.host.join.kept_types import is_kept_as_is, kept
@@ -769,6 +770,11 @@ class WindowJoin:
                 lines.append(f"shares:    {', '.join(f'{share:.3%}' for share in shares)} of all pairs in the windows,")
                 lines[-1] += f" by samples, in this order; the driver was changed {engine.changes} times"
             return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        if len(self._schemas) < len(SIDES):
+            return f"condition: {in_words(self.spec.on)}\nThe columns of the sides are not known yet."
+        return self.explain()
 
     @property
     def outdated(self) -> bool:

@@ -252,3 +252,28 @@ def test_a_result_without_room_is_refused_with_its_bytes():
         with pytest.raises(ResultTooLargeError, match=r"120 rows, which take 2,40\d,\d{3} bytes") as caught:
             join.process(notes, other)
     assert caught.value.needed == 60 * (40_000 + 2 * 28)
+
+
+def test_a_join_and_its_stats_print_themselves():
+    with WindowJoin(on=Band("a", "b", 0, 5), left=1000, right=1000) as join:
+        assert repr(join) == "condition: 0 <= right.b - left.a <= 5\nThe columns of the sides are not known yet."
+        join.process(pa.table({"a": range(2000)}), pa.table({"b": [1, None]}))
+        assert repr(join) == join.explain()
+        stats = join.stats
+    assert repr(join) == join.explain(), "closed"
+    lines = [line.split() for line in str(stats).splitlines()]
+    assert lines[:3] == [["left", "right"], ["rows", "2,000", "2"], ["late", "0", "0"]]
+    for line in (
+        ["unmatchable", "0", "1"],
+        ["fill", "100.0%", "0.2%"],
+        ["calls", "1"],
+        ["matches", str(stats.matches)],
+    ):
+        assert line in lines
+    assert {"rows", "seconds", "index"} <= {line[0] for line in lines}
+    assert not any(line[0] in ("watermark", "watermark_seconds") for line in lines[1:]), "there is none"
+    shown = stats._repr_html_()
+    assert shown.count("<tr>") == shown.count("</tr>") == len(lines)
+    assert ">2,000</td>" in shown
+    stats.device = "<b>"
+    assert "&lt;b&gt;" in stats._repr_html_()
