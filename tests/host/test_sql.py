@@ -9,7 +9,6 @@ from decimal import Decimal
 import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -452,6 +451,8 @@ def test_windows():
 
 
 def test_frames_of_pandas_and_polars():
+    import polars as pl  # where Spark's tests run, which take texts of this module, it is not
+
     text = "SELECT b.id, a.id AS other FROM bids b JOIN asks a ON a.price = b.limit AND a.venue = b.venue"
     left = BIDS.select(["id", "limit", "venue"]).filter(pa.compute.is_valid(BIDS["limit"]))
     wanted = rows_of(sql(text, bids=left, asks=ASKS))
