@@ -1,6 +1,6 @@
 """Do the tests notice? Small faults planted one at a time into a module, against the tests that should fail by them.
 
-``python -m tests.mutants host/join/sequencer.py tests/conformance/test_sequence.py -k cpu --count 30``: a mutant changes
+``python -m tests.mutants host/join/sequencer.py tests/conformance/test_sequence.py -k cpu``: each mutant changes
 one comparison, sum, constant, condition or statement, drawn by ``--seed``. Those that all tests pass are printed as
 ``file:line  before  ->  after``: each asks for a test, or is dead code, or means the same.
 """
