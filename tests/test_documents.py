@@ -19,17 +19,6 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 #: Those whose blocks of Python run; those of spark.md do in tests/pyspark_bridge/test_spark_pages.py.
 RUN = [path for path in DOCUMENTS if path.name != "spark.md" and "\n```python\n" in path.read_text()]
-#: Pages that have paragraphs above the limit, and how many.
-LONG = {
-    "bisort.md": 6,
-    "boards.md": 7,
-    "design.md": 6,
-    "figures.md": 3,
-    "operations.md": 5,
-    "papers.md": 1,
-    "spark.md": 6,
-    "splitjoin.md": 8,
-}
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
 
@@ -90,7 +79,7 @@ def paragraphs(text: str) -> list[str]:
 def test_paragraphs_are_short(path):
     """What is longer is a list."""
     long = [each.strip()[:60] for each in paragraphs(path.read_text()) if len(each.split()) > 90]
-    assert len(long) <= LONG.get(path.name, 0), long
+    assert not long
 
 
 @each_document
