@@ -183,8 +183,9 @@ def fig_16(scale: Scale) -> Figure:
         "28 cores take 5,200 rows/s at 2^21; doubling the window lowers the rate, more cores raise it.",
         "join cores", "k rows/s", points, log_x=True, log_y=True,
         note=_beyond(scale) + f" engine='steps' with an index takes {steps:,.0f} k rows/s at 2^{logs[-1]}.\n\n"
-        f"Gateware: cycles from simulation (comparators busy 0.99 and more), times the {_BOARD_MHZ} MHz that {_BOARD_CORES} "
-        "cores were routed at; no board was run. Handshake: low-latency handshake join, a peer in C++, asks both parts "
+        f"Gateware: cycles from simulation (comparators busy 0.99 and more), times the {_BOARD_MHZ} MHz that "
+        f"{_BOARD_CORES} cores were routed at; no board was run. Handshake: low-latency handshake join, a "
+        "peer in C++, asks both parts "
         f"of the condition in one pass, and counts pairs; to 2^15, as its windows are filled by joining.{missing}",
     )  # fmt: skip
 
