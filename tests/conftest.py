@@ -59,6 +59,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # tests are many objects, which each search for garbage would look at again
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # the core and DuckDB report what is left as the process ends
+
+
 def pytest_report_header() -> str:
     return f"MUNTIN_TEST_SEED={SEED} MUNTIN_TEST_DEVICES={','.join(REQUIRED) or '(skip what is absent)'}"
 
