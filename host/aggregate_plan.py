@@ -21,9 +21,23 @@ if TYPE_CHECKING:
     from muntin.host.join.engine import Batch
     from muntin.host.join.row_log import RowLog
 
-Bounds = tuple[int, int]  # of right less left time, both included, as times are encoded
-
 _OTHER = {"left": "right", "right": "left"}
+
+
+class Window(NamedTuple):
+    """A window of some aggregates within that of the join.
+
+    Attributes
+    ----------
+    low, high : int
+        Of right less left time, both included, as times are encoded.
+    prevailing : bool
+        And the newest row before it.
+    """
+
+    low: int
+    high: int
+    prevailing: bool
 
 
 class _Kept(NamedTuple):
@@ -38,7 +52,7 @@ class _Found(NamedTuple):
     """What a probe brings: of what is kept, in the window of the join or in one within it."""
 
     kept: _Kept
-    window: Bounds | None
+    window: Window | None
 
 
 class _Tests(NamedTuple):
@@ -87,13 +101,15 @@ class AggregatePlan:
     aggregates : tuple of Aggregate
     schemas : dict of str to pyarrow.Schema
         Columns of each side whose rows may be met.
-    windows : sequence of (int, int) or None
-        Of each aggregate, the window of its own.
+    windows : sequence of Window or None
+        Of each aggregate, the one of its own.
 
     Attributes
     ----------
-    windows : list of (int, int) or None
+    windows : list of Window or None
         All windows, None that of the join, which comes first.
+    prevailing : bool
+        Some windows have the newest row before them.
     found : dict of str to list of str
         What probes bring of the rows of each side, as `muntin.host.join.folds.FOLDS` has it.
     logged : dict of str to set of str
@@ -112,10 +128,11 @@ class AggregatePlan:
     """
 
     def __init__(
-        self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema], windows: Sequence[Bounds | None]
+        self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema], windows: Sequence[Window | None]
     ):
         self._of = windows
         self.windows = [None, *sorted({window for window in windows if window is not None})]
+        self.prevailing = any(window is not None and window.prevailing for window in windows)
         self._found: dict[str, list[_Found]] = {side: [] for side in schemas}
         self._aggregates = aggregates
         self._schemas = schemas
@@ -180,7 +197,7 @@ class AggregatePlan:
     def found(self) -> dict[str, list[str]]:
         return {side: [values.CORE[each.kept.fold] for each in found] for side, found in self._found.items()}
 
-    def probes(self, side: str) -> list[tuple[Bounds | None, list[int], list[int]]]:
+    def probes(self, side: str) -> list[tuple[Window | None, list[int], list[int]]]:
         """Of each window, itself, which of `folds` of the rows of a side are asked for in it, and where in `found` they
         belong."""
         out = []
@@ -291,7 +308,8 @@ def _kept(aggregate: Aggregate, kinds: Kinds) -> list[_Kept]:
 
 def _counts_all(aggregate: Aggregate) -> bool:
     """Whether an aggregate is the number of all rows that are met."""
-    return aggregate.column is None and aggregate.filter is None and aggregate.within is None
+    plain = aggregate.filter is None and aggregate.within is None and not aggregate.prevailing
+    return aggregate.column is None and plain
 
 
 def _is_null(kinds: Kinds) -> bool:

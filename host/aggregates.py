@@ -41,6 +41,10 @@ class Aggregate(abc.ABC):
     within : (low, high), optional
         The rows whose time lies so far from that of the row, as right less left time, as of `Within`: a window in that
         of the join, for joins with a time window. None for an end is that of the join.
+    prevailing : bool
+        The newest row before that window, or the join's, counts as in it, as in kdb's ``wj``: by event time, then by
+        arrival, of those equal in all columns that the condition compares. For time windows whose condition compares
+        for equality alone. That row is kept until a newer one takes its place, one for each value.
 
     Raises
     ------
@@ -54,6 +58,7 @@ class Aggregate(abc.ABC):
     name: str | None = dataclasses.field(default=None, kw_only=True)
     filter: Any = dataclasses.field(default=None, kw_only=True)
     within: Any = dataclasses.field(default=None, kw_only=True)
+    prevailing: bool = dataclasses.field(default=False, kw_only=True)
     function: ClassVar[str]
     paths: ClassVar[tuple[str, ...]] = ("column",)  # fields that name columns
     _more: ClassVar[tuple[str, ...]] = ()  # numbers that a text has behind them
@@ -71,6 +76,8 @@ class Aggregate(abc.ABC):
                     f"filter of {type(self).__name__} must be a text, or Where(...) and AnyOf and AllOf of these, not "
                     f"{self.filter!r}"
                 )
+        if not isinstance(self.prevailing, bool):
+            raise PredicateError(f"prevailing of {type(self).__name__} must be True or False, not {self.prevailing!r}")
         if self.within is not None:
             if not isinstance(self.within, (tuple, list)) or len(self.within) != 2:
                 raise WindowError(f"within of {type(self).__name__} must be (low, high), not {self.within!r}")
@@ -102,7 +109,7 @@ class Aggregate(abc.ABC):
         inside = (
             "" if self.within is None else f" within ({', '.join('' if e is None else str(e) for e in self.within)})"
         )
-        return f"{self._call}{told and f' filter (where {told})'}{inside}"
+        return f"{self._call}{told and f' filter (where {told})'}{inside}{' include prevailing' * self.prevailing}"
 
     @property
     def _call(self) -> str:
@@ -117,7 +124,7 @@ class Aggregate(abc.ABC):
         given: dict[str, Any] = {"function": self.function, "column": self.column, "name": self.name}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is not None and field.name not in given:
+            if value is not None and value is not False and field.name not in given:
                 plain = isinstance(value, (str, int, float, tuple))
                 given[field.name] = value if plain else value.to_dict()
         return given
@@ -476,7 +483,7 @@ _KINDS: dict[str, type[Aggregate]] = {
 }  # fmt: skip
 _TEXT = re.compile(
     r"\s*(\w+)\s*\(\s*([^()]*?)\s*\)\s*(?:filter\s*\(\s*where\s+(.*?)\)\s*)?"
-    r"(?:within\s*\(([^(),]*),([^(),]*)\)\s*)?(?:(?<=[\s)])as\s+(\S+)\s*)?",
+    r"(?:within\s*\(([^(),]*),([^(),]*)\)\s*)?((?<=[\s)])include\s+prevailing\b\s*)?(?:(?<=[\s)])as\s+(\S+)\s*)?",
     re.IGNORECASE | re.DOTALL,
 )
 _NUMBER = re.compile(r"-?[0-9.]*[0-9]")
@@ -530,11 +537,12 @@ def _parsed(text: Any) -> Aggregate:
             if all(_NUMBER.fullmatch(options[what]) for what in kind._more):
                 options |= {what: float(options[what]) for what in kind._more}
                 within = None if found[4] is None else tuple(_end(each) for each in found.groups()[3:5])
-                return kind(**options, filter=found[3] and found[3].strip(), within=within, name=found[6])
+                options |= {"within": within, "prevailing": found[6] is not None}
+                return kind(**options, filter=found[3] and found[3].strip(), name=found[7])
     raise PredicateError(
         f"{text!r} is no aggregate: use count(*), count(column), {', '.join(_forms())}; behind it 'filter (where "
-        "condition)' for some rows alone, 'within (low, high)' for a window of its own, 'as name' where it is to have "
-        "another name"
+        "condition)' for some rows alone, 'within (low, high)' for a window of its own, 'include prevailing' for the "
+        "row before it too, 'as name' where it is to have another name"
     )
 
 

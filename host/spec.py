@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.aggregate_plan import AggregatePlan, columns_of
+from muntin.host.aggregate_plan import AggregatePlan, Window, columns_of
 from muntin.host.aggregates import Aggregate, aggregate_from_dict, open_aggregates
 from muntin.host.columns import column_type, has_column, root_column
 from muntin.host.constants import whole_number
@@ -272,7 +272,7 @@ class JoinSpec:
         if not self.aggregates:
             raise PredicateError("form='aggregate' takes aggregates=[Count(), Sum(\"price\"), ...]: there is none")
         for aggregate in self.aggregates:
-            if aggregate.within is not None and self.within is None:
+            if (aggregate.within is not None or aggregate.prevailing) and self.within is None:
                 raise WindowError(f"{aggregate.output!r} has a window in the time window of the join: give within=")
         if self.order != "none":
             raise UnsupportedError(
@@ -282,6 +282,11 @@ class JoinSpec:
             raise WindowError("at='close' belongs to a time window (within=): a count window of a left row never ends")
         if self.closing and self.self_join and not self.itself:
             raise UnsupportedError("at='close' is for self joins with itself=True alone: a row is among its matches")
+
+    @property
+    def prevailing(self) -> bool:
+        """Whether a row that is too old for the windows may count as in one."""
+        return any(aggregate.prevailing for aggregate in self.aggregates)
 
     @property
     def closing(self) -> bool:
@@ -300,15 +305,15 @@ class JoinSpec:
 
     def _window_of(
         self, aggregate: Aggregate, axis: TimeAxis | AsOfAxis | None, left_schema: pa.Schema, right_schema: pa.Schema
-    ) -> tuple[int, int] | None:
-        """The window of an aggregate's own, as times are encoded. Raises WindowError."""
-        if aggregate.within is None:
+    ) -> Window | None:
+        """The window of an aggregate's own. Raises WindowError."""
+        if aggregate.within is None and not aggregate.prevailing:
             return None
         assert self.within is not None
         assert isinstance(axis, TimeAxis)
         ends = (
             own if own is not None else end
-            for own, end in zip(aggregate.within, (self.within.low, self.within.high), strict=True)
+            for own, end in zip(aggregate.within or (None, None), (self.within.low, self.within.high), strict=True)
         )
         within = dataclasses.replace(self.within, **dict(zip(("low", "high"), ends, strict=True)))
         kinds = column_type(left_schema, within.left_time), column_type(right_schema, within.right_time)
@@ -317,7 +322,7 @@ class JoinSpec:
             raise WindowError(
                 f"{aggregate.output!r} reaches beyond the window of the join, {self.within.in_words()}: widen that"
             )
-        return own.low, own.high
+        return Window(own.low, own.high, aggregate.prevailing)
 
     @property
     def counted(self) -> bool:
@@ -551,7 +556,13 @@ class JoinSpec:
         return [name for name in schema.names if name in kept] or schema.names[:1]
 
     def _aggregate_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
-        fields = self.plan(left, right).fields
+        plan = self.plan(left, right)
+        fields = plan.fields
+        if plan.prevailing and not self.condition(left, right, key_bits=128).equality_alone:
+            raise UnsupportedError(
+                "prevailing=True takes a condition that compares for equality alone, as the newest row before a window "
+                "is kept for each value: leave the other parts out"
+            )
         if not self.closing:
             return pa.schema([COUNTS_SCHEMA.field("side"), COUNTS_SCHEMA.field("row"), *fields])
         condition = self.condition(left, right, key_bits=128)  # what gives aggregates has such keys

@@ -821,6 +821,11 @@ class WindowJoin:
 
     def _check_partitions(self) -> None:
         count, spec = self._partitions.count, self.spec
+        if count > 1 and spec.prevailing:
+            raise UnsupportedError(
+                f"prevailing=True is of one window, not of partitions={count}, which may share the rows of a value: "
+                "leave one of them out"
+            )
         if self._partitions.width is not None:
             raise UnsupportedError(
                 f"width={self._partitions.width!r} is of partitions in Spark; in one process ranges follow the data: "
@@ -1340,6 +1345,14 @@ class WindowJoin:
                 engine.expire_times(limits)
         for side, log in self._kept_logs():
             log.trim(self._oldest(engine, side))
+            if isinstance(engine, AggregateEngine) and (
+                side == "right" or not self.spec.closing or self.spec.self_join
+            ):
+                held = [engine.held_rows(role) for role in (SIDES if self.spec.self_join else (side,))]
+                waiting = engine.oldest_row("left") if self.spec.closing and self.spec.self_join else None
+                firsts = [row for row in (waiting, *(oldest for _, oldest in held)) if row is not None]
+                few = np.unique(np.concatenate([rows for rows, _ in held]))
+                log.thin(few, min(firsts, default=self._sequencer.arrived[side]))
         self._reserve_rows(0)
         self._sequencer.condition.forget({side: self._stored(engine, side) for side in SIDES})
 

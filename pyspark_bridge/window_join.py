@@ -513,6 +513,11 @@ def _placed(
         )
     if count == 1:
         return spec, Partitions(1, "equality")
+    if spec.prevailing:
+        raise UnsupportedError(
+            f"prevailing=True is of one window, not of partitions={count}, which may share the rows of a value: leave "
+            "one of them out"
+        )
     form = "rows" if spec.closing else spec.form  # what a left row matches is in its partition
     for name, value, plain in (("order", spec.order, "none"), ("form", form, "rows")):
         if value != plain:

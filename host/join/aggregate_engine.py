@@ -93,7 +93,11 @@ class AggregateEngine(Engine):
             )
             window = 0 if spec.counts is None else spec.counts[side]
             self._windows[side] = kind(
-                folds=folds, window=window, width=min(high - low, _INT64_MAX), several=len(plan.windows) > 1
+                folds=folds,
+                window=window,
+                width=min(high - low, _INT64_MAX),
+                several=len(plan.windows) > 1,
+                prevailing=plan.prevailing,
             )
         self._waiting = WaitingRows(generator)  # left rows, of `close`
         self._applied = 0
@@ -116,7 +120,10 @@ class AggregateEngine(Engine):
         return self._windows[side].rows if side in self._windows else len(self._waiting)
 
     def figures(self, side: str) -> dict[str, Any]:
-        return {"runs": self._windows[side].runs} if side in self._windows else {}
+        if side not in self._windows:
+            return {}
+        window = self._windows[side]
+        return {"runs": window.runs} | ({"prevailing": len(window.held())} if self._plan.prevailing else {})
 
     @property
     def applied(self) -> int | None:
@@ -125,8 +132,17 @@ class AggregateEngine(Engine):
     def oldest_row(self, side: str) -> int | None:
         if side not in self._windows:
             return self._waiting.oldest_row
+        held, oldest = self.held_rows(side)
+        rows = [int(row) for row in held[:1]] + [row for row in (oldest,) if row is not None]
+        return min(rows, default=None)
+
+    def held_rows(self, side: str) -> tuple[np.ndarray, int | None]:
+        """The arrival numbers, ascending, of stored rows that are held beyond their windows, as prevailing ones; and
+        the oldest of the others, None: there is none."""
+        if side not in self._windows:
+            return np.zeros(0, np.int64), None
         oldest = self._windows[side].oldest(-1)
-        return None if oldest < 0 else oldest
+        return np.sort(self._windows[side].held()), None if oldest < 0 else oldest
 
     def make_room(self, new_rows: dict[str, int]) -> None:
         counts = self.spec.counts
@@ -144,6 +160,8 @@ class AggregateEngine(Engine):
             needed[side] = window.rows + new_rows[side]
             if counts is not None:
                 needed[side] = min(needed[side], counts[side])
+            if self._plan.prevailing:
+                needed[side] += len(window.held())
         if (
             self._close
             and self.spec.capacity is not None
@@ -212,7 +230,7 @@ class AggregateEngine(Engine):
     def _stage(self, side: str, batch: Batch) -> np.ndarray:
         """Lets probes of the other side meet rows; the order of their keys."""
         started = time.perf_counter()
-        order = _order(batch.keys)
+        order = _order(batch.keys, batch.times if self._plan.prevailing else None)
         times = None if batch.times is None or not len(batch) else np.ascontiguousarray(batch.times)
         values = [np.ascontiguousarray(column).reshape(-1) for column in batch.values]
         self._windows[side].stage(
@@ -242,11 +260,19 @@ class AggregateEngine(Engine):
         for bounds, which, places in self._plan.probes(OTHER[side]):
             if self.spec.within is not None:
                 assert batch.times is not None
-                low, high = self.spec.within if bounds is None else bounds
+                low, high = self.spec.within if bounds is None else (bounds.low, bounds.high)
                 low, high = (low, high) if side == "left" else (-high, -low)
                 first, last = reached_times(batch.times, low, high)
             limits = (np.ascontiguousarray(first), np.ascontiguousarray(last))
-            met_rows, values = window.probe(intervals, *limits, end=end, staged=met, threads=self._threads, which=which)
+            met_rows, values = window.probe(
+                intervals,
+                *limits,
+                end=end,
+                staged=met,
+                threads=self._threads,
+                which=which,
+                prevailing=bounds is not None and bounds.prevailing,
+            )
             counts = met_rows if bounds is None else counts
             for place, value in zip(places, values, strict=True):
                 results[place] = value
@@ -400,7 +426,7 @@ class PairAggregateEngine(Engine):
             for total, (bounds, which, _) in zip(totals[side], plan.probes(OTHER[side]), strict=True):
                 own, kept = [values[at] for at in which], np.ascontiguousarray(probing - first[side])
                 if bounds is not None:
-                    inside = self._inside(side, probing, stored, *bounds)
+                    inside = self._inside(side, probing, stored, bounds.low, bounds.high)
                     words = [FOLDS[plan.folds[OTHER[side]][at]].words for at in which]
                     own = [v.reshape(-1, n)[inside].reshape(-1) for v, n in zip(own, words, strict=True)]
                     kept = kept[inside]
@@ -497,8 +523,10 @@ def _by_side(found: Pairs | OrderedPairs, opposite: dict[str, np.ndarray], first
     yield Pairs("right", found.right[~left], found.left[~left])
 
 
-def _order(keys: np.ndarray) -> np.ndarray:
-    """Places in the order of keys, ties by place; shape (n,)."""
+def _order(keys: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+    """Places in the order of keys, ties by time where it is given, then by place; shape (n,)."""
+    if times is not None:
+        return np.lexsort((times, keys["low"], keys["high"]) if keys.dtype == LONG else (times, keys))
     return np.lexsort((keys["low"], keys["high"])) if keys.dtype == LONG else np.argsort(keys, kind="stable")
 
 

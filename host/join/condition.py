@@ -240,6 +240,11 @@ class Condition:
         return bool(self._equal)
 
     @property
+    def equality_alone(self) -> bool:
+        """Whether rows of the two sides are compared for equality, if at all, and not otherwise."""
+        return self._value is None and not self._residual_parts and (bool(self._equal) or self._driver is None)
+
+    @property
     def bounded(self) -> bool:
         """Whether every interval that a driving key may meet has two ends."""
         return bool(self._equal) or (self._driver is not None and _open_ends(self._driver) == 0)

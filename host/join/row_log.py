@@ -126,6 +126,8 @@ class RowLog:
         """
         if not len(table):
             return
+        if numbers is None and self._numbers is not None:
+            numbers = np.arange(first, first + len(table), dtype=np.int64)
         if numbers is not None:
             known = np.zeros(0, np.int64) if self._numbers is None else self._numbers
             first = self._before + len(known)
@@ -312,6 +314,22 @@ class RowLog:
                 self._numbers = self._numbers[gone:]
                 self._before += gone
 
+    def thin(self, few: np.ndarray, first: int) -> None:
+        """Forgets the rows before `first` but a few, int64, ascending, as soon as they are more than half of all."""
+        gone = int(self._places(np.array([first]))[0]) - self._blocks[0].start if self._blocks else 0
+        few = few[few < first]
+        if gone - len(few) <= max(self.rows // 2, _FEW_ROWS):
+            return
+        end = self._blocks[-1].end
+        newer = np.arange(first, end, dtype=np.int64)
+        if self._numbers is not None:
+            newer = self._numbers[np.searchsorted(self._numbers, first) :]
+        numbers = np.concatenate([few, newer])
+        table = kept_types.kept(pa.table(self.take(numbers, self._schema.names), schema=self._schema))
+        self._blocks, self._before, self._numbers = [], 0, numbers
+        if len(table):
+            self._put(0, table)
+
     def _places(self, rows: np.ndarray) -> np.ndarray:
         """Where rows lie, as blocks count."""
         return rows if self._numbers is None else self._before + np.searchsorted(self._numbers, rows)
@@ -397,6 +415,7 @@ def _bitmap(valid: np.ndarray) -> pa.Buffer:
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
+_FEW_ROWS = 1 << 12  # that are not worth a copy of the others
 _BYTES = "\0bytes"  # no name of a column that Spark, SQL or a file could have
 _SIZE_WIDTH = 8  # bytes of a value in it
 

@@ -137,8 +137,9 @@ class PyAggregateWindow {
   using Keys = GivenKeys<Key>;
   using Interval = std::tuple<Given<uint32_t>, Keys, Keys>;
 
-  PyAggregateWindow(const std::vector<std::string>& folds, int64_t window, int64_t width, bool several)
-      : timed_(window == 0), window_(folds_of(folds), window, width, several) {}
+  PyAggregateWindow(const std::vector<std::string>& folds, int64_t window, int64_t width, bool several,
+                    bool prevailing)
+      : timed_(window == 0), window_(folds_of(folds), window, width, several, prevailing && window == 0) {}
 
   void stage(const Keys& given, const Given<int64_t>& rows, const std::optional<Given<int64_t>>& times,
              const std::vector<AnyGiven>& values, const Given<uint32_t>& order) {
@@ -163,7 +164,7 @@ class PyAggregateWindow {
   // Counts, and what `results` gives for each of the folds `which`, without it all; one value a probing row.
   nb::tuple probe(const std::vector<Interval>& intervals, const Given<int64_t>& first, const Given<int64_t>& last,
                   const std::optional<Given<int64_t>>& end, bool staged, int threads,
-                  const std::optional<std::vector<uint32_t>>& given) {
+                  const std::optional<std::vector<uint32_t>>& given, bool prevailing) {
     const size_t count = first.size();
     if (last.size() != count || (end && end->size() != count)) throw nb::value_error("every probe has its limits");
     std::vector<AggregateProbes<Key>> probes;
@@ -185,7 +186,7 @@ class PyAggregateWindow {
       if (which[at] >= window_.folds().size()) throw nb::value_error("there is no such fold");
       into.emplace_back(window_.folds()[which[at]], count);
     }
-    const AggregateScope scope{first.data(), last.data(), end ? end->data() : nullptr, staged, count};
+    const AggregateScope scope{first.data(), last.data(), end ? end->data() : nullptr, staged, prevailing, count};
     bool interrupted = false;
     {
       const nb::gil_scoped_release release;
@@ -216,17 +217,21 @@ void bind_window(nb::module_& m, const char* name, const char* doc) {
   using namespace nb::literals;
   using Window = PyAggregateWindow<Key>;
   nb::class_<Window>(m, name, doc)
-      .def(nb::init<const std::vector<std::string>&, int64_t, int64_t, bool>(), nb::kw_only(), "folds"_a, "window"_a,
-           "width"_a, "several"_a = false)
+      .def(nb::init<const std::vector<std::string>&, int64_t, int64_t, bool, bool>(), nb::kw_only(), "folds"_a, "window"_a,
+           "width"_a, "several"_a = false, "prevailing"_a = false)
       .def("stage", &Window::stage, "keys"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(),
            "values"_a.noconvert(), "order"_a.noconvert())
       .def("probe", &Window::probe, "intervals"_a.noconvert(), "first"_a.noconvert(), "last"_a.noconvert(), nb::kw_only(),
            "end"_a.noconvert() = nb::none(), "staged"_a = true, "threads"_a = 1 << 20,
-           "which"_a = nb::none())
+           "which"_a = nb::none(), "prevailing"_a = false)
       .def("store", &Window::store)
       .def("expire", [](Window& self, int64_t before) { self.window_.expire(before); }, "before"_a)
       .def("purge", [](Window& self, int64_t before) { self.window_.purge(before); }, "before"_a)
       .def("oldest", [](const Window& self, int64_t none) { return self.window_.oldest(none); }, "none"_a)
+      .def("held", [](const Window& self) {
+             CallVector<int64_t> rows(self.window_.held_rows(), self.window_.held_rows() + self.window_.held());
+             return owned(std::move(rows));
+           })
       .def_prop_ro("rows", [](const Window& self) { return self.window_.rows(); })
       .def_prop_ro("runs", [](const Window& self) { return self.window_.runs(); })
       .def_prop_ro("bytes", [](const Window& self) { return self.window_.bytes(); });

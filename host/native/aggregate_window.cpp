@@ -157,7 +157,7 @@ template <class Key>
 void AggregateWindow<Key>::store() {
   if (!staged_) return;
   rows_ += staged_->length();
-  staged_->rows = {};
+  if (!prevailing_) staged_->rows = {};
   runs_.push_back(std::move(staged_));
   merge();
 }
@@ -182,7 +182,9 @@ void AggregateWindow<Key>::merge() {
     const size_t a = elder.length(), b = newer.length();
     Array<uint32_t> from(a + b);
     for (size_t i = 0, j = 0, at = 0; at < a + b; ++at) {
-      const bool first = j == b || (i < a && elder.keys[i] <= newer.keys[j]);
+      const bool before = j == b || (i < a && elder.keys[i] < newer.keys[j]);
+      const bool same = i < a && j < b && elder.keys[i] == newer.keys[j];
+      const bool first = before || (same && (!prevailing_ || elder.limited[i] <= newer.limited[j]));
       from[at] = static_cast<uint32_t>(first ? i++ : a + j++);
     }
     auto merged = std::make_unique<SortedRun>(gathered(elder, &newer, from));
@@ -198,8 +200,10 @@ typename AggregateWindow<Key>::SortedRun AggregateWindow<Key>::gathered(
   SortedRun out;
   out.keys = Array<Key>(count);
   out.limited = Array<int64_t>(count);
+  if (prevailing_) out.rows = Array<int64_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const bool first = from[at] < own;
+    if (prevailing_) out.rows[at] = first ? a.rows[from[at]] : b->rows[from[at] - own];
     out.keys[at] = first ? a.keys[from[at]] : b->keys[from[at] - own];
     out.limited[at] = first ? a.limited[from[at]] : b->limited[from[at] - own];
   }
@@ -254,9 +258,10 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
       }
       std::vector<Accumulator> own;
       for (const Accumulator& all : into) own.emplace_back(all.fold, count).take(all, places);
-      const AggregateScope limits{first.data(), last.data(), scope.end ? end.data() : nullptr, scope.staged, count};
+      const AggregateScope limits{first.data(), last.data(), scope.end ? end.data() : nullptr, scope.staged, scope.prevailing, count};
       const AggregateProbes<Key> part{places, probes.lower + from, probes.upper + from, count};
       for (const auto& [run, staged] : met) fold_chunk(*run, staged, part, limits, which, found, own);
+      if (scope.prevailing) fold_prevailing(part, limits, which, found, own);
       for (size_t at = 0; at < count; ++at) counts[places[at]] += found[at];
       for (size_t at = 0; at < own.size(); ++at) own[at].give(into[at], places, appending);
     });
@@ -328,6 +333,79 @@ void AggregateWindow<Key>::fold_chunk(const SortedRun& run, bool staged, const A
 }
 
 template <class Key>
+void AggregateWindow<Key>::fold_prevailing(const AggregateProbes<Key>& probes, const AggregateScope& scope,
+                                           const std::vector<uint32_t>& which, CallVector<int64_t>& counts,
+                                           std::vector<Accumulator>& into) const {
+  std::vector<const SortedRun*> runs;
+  if (held_) runs.push_back(held_.get());
+  for (const auto& run : runs_) runs.push_back(run.get());
+  if (staged_ && scope.staged) runs.push_back(staged_.get());
+  std::vector<size_t> hints(runs.size());
+  for (size_t probe = 0; probe < probes.count; ++probe) {
+    const Key key = loaded(probes.lower, probe);
+    if (key > loaded(probes.upper, probe)) continue;
+    const SortedRun* newest = nullptr;
+    size_t at = 0;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const SortedRun& run = *runs[i];
+      const size_t start = hints[i] = seek(run.keys.data(), run.length(), hints[i], key);
+      const size_t end = key == kGreatest<Key> ? run.length() : seek(run.keys.data(), run.length(), start, key + 1);
+      const int64_t* limited = run.limited.data();
+      size_t row = std::lower_bound(limited + start, limited + end, scope.first[probe]) - limited;
+      if (&run == staged_.get() && scope.end) {
+        while (row > start && run.rows[row - 1] >= scope.end[probe]) --row;
+      }
+      if (row == start) continue;
+      --row;
+      if (newest && std::pair(run.limited[row], run.rows[row]) < std::pair(newest->limited[at], newest->rows[at])) continue;
+      newest = &run;
+      at = row;
+    }
+    if (!newest) continue;
+    ++counts[probe];
+    for (size_t i = 0; i < which.size(); ++i) {
+      newest->tracks[which[i]]->fold(at, at + 1, static_cast<uint32_t>(probe), into[i]);
+    }
+  }
+}
+
+// The rows of a run before a limit go: of each key the newest of them and of those that went before is held.
+template <class Key>
+void AggregateWindow<Key>::hold(const SortedRun& run, int64_t before) {
+  if (!prevailing_) return;
+  const size_t held = this->held();
+  CallVector<uint32_t> chosen;
+  size_t other = 0;
+  for (size_t start = 0, end = 0; start < run.length(); start = end) {
+    const Key key = run.keys[start];
+    for (; other < held && held_->keys[other] < key; ++other) chosen.push_back(static_cast<uint32_t>(other));
+    size_t gone = start;
+    for (end = start; end < run.length() && run.keys[end] == key; ++end) gone += run.limited[end] < before;
+    const bool both = other < held && held_->keys[other] == key;
+    if (gone > start) {
+      const auto newest = std::pair(run.limited[gone - 1], run.rows[gone - 1]);
+      const bool stays = both && std::pair(held_->limited[other], held_->rows[other]) > newest;
+      chosen.push_back(static_cast<uint32_t>(stays ? other : held + gone - 1));
+    } else if (both) {
+      chosen.push_back(static_cast<uint32_t>(other));
+    }
+    other += both;
+  }
+  for (; other < held; ++other) chosen.push_back(static_cast<uint32_t>(other));
+  if (chosen.empty()) return;
+  Array<uint32_t> from(chosen.size());
+  std::copy(chosen.begin(), chosen.end(), from.data());
+  SortedRun kept;
+  if (held_) {
+    kept = gathered(*held_, &run, from);
+  } else {
+    kept = gathered(run, nullptr, from);
+  }
+  kept.first_row = *std::min_element(kept.rows.data(), kept.rows.data() + kept.length());
+  held_ = std::make_unique<SortedRun>(std::move(kept));
+}
+
+template <class Key>
 void AggregateWindow<Key>::expire(int64_t before) {
   for (auto& run : runs_) {
     if (window_ || run->last < before || run->first >= before) continue;
@@ -340,6 +418,7 @@ void AggregateWindow<Key>::expire(int64_t before) {
   }
   std::erase_if(runs_, [&](const auto& run) {
     if (run->last >= before) return false;
+    hold(*run, before);
     rows_ -= run->length();
     return true;
   });
@@ -356,6 +435,7 @@ void AggregateWindow<Key>::purge(int64_t before) {
 // Keeps the rows at or past a limit, of which there is one at least.
 template <class Key>
 void AggregateWindow<Key>::keep_from(SortedRun& run, int64_t before) {
+  hold(run, before);
   CallVector<uint32_t> live;
   for (size_t at = 0; at < run.length(); ++at) {
     if (run.limited[at] >= before) live.push_back(static_cast<uint32_t>(at));
@@ -369,10 +449,12 @@ void AggregateWindow<Key>::keep_from(SortedRun& run, int64_t before) {
 template <class Key>
 size_t AggregateWindow<Key>::bytes() const {
   size_t bytes = 0;
-  for (const auto& run : runs_) {
-    bytes += run->keys.bytes() + run->limited.bytes() + (run->tree ? run->tree->bytes() : 0);
-    for (const auto& track : run->tracks) bytes += track->bytes();
-  }
+  const auto add = [&](const SortedRun& run) {
+    bytes += run.keys.bytes() + run.limited.bytes() + run.rows.bytes() + (run.tree ? run.tree->bytes() : 0);
+    for (const auto& track : run.tracks) bytes += track->bytes();
+  };
+  for (const auto& run : runs_) add(*run);
+  if (held_) add(*held_);
   return bytes;
 }
 

@@ -444,6 +444,7 @@ struct AggregateScope {
   const int64_t *first, *last;  // arrival numbers, or times, both included
   const int64_t* end;           // of rows of the staged batch in time windows: arrival numbers below; null: all
   bool staged;                  // of the staged batch anything
+  bool prevailing;              // and of earlier rows the newest
   size_t count;
 };
 
@@ -452,9 +453,10 @@ template <class Key>
 class AggregateWindow {
  public:
   // `window`: rows of a count window, 0 for a time window; `width` of a time window. `several`: probes of one call have
-  // limits of their own, some of which cut a run that others do not.
-  AggregateWindow(std::vector<Fold> folds, int64_t window, int64_t width, bool several)
-      : folds_(std::move(folds)), window_(window), width_(width), several_(several) {}
+  // limits of their own, some of which cut a run that others do not. `prevailing`: of the rows of a key that have expired
+  // the newest by time, then by arrival, is held; probes are of one key each, and rows of a key come in the order of time.
+  AggregateWindow(std::vector<Fold> folds, int64_t window, int64_t width, bool several, bool prevailing)
+      : folds_(std::move(folds)), window_(window), width_(width), several_(several), prevailing_(prevailing) {}
 
   // The next rows, in order of arrival, with the order of their keys; `values` by fold. They are met by probes, and
   // belong to the window from `store` on.
@@ -471,6 +473,9 @@ class AggregateWindow {
 
   const std::vector<Fold>& folds() const { return folds_; }
   size_t rows() const { return rows_; }
+  size_t held() const { return held_ ? held_->length() : 0; }
+  // The arrival numbers of the rows that are held, in any order.
+  const int64_t* held_rows() const { return held_ ? held_->rows.data() : nullptr; }
   size_t runs() const { return runs_.size(); }
   size_t bytes() const;
   int64_t oldest(int64_t none) const;
@@ -479,7 +484,7 @@ class AggregateWindow {
   struct SortedRun {
     Array<Key> keys;
     Array<int64_t> limited;        // arrival numbers, or times
-    Array<int64_t> rows;           // arrival numbers, of a staged batch in a time window
+    Array<int64_t> rows;           // arrival numbers: of a staged batch in a time window, and where some are held
     Tracks tracks;
     int64_t first = 0, last = 0;   // of limited
     int64_t first_row = 0;
@@ -497,6 +502,11 @@ class AggregateWindow {
   bool due() const;
   void merge();
   void keep_from(SortedRun& run, int64_t before);
+  void hold(const SortedRun& run, int64_t before);
+  // Adds the newest row before the limits of each of these probes.
+  void fold_prevailing(const AggregateProbes<Key>& probes, const AggregateScope& scope,
+                       const std::vector<uint32_t>& which, CallVector<int64_t>& counts,
+                       std::vector<Accumulator>& into) const;
   // `scope`, `counts` and `into` are of these probes alone.
   void fold_chunk(const SortedRun& run, bool staged, const AggregateProbes<Key>& probes, const AggregateScope& scope,
                   const std::vector<uint32_t>& which, CallVector<int64_t>& counts,
@@ -504,9 +514,10 @@ class AggregateWindow {
 
   const std::vector<Fold> folds_;
   const int64_t window_, width_;
-  const bool several_;
+  const bool several_, prevailing_;
   std::vector<std::unique_ptr<SortedRun>> runs_;  // oldest first
   std::unique_ptr<SortedRun> staged_;
+  std::unique_ptr<SortedRun> held_;  // a row a key
   size_t rows_ = 0;
 };
 

@@ -177,7 +177,7 @@ def test_names_types_and_columns_of_one_side():
     ]
     spec = dataclasses.replace(spec, left=None, right=None, within=Within("a", "b", "-1 hour", "1 hour"))
     many = [
-        Quantile("a", 0.25, within=("-1 minute", dt.timedelta(seconds=5))),
+        Quantile("a", 0.25, within=("-1 minute", dt.timedelta(seconds=5)), prevailing=True),
         Mean("a", weight="b"),
         ArgMin("a", "b"),
         *(Last("a", filter=each) for each in filters),
@@ -186,7 +186,7 @@ def test_names_types_and_columns_of_one_side():
     spec = dataclasses.replace(spec, aggregates=many)
     assert JoinSpec.from_json(spec.to_json()) == spec
     assert [each.output for each in spec.aggregates] == [
-        "percentile(a, 0.25) within (-1 minute, 5 seconds)",
+        "percentile(a, 0.25) within (-1 minute, 5 seconds) include prevailing",
         "weighted_avg(a, b)", "arg_min(a, b)", "last(a) filter (where b > 1 and c = 'x')",
         "last(a) filter (where right.c = 'x')", "last(a) filter (where (left.b < 1 or left.b = 3))", "n",
     ]  # fmt: skip
@@ -277,6 +277,15 @@ def test_what_is_refused():
             WindowJoin(**both | timed, aggregates=Last("k", within=window))
     with pytest.raises(WindowError, match="has a window in the time window of the join: give within="):
         WindowJoin(**both, aggregates="last(k) within (0, 1)")
+    with pytest.raises(WindowError, match="has a window in the time window of the join: give within="):
+        WindowJoin(**both, aggregates="last(k) include prevailing")
+    for on in (BAND, AllOf(Compare("k", "=", "k"), Band("time", "time", 0, 9)), Compare("k", "!=", "k")):
+        with pytest.raises(
+            UnsupportedError, match="prevailing=True takes a condition that compares for equality alone"
+        ):
+            WindowJoin(**both | timed | {"on": on}, aggregates=Last("k", prevailing=True))
+    with pytest.raises(UnsupportedError, match="prevailing=True is of one window, not of partitions=2"):
+        WindowJoin(**both | timed | {"on": Compare("k", "=", "k")}, aggregates=Last("k", prevailing=True), partitions=2)
     wide = pa.schema([("k", pa.int64()), ("d", pa.decimal128(30, 2))])
     with pytest.raises(KeyTypeError, match="may not fit 127 bits: cast column 'd' or 'k' to fewer digits"):
         WindowJoin(**options | {"left_schema": wide, "right_schema": wide}, aggregates=Mean("d", weight="k"))

@@ -1,6 +1,7 @@
 """Aggregates of what rows match, against a nested loop, DuckDB and pandas."""
 
 import contextlib
+import dataclasses
 import datetime as dt
 import decimal
 import math
@@ -48,6 +49,7 @@ from tests.conformance.predicates import PREDICATES, for_host, in_units
 from tests.oracles.aggregates import assert_same, numbered
 from tests.oracles.nested_loop import NestedLoop
 
+SIDES = ("left", "right")
 BAND = Band("k", "k", -3, 4)
 AGGREGATES = [
     Count(), *(kind(column) for column in "iufde" for kind in (Count, Sum, Min, Max, Mean)), Min("t"), Max("t"),
@@ -514,3 +516,142 @@ def test_state_goes_on(tmp_path):
         want = whole.process(*tables)
         with WindowJoin(**options, state=tmp_path) as join:
             assert repr(join.process(*tables).to_pylist()) == repr(want.to_pylist())
+
+
+PREVAILING = [
+    Count(prevailing=True, name="all"), Sum("i", prevailing=True, name="sum"), Count(name="plain"),
+    Last("w", within=(0, 2), prevailing=True, name="last"),
+    First("t", prevailing=True, filter="u > 30000", name="first"),
+    Collect("f", within=(-1, -1), prevailing=True, name="list"),
+    Max("h", within=(None, 0), prevailing=True, name="max"),
+    Quantile("d", 0.5, prevailing=True, name="middle"), StdDev("f", within=(3, None), prevailing=True, name="spread"),
+    Last("w", within=(5, 6), name="late"), ArgMin("w", "u", prevailing=True, name="least"),
+]  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    at=st.sampled_from(["arrival", "close"]),
+    delay=st.sampled_from([None, 3]),
+    sequence=st.booleans(),
+    restarts=st.booleans(),
+    wide=st.booleans(),
+    itself=st.booleans(),
+    seed=st.integers(0, 1 << 20),
+)
+@example("close", 3, False, True, False, False, 0)
+@example("arrival", 3, True, True, True, False, 1)
+@example("close", 3, True, False, False, True, 2)
+def test_prevailing_rows(tmp_path_factory, at, delay, sequence, restarts, wide, itself, seed):
+    rng, (low, high) = np.random.default_rng(seed), (-4, 6)
+    on = AllOf(Compare("k", "=", "k"), Compare("w", "<=>", "w")) if wide else Compare("k", "=", "k")
+    options = {"on": on, "within": Within("time", "time", low, high), "form": "aggregate", "aggregates": PREVAILING}
+    options |= {"at": at, "sequence": "s" if sequence else None}
+    loop = {"within": ("time", "time", low, high), "sequence": options["sequence"]}
+    if delay is not None:
+        options["watermark"] = Watermark(delay, delay, lag=0)
+        loop["delays"] = (delay, delay)
+    alone = {"self_join": True, "itself": True} if itself else {}
+    oracle = NestedLoop(("compare", "="), "k", "k", **loop, **alone)
+    options |= alone | {"left_schema": SCHEMA, "right_schema": SCHEMA}
+    state = tmp_path_factory.mktemp("state") if restarts else None
+    join = WindowJoin(**options, state=state)
+    history: dict[str, list[dict]] = {"left": [], "right": []}
+    due: list[tuple[str, dict, list[dict]]] = []
+    got: list[dict] = []
+    for start in np.cumsum(rng.integers(1, 25, 6)).tolist():
+        tables = [rows(rng, int(rng.integers(0, 40)), start, keys=5) for _ in range(1 if itself else 2)]
+        oracle.process(*tables, *([None] if itself else []))
+        got += join.process(*tables).to_pylist()
+        new = {}
+        for side, table in zip(history, tables * (1 + itself), strict=True):
+            own = numbered((table.sort_by("s") if sequence else table).to_pylist(), len(history[side]))
+            new[side] = own
+            history[side] = history[side] + own
+        for side in SIDES if at == "arrival" else ():
+            other, before = "right" if side == "left" else "left", 0
+            before = len(history[other]) - len(new[other])
+            for row in new[side]:
+                if itself:
+                    seen = row["#"] + (side == "right")
+                elif sequence:
+                    first = [each["s"] < row["s"] + (side == "right") for each in new[other]]
+                    seen = before + sum(first)
+                else:
+                    seen = len(history[other]) if side == "right" else before
+                due.append((side, row, history[other][:seen]))
+        if restarts:
+            join.close()
+            join = WindowJoin(**options, state=state)
+    if at == "close":
+        got += join.finish().to_pylist()
+    join.close()
+    accepted = {
+        side: {row.number for row in oracle.streams["left" if itself else side].rows if not row.late} for side in SIDES
+    }
+    if at == "close":
+        due = [("left", row, history["right"]) for row in history["left"] if row["#"] in accepted["left"]]
+        got.sort(key=lambda row: row["s"])
+        due.sort(key=lambda each: each[1]["s"])
+    else:
+        got.sort(key=lambda row: (row["side"], row["row"]))
+        due.sort(key=lambda each: (each[0], each[1]["#"]))
+    names = ("k", "w") if wide else ("k",)
+    assert len(got) == len(due)
+    for (side, row, seen), found in zip(due, got, strict=True):
+        other = "right" if side == "left" else "left"
+        fits = row["time"] is not None and row["k"] is not None and row["#"] in accepted[side]
+        seen = [
+            each
+            for each in (seen if fits else ())
+            if all(each[name] == row[name] for name in names) and each["time"] is not None
+            if each["#"] in accepted[other]
+        ]
+        for aggregate in PREVAILING:
+            ends = aggregate.within or (None, None)
+            least, most = (end if own is None else own for own, end in zip(ends, (low, high), strict=True))
+            apart = lambda each: (each["time"] - row["time"]) * (1 if side == "left" else -1)  # noqa: B023, E731
+            met = [each for each in seen if least <= apart(each) <= most]
+            early = [each for each in seen if (apart(each) < least if side == "left" else apart(each) > most)]
+            if aggregate.prevailing and early:
+                met.append(max(early, key=lambda each: (each["time"], each["#"])))
+            plain = dataclasses.replace(aggregate, within=None, prevailing=False)
+            assert_same(plain, found[aggregate.output], met, FILTERS, "time")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_prevailing_rows_outlive_their_windows_one_for_each_value(restarts, tmp_path):
+    """As pandas' as-of join has them, in bounded memory."""
+    rng, calls, count = np.random.default_rng(15), 8, 3000
+    lefts, rights = [], []
+    for call in range(calls):
+        keys = rng.integers(0, 40, (2, count)) if call else np.arange(2 * count).reshape(2, count) % 400
+        keys[0, :200] = rng.integers(0, 400, 200)  # most of these have no newer row on the right
+        times = np.sort(call * 1000 + rng.integers(0, 1000, (2, count)), axis=1)
+        values = pa.array([f"{value:x}" for value in rng.integers(0, 1 << 40, count)])
+        lefts.append(pa.table({"k": keys[0], "t": times[0], "row": np.arange(count) + call * count}))
+        rights.append(pa.table({"k": keys[1], "u": times[1], "v": values}))
+    options = {
+        "on": Compare("k", "=", "k"), "within": Within("t", "u", -20, 0), "watermark": Watermark(0, 0, lag=1),
+        "at": "close", "form": "aggregate",
+        "aggregates": [Last("v", prevailing=True, name="at"), Last("v", within=(0, 0), prevailing=True)],
+        "left_schema": lefts[0].schema, "right_schema": rights[0].schema, "state": tmp_path if restarts else None,
+    }  # fmt: skip
+    join, parts = WindowJoin(**options), []
+    for tables in zip(lefts, rights, strict=True):
+        parts.append(join.process(*tables))
+        if restarts:
+            join.close()
+            join = WindowJoin(**options)
+    kept = join._logs["right"].rows if join._logs else 0  # where it was opened again, nothing is loaded yet
+    parts.append(join.finish())
+    held = join.stats.index["right"]["prevailing"]
+    join.close()
+    assert 360 < held <= 400
+    assert kept < 5 * count
+    got = pa.concat_tables(parts).to_pandas().sort_values("row")
+    left, right = (pa.concat_tables(tables).to_pandas() for tables in (lefts, rights))
+    want = pd.merge_asof(left, right.rename(columns={"u": "t"}), on="t", by="k").sort_values("row")["v"]
+    assert want.notna().sum() > 20_000
+    for column in got.columns[3:]:
+        assert [value or None for value in got[column]] == [None if value != value else value for value in want]

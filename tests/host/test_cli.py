@@ -363,25 +363,16 @@ def test_join_aggregates(tmp_path: Path) -> None:
         "vwap(v, t)",
         "last(v)",
         "sum(v) within (0, 6) as s",
+        "max(v) within (8, 9) include prevailing as p",
     ]
-    options = [
-        "--on",
-        "a = a",
-        "--form",
-        "aggregate",
-        "--within",
-        "t,t,-9,9",
-        "--at",
-        "close",
-        "-o",
-        tmp_path / "m.arrow",
-    ]
+    options = ["--on", "a = a", "--form", "aggregate", "--within", "t,t,-9,9", "--at", "close"]
+    options += ["-o", tmp_path / "m.arrow"]
     told = muntin("join", left, right, *options, *(given for each in more for given in ("--aggregate", each)))
     assert told.exit_code == 0, told.stderr
     assert read(tmp_path / "m.arrow").drop_columns(["a", "t"]).to_pylist() == [
-        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None, "s": 5},
-        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None, "s": None},
-        {"top": 7, "n": 1, "weighted_avg(v, t)": 7.0, "last(v)": 7, "s": None},
+        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None, "s": 5, "p": None},
+        {"top": None, "n": 0, "weighted_avg(v, t)": None, "last(v)": None, "s": None, "p": None},
+        {"top": 7, "n": 1, "weighted_avg(v, t)": 7.0, "last(v)": 7, "s": None, "p": 7},
     ]
 
 

@@ -136,7 +136,7 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
     names = (
         ["id", "id_right"]
         if kind == "as-of"
-        else ["id", "n", "newest", "top", "spread", "some", "ids", "middle", "near"]
+        else ["id", "n", "newest", "top", "spread", "some", "ids", "middle", "near", "before"]
     )
     if kind == "as-of":
         options = {"on": AsOf("ts", "ts", tolerance="9 seconds"), "how": "left"}
@@ -147,6 +147,7 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
             "count(*) as n", "last(id) as newest", "arg_max(id, price) as top", "stddev(seq) as spread",
             "sum(id) filter (where seq > 20) as some", "collect(id) as ids", "median(seq) as middle",
             "max(id) within (-1 second, 2 seconds) as near",
+            "last(id) include prevailing as before",
         ]  # fmt: skip
     for count in (2, 4):
         for number in range(count - 2, count):
