@@ -4,6 +4,7 @@ import ast
 import importlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,23 +103,34 @@ def test_make_targets_exist(path):
 
 def test_each_document_is_in_the_site():
     """In its menu, under its name there; `reference.md` is made from the docstrings."""
-    listed = re.findall(r"^ +- ([\w.]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    listed = re.findall(r"^ +- (?:\w+: )?([\w.]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     above = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
     assert sorted(listed) == sorted([*(above.get(path.name, path.name) for path in DOCUMENTS), "reference.md"])
 
 
-@pytest.mark.full
-def test_the_site_is_built_and_asks_no_other_host(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site as `make docs` builds it, with links and anchors checked."""
     pytest.importorskip("mkdocs", reason="the extra docs brings it")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
-    pages = {path.name: path.read_text() for path in tmp_path.glob("*.html")}
+    return folder
+
+
+#: What a page would load from another host.
+ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*")
+
+
+@pytest.mark.full
+def test_the_site_has_all_pages_and_names_and_asks_no_other_host(site):
+    pages = {path.name: path.read_text() for path in site.glob("*.html")}
     assert len(pages) > len(DOCUMENTS)
+    # A list that the site's Markdown takes for the lines of a paragraph.
+    listed = re.compile(r"^(?:- |\d+\. )", re.MULTILINE)
     for name, page in pages.items():
-        assert not re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*", page), name
-        # A list that the site's Markdown takes for the lines of a paragraph.
-        listed = re.compile(r"^(?:- |\d+\. )", re.MULTILINE)
+        assert not ELSEWHERE.findall(page), name
         found = [each for each in re.findall(r"<p>(.*?)</p>", page, re.DOTALL) if listed.search(each)]
         assert not found or name == "reference.html", name
     for module in ("muntin", "muntin.spark", "muntin.errors", "muntin.index", "muntin.engine", "muntin.hardware"):
@@ -126,6 +138,22 @@ def test_the_site_is_built_and_asks_no_other_host(tmp_path):
         for name in loaded.__all__:
             if not isinstance(getattr(loaded, name), ModuleType):
                 assert f'id="{module}.{name}"' in pages["reference.html"], (module, name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["index", "spark", "reference"])
+def test_pages_run_in_a_browser(site, name):
+    """Their scripts fail nowhere, and load nothing from other hosts."""
+    chromium = shutil.which("chromium")
+    if not chromium:
+        pytest.skip("no chromium here (Debian: apt install chromium)")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    offline = "--host-resolver-rules=MAP * ~NOTFOUND"
+    shown = subprocess.run([chromium, *options, offline, f"file://{site}/{name}.html"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert "CONSOLE" not in shown.stderr, shown.stderr
+    assert "md-nav__link--active" in shown.stdout
+    assert not ELSEWHERE.findall(shown.stdout)
 
 
 def test_each_error_is_in_the_table_of_errors():
