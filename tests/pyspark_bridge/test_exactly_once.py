@@ -9,6 +9,7 @@ from muntin.host.daemon.daemon import Daemon
 from muntin.host.devices.numpy_device import NumpyDevice
 from muntin.host.errors import CapacityError
 from muntin.pyspark_bridge import window_join
+from muntin.pyspark_bridge.spark_versions import spark_version
 from tests.host.daemon.test_check import one_board
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks
@@ -107,7 +108,8 @@ def test_task_that_fails_before_the_join(runner, daemon, seed):
     broken = right.mapInArrow(failing(str(runner.folder / "failed"), 10), right.schema)
     runner.run(window_join(left, broken, **OPTIONS, daemon=daemon.address, state=None))
     assert len(list(runner.folder.glob("failed-*"))) >= 2
-    assert newest_query(daemon)["discarded"] >= 2
+    if spark_version() >= (4, 0):  # before, the few rows of the attempt wait in Spark's buffers, and go with it
+        assert newest_query(daemon)["discarded"] >= 2
     assert pairs(runner) == wanted(bids, asks)
 
 

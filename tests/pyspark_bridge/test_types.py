@@ -68,7 +68,7 @@ def test_every_type_passes_through(spark, daemon):
 
 def test_a_row_of_figures_beside_every_type(spark):
     arrow = to_arrow(SCHEMA)
-    figures = dict.fromkeys(STATUS.names, 3) | {"watermark_seconds": 7.5}
+    figures = dict.fromkeys((field.name for field in STATUS), 3) | {"watermark_seconds": 7.5}
 
     def tell(batches):
         for _ in batches:
