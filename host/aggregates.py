@@ -52,6 +52,16 @@ class Aggregate(abc.ABC):
         If one is no text, or the filter compares the two sides.
     WindowError
         If the window cannot be read.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=["sum(price)", "count(*)"])
+    >>> found["sum(price)"].to_pylist()
+    [10]
     """
 
     column: str | None
@@ -158,7 +168,18 @@ def _ordered(kind: pa.DataType) -> bool:
 @public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Count(Aggregate):
-    """How many rows match, int64; of a column, how many of them are not NULL there."""
+    """How many rows match, int64; of a column, how many of them are not NULL there.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Count, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Count("price"))
+    >>> found["count(price)"].to_pylist()
+    [2]
+    """
 
     column: str | None = None
     function = "count"
@@ -186,6 +207,16 @@ class Sum(Aggregate):
     Exact for integers, which give int64 (uint64: uint64), and for decimals of p digits, which give decimals of p + 10,
     38 at most; a sum that does not fit is a `SumOverflowError`. Floats give float64, off by at most 2**-51 of the sum
     of the absolute values that are added.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Sum, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Sum("price"))
+    >>> found["sum(price)"].to_pylist()
+    [10]
     """
 
     function = "sum"
@@ -222,7 +253,18 @@ class _Extreme(Aggregate):
 @public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Min(_Extreme):
-    """The least value that is not NULL; NULL where there is none. NaN is above all others, as Spark orders it."""
+    """The least value that is not NULL; NULL where there is none. NaN is above all others, as Spark orders it.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Min, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Min("price"))
+    >>> found["min(price)"].to_pylist()
+    [3]
+    """
 
     function = "min"
 
@@ -230,7 +272,18 @@ class Min(_Extreme):
 @public("muntin")
 @dataclasses.dataclass(frozen=True)
 class Max(_Extreme):
-    """The greatest value that is not NULL; NULL where there is none. NaN is above all others, as Spark orders it."""
+    """The greatest value that is not NULL; NULL where there is none. NaN is above all others, as Spark orders it.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Max, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Max("price"))
+    >>> found["max(price)"].to_pylist()
+    [7]
+    """
 
     function = "max"
 
@@ -250,6 +303,16 @@ class Mean(Aggregate):
         is NULL do not count; where weights add up to 0 the mean is NULL. Products of integers and decimals are exact,
         so they must fit 127 bits; of floats the sum of products is off by at most 2**-50 of that of their absolute
         values.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Mean, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Mean("price"))
+    >>> found["avg(price)"].to_pylist()
+    [5.0]
     """
 
     weight: str | None = dataclasses.field(default=None, kw_only=True)
@@ -308,6 +371,16 @@ class Var(_Spread):
     Of n values it is off by at most 2**-50 of itself and 2**-104 * n**2 of the sum of their squares over n - 1.
     Integers and decimals of more than 53 bits are rounded to float64 before. It is NaN where a value is NaN or
     infinite, or where squares do not fit float64.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Var, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Var("price"))
+    >>> found["var_samp(price)"].to_pylist()
+    [8.0]
     """
 
     function = "var_samp"
@@ -316,7 +389,18 @@ class Var(_Spread):
 @public("muntin")
 @dataclasses.dataclass(frozen=True)
 class StdDev(_Spread):
-    """The sample standard deviation of the values that are not NULL, float64: the square root of `Var`."""
+    """The sample standard deviation of the values that are not NULL, float64: the square root of `Var`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import StdDev, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=StdDev("price", name="spread"))
+    >>> found["spread"].to_pylist()
+    [2.8284271247461903]
+    """
 
     function = "stddev_samp"
 
@@ -342,7 +426,18 @@ class OfRow(Aggregate):
 @dataclasses.dataclass(frozen=True)
 class First(OfRow):
     """The value, of any type, of the first row by event time, of these the first to arrive, and without event times the
-    first to arrive; NULL if it is NULL there."""
+    first to arrive; NULL if it is NULL there.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import First, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=First("price"))
+    >>> found["first(price)"].to_pylist()
+    [3]
+    """
 
     function = "first"
 
@@ -351,7 +446,18 @@ class First(OfRow):
 @dataclasses.dataclass(frozen=True)
 class Last(OfRow):
     """The value, of any type, of the last row by event time, of these the last to arrive, and without event times the
-    last to arrive; NULL if it is NULL there."""
+    last to arrive; NULL if it is NULL there.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Last, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Last("price"))
+    >>> found["last(price)"].to_pylist()
+    [7]
+    """
 
     function = "last"
 
@@ -376,6 +482,16 @@ class ArgMin(_OfExtreme):
     ----------
     by : str
         A column of numbers, dates, times or durations.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import ArgMin, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=ArgMin("price", "size", name="best"))
+    >>> found["best"].to_pylist()
+    [3]
     """
 
     by: str
@@ -393,6 +509,16 @@ class ArgMax(_OfExtreme):
     ----------
     by : str
         A column of numbers, dates, times or durations.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import ArgMax, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=ArgMax("price", "size", name="best"))
+    >>> found["best"].to_pylist()
+    [7]
     """
 
     by: str
@@ -416,6 +542,16 @@ class Quantile(Aggregate):
     ------
     PredicateError
         If it is no such number, too.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Quantile, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Quantile("price", 0.5, name="median"))
+    >>> found["median"].to_pylist()
+    [5.0]
     """
 
     q: float
@@ -447,7 +583,18 @@ class Quantile(Aggregate):
 @dataclasses.dataclass(frozen=True)
 class Collect(OfRow):
     """A list of the values, of any type, that are not NULL, by event time, then by arrival, and without event times by
-    arrival; empty where there are none."""
+    arrival; empty where there are none.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import Collect, join
+    >>> bids = pa.table({"venue": ["x"]})
+    >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
+    >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Collect("price"))
+    >>> found["collect_list(price)"].to_pylist()
+    [[3, 7]]
+    """
 
     function = "collect_list"
 

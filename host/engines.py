@@ -23,6 +23,12 @@ class EngineKind:
     ----------
     name : str
         What to pass as ``engine=`` for one with the default parameters.
+
+    Examples
+    --------
+    >>> from muntin.engine import EngineKind, SplitJoin
+    >>> isinstance(SplitJoin(), EngineKind)
+    True
     """
 
     name: ClassVar[str]
@@ -46,7 +52,14 @@ class EngineKind:
 @public("muntin.engine")
 @dataclasses.dataclass(frozen=True)
 class Steps(EngineKind):
-    """Whole steps of many rows over one index a side."""
+    """Whole steps of many rows over one index a side.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.engine import Steps
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), left=Rows(4096), right=Rows(4096), engine=Steps())
+    """
 
     name = "steps"
 
@@ -80,6 +93,12 @@ class SplitJoin(EngineKind):
     ------
     WindowError
         If a parameter is none of these.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.engine import SplitJoin
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), left=Rows(4096), right=Rows(4096), engine=SplitJoin(cores=2))
     """
 
     name = "splitjoin"
@@ -121,6 +140,12 @@ class Shared(EngineKind):
     ------
     WindowError
         If a parameter is none of these.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.engine import Shared
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), left=Rows(4096), right=Rows(4096), engine=Shared(task_size=8))
     """
 
     name = "shared"
@@ -182,6 +207,13 @@ class Outer:
     ------
     PredicateError
         If it is no such number.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.engine import Outer, SplitJoin
+    >>> on, windows = Band("a", "b", -5, 5), {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=on, **windows, engine=SplitJoin(cores=2), order=Outer(8))
     """
 
     every: int = 1
@@ -216,6 +248,13 @@ class Inner:
     ------
     PredicateError
         If it is no power of two.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.engine import Inner, SplitJoin
+    >>> on, windows = Band("a", "b", -5, 5), {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=on, **windows, engine=SplitJoin(cores=2), order=Inner(8))
     """
 
     every: int = 1
@@ -263,6 +302,13 @@ class Partitions:
     ------
     WindowError
         If a parameter is none of these.
+
+    Examples
+    --------
+    >>> from muntin import Compare, Partitions, Rows, WindowJoin
+    >>> join = WindowJoin(
+    ...     on=Compare("venue", "=", "venue"), left=Rows(1000), right=Rows(1000), partitions=Partitions(4, "equality")
+    ... )
     """
 
     count: int

@@ -9,7 +9,18 @@ from typing import Any
 
 
 class MuntinError(Exception):
-    """Base of every error that Muntin raises on purpose."""
+    """Base of every error that Muntin raises on purpose.
+
+    Examples
+    --------
+    >>> from muntin import Band
+    >>> from muntin.errors import MuntinError
+    >>> try:
+    ...     Band("limit", "price", 5, -5)
+    ... except MuntinError as error:
+    ...     print(type(error).__name__, "-", error)
+    PredicateError - low=5 lies above high=-5: the band is empty
+    """
 
 
 class PredicateError(MuntinError, ValueError):

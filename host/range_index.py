@@ -60,7 +60,7 @@ def open_window_index(
 
     Examples
     --------
-    >>> from muntin import CsbTree, Slices, open_window_index
+    >>> from muntin.index import CsbTree, Slices, open_window_index
     >>> window = open_window_index(Slices(of=CsbTree(), stride=60), span=300, values="float64")
     >>> window.insert([7, 9, 7], times=[0, 30, 90], values=[50.0, 60.0, 70.0])
     3
@@ -75,7 +75,17 @@ def open_window_index(
 
 @public("muntin.index")
 class RangeIndex:
-    """What `open_window_index` gives. One call, or one iterator, at a time."""
+    """What `open_window_index` gives. One call, or one iterator, at a time.
+
+    Examples
+    --------
+    >>> from muntin.index import open_window_index
+    >>> window = open_window_index("csb_tree", span=300)
+    >>> window.insert([7, 9, 8], times=[0, 30, 90])
+    3
+    >>> [key for key, _ in window.iterate(8)]
+    [8, 9]
+    """
 
     def __init__(self, index: str | Index, *, span: int, key_type: str, values: str):
         chosen = open_index(index)

@@ -124,6 +124,14 @@ class JoinSpec:
     ------
     PredicateError, WindowError, UnsupportedError
         If the parts do not make a join.
+
+    Examples
+    --------
+    >>> from muntin import Band, JoinSpec, Rows, WindowJoin
+    >>> spec = JoinSpec(on=Band("limit", "price", -5, 5), left=Rows(1000), right=Rows(1000), how="left")
+    >>> JoinSpec.from_json(spec.to_json()) == spec
+    True
+    >>> join = WindowJoin.from_spec(spec)
     """
 
     on: Predicate | AllOf | AsOf | Where

@@ -79,6 +79,16 @@ class Stats:
     seconds : dict of str to float
         Time per step: encode, sort, load, bounds, probe, gather, residual, merge, output, and choice of what
         drives; with SplitJoin encode, bounds, pack, join, unpack, output.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> bids, asks = pa.table({"limit": [10, 20]}), pa.table({"price": [11, 12, 40]})
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> with WindowJoin(on=Band("limit", "price", -5, 5), left=Rows(1000), right=Rows(1000)) as join:
+    ...     pairs = join.process(bids, asks)
+    >>> join.stats.matches, join.stats.rows_right
+    (2, 3)
     """
 
     calls: int = 0

@@ -49,6 +49,11 @@ def start_tracing(service: str = "muntin") -> None:
     ------
     UnsupportedError
         OpenTelemetry is not installed, or the exporter is none of these.
+
+    Examples
+    --------
+    >>> from muntin import start_tracing
+    >>> start_tracing("orders")  # doctest: +SKIP
     """
     global _tracer
     if _tracer is not None:

@@ -130,8 +130,17 @@ class WindowJoin:
 
     Examples
     --------
-    >>> join = WindowJoin(on=Band("limit", "price", -5, 5), left=Rows(1000), right=Rows(1000), device="numpy")
-    >>> matches = join.process(bids, asks)
+    >>> import pyarrow as pa
+    >>> bids, asks = pa.table({"limit": [10, 20]}), pa.table({"price": [11, 12, 40]})
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> with WindowJoin(on=Band("limit", "price", -5, 5), left=Rows(1000), right=Rows(1000)) as join:
+    ...     first = join.process(bids, asks)
+    ...     second = join.process(right=pa.table({"price": [22]}))
+    ...     rest = join.finish()
+    >>> first.to_pylist()
+    [{'limit': 10, 'price': 11}, {'limit': 10, 'price': 12}]
+    >>> second.to_pylist()
+    [{'limit': 20, 'price': 22}]
     """
 
     def __init__(

@@ -38,7 +38,7 @@ def join(
     sequence: str | None = ...,
     form: Literal["rows", "pairs", "counts", "aggregate"] = ...,
     aggregates: Aggregate | str | Sequence[Aggregate | str] = ...,
-    at: Literal["arrival", "close"] = ...,
+    at: Literal["close", "arrival"] = ...,
     order: Literal["none", "outer", "inner"] = ...,
     select: Sequence[str] | None = ...,
     suffix: str = ...,
@@ -62,7 +62,7 @@ def join(
     sequence: str | None = ...,
     form: Literal["rows", "pairs", "counts", "aggregate"] = ...,
     aggregates: Aggregate | str | Sequence[Aggregate | str] = ...,
-    at: Literal["arrival", "close"] = ...,
+    at: Literal["close", "arrival"] = ...,
     order: Literal["none", "outer", "inner"] = ...,
     select: Sequence[str] | None = ...,
     suffix: str = ...,
@@ -86,7 +86,7 @@ def join(
     sequence: str | None = None,
     form: Literal["rows", "pairs", "counts", "aggregate"] = "rows",
     aggregates: Aggregate | str | Sequence[Aggregate | str] = (),
-    at: Literal["arrival", "close"] = "arrival",
+    at: Literal["close", "arrival"] = "close",
     order: Literal["none", "outer", "inner"] = "none",
     select: Sequence[str] | None = None,
     suffix: str = "_right",
@@ -113,7 +113,10 @@ def join(
     rows : (left, right), optional
         Count windows: a row meets the last rows of the other side that arrived before it, by `sequence`, else all
         left rows before all right rows. Without these and `within` every row meets every row of the other side.
-    sequence, form, aggregates, at, order, select, suffix, index, engine
+    at : str
+        For ``form="aggregate"``: ``"close"``: the columns of the left side and the aggregates, for each left row of all
+        its matches; ``"arrival"``, as of `JoinSpec`, for each row of both sides of those that arrived before it.
+    sequence, form, aggregates, order, select, suffix, index, engine
         As of `JoinSpec`.
     device, threads, partitions
         As of `WindowJoin`.
@@ -152,10 +155,18 @@ def join(
     itself = right is left and not isinstance(on, AsOf) and (within is None or within.left_time == within.right_time)
     tables["right"] = tables["left"] if right is left else as_table("the right side", right)
     left_rows, right_rows = (None, None) if rows is None else rows
+    closing = form == "aggregate" and at == "close"
+    if closing and rows is None and within is None and not isinstance(on, AsOf):
+        result = _of_all_matches(
+            tables, on=on, how=how, aggregates=aggregates, sequence=sequence, order=order, select=select, index=index,
+            engine=engine, device=device, threads=threads, partitions=partitions,
+        )  # fmt: skip
+        return answer(result, (left, right), {name: (left, name) for name in tables["left"].column_names})
     with WindowJoin(
         on=on, how=how, within=within, left=left_rows, right=right_rows, sequence=sequence, form=form,
-        aggregates=aggregates, at=at, order=order, select=select, suffix=suffix, index=index, engine=engine,
-        self_join=itself, itself=itself, device=device, threads=threads, partitions=partitions,
+        aggregates=aggregates, at="close" if closing else "arrival", order=order, select=select, suffix=suffix,
+        index=index, engine=engine, self_join=itself, itself=itself, device=device, threads=threads,
+        partitions=partitions,
         left_schema=tables["left"].schema, right_schema=tables["right"].schema,
     ) as running:  # fmt: skip
         found = running.process(tables["left"], None if itself else tables["right"])
@@ -163,6 +174,17 @@ def join(
         spec = running.spec
     frames = {"left": left, "right": right}
     return answer(result, frames.values(), _source(spec, frames, tables))
+
+
+def _of_all_matches(tables: dict[str, pa.Table], **options: Any) -> pa.Table:
+    """Aggregates of all right rows that each left row matches: those of a stream that meets a table."""
+    left = tables["left"]
+    with WindowJoin(right_table=tables["right"], left_schema=left.schema, form="aggregate", **options) as running:
+        found = running.process(left).drop_columns(["side", "row"])
+    for name in found.column_names:
+        if name in left.column_names:
+            raise SchemaError(f"the result would have two columns {name!r}: give the aggregate a name=")
+    return pa.table([*left.columns, *found.columns], names=[*left.column_names, *found.column_names])
 
 
 def _source(spec: JoinSpec, frames: dict[str, Any], tables: dict[str, pa.Table]) -> dict[str, tuple[Any, str]]:
@@ -315,7 +337,12 @@ def sql(
 
     Examples
     --------
-    >>> sql("SELECT * FROM bids b JOIN asks a ON a.price BETWEEN b.limit - 5 AND b.limit + 5", bids=bids, asks=asks)
+    >>> import pyarrow as pa
+    >>> bids, asks = pa.table({"limit": [10, 20]}), pa.table({"price": [11, 12, 40]})
+    >>> from muntin import sql
+    >>> text = "SELECT * FROM bids b JOIN asks a ON a.price BETWEEN b.limit - 5 AND b.limit + 5"
+    >>> sql(text, bids=bids, asks=asks).to_pylist()
+    [{'limit': 10, 'price': 11}, {'limit': 10, 'price': 12}]
     """
     given = {name: value for name, value in tables.items() if is_frame(value)}
     options = {name: value for name, value in tables.items() if name not in given}
@@ -364,6 +391,15 @@ def sql_spec(text: str, **tables: Any) -> JoinSpec:
     ------
     SqlError, WindowError, MuntinError
         As `sql`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> bids, asks = pa.table({"limit": [10, 20]}), pa.table({"price": [11, 12, 40]})
+    >>> from muntin import sql_spec
+    >>> spec = sql_spec("SELECT * FROM bids b JOIN asks a ON a.price < b.limit", bids=bids, asks=asks)
+    >>> spec.on
+    Compare(left='limit', op='>', right='price')
     """
     from muntin.host.sql import parse_join
 

@@ -1,9 +1,11 @@
 """What users import: names, docstrings and types, and that `import muntin` loads no more than it needs."""
 
 import dataclasses
+import doctest
 import importlib
 import importlib.metadata
 import inspect
+import io
 import os
 import pickle
 import subprocess
@@ -124,6 +126,17 @@ def test_public_names_are_these(module):
     assert sorted(importlib.import_module(module).__all__) == sorted([*PUBLIC[module].split(), *submodules])
 
 
+@pytest.mark.parametrize("module", ["muntin", "muntin.engine", "muntin.errors", "muntin.hardware", "muntin.index"])
+def test_examples_of_docstrings_run(module):
+    """Each by itself, as a reader would paste it. Of errors their base has one; those of Spark run with its tests."""
+    for name in PUBLIC[module].split() if module != "muntin.errors" else ["MuntinError"]:
+        value = getattr(importlib.import_module(module), name)
+        example = doctest.DocTestParser().get_doctest(inspect.getdoc(value), {}, f"{module}.{name}", None, 0)
+        assert example.examples, f"{module}.{name} has no example"
+        said = io.StringIO()
+        assert doctest.DocTestRunner(verbose=False).run(example, out=said.write).failed == 0, said.getvalue()
+
+
 @pytest.mark.parametrize(("module", "name"), NAMES)
 def test_every_name_is_there_and_documented(module, name):
     value = getattr(importlib.import_module(module), name)
@@ -142,7 +155,7 @@ def test_signatures_have_the_parameters_of_a_specification():
     """With its defaults; those that other parameters decide aside."""
     fields = {field.name: field.default for field in dataclasses.fields(JoinSpec)}
     decided = {muntin.WindowJoin: {"static", "keys"}}
-    decided[muntin.join] = {"static", "keys", "left", "right", "watermark", "capacity", "self_join", "itself"}
+    decided[muntin.join] = {"static", "keys", "left", "right", "watermark", "capacity", "self_join", "itself", "at"}
     for call, others in decided.items():
         given = inspect.signature(call).parameters
         assert all(parameter.kind != parameter.VAR_KEYWORD for parameter in given.values())

@@ -57,6 +57,12 @@ class DeviceInfo:
         Why it is absent, else empty.
     indexes : tuple of str
         What ``index=`` may name there, the default first; filled in by `list_devices`.
+
+    Examples
+    --------
+    >>> from muntin.hardware import list_devices
+    >>> [device.name for device in list_devices() if device.kind in ("cpu", "numpy")]
+    ['cpu', 'numpy']
     """
 
     name: str
@@ -306,6 +312,14 @@ class Device(abc.ABC):
         Whether its memory is that of this process.
     host_memory : Memory
         For rows that are kept for output, and for results: of this process.
+
+    Examples
+    --------
+    >>> from muntin.hardware import open_device
+    >>> device = open_device("cpu")
+    >>> device.info.name
+    'cpu'
+    >>> device.close()
     """
 
     in_process: ClassVar[bool] = False

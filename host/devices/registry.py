@@ -27,7 +27,14 @@ def _classes(kind: str) -> list[type[Device]]:
 
 @public("muntin.hardware")
 def list_devices() -> list[DeviceInfo]:
-    """Every device that can be named, present or not, with its indexes, or the reason why it is not there."""
+    """Every device that can be named, present or not, with its indexes, or the reason why it is not there.
+
+    Examples
+    --------
+    >>> from muntin.hardware import list_devices
+    >>> [device.name for device in list_devices() if device.kind in ("cpu", "numpy")]
+    ['cpu', 'numpy']
+    """
     return [
         info if info.indexes else dataclasses.replace(info, indexes=found.indexes)
         for kind in KINDS
@@ -49,6 +56,16 @@ def open_device(name: str) -> Device:
     ------
     DeviceError
         If there is no such device, with those there are.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.hardware import open_device
+    >>> device = open_device("cpu:threads=2")
+    >>> joins = [WindowJoin(on=Band("a", "b", 0, n), left=Rows(9), right=Rows(9), device=device) for n in (1, 2)]
+    >>> for join in joins:
+    ...     join.close()
+    >>> device.close()
     """
     if not isinstance(name, str):
         raise DeviceError(f"device must be a name such as 'opencl' or 'numpy', not {name!r}")

@@ -99,6 +99,13 @@ class SortedRuns(RunPolicy):
     ------
     WindowError
         If a parameter is too small, or no whole number.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import SortedRuns
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=SortedRuns(growth=4))
     """
 
     name = "sorted_runs"
@@ -142,6 +149,13 @@ class BiSort(RunPolicy):
     ------
     WindowError
         If it is too small, or no whole number.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import BiSort
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=BiSort())
     """
 
     name = "bisort"
@@ -191,6 +205,13 @@ class RapTable(Index):
     ------
     WindowError
         If a parameter is out of its range, or of another type.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import RapTable
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=RapTable())
     """
 
     name = "rap_table"
@@ -234,6 +255,13 @@ class WibTree(Index):
     ------
     WindowError
         If a parameter is too small, or no whole number.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import WibTree
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=WibTree())
     """
 
     name = "wib_tree"
@@ -280,6 +308,13 @@ class Auto(Index):
     ------
     WindowError
         If it is too small, or no whole number.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import Auto
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=Auto(), engine="splitjoin")
     """
 
     name = "auto"
@@ -301,6 +336,13 @@ class BPlusTree(Index):
     Its figures: `depth`, `fan_out`, `leaf_items`, `nodes`, `removed` (rows taken out), `rows`.
 
     Source: PIM-Tree, section 2.2.1.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import BPlusTree
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=BPlusTree(), engine="shared")
     """
 
     name = "bplus_tree"
@@ -325,6 +367,13 @@ class Chain(Index, abc.ABC):
     ------
     WindowError
         If it is too small, or no whole number.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import BChain
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=BChain(length=4), engine="shared")
     """
 
     length: int = 2
@@ -343,8 +392,10 @@ class BChain(Chain):
 @public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class IbChain(Chain):
-    __doc__ = (Chain.__doc__ or "").replace(
-        "A chained index", "A chained index of immutable trees, and a B+-Tree for the youngest slice"
+    __doc__ = (
+        (Chain.__doc__ or "")
+        .replace("A chained index", "A chained index of immutable trees, and a B+-Tree for the youngest slice")
+        .replace("BChain", "IbChain")
     )
     name = "ib_chain"
 
@@ -369,6 +420,13 @@ class ImTree(Index):
     ------
     WindowError
         If it is not.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import ImTree
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=ImTree(), engine="shared")
     """
 
     name = "im_tree"
@@ -402,6 +460,13 @@ class PimTree(ImTree):
     ------
     WindowError
         If one is not.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import PimTree
+    >>> windows = {"left": Rows(4096), "right": Rows(4096)}
+    >>> join = WindowJoin(on=Band("a", "b", -5, 5), **windows, index=PimTree(), engine="shared")
     """
 
     name = "pim_tree"
@@ -418,6 +483,15 @@ class CsbTree(Index):
     """The full CSB+-Tree: nodes of one cache line, all children of a node in one group behind one pointer.
 
     Source: the partitioned temporal window index, section 2, after Rao and Ross.
+
+    Examples
+    --------
+    >>> from muntin.index import CsbTree, open_window_index
+    >>> window = open_window_index(CsbTree(), span=300)
+    >>> window.insert([7, 9, 7], times=[0, 30, 90])
+    3
+    >>> window.map(7, 8, "count")
+    2
     """
 
     name = "csb_tree"
@@ -439,6 +513,15 @@ class BurstTrie(Index):
     ------
     WindowError
         If it is too small, or no whole number.
+
+    Examples
+    --------
+    >>> from muntin.index import BurstTrie, open_window_index
+    >>> window = open_window_index(BurstTrie(), span=300)
+    >>> window.insert([7, 9, 7], times=[0, 30, 90])
+    3
+    >>> window.map(7, 8, "count")
+    2
     """
 
     name = "burst_trie"
@@ -454,6 +537,15 @@ class Judy(Index):
     """A Judy array, where Debian's libjudy-dev was installed when the native core was built.
 
     Source: the partitioned temporal window index, section 2, after Silverstein and Baskins.
+
+    Examples
+    --------
+    >>> from muntin.index import Judy, open_window_index
+    >>> window = open_window_index(Judy(), span=300)  # doctest: +SKIP
+    >>> window.insert([7, 9, 7], times=[0, 30, 90])  # doctest: +SKIP
+    3
+    >>> window.map(7, 8, "count")  # doctest: +SKIP
+    2
     """
 
     name = "judy"
@@ -481,6 +573,15 @@ class Slices(Index):
     ------
     WindowError
         If `of` is no index that a slice can be, or `stride` no positive length.
+
+    Examples
+    --------
+    >>> from muntin.index import CsbTree, Slices, open_window_index
+    >>> window = open_window_index(Slices(of=CsbTree(), stride=60), span=300)
+    >>> window.insert([7, 9, 7], times=[0, 30, 90])
+    3
+    >>> window.map(7, 8, "count")
+    2
     """
 
     name = "slices"
@@ -525,6 +626,15 @@ class TimeKeyed(Index):
     ------
     WindowError
         If `of` is another one.
+
+    Examples
+    --------
+    >>> from muntin.index import CsbTree, TimeKeyed, open_window_index
+    >>> window = open_window_index(TimeKeyed(of=CsbTree()), span=300, key_type="int32")
+    >>> window.insert([7, 9, 7], times=[0, 30, 90])
+    3
+    >>> window.map(7, 8, "count")
+    2
     """
 
     name = "time_keyed"
@@ -571,6 +681,13 @@ class SpoJoin(Index):
     ------
     WindowError
         If a parameter is out of range.
+
+    Examples
+    --------
+    >>> from muntin import Compare, Rows, WindowJoin
+    >>> from muntin.index import SpoJoin
+    >>> on = Compare("cost", "<", "price") & Compare("weight", ">", "least")
+    >>> join = WindowJoin(on=on, left=Rows(4096), right=Rows(4096), index=SpoJoin(slide=1024))
     """
 
     name = "spo_join"

@@ -62,9 +62,14 @@ class RangeMirror:
 
     Examples
     --------
+    >>> import pyarrow as pa
+    >>> bids, asks = pa.table({"limit": [10, 20]}), pa.table({"price": [11, 12, 40]})
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> from muntin.index import RangeMirror
     >>> join = WindowJoin(on=Band("limit", "price", -5, 5), left=Rows(1000), right=Rows(1000), form="ranges")
     >>> mirror = RangeMirror(join.spec, bids.schema, asks.schema)
-    >>> pairs = mirror.pairs(join.process(bids, asks), bids, asks)
+    >>> mirror.pairs(join.process(bids, asks), bids, asks).num_rows
+    2
     """
 
     def __init__(self, spec: JoinSpec, left_schema: pa.Schema, right_schema: pa.Schema):

@@ -9,5 +9,12 @@ __all__ = ["isa", "set_threads"]
 
 @public("muntin")
 def set_threads(threads: int) -> None:
-    """Has calls of joins that come use so many threads of this process's pool."""
+    """Has calls of joins that come use so many threads of this process's pool.
+
+    Examples
+    --------
+    >>> import os
+    >>> from muntin import set_threads
+    >>> set_threads(os.cpu_count() or 1)
+    """
     _core.set_threads(threads)

@@ -25,6 +25,13 @@ class AllOf(Combined):
     ------
     PredicateError
         If a part is no predicate.
+
+    Examples
+    --------
+    >>> from muntin import AllOf, Compare
+    >>> on = AllOf(Compare("venue", "=", "venue"), Compare("price", "<", "limit"))
+    >>> on == Compare("venue", "=", "venue") & Compare("price", "<", "limit")
+    True
     """
 
     def __init__(self, *parts: Predicate | Where | AllOf):

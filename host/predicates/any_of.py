@@ -28,6 +28,13 @@ class AnyOf(Predicate):
         If a part is no predicate.
     UnsupportedError
         If the parts name different columns, or a part is a conjunction or compares with ``is distinct from``.
+
+    Examples
+    --------
+    >>> from muntin import AnyOf, Band
+    >>> on = AnyOf(Band("a", "b", 0, 5), Band("a", "b", 20, 25))
+    >>> on == Band("a", "b", 0, 5) | Band("a", "b", 20, 25)
+    True
     """
 
     def __init__(self, *parts: Predicate | Where):

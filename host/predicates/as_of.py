@@ -47,6 +47,15 @@ class AsOf:
     PredicateError
         If a name is no text, the direction unknown, the tolerance negative or unreadable, or a part compares the two
         sides.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from muntin import AsOf, join
+    >>> trades = pa.table({"t": [5, 9], "venue": ["x", "y"]})
+    >>> quotes = pa.table({"t": [1, 4, 8], "venue": ["x", "x", "y"], "bid": [10, 11, 12]})
+    >>> join(trades, quotes, AsOf("t", "t", by="venue"))["bid"].to_pylist()
+    [11, 12]
     """
 
     left_time: str

@@ -42,6 +42,13 @@ class Band(Predicate):
     PredicateError
         If a bound is NaN, no number or finer than a nanosecond, `low` is above `high`, or equal to it where an end is
         left out, or `closed` is none of these.
+
+    Examples
+    --------
+    >>> from muntin import Band
+    >>> Band("limit", "price", -5, 5)  # -5 <= price - limit <= 5
+    Band(left='limit', right='price', low=-5, high=5, sum=False, closed='both')
+    >>> on = Band("ordered", "shipped", "0 s", "3 days", closed="left")
     """
 
     left: str

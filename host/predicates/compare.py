@@ -44,6 +44,13 @@ class Compare(Predicate):
     ------
     PredicateError
         If `op` is none of these.
+
+    Examples
+    --------
+    >>> from muntin import Band, Compare
+    >>> on = Compare("venue", "=", "venue") & Band("limit", "price", -5, 5)
+    >>> len(on.parts)
+    2
     """
 
     left: str

@@ -41,6 +41,11 @@ class Where(Combined):
     ------
     PredicateError
         If the side, the operator or the kind of value is none of these.
+
+    Examples
+    --------
+    >>> from muntin import Compare, Where
+    >>> on = Compare("venue", "=", "venue") & Where("right", "size", ">=", 100)
     """
 
     side: str

@@ -25,6 +25,11 @@ class Rows:
     ------
     WindowError
         If `count` is not a positive integer that row numbers of 32 bits can tell apart.
+
+    Examples
+    --------
+    >>> from muntin import Band, Rows, WindowJoin
+    >>> join = WindowJoin(on=Band("limit", "price", -5, 5), left=Rows(1000), right=Rows(250))
     """
 
     count: int

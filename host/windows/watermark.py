@@ -53,6 +53,14 @@ class Watermark:
     WindowError
         If both sides have none, a length is negative or unreadable, `policy` is unknown, or `idle_after` or a column is
         given for a side that has no delay.
+
+    Examples
+    --------
+    >>> from muntin import Compare, Watermark, WindowJoin, Within
+    >>> join = WindowJoin(
+    ...     on=Compare("ad", "=", "ad"), how="left", within=Within("impressed", "clicked", "0 s", "10 minutes"),
+    ...     watermark=Watermark(left="1 minute", right="1 minute"),
+    ... )
     """
 
     left: Any = None

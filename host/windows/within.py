@@ -30,6 +30,13 @@ class Within:
     ------
     WindowError
         If an end cannot be read, both are open, or `low` lies above `high`.
+
+    Examples
+    --------
+    >>> from muntin import Within
+    >>> within = Within("impressed", "clicked", "0 s", "10 minutes")
+    >>> within.in_words()
+    '0 s <= right.clicked - left.impressed <= 10 minutes'
     """
 
     left_time: str

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muntin import AllOf, AsOf, Band, Compare, JoinSpec, Where, WindowJoin, Within, join
+from muntin import AllOf, AsOf, Band, Compare, JoinSpec, Sum, Where, WindowJoin, Within, join
 from muntin.errors import PredicateError, SchemaError, UnsupportedError
 
 BIDS = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("s", pa.string()), ("t", pa.int64()), ("v", pa.float64())])
@@ -170,16 +170,26 @@ def test_as_of_as_pandas_and_polars_have_it(left, right, direction, tolerance, b
     assert ours.rows() == [row for row in expected if how == "left" or row[1] is not None]
 
 
-@given(left=tables(BIDS, "id"), right=tables(ASKS, "no"))
-def test_aggregates_as_duckdb_has_them(left, right):
+@given(left=tables(BIDS, "id"), right=tables(ASKS, "no"), within=st.sampled_from([None, ("t", "t", -2, 3)]))
+def test_aggregates_as_duckdb_has_them(left, right, within):
+    """Of all matches of each left row, in a time window or without a window."""
     aggregates = ["count(*)", "min(w)", "max(w)", "count(w)"]
-    on, within = Compare("s", "=", "s"), ("t", "t", -2, 3)
-    ours = join(left, right, on, within=within, form="aggregate", aggregates=aggregates, at="close")
+    ours = join(left, right, Compare("s", "=", "s"), within=within, form="aggregate", aggregates=aggregates)
     theirs = whole(
-        "SELECT l.id, count(r.no), min(r.w), max(r.w), count(r.w) FROM l LEFT JOIN r ON l.s = r.s "
-        "AND r.t - l.t BETWEEN -2 AND 3 GROUP BY ALL", left, right,
+        "SELECT l.*, count(r.no), min(r.w), max(r.w), count(r.w) FROM l LEFT JOIN r ON l.s = r.s "
+        f"{'AND r.t - l.t BETWEEN -2 AND 3' if within else ''} GROUP BY ALL", left, right,
     )  # fmt: skip
-    assert rows_of(ours.drop_columns(["k", "s", "t", "v"])) == rows_of(theirs)
+    assert rows_of(ours) == rows_of(theirs)
+
+
+def test_aggregates_of_frames():
+    frame = pd.DataFrame({"k": pd.array([1, 2, None], "Int64"), "v": [1.0, 2.0, 3.0]})
+    found = join(frame, frame, Compare("k", "<=", "k"), form="aggregate", aggregates="sum(v)")
+    assert (found["k"].dtype, found["sum(v)"].fillna(-1).tolist()) == ("Int64", [3.0, 2.0, -1.0])
+    with pytest.raises(SchemaError, match="two columns 'v'"):
+        join(frame, frame, "k", form="aggregate", aggregates=Sum("v", name="v"))
+    arrived = join(frame, frame, Compare("k", "=", "k"), form="aggregate", aggregates="count(*)", at="arrival")
+    assert arrived["count(1)"].tolist() == [0, 1, 0, 1, 0, 0], "each row in both roles"
 
 
 @example(rows=(1, 1))
@@ -203,6 +213,11 @@ def test_what_join_does_not_take():
         (lambda: join(table, 3, "k"), SchemaError, "the right side must be an Arrow table"),
         (lambda: join(table, table, "k", "sideways"), PredicateError, "sideways"),
         (lambda: join(table, table, "k", form="ranges"), UnsupportedError, "use WindowJoin"),
+        (
+            lambda: join(table, table, "k", form="aggregate", aggregates="count(*)", select=["k"]),
+            UnsupportedError,
+            "select=",
+        ),
         (lambda: join(table, table, "nothing"), PredicateError, "nothing"),
         (
             lambda: join(type("DataFrame", (), {"__module__": "pyspark.sql"})(), table, "k"),
