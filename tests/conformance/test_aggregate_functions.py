@@ -44,7 +44,7 @@ BAND = Band("k", "k", -3, 4)
 
 
 def has_values(function: str, kind: pa.DataType) -> bool:
-    """Whether there is such an aggregate of columns of a type, as the guide has it."""
+    """Whether there is such an aggregate of columns of a type, as docs/contract.md has it."""
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     number |= pa.types.is_decimal(kind) and kind.precision <= 38
     moment = pa.types.is_temporal(kind) and not pa.types.is_interval(kind)

@@ -139,7 +139,7 @@ def test_a_watermark_of_another_column_survives_its_json_form() -> None:
 @pytest.mark.parametrize(("low", "high", "delays"), [(-4, 9, (3, 6)), (2, 5, (8, 0)), (-7, -3, (0, 4))])
 @pytest.mark.parametrize("time", ["t", "t_right"])
 def test_three_streams(low: int, high: int, delays: tuple[int, int], time: str, seed: int) -> None:
-    """The result's times take the delay that the guide gives: no row is late for the second join."""
+    """The result's times take the delay that docs/spark.md gives: no row is late for the second join."""
     rng = np.random.default_rng(seed)
     schema = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("id", pa.int64())])
 

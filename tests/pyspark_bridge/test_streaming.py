@@ -186,7 +186,7 @@ def test_two_queries_at_once_and_one_query_with_a_join_twice(runner, daemon, see
 
 @pytest.mark.main
 def test_three_streams(runner, daemon, seed):
-    """A join of a join's result, which takes the delay that the guide gives: no row of it is late."""
+    """A join of a join's result, which takes the delay that docs/spark.md gives: no row of it is late."""
     bids, asks = bids_and_asks(seed, batches=3, rows=40, spread=15)
     _, offers = bids_and_asks(seed + 1, batches=3, rows=40, spread=15)
     sides = [
