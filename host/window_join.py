@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import functools
 import json
 import os
 import threading
@@ -24,29 +25,28 @@ from muntin.host.arrays import PooledArrays
 from muntin.host.constants import whole_number
 from muntin.host.content import Content, check_same
 from muntin.host.devices import Device, open_device
-from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, Steps, open_partitioning
+from muntin.host.engines import EngineKind, Inner, Outer, Partitions, Steps, open_partitioning
 from muntin.host.errors import (
-    CapacityError,
     DeviceError,
     IncompleteError,
-    MuntinError,
     ReplayError,
-    ResultTooLargeError,
     SchemaError,
     StateError,
     UnsupportedError,
     WindowError,
 )
 from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
-from muntin.host.index.specs import Index, SortedRuns, SpoJoin
+from muntin.host.index.specs import Index
 from muntin.host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
 from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.call_errors import of_device, of_input, of_output
 from muntin.host.join.collector import MAX_ROWS, Collector
 from muntin.host.join.condition import in_words
 from muntin.host.join.driver_choice import ChoosingEngine
 from muntin.host.join.engine import OTHER, SIDES, Border, Engine, Found
+from muntin.host.join.fitting import fitting
 from muntin.host.join.kept_types import is_kept_as_is, kept
 from muntin.host.join.materializer import Materializer, PairBlocks, most_pairs, slices
 from muntin.host.join.partitioned_engine import ClosingPartitions, open_partitions
@@ -259,20 +259,17 @@ class WindowJoin:
         self._engine: Engine | None = None
         self._owns_device = not isinstance(device, Device)
         self._device = device if isinstance(device, Device) else open_device(device)
+        self._of_device = functools.partial(of_device, self._device.info.name)
+        self._of_input = functools.partial(of_input, self._kept)
+        self._of_output = functools.partial(of_output, self._kept, self._device)
         try:
             if spec.self_join and left_schema is not None and right_schema not in (None, left_schema):
                 raise SchemaError("the two sides of a self join are one stream, but their columns differ")
             self._engine_kind = self._device.engine(spec.engine)
             self._index = self._device.index(spec.index, self._engine_kind)
-            self._check_partitions()
-            if spec.form == "ranges":
-                self._check_ranges(state is not None)
-            if isinstance(spec.on, AsOf) and not self._device.as_of:
-                raise UnsupportedError(
-                    f"as-of joins run on device 'cpu', not on {self._device.info.name!r}: leave device= out"
-                )
-            if spec.form == "aggregate":
-                self._check_aggregates(state is not None)
+            self._index, self._partitions = fitting(
+                spec, self._device, self._index, self._engine_kind, self._partitions, state=state is not None
+            )
             if state is not None:
                 started = time.perf_counter()
                 self._state = StateLog(open_store(state))
@@ -811,67 +808,6 @@ class WindowJoin:
             if self._broken is None:
                 self._broken = "it was closed"
 
-    def _check_ranges(self, state: bool) -> None:
-        if self._index.name not in self._device.range_indexes or self._engine_kind.name != "steps":
-            raise UnsupportedError(
-                f"form='ranges' is for device 'cpu' with index='sorted_runs' or 'bisort', not for "
-                f"{self._index.name!r} on {self._device.info.name!r}: use 'pairs'"
-            )
-        if state:
-            raise UnsupportedError("form='ranges' has no state: what a mirror knows of the runs would be lost")
-
-    def _check_aggregates(self, state: bool) -> None:
-        if not self._device.aggregates or self._engine_kind.name != "steps" or self._index.name != SortedRuns.name:
-            raise UnsupportedError(
-                f"form='aggregate' is for device 'cpu' with index='sorted_runs' and engine='steps', not for "
-                f"{self._index.name!r} and {self._engine_kind.name!r} on {self._device.info.name!r}: use 'rows', and "
-                "group by"
-            )
-
-    def _check_partitions(self) -> None:
-        count, spec = self._partitions.count, self.spec
-        if count > 1 and spec.prevailing:
-            raise UnsupportedError(
-                f"prevailing=True is of one window, not of partitions={count}, which may share the rows of a value: "
-                "leave one of them out"
-            )
-        if self._partitions.width is not None:
-            raise UnsupportedError(
-                f"width={self._partitions.width!r} is of partitions in Spark; in one process ranges follow the data: "
-                "leave it out"
-            )
-        if count == 1:
-            return
-        if isinstance(spec.on, AsOf):
-            if not spec.on.by or self._partitions.by not in ("auto", "equality"):
-                raise UnsupportedError(
-                    f"partitions={count} of an as-of join go by its by= columns alone: give some, or leave partitions "
-                    "out"
-                )
-            return
-        if isinstance(self._partitions, Elements):
-            index = self._index if isinstance(self._index, SpoJoin) else SpoJoin()
-            interval = (index.slide or 0) // count
-            if not interval or not spec.counted or self._partitions.subwindow_rows not in (None, interval):
-                raise UnsupportedError(
-                    "Elements are for count windows and index=SpoJoin(slide=...), of at least a row for each element: "
-                    f"use Partitions({count}) else"
-                )
-            self._partitions = dataclasses.replace(self._partitions, subwindow_rows=interval)
-            self._index = dataclasses.replace(index, slide=interval, sub_intervals=1)
-        if spec.capacity:
-            raise UnsupportedError(
-                f"capacity={spec.capacity!r} is of one window, not of partitions={count}: leave one out"
-            )
-        if spec.form == "ranges" and self._partitions.by not in ("auto", "subwindows"):
-            raise UnsupportedError(
-                "form='ranges' is for partitions by subwindows, whose rows a mirror can follow: leave by= out"
-            )
-        if self._engine_kind.name != "steps":
-            raise UnsupportedError(
-                f"engine={self._engine_kind.name!r} has threads of its own and no partitions: use engine='steps'"
-            )
-
     def _turn(self) -> threading.RLock:
         """The lock of this join's calls."""
         if os.getpid() != self._pid:  # a forked child: a call that was under way will not end here
@@ -1118,63 +1054,6 @@ class WindowJoin:
                 self._broken = self._broken or f"a call failed half-way ({type(error).__name__}: {error})"
                 engine.close()
             raise
-
-    @contextmanager
-    def _of_device(self) -> Iterator[None]:
-        """What fails in here is the device's."""
-        name = self._device.info.name
-        try:
-            yield
-        except MuntinError:
-            raise
-        except MemoryError as error:
-            raise CapacityError(
-                f"device {name} has no memory left for this call ({error}): give fewer rows in a call, or narrow the "
-                "condition"
-            ) from error
-        except Exception as error:
-            raise DeviceError(f"device {name} failed: {type(error).__name__}: {error}") from error
-
-    @contextmanager
-    def _of_input(self) -> Iterator[None]:
-        """What fails in here is by the rows that were given, or are in the state."""
-        try:
-            yield
-        except MuntinError:
-            raise
-        except MemoryError as error:
-            raise CapacityError(
-                f"there is no memory left for the rows of this call ({error}): give fewer rows in a call"
-            ) from error
-        except pa.ArrowException as error:
-            raise SchemaError(f"pyarrow cannot read the rows of this call: {error}. {self._columns()}") from error
-
-    @contextmanager
-    def _of_output(self) -> Iterator[None]:
-        """What fails in here is by what the result is to be."""
-        try:
-            yield
-        except MuntinError:
-            raise
-        except MemoryError as error:
-            room = self._device.host_memory.room
-            raise ResultTooLargeError(
-                f"there is no memory left for the result of this call ({error}), of {room:,} bytes for results: narrow "
-                "the condition, give fewer rows in a call, select fewer columns, or take the result in blocks, by "
-                "process_blocks()",
-                available=room,
-            ) from error
-        except pa.ArrowException as error:
-            raise SchemaError(f"pyarrow cannot make the result of this call: {error}. {self._columns()}") from error
-
-    def _columns(self) -> str:
-        """The columns that are kept, for an error that pyarrow gives without a name."""
-        sides = (
-            f"{side}: " + ", ".join(f"{field.name!r} {field.type}" for field in fields)
-            for side, fields in self._kept.items()
-            if len(fields)
-        )
-        return f"The columns that are needed are, {'; '.join(sides)}: cast the one it is about, or leave it out"
 
     def _joined(self, engine: Engine, call: Call, number: int | None, block_bytes: int | None) -> Tables:
         """The result of a call, which has the caller's number; None: it is in the state already.

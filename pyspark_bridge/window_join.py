@@ -190,7 +190,7 @@ def window_join(
         nor the join need are left out of what Spark reads and sends: it cannot see by itself which ones are used behind
         a join like this one.
     form, aggregates, at, order, index, engine, capacity
-        As for `host.JoinSpec`.
+        As for `muntin.JoinSpec`.
     lag, idle_after
         Of streams with `withWatermark`, as for `host.Watermark`: how many micro-batches the watermark lags, 1 or 0; and
         how much of the other side's event time a side may send nothing for, such as "10 minutes", before the join goes

@@ -70,7 +70,7 @@ class Daemon:
     Parameters
     ----------
     device : str
-        As `host.open_device` takes it.
+        As `muntin.hardware.open_device` takes it.
     socket : Path
         Of the Unix socket.
     socket_handles : (int, int), optional

@@ -79,7 +79,7 @@ class AwaitedDaemon:
     Parameters
     ----------
     device : str
-        As `host.open_device` takes it.
+        As `muntin.hardware.open_device` takes it.
     tracing : bool
         As of `muntin serve`.
 
@@ -170,7 +170,7 @@ def start_private(
     Parameters
     ----------
     device : str
-        As `host.open_device` takes it.
+        As `muntin.hardware.open_device` takes it.
     timeout : float
         Seconds to wait for it to be ready.
     file : SocketFile, optional

@@ -40,7 +40,7 @@ class Service:
     Parameters
     ----------
     device : str or Device
-        As `host.open_device` takes it.
+        As `muntin.hardware.open_device` takes it.
     limits : Limits
         What clients may ask for.
     state : str or None
@@ -85,7 +85,7 @@ class Service:
 
     @property
     def device_name(self) -> str:
-        """The name of the device, as `host.list_devices` has it."""
+        """The name of the device, as `muntin.hardware.list_devices` has it."""
         return self.device.info.name
 
     def check(self, definition: Definition, windows: Mapping[str, JoinSpec] | None = None) -> pa.Schema:

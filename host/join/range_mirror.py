@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.errors import SchemaError, UnsupportedError
+from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
 from muntin.host.join.engine import OTHER, SIDES, Batch
 from muntin.host.join.kept_types import kept
 from muntin.host.join.row_log import empty_table
@@ -51,7 +52,7 @@ class RangeMirror:
     spec : JoinSpec
         Of the join: `WindowJoin.spec`.
     left_schema, right_schema : pyarrow.Schema
-        Columns of each side.
+        Columns of each side, or what `WindowJoin` takes for them.
 
     Raises
     ------
@@ -72,9 +73,10 @@ class RangeMirror:
     2
     """
 
-    def __init__(self, spec: JoinSpec, left_schema: pa.Schema, right_schema: pa.Schema):
+    def __init__(self, spec: JoinSpec, left_schema: ArrowColumns, right_schema: ArrowColumns):
         if spec.form != "ranges":
             raise UnsupportedError(f"a mirror is for form='ranges', not {spec.form!r}")
+        left_schema, right_schema = as_schema("left_schema", left_schema), as_schema("right_schema", right_schema)
         spec.output_schema(left_schema, right_schema)
         self._schemas = {"left": left_schema, "right": right_schema}
         self._columns = {side: spec.kept_columns(side, left_schema, right_schema) for side in SIDES}
@@ -92,7 +94,7 @@ class RangeMirror:
             for run in runs.values()
         )
 
-    def pairs(self, ranges: pa.Table, left: pa.Table | None = None, right: pa.Table | None = None) -> pa.Table:
+    def pairs(self, ranges: pa.Table, left: ArrowRows | None = None, right: ArrowRows | None = None) -> pa.Table:
         """The pairs of one call.
 
         Parameters
@@ -100,7 +102,7 @@ class RangeMirror:
         ranges : pyarrow.Table
             What `WindowJoin.process` gave for these rows. Calls must come in order, each once, those too that found
             nothing.
-        left, right : pyarrow.Table or None
+        left, right : rows as of `WindowJoin.process`, or None
             The rows of the call.
 
         Returns
@@ -119,7 +121,8 @@ class RangeMirror:
         events = json.loads(metadata[RUNS])
         tables = {}
         for side, given in (("left", left), ("right", right)):
-            rows = empty_table(self._schemas[side]) if given is None else given
+            schema = self._schemas[side]
+            rows = empty_table(schema) if given is None else as_table(f"the {side} batch", given, schema)
             tables[side] = kept(rows.select(self._columns[side]))
         call = self._sequencer.sequence(tables, events["pushes"])
         try:

@@ -5,8 +5,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-import muntin.host as host
-from muntin import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
+from muntin import AllOf, AnyOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within
 from muntin.host import errors
 
 LEFT = pa.schema(
@@ -36,15 +35,15 @@ RIGHT = pa.schema(
 def attempt(**changes):
     """Makes a join on limit and price with windows of 10 rows, but for the changes."""
     arguments = {
-        "on": host.Band("limit", "price", -5, 5),
-        "left": host.Rows(10),
-        "right": host.Rows(10),
+        "on": Band("limit", "price", -5, 5),
+        "left": Rows(10),
+        "right": Rows(10),
         "device": "numpy",
         "left_schema": LEFT,
         "right_schema": RIGHT,
     }
     arguments |= changes
-    with host.WindowJoin(**{name: value for name, value in arguments.items() if value is not ...}) as join:
+    with WindowJoin(**{name: value for name, value in arguments.items() if value is not ...}) as join:
         return join
 
 
@@ -114,18 +113,18 @@ def test_a_watermark_needs_a_time_window():
 @pytest.mark.parametrize(
     ("changes", "missing", "present"),
     [
-        (lambda h: {"on": h.Band("limt", "price", 0, 1)}, "limt", "limit"),
-        (lambda h: {"on": h.Band("limit", "limit", 0, 1)}, "limit", "price"),
-        (lambda h: {"on": h.Compare("limit", "<", "Price")}, "Price", "price"),
-        (lambda h: {"sequence": "sequence"}, "sequence", "seq"),
-        (lambda h: {"sequence": "at"}, "at", "seq"),
-        (lambda h: {"left": ..., "right": ..., "within": h.Within("when", "when", "0", "1 s")}, "when", "at"),
-        (lambda h: {"left": ..., "right": ..., "within": h.Within("at", "att", "0", "1 s")}, "att", "when"),
+        ({"on": Band("limt", "price", 0, 1)}, "limt", "limit"),
+        ({"on": Band("limit", "limit", 0, 1)}, "limit", "price"),
+        ({"on": Compare("limit", "<", "Price")}, "Price", "price"),
+        ({"sequence": "sequence"}, "sequence", "seq"),
+        ({"sequence": "at"}, "at", "seq"),
+        ({"left": ..., "right": ..., "within": Within("when", "when", "0", "1 s")}, "when", "at"),
+        ({"left": ..., "right": ..., "within": Within("at", "att", "0", "1 s")}, "att", "when"),
     ],
 )
 def test_an_unknown_column_is_named_and_the_others_listed(changes, missing, present):
     with pytest.raises(errors.SchemaError) as caught:
-        attempt(**changes(host))
+        attempt(**changes)
     assert missing in str(caught.value)
     assert present in str(caught.value)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from muntin import Band, Rows, WindowJoin, sql
 from muntin.errors import KeyTypeError, SchemaError
 from muntin.host.frames import as_array, as_schema, as_table
-from muntin.index import CsbTree, open_window_index
+from muntin.index import CsbTree, RangeMirror, open_window_index
 
 ROWS = pa.table({"id": [1, 2, 3, 4], "limit": [10, 20, 30, 20], "note": ["a", None, "c", "a"]})
 ASKS = pa.table({"ask": [7, 8, 9], "price": [12, 31, 90]})
@@ -152,6 +152,13 @@ def test_a_table_that_a_stream_meets():
         assert join.process(ROWS.to_pandas().astype({"note": "string"}))["ask"].to_pylist() == [7, 8]
         join.meet(ASKS.slice(1).to_reader())
         assert join.process(ROWS.to_reader())["ask"].to_pylist() == [8]
+
+
+def test_a_mirror_takes_what_its_join_takes():
+    with WindowJoin(on=BAND, left=9, right=9, form="ranges", left_schema=ROWS, right_schema=ASKS) as join:
+        mirror = RangeMirror(join.spec, ROWS, pl.from_arrow(ASKS).schema)
+        ranges = join.process(ROWS.to_reader(), pl.from_arrow(ASKS))
+        assert mirror.pairs(ranges, ROWS.to_reader(), Stream(ASKS)).num_rows == 2
 
 
 # The index of pandas

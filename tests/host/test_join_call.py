@@ -119,6 +119,23 @@ def test_a_key_of_a_full_join_has_every_type(keys):
     assert found[0].schema.field("k").type == keys.type
 
 
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_anti"])
+def test_keys_outlive_a_process(how, tmp_path):
+    left, right = pa.table({"k": ["a", "b"], "x": [1, 2]}), pa.table({"k": ["b", "c"], "y": [1, 2]})
+    windows = {"left": 9, "right": 9, "left_schema": left, "right_schema": right}
+    found = []
+    for state in (None, tmp_path):
+        with WindowJoin(on=["k"], how=how, **windows, state=state) as running:
+            first = running.process(left, right)
+            rest = None if state else [running.process(pa.table({"k": ["c"], "x": [9]})), running.finish()]
+        if state:
+            with WindowJoin(on=["k"], how=how, **windows, state=state) as running:
+                assert running.repeat() == first
+                rest = [running.process(pa.table({"k": ["c"], "x": [9]})), running.finish()]
+        found.append([first, *rest])
+    assert found[0] == found[1]
+
+
 def test_keys_of_two_types():
     left, right = pa.table({"k": pa.array([1], pa.int32()), "k2": [1]}), pa.table({"k": pa.array([1, 2], pa.int64())})
     assert join(left, right, "k", "right").schema.field("k").type == pa.int64()
