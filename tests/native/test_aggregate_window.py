@@ -1,5 +1,7 @@
 """The core's windows of aggregates against sums over all rows."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,17 +9,20 @@ from hypothesis import strategies as st
 
 from muntin.host.native import _core
 
-FOLDS = ["sum", "some", "add", "least", "least_wide"]
+FOLDS = ["sum", "some", "add", "least", "least_wide", "moments", "least_row", "each"]
+NOTHING = np.iinfo(np.int64).max  # of the numbers of rows
 
 
 def batch(rng, first, count, keys):
     wide = rng.integers(-(1 << 62), 1 << 62, (count, 2))
+    ranked = np.stack([*rng.integers(-3, 3, (2, count)), np.arange(first, first + count)], axis=1)
+    ranked[rng.random(count) < 0.2] = -1, NOTHING, NOTHING
     return {
         "keys": rng.integers(0, keys, count), "rows": np.arange(first, first + count),
         "times": rng.integers(0, 50, count) + first // 8,
         "values": [
             rng.integers(-(1 << 62), 1 << 62, count), rng.integers(0, 2, count).astype(np.uint8),
-            rng.normal(size=count), rng.integers(-100, 100, count), wide,
+            rng.normal(size=count), rng.integers(-100, 100, count), wide, 1e6 + rng.normal(size=count), ranked, ranked,
         ],
     }  # fmt: skip
 
@@ -29,6 +34,17 @@ def whole(low_high):
 def words(keys):
     """Keys of 128 bits in the same order."""
     return np.stack([(keys & 1).astype(np.uint64) << np.uint64(63), (keys >> 1).view(np.uint64)], axis=1)
+
+
+def check_rows(values, got, place):
+    """Sums and squares, the least row, and all rows of one probe."""
+    numbers, (starts, rows) = list(map(Fraction, values[5].tolist())), got[2]
+    for at, due in ((0, sum(numbers)), (2, sum(value**2 for value in numbers))):
+        assert abs(sum(map(Fraction, got[0][at : at + 2].tolist())) - due) <= due * Fraction(2) ** -90
+    due = sorted(values[6].tolist(), key=lambda row: (row[1], row[0] % (1 << 64), row[2]))
+    assert got[1].tolist() == (due or [[-1, NOTHING, NOTHING]])[0]
+    own = rows.reshape(-1, 3)[starts[place] : starts[place + 1]].tolist()
+    assert own == [row for row in due if row[2] != NOTHING]
 
 
 def check(rng, sizes, keys, *, timed, probes=150, long=False):
@@ -67,6 +83,10 @@ def check(rng, sizes, keys, *, timed, probes=150, long=False):
             assert whole(results[0].reshape(-1, 2)[place]) == sum(values[0].tolist())
             assert results[1][place] == values[1].sum()
             assert results[2][place] == pytest.approx(values[2].sum(), abs=1e-9)
+            if at % 8 == 0:
+                check_rows(
+                    values, [results[5].reshape(-1, 4)[place], results[6].reshape(-1, 3)[place], results[7]], place
+                )
             if met.any():
                 assert results[3][place] == values[3].min()
                 assert whole(results[4].reshape(-1, 2)[place]) == min(map(whole, values[4]))
@@ -114,3 +134,5 @@ def test_wrong_arguments_are_told():
         window.stage(keys, keys, keys, [keys], order)
     with pytest.raises(ValueError, match="no fold"):
         _core.AggregateWindow(folds=["median"], window=9, width=0)
+    with pytest.raises(ValueError, match="no such fold"):
+        window.probe([], keys, keys, which=[1])

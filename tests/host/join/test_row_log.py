@@ -219,3 +219,19 @@ def test_dictionaries_that_cannot_be_made_one_are_refused(kind):
     for outer in (pa.dictionary(pa.int8(), kind), pa.list_(pa.dictionary(pa.int8(), kind))):
         with pytest.raises(SchemaError, match=r"column 'p' of the left side has type .*cannot pick"):
             RowLog("left", pa.schema({"p": outer}))
+
+
+def test_a_log_that_is_thinned_keeps_a_few_old_rows(monkeypatch):
+    monkeypatch.setattr(row_log, "_FEW_ROWS", 4)
+    kind, sizes = pa.string_view() if hasattr(pa, "string_view") else pa.string(), [5, 1, 20, 7, 30]
+    log, end = RowLog("right", pa.schema({"p": kind})), 0
+    for size in sizes:
+        log.append(end, kept_types.kept(pa.table({"p": pa.array([f"row {end + at}" for at in range(size)], kind)})))
+        end += size
+        first = max(end - 10, 0)
+        few = np.array([row for row in (2, 5, 30) if row < first], np.int64)
+        log.thin(few, first)
+        rows = np.concatenate([few, np.arange(first, end), [-1]])[::-1]
+        assert log.take(rows, ["p"])[0].to_pylist() == [None if row < 0 else f"row {row}" for row in rows]
+        assert log.rows <= 2 * (len(few) + end - first) + 4
+        log.trim(int(min(few, default=first)))
