@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,10 +13,12 @@ import pyarrow.compute as pc
 from muntin.host import aggregate_values as values
 from muntin.host.aggregates import Aggregate, Collect, Count, Kinds, OfRow, result_type
 from muntin.host.columns import column_of, column_type, has_column, root_column
-from muntin.host.errors import KeyTypeError, SchemaError, SqlError
+from muntin.host.errors import KeyTypeError, SchemaError, SqlError, WindowError
 from muntin.host.join.condition import Filter, condition_columns, parts_of
 from muntin.host.key_type import _raw_values
 from muntin.host.predicates import one_sided
+from muntin.host.time_axis import TimeAxis
+from muntin.host.windows import Within
 
 if TYPE_CHECKING:
     from muntin.host.join.engine import Batch
@@ -38,6 +41,26 @@ class Window(NamedTuple):
     low: int
     high: int
     prevailing: bool
+
+
+def window_of(aggregate: Aggregate, within: Within | None, kinds: Sequence[pa.DataType]) -> Window | None:
+    """The window of an aggregate's own in that of a join, whose time columns have these types.
+
+    Raises
+    ------
+    WindowError
+        If it reaches beyond.
+    """
+    if within is None or (aggregate.within is None and not aggregate.prevailing):
+        return None
+    low, high = aggregate.within or (None, None)
+    ends = {"low": within.low if low is None else low, "high": within.high if high is None else high}
+    whole, own = (TimeAxis(each, None, *kinds) for each in (within, dataclasses.replace(within, **ends)))
+    if own.low < whole.low or own.high > whole.high:
+        raise WindowError(
+            f"{aggregate.output!r} reaches beyond the window of the join, {within.in_words()}: widen that"
+        )
+    return Window(own.low, own.high, aggregate.prevailing)
 
 
 class _Kept(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.aggregate_plan import AggregatePlan, Window, columns_of
-from muntin.host.aggregates import Aggregate, aggregate_from_dict, open_aggregates
+from muntin.host.aggregate_plan import AggregatePlan, columns_of, window_of
+from muntin.host.aggregates import aggregate_from_dict, open_aggregates
 from muntin.host.columns import column_type, has_column, root_column
 from muntin.host.constants import whole_number
 from muntin.host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
@@ -304,33 +304,10 @@ class JoinSpec:
     def plan(self, left_schema: pa.Schema, right_schema: pa.Schema) -> AggregatePlan:
         """How the aggregates of columns of these types are made. Raises SchemaError, KeyTypeError."""
         schemas = {"right": right_schema} if self.closing else {"left": left_schema, "right": right_schema}
-        axis = self.time_axis(left_schema, right_schema)
+        kinds = [column_type(schema, name) for schema, name in self._times(left_schema, right_schema)]
         return AggregatePlan(
-            self.aggregates,
-            schemas,
-            [self._window_of(each, axis, left_schema, right_schema) for each in self.aggregates],
+            self.aggregates, schemas, [window_of(each, self.within, kinds) for each in self.aggregates]
         )
-
-    def _window_of(
-        self, aggregate: Aggregate, axis: TimeAxis | AsOfAxis | None, left_schema: pa.Schema, right_schema: pa.Schema
-    ) -> Window | None:
-        """The window of an aggregate's own. Raises WindowError."""
-        if aggregate.within is None and not aggregate.prevailing:
-            return None
-        assert self.within is not None
-        assert isinstance(axis, TimeAxis)
-        ends = (
-            own if own is not None else end
-            for own, end in zip(aggregate.within or (None, None), (self.within.low, self.within.high), strict=True)
-        )
-        within = dataclasses.replace(self.within, **dict(zip(("low", "high"), ends, strict=True)))
-        kinds = column_type(left_schema, within.left_time), column_type(right_schema, within.right_time)
-        own = TimeAxis(within, None, *kinds)
-        if own.low < axis.low or own.high > axis.high:
-            raise WindowError(
-                f"{aggregate.output!r} reaches beyond the window of the join, {self.within.in_words()}: widen that"
-            )
-        return Window(own.low, own.high, aggregate.prevailing)
 
     @property
     def counted(self) -> bool:
@@ -709,8 +686,13 @@ class JoinSpec:
             return AsOfAxis(self.on, self.watermark, *kinds)
         if self.within is None:
             return None
-        a, b = self.within.left_time, self.within.right_time
-        return TimeAxis(self.within, self.watermark, column_type(left_schema, a), column_type(right_schema, b))
+        kinds = (column_type(schema, name) for schema, name in self._times(left_schema, right_schema))
+        return TimeAxis(self.within, self.watermark, *kinds)
+
+    def _times(self, left: pa.Schema, right: pa.Schema) -> list[tuple[pa.Schema, str]]:
+        """The event-time columns of a time window, where there is one."""
+        within = self.within
+        return [] if within is None else [(left, within.left_time), (right, within.right_time)]
 
     def to_json(self) -> str:
         """A text that `from_json` reads back to an equal specification."""

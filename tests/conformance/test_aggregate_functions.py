@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import muntin
 from muntin import (
     AllOf,
     AnyOf,
@@ -309,3 +310,19 @@ def test_what_is_refused():
     }
     with pytest.raises(UnsupportedError, match="could never let a left row go"):
         WindowJoin(**closing, watermark=Watermark(left=3))
+
+
+def test_aggregates_of_a_join_as_text():
+    left = pa.table({"k": [1, 2, 1], "t": [10, 20, 30]})
+    right = pa.table({"k": [1, 1, 2, 1], "u": [3, 11, 2, 25], "v": [5.0, 2, None, 7], "w": ["a", "b", "c", "d"]})
+    found = muntin.sql(
+        "SELECT * FROM l JOIN r ON l.k = r.k AND r.u BETWEEN l.t - 5 AND l.t + 10", l=left, r=right, times=("t", "u"),
+        form="aggregate", at="close",
+        aggregates=["last(w) include prevailing", "sum(v) within (-1, 5) as s",
+                    "collect(w) filter (where v > 1) as list"],
+    )  # fmt: skip
+    assert found.drop_columns(["k", "t"]).to_pylist() == [
+        {"last(w) include prevailing": "b", "s": 2.0, "list": ["b"]},
+        {"last(w) include prevailing": "c", "s": None, "list": []},
+        {"last(w) include prevailing": "d", "s": None, "list": ["d"]},
+    ]
