@@ -157,6 +157,8 @@ class JoinSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "how", _how(self.how))
+        if isinstance(self.within, tuple):
+            object.__setattr__(self, "within", Within(*self.within))
         if isinstance(names := self.on, (list, tuple)):
             object.__setattr__(self, "keys", _names("on as a list", names))
             object.__setattr__(self, "on", AllOf(*(Compare(name, "=", name) for name in self.keys)))

@@ -81,13 +81,13 @@ class WindowJoin:
 
     Takes the parameters of `JoinSpec`, of which `on` may also be text, such as ``"left.venue = right.venue AND
     right.price BETWEEN left.limit - 5 AND left.limit + 5"``, or the name of a column of both sides, where both schemas
-    are given; and:
+    are given, and `within` a tuple of the four parameters of `Within`; and:
 
     Parameters
     ----------
     device : str or Device
         ``"cpu"``, ``"cpu:threads=N"``, ``"opencl"``, ``"numpy"``, ``"sim:bisort"``, ``"sim:splitjoin"``, see
-        `muntin.host.devices.list_devices`; or an open device, which stays open when the join is closed.
+        `muntin.hardware.list_devices`; or an open device, which stays open when the join is closed.
     threads : int, optional
         The most threads that a call uses, for ``device="cpu"``; by default those of the process's pool.
     state : str or Path, optional
@@ -150,7 +150,7 @@ class WindowJoin:
         how: str = "inner",
         left: Rows | int | None = None,
         right: Rows | int | None = None,
-        within: Within | None = None,
+        within: Within | tuple[str, str, Any, Any] | None = None,
         watermark: Watermark | None = None,
         sequence: str | None = None,
         form: str = "rows",

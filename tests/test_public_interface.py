@@ -34,8 +34,8 @@ PUBLIC = {
         ReplayError ResultTooLargeError SchemaError SqlError StateError StateLostError StateTakenError SumOverflowError
         UnknownQueryError UnsupportedError WindowError""",
     "muntin.hardware": "Device DeviceInfo list_devices open_device",
-    "muntin.index": """Auto BChain BPlusTree BiSort BurstTrie CsbTree IbChain ImTree Judy PimTree RangeIndex RangeMirror
-        RapTable Slices SortedRuns SpoJoin TimeKeyed WibTree open_window_index""",
+    "muntin.index": """Auto BChain BPlusTree BiSort BurstTrie CsbTree IbChain ImTree Index Judy PimTree RangeIndex
+        RangeMirror RapTable Slices SortedRuns SpoJoin TimeKeyed WibTree open_window_index""",
     "muntin.spark": """BatchProgress JavaNotFoundError JoinListener JoinProgress WorkerPythonError ensure_java listen
         window_join""",
 }

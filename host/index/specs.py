@@ -14,6 +14,7 @@ from muntin.host.errors import WindowError
 from muntin.host.public import public
 
 
+@public("muntin.index")
 @dataclasses.dataclass(frozen=True)
 class Index:
     """What a join keeps its windows in. A device says which of them it has.
@@ -22,6 +23,12 @@ class Index:
     ----------
     name : str
         What to pass as ``index=`` for one with the default parameters.
+
+    Examples
+    --------
+    >>> from muntin.index import Index, PimTree
+    >>> isinstance(PimTree(), Index)
+    True
     """
 
     name: ClassVar[str]

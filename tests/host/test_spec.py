@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, Within
-from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
+from muntin.host.errors import PredicateError, SchemaError, UnsupportedError, WindowError
 from muntin.host.index import BiSort
 
 CONSTANTS = [1, -0.1, float("-inf"), decimal.Decimal("0.10"), "x", b"\x00x", True, dt.timedelta(seconds=1),
@@ -112,6 +112,13 @@ def test_conditions_that_do_not_combine():
     ]:
         with pytest.raises(error, match=said):
             wrong()
+
+
+def test_a_window_may_be_a_tuple():
+    one, other = (JoinSpec(on=A, within=within) for within in (("t", "u", "0 s", None), Within("t", "u", "0 s", None)))
+    assert one == other
+    with pytest.raises(WindowError, match="lies above"):
+        JoinSpec(on=A, within=("t", "u", 3, 2))
 
 
 def test_which_ends_belong_to_a_band():
