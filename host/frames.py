@@ -187,15 +187,15 @@ def answer(result: pa.Table, given: Iterable[Any], source: Mapping[str, tuple[An
     if all(map(_is_polars, frames)):
         import polars
 
-        made = polars.from_arrow(result)
-        assert isinstance(made, polars.DataFrame)
-        enums = {
-            name: kind
-            for name, (frame, column) in source.items()
-            if name in made.columns and isinstance(kind := frame.schema[column], polars.Enum)
-        }
-        return made.cast(enums) if enums else made  # type: ignore[arg-type]
+        return polars.from_arrow(result)
     return result
+
+
+def dtype_of(frame: Any, column: str) -> Any:
+    """The dtype of a column, or of a level of the index, of a DataFrame of pandas; None of others."""
+    if not is_pandas(frame):
+        return None
+    return frame[column].dtype if column in frame.columns else frame.index.get_level_values(column).dtype
 
 
 def is_pandas(given: Any) -> bool:
@@ -262,10 +262,7 @@ def _to_pandas(result: pa.Table, source: Mapping[str, tuple[Any, str]]) -> Any:
     }
     columns = []
     for name, column in zip(result.column_names, result.columns, strict=True):
-        dtype = None
-        if name in source:
-            frame, own = source[name]
-            dtype = frame[own].dtype if own in frame.columns else frame.index.get_level_values(own).dtype
+        dtype = dtype_of(*source[name]) if name in source else None
         if not hasattr(dtype, "__from_arrow__") and column.null_count:
             dtype = nullable.get(column.type)
         from_arrow = getattr(dtype, "__from_arrow__", None)

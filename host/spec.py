@@ -503,7 +503,8 @@ class JoinSpec:
                 f"a full join cannot make one column {column!r} of type {left.type}: give on=Compare(...), which keeps "
                 "both"
             ) from error
-        return left.with_nullable(left.nullable or right.nullable)
+        field = left if left.metadata == right.metadata else left.remove_metadata()  # such as an enumeration's values
+        return field.with_nullable(left.nullable or right.nullable)
 
     def output_columns(self, left_schema: pa.Schema, right_schema: pa.Schema) -> list[tuple[str, str, str]]:
         """Of each column of a result of rows: its side ("both": one of `keys` in a full join), its name there, its name

@@ -12,7 +12,7 @@ from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions
 from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
-from muntin.host.frames import ArrowRows, Frame, SparkFrame, answer, as_schema, as_table, is_frame, is_spark
+from muntin.host.frames import ArrowRows, Frame, SparkFrame, answer, as_schema, as_table, dtype_of, is_frame, is_spark
 from muntin.host.index import Index
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
@@ -192,7 +192,14 @@ def _source(spec: JoinSpec, frames: dict[str, Any], tables: dict[str, pa.Table])
     if spec.form != "rows" and not spec.closing:
         return {}
     made = spec.output_columns(tables["left"].schema, tables["right"].schema)
-    return {name: (frames["left" if side == "both" else side], column) for side, column, name in made}
+    alike = {
+        name for side, name, _ in made if side == "both" and len({dtype_of(f, name) for f in frames.values()}) == 1
+    }
+    return {
+        name: (frames["left" if side == "both" else side], column)
+        for side, column, name in made
+        if side != "both" or column in alike
+    }
 
 
 @overload

@@ -136,6 +136,19 @@ def test_keys_outlive_a_process(how, tmp_path):
     assert found[0] == found[1]
 
 
+def test_keys_of_frames_keep_a_dtype_that_both_have():
+    one, other = pl.Enum(["a", "b"]), pl.Enum(["b", "c"])
+    for kinds, kept in (((one, one), one), ((one, other), None)):
+        left, right = (pl.DataFrame({"k": pl.Series(kind.categories, dtype=kind)}) for kind in kinds)
+        found = join(left, right, "k", "full")["k"]
+        assert sorted(found.cast(pl.String)) == sorted({*left["k"].cast(pl.String), *right["k"].cast(pl.String)})
+        assert kept is None or found.dtype == kept
+    for kinds, kept in ((("Int64", "Int64"), "Int64"), (("Int64", "int64"), "int64")):
+        left, right = (pd.DataFrame({"k": pd.Series([1, n], dtype=kind)}) for n, kind in enumerate(kinds, 5))
+        found = join(left, right, "k", "full")["k"]
+        assert (sorted(found), str(found.dtype)) == ([1, 5, 6], kept)
+
+
 def test_keys_of_two_types():
     left, right = pa.table({"k": pa.array([1], pa.int32()), "k2": [1]}), pa.table({"k": pa.array([1, 2], pa.int64())})
     assert join(left, right, "k", "right").schema.field("k").type == pa.int64()
