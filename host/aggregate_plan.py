@@ -15,6 +15,7 @@ from muntin.host.aggregates import Aggregate, Collect, Count, Kinds, OfRow, resu
 from muntin.host.columns import column_of, column_type, has_column, root_column
 from muntin.host.errors import KeyTypeError, SchemaError, SqlError, WindowError
 from muntin.host.join.condition import Filter, condition_columns, parts_of
+from muntin.host.join.folds import FOLDS
 from muntin.host.key_type import _raw_values
 from muntin.host.predicates import one_sided
 from muntin.host.time_axis import TimeAxis
@@ -76,6 +77,31 @@ class _Found(NamedTuple):
 
     kept: _Kept
     window: Window | None
+    earlier: bool = False  # of the row before the window alone
+
+
+#: By which newest rows of several engines are compared.
+_NEWEST = _Kept("last", (), None)
+
+
+class Probe(NamedTuple):
+    """What is asked of rows in a window.
+
+    Attributes
+    ----------
+    window : Window or None
+        None: that of the join.
+    folds, places : list of int
+        Which of `AggregatePlan.folds`, and where in `AggregatePlan.found` they belong.
+    prevailing, own : bool
+        Of the newest row before it, of those in it.
+    """
+
+    window: Window | None
+    folds: list[int]
+    places: list[int]
+    prevailing: bool
+    own: bool
 
 
 class _Tests(NamedTuple):
@@ -126,6 +152,8 @@ class AggregatePlan:
         Columns of each side whose rows may be met.
     windows : sequence of Window or None
         Of each aggregate, the one of its own.
+    apart : bool
+        The rows of a value may lie in several engines, so the row before a window is found apart from those in it.
 
     Attributes
     ----------
@@ -151,8 +179,10 @@ class AggregatePlan:
     """
 
     def __init__(
-        self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema], windows: Sequence[Window | None]
-    ):
+        self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema], windows: Sequence[Window | None], *,
+        apart: bool = False,
+    ):  # fmt: skip
+        self._apart = apart
         self._of = windows
         self.windows = [None, *sorted({window for window in windows if window is not None})]
         self.prevailing = any(window is not None and window.prevailing for window in windows)
@@ -183,10 +213,27 @@ class AggregatePlan:
                 for kept in _kept(aggregate, own):
                     if kept not in self._kept[side]:
                         self._kept[side].append(kept)
-                    if _Found(kept, window) not in self._found[side]:
-                        self._found[side].append(_Found(kept, window))
+                    self._find(side, kept, window)
                 if isinstance(aggregate, OfRow):
                     self.logged[side].add(root_column(schemas[side], str(aggregate.column)))
+
+    def _find(self, side: str, kept: _Kept, window: Window | None) -> None:
+        """Has probes bring what is kept, in a window."""
+        wanted = [_Found(kept, window)]
+        if self._apart and window is not None and window.prevailing:
+            self._tests[side].setdefault(None, ())
+            if _NEWEST not in self._kept[side]:
+                self._kept[side].append(_NEWEST)
+            wanted += [_Found(_NEWEST, window, True), _Found(kept, window, True)]
+        self._found[side] += [found for found in dict.fromkeys(wanted) if found not in self._found[side]]
+
+    @property
+    def ranks(self) -> dict[str, list[int | None]]:
+        """Of each of `found` that is of one row, before a window, which of them tells it."""
+        return {
+            side: [found.index(each._replace(kept=_NEWEST)) if each.earlier else None for each in found]
+            for side, found in self._found.items()
+        }
 
     def _sides(self, aggregate: Aggregate) -> dict[str, Kinds]:
         """The types of the columns of an aggregate, by the sides whose rows have all of them; one at least."""
@@ -220,14 +267,15 @@ class AggregatePlan:
     def found(self) -> dict[str, list[str]]:
         return {side: [values.CORE[each.kept.fold] for each in found] for side, found in self._found.items()}
 
-    def probes(self, side: str) -> list[tuple[Window | None, list[int], list[int]]]:
-        """Of each window, itself, which of `folds` of the rows of a side are asked for in it, and where in `found` they
-        belong."""
+    def probes(self, side: str) -> list[Probe]:
+        """What is asked of the rows of a side."""
         out = []
-        for window in self.windows:
-            places = [at for at, found in enumerate(self._found[side]) if found.window == window]
-            if places or window is None:  # the number of all rows is asked for in any case
-                out.append((window, [self._kept[side].index(self._found[side][at].kept) for at in places], places))
+        for window, earlier in [(window, earlier) for window in self.windows for earlier in (False, True)]:
+            places = [at for at, each in enumerate(self._found[side]) if each[1:] == (window, earlier)]
+            if places or (window is None and not earlier):  # the number of all rows is asked for in any case
+                which = [self._kept[side].index(self._found[side][at].kept) for at in places]
+                prevailing = window is not None and window.prevailing and earlier == self._apart
+                out.append(Probe(window, which, places, prevailing, not earlier))
         return out
 
     def encode(self, side: str, table: pa.Table, batch: Batch, places: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -300,10 +348,17 @@ class AggregatePlan:
             elif other not in kinds or not (keeps := _kept(aggregate, kinds[other])):
                 out.append(pa.nulls(len(counts), field.type))
             else:
-                own = {kept.fold: held[_Found(kept, window)] for kept in keeps}
+                own = {kept.fold: self._whole(held, _Found(kept, window), len(counts)) for kept in keeps}
                 value = aggregate._value(kinds[other], field.type, own)
                 out.append(self._taken(aggregate, other, value, log) if isinstance(aggregate, OfRow) else value)
         return out
+
+    @staticmethod
+    def _whole(held: dict[_Found, Any], found: _Found, count: int) -> Any:
+        """What was found in a window, with that of the row before it."""
+        parts = [held[each] for each in (found, found._replace(earlier=True)) if each in held]
+        merge, rows = FOLDS[values.CORE[found.kept.fold]].merge, np.arange(count)
+        return parts[0] if len(parts) == 1 else merge(count, [rows, rows], parts)
 
     def _taken(self, aggregate: Aggregate, side: str, chosen: Any, log: RowLog | None) -> pa.ChunkedArray:
         """The values of rows by their numbers, NULL for those below 0; or lists of these."""

@@ -303,13 +303,13 @@ class JoinSpec:
         """Whether a left row comes out once no later row can match it, with aggregates of all that have."""
         return self.at == "close"
 
-    def plan(self, left_schema: pa.Schema, right_schema: pa.Schema) -> AggregatePlan:
-        """How the aggregates of columns of these types are made. Raises SchemaError, KeyTypeError."""
+    def plan(self, left_schema: pa.Schema, right_schema: pa.Schema, *, apart: bool = False) -> AggregatePlan:
+        """How the aggregates of columns of these types are made; `apart` as of `AggregatePlan`. Raises SchemaError,
+        KeyTypeError."""
         schemas = {"right": right_schema} if self.closing else {"left": left_schema, "right": right_schema}
         kinds = [column_type(schema, name) for schema, name in self._times(left_schema, right_schema)]
-        return AggregatePlan(
-            self.aggregates, schemas, [window_of(each, self.within, kinds) for each in self.aggregates]
-        )
+        windows = [window_of(each, self.within, kinds) for each in self.aggregates]
+        return AggregatePlan(self.aggregates, schemas, windows, apart=apart)
 
     @property
     def counted(self) -> bool:

@@ -49,7 +49,7 @@ from muntin.host.join.engine import OTHER, SIDES, Border, Engine, Found
 from muntin.host.join.fitting import fitting
 from muntin.host.join.kept_types import is_kept_as_is, kept
 from muntin.host.join.materializer import Materializer, PairBlocks, most_pairs, slices
-from muntin.host.join.partitioned_engine import ClosingPartitions, open_partitions
+from muntin.host.join.partitioned_engine import ClosingPartitions, PartitionedEngine, open_partitions
 from muntin.host.join.range_mirror import RUNS
 from muntin.host.join.residual_engine import ResidualEngine
 from muntin.host.join.routes import Routes
@@ -871,7 +871,9 @@ class WindowJoin:
         schema = self.spec.output_schema(left, right)
         logs: dict[str, RowLog] = {}
         threads = getattr(self._device, "threads", 1)
-        self._plan = self.spec.plan(left, right) if self.spec.form == "aggregate" else None
+        self._plan = (
+            self.spec.plan(left, right, apart=self._partitions.count > 1) if self.spec.form == "aggregate" else None
+        )
         logged = {} if self._plan is None else self._plan.logged
         if self.spec.form == "rows" or self.spec.closing or any(logged.values()):
             columns = self.spec.output_columns(left, right) if self.spec.form == "rows" or self.spec.closing else []
@@ -922,7 +924,7 @@ class WindowJoin:
                 partitions = dataclasses.replace(partitions, by="subwindows")
             engine = open_partitions(
                 partitions, open_engine, sequencer.condition, self_join=self.spec.self_join,
-                folds=self._plan.found if self._plan is not None and not residuals else None,
+                plan=None if residuals else self._plan,
                 closing=self.spec.closing,
             )  # fmt: skip
         if self._plan is not None and residuals:
@@ -1233,9 +1235,9 @@ class WindowJoin:
                 engine.expire_times(limits)
         for side, log in self._kept_logs():
             log.trim(self._oldest(engine, side))
-            if isinstance(engine, AggregateEngine) and (
-                side == "right" or not self.spec.closing or self.spec.self_join
-            ):
+            prevailing = isinstance(engine, AggregateEngine | PartitionedEngine) and self.spec.prevailing
+            if prevailing and (side == "right" or not self.spec.closing or self.spec.self_join):
+                assert isinstance(engine, AggregateEngine | PartitionedEngine)
                 held = [engine.held_rows(role) for role in (SIDES if self.spec.self_join else (side,))]
                 waiting = engine.oldest_row("left") if self.spec.closing and self.spec.self_join else None
                 firsts = [row for row in (waiting, *(oldest for _, oldest in held)) if row is not None]

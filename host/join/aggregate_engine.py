@@ -257,7 +257,8 @@ class AggregateEngine(Engine):
             end = np.ascontiguousarray(opposite) if met else None
         window, counts = self._windows[OTHER[side]], np.zeros(0, np.int64)
         results: list[Any] = [None] * len(self._plan.found[OTHER[side]])
-        for bounds, which, places in self._plan.probes(OTHER[side]):
+        for asked in self._plan.probes(OTHER[side]):
+            bounds = asked.window
             if self.spec.within is not None:
                 assert batch.times is not None
                 low, high = self.spec.within if bounds is None else (bounds.low, bounds.high)
@@ -265,16 +266,11 @@ class AggregateEngine(Engine):
                 first, last = reached_times(batch.times, low, high)
             limits = (np.ascontiguousarray(first), np.ascontiguousarray(last))
             met_rows, values = window.probe(
-                intervals,
-                *limits,
-                end=end,
-                staged=met,
-                threads=self._threads,
-                which=which,
-                prevailing=bounds is not None and bounds.prevailing,
-            )
+                intervals, *limits, end=end, staged=met, threads=self._threads, which=asked.folds,
+                prevailing=asked.prevailing, own=asked.own,
+            )  # fmt: skip
             counts = met_rows if bounds is None else counts
-            for place, value in zip(places, values, strict=True):
+            for place, value in zip(asked.places, values, strict=True):
                 results[place] = value
         self.seconds["probe"] += time.perf_counter() - started
         return Aggregates(side, batch.rows, counts, results)
@@ -415,15 +411,16 @@ class PairAggregateEngine(Engine):
         plan = self._plan
         totals = {
             side: [
-                _core.AggregateTotals([plan.folds[OTHER[side]][at] for at in which], len(opposite[side]))
-                for _, which, _ in plan.probes(OTHER[side])
+                _core.AggregateTotals([plan.folds[OTHER[side]][at] for at in asked.folds], len(opposite[side]))
+                for asked in plan.probes(OTHER[side])
             ]
             for side in SIDES
         }
 
         def add(side: str, probing: np.ndarray, stored: np.ndarray) -> None:
             values = self._get(OTHER[side], stored)
-            for total, (bounds, which, _) in zip(totals[side], plan.probes(OTHER[side]), strict=True):
+            for total, asked in zip(totals[side], plan.probes(OTHER[side]), strict=True):
+                bounds, which = asked.window, asked.folds
                 own, kept = [values[at] for at in which], np.ascontiguousarray(probing - first[side])
                 if bounds is not None:
                     inside = self._inside(side, probing, stored, bounds.low, bounds.high)
@@ -447,10 +444,10 @@ class PairAggregateEngine(Engine):
         for side in SIDES:
             results: list[Any] = [None] * len(plan.found[OTHER[side]])
             counts = np.zeros(0, np.int64)
-            for total, (bounds, _, places) in zip(totals[side], plan.probes(OTHER[side]), strict=True):
+            for total, asked in zip(totals[side], plan.probes(OTHER[side]), strict=True):
                 met, values = total.take()
-                counts = met if bounds is None else counts
-                for place, value in zip(places, values, strict=True):
+                counts = met if asked.window is None else counts
+                for place, value in zip(asked.places, values, strict=True):
                     results[place] = value
             yield Aggregates(side, first[side] + np.arange(len(opposite[side])), counts, results)
         self._trim_counted(arrived)

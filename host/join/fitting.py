@@ -43,11 +43,6 @@ def fitting(
 
 def _partitioned(spec: JoinSpec, index: Index, engine: EngineKind, partitions: Partitions) -> tuple[Index, Partitions]:
     count = partitions.count
-    if count > 1 and spec.prevailing:
-        raise UnsupportedError(
-            f"prevailing=True is of one window, not of partitions={count}, which may share the rows of a value: "
-            "leave one of them out"
-        )
     if partitions.width is not None:
         raise UnsupportedError(
             f"width={partitions.width!r} is of partitions in Spark; in one process ranges follow the data: leave it out"

@@ -42,8 +42,9 @@ class Fold:
 
 
 def merged_aggregates(
-    side: str, parts: Sequence[Aggregates], folds: Sequence[str], rows: np.ndarray | None = None
-) -> Aggregates:
+    side: str, parts: Sequence[Aggregates], folds: Sequence[str], rows: np.ndarray | None = None,
+    ranks: Sequence[int | None] | None = None,
+) -> Aggregates:  # fmt: skip
     """Partial aggregates of rows of one side, each of other rows that they have met, as one.
 
     Sums of floats may differ from those of one window in their last digits.
@@ -57,6 +58,8 @@ def merged_aggregates(
     rows : ndarray of int64, optional
         The rows of the result, ascending or not, those of the parts and others; by default those of the parts,
         ascending.
+    ranks : sequence of int or None, optional
+        Of each fold that is of one row, which other one, of ranked rows, tells it: the part with the least counts.
     """
     if rows is None:
         rows = parts[0].probing if len(parts) == 1 else np.unique(np.concatenate([part.probing for part in parts]))
@@ -67,11 +70,29 @@ def merged_aggregates(
     counts = np.zeros(len(rows), np.int64)
     for part, at in zip(parts, places, strict=True):
         counts[at] += part.counts
-    results = [
-        FOLDS[fold].merge(len(rows), places, [part.results[number] for part in parts])
-        for number, fold in enumerate(folds)
-    ]
+    results: list[Any] = []
+    chosen: dict[int, list[np.ndarray]] = {}
+    for number, fold in enumerate(folds):
+        own, values = places, [part.results[number] for part in parts]
+        if ranks is not None and (rank := ranks[number]) is not None:
+            if rank not in chosen:
+                given = [part.results[rank].reshape(-1, 3) for part in parts]
+                least = FOLDS["least_row"].merge(len(rows), places, given).reshape(-1, 3)
+                chosen[rank] = [(mine == least[at]).all(axis=1) for mine, at in zip(given, places, strict=True)]
+            own = [at[which] for at, which in zip(places, chosen[rank], strict=True)]
+            values = [_taken(value, which) for value, which in zip(values, chosen[rank], strict=True)]
+        results.append(FOLDS[fold].merge(len(rows), own, values))
     return Aggregates(side, rows, counts, results)
+
+
+def _taken(value: Any, which: np.ndarray) -> Any:
+    """Of what the core gives of some rows that of those which are chosen, bool, shape (n,)."""
+    if isinstance(value, tuple):
+        starts, words = value
+        inside = np.repeat(which, np.diff(starts))
+        counts = np.diff(starts)[which]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), words.reshape(-1, 3)[inside].reshape(-1)
+    return value.reshape(len(which), -1)[which].reshape(-1) if len(which) else value
 
 
 def _some(rows: int, places: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:

@@ -279,7 +279,7 @@ class Materializer:
         """The columns of aggregates of rows of one side, ascending, and how many pairs they are of."""
         assert self._plan is not None
         own = [part for part in found if part.side == side]
-        whole = merged_aggregates(side, own, self._plan.found[OTHER[side]], rows)
+        whole = merged_aggregates(side, own, self._plan.found[OTHER[side]], rows, self._plan.ranks[OTHER[side]])
         columns = self._plan.columns(side, whole.counts, whole.results, self._logs.get(OTHER[side]))
         return columns, int(whole.counts.sum())
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from muntin.host.aggregate_plan import AggregatePlan
 from muntin.host.engines import Elements, Partitions
 from muntin.host.errors import UnsupportedError
-from muntin.host.join.aggregate_engine import WaitingRows
+from muntin.host.join.aggregate_engine import AggregateEngine, WaitingRows
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.condition import Condition
 from muntin.host.join.engine import (
@@ -51,20 +52,20 @@ class PartitionedEngine(Engine):
         What rows go by; None: subwindows go to the partitions in turn.
     shared : bool
         Both sides are one stream with one key, whose rows are stored once.
-    folds : dict of str to sequence of str
-        For engines of aggregates: `AggregatePlan.found`.
+    plan : AggregatePlan
+        For engines of aggregates.
     subwindow_rows : int or None
         As of `Placement`.
     """
 
     def __init__(
         self, engines: Sequence[Engine], coordinates: Coordinates | None, *, shared: bool,
-        folds: dict[str, list[str]] | None = None, subwindow_rows: int | None = None,
+        plan: AggregatePlan | None = None, subwindow_rows: int | None = None,
     ):  # fmt: skip
         self.spec = engines[0].spec
         self.coordinates = coordinates
         self._engines = list(engines)
-        self._shared, self._folds = shared, folds
+        self._shared, self._plan = shared, plan
         self._placements = open_placements(len(engines), coordinates, self.spec.counts, subwindow_rows, shared=shared)
         self._threads = ThreadPoolExecutor(len(engines), "muntin-partition", _core.numpy_memory)
         self._work: list[dict[str, int]] = [
@@ -127,6 +128,12 @@ class PartitionedEngine(Engine):
         oldest = [row for engine in self._engines if (row := engine.oldest_row(side)) is not None]
         return min(oldest, default=None)
 
+    def held_rows(self, side: str) -> tuple[np.ndarray, int | None]:
+        """As of `AggregateEngine`."""
+        found = [engine.held_rows(side) for engine in self._engines if isinstance(engine, AggregateEngine)]
+        rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(held for held, _ in found)]))
+        return rows, min((oldest for _, oldest in found if oldest is not None), default=None)
+
     def run_events(self) -> dict[str, Any]:
         events: dict[str, Any] = {side: [] for side in SIDES}
         count = len(self._engines)
@@ -160,7 +167,7 @@ class PartitionedEngine(Engine):
             engine.most_pairs = None
             return list(engine.process(own, opposite, known, counting=counting))
 
-        if self.most_pairs is not None and not counting and self.spec.order == "none" and self._folds is None:
+        if self.most_pairs is not None and not counting and self.spec.order == "none" and self._plan is None:
             yield from self._in_turns(batches, opposite, arrived)
             return
         results = self._each(join, self._taken(batches), self._known(arrived))
@@ -171,7 +178,7 @@ class PartitionedEngine(Engine):
                     part.found = part.found.copy()
                     part.found[:, 1] = part.found[:, 1] * len(results) + at
         self._expire_counted(arrived)
-        if self._folds is not None:
+        if self._plan is not None:
             yield from self._merged([part for found in results for part in found if isinstance(part, Aggregates)])
             return
         for found in results:
@@ -244,11 +251,12 @@ class PartitionedEngine(Engine):
 
     def _merged(self, found: list[Aggregates]) -> Iterator[Aggregates]:
         """Partial aggregates of each side as those of whole windows."""
-        assert self._folds is not None
+        assert self._plan is not None
         for side in SIDES:
             own = [part for part in found if part.side == side]
             if own:
-                yield merged_aggregates(side, own, self._folds[OTHER[side]])
+                other = OTHER[side]
+                yield merged_aggregates(side, own, self._plan.found[other], ranks=self._plan.ranks[other])
 
     # Rows to partitions
 
@@ -381,6 +389,8 @@ class PartitionedEngine(Engine):
         if self.spec.within is not None and batch.times is not None:
             low, high = self.spec.within if side == "left" else (-self.spec.within[1], -self.spec.within[0])
             times = int(batch.times.min()) + low, int(batch.times.max()) + high
+            if self._plan is not None and self._plan.prevailing:
+                times = int(_INT64.min), times[1]
         # A row of a self join may meet itself, as engines of aggregates find it.
         return Sight(first, int(batch.opposite.max()) - (not self.spec.self_join), *times)
 
@@ -448,8 +458,8 @@ class ClosingPartitions(PartitionedEngine):
         found = self._each(lambda engine, own: engine.answer(own), probes)
         for part, work in zip(found, self._work, strict=True):
             work["found_bytes"] += _nbytes(part)
-        assert self._folds is not None
-        return merged_aggregates("left", found, self._folds["right"], rows=batch.rows)
+        assert self._plan is not None
+        return merged_aggregates("left", found, self._plan.found["right"], batch.rows, self._plan.ranks["right"])
 
     def _sight(self, side: str, batch: Batch) -> Sight:
         """Of left rows whose windows are over: any right row, whatever came first."""
@@ -554,7 +564,7 @@ def open_partitions(
     condition: Condition,
     *,
     self_join: bool,
-    folds: dict[str, list[str]] | None = None,
+    plan: AggregatePlan | None = None,
     closing: bool = False,
 ) -> PartitionedEngine:
     """An engine of partitions, as they go best for a condition. Raises as `open_engine`; UnsupportedError."""
@@ -580,7 +590,7 @@ def open_partitions(
     shared = self_join and condition.one_column and not closing
     if isinstance(partitions, Elements):
         return ElementsEngine(engines, None, partitions, shared=shared)
-    options: dict[str, Any] = {"shared": shared, "folds": folds, "subwindow_rows": partitions.subwindow_rows}
+    options: dict[str, Any] = {"shared": shared, "plan": plan, "subwindow_rows": partitions.subwindow_rows}
     if closing:
         return ClosingPartitions(engines, coordinates, condition.generator, **options)
     return PartitionedEngine(engines, coordinates, **options)

@@ -164,7 +164,7 @@ class PyAggregateWindow {
   // Counts, and what `results` gives for each of the folds `which`, without it all; one value a probing row.
   nb::tuple probe(const std::vector<Interval>& intervals, const Given<int64_t>& first, const Given<int64_t>& last,
                   const std::optional<Given<int64_t>>& end, bool staged, int threads,
-                  const std::optional<std::vector<uint32_t>>& given, bool prevailing) {
+                  const std::optional<std::vector<uint32_t>>& given, bool prevailing, bool own) {
     const size_t count = first.size();
     if (last.size() != count || (end && end->size() != count)) throw nb::value_error("every probe has its limits");
     std::vector<AggregateProbes<Key>> probes;
@@ -186,7 +186,7 @@ class PyAggregateWindow {
       if (which[at] >= window_.folds().size()) throw nb::value_error("there is no such fold");
       into.emplace_back(window_.folds()[which[at]], count);
     }
-    const AggregateScope scope{first.data(), last.data(), end ? end->data() : nullptr, staged, prevailing, count};
+    const AggregateScope scope{first.data(), last.data(), end ? end->data() : nullptr, staged, prevailing, own, count};
     bool interrupted = false;
     {
       const nb::gil_scoped_release release;
@@ -223,7 +223,7 @@ void bind_window(nb::module_& m, const char* name, const char* doc) {
            "values"_a.noconvert(), "order"_a.noconvert())
       .def("probe", &Window::probe, "intervals"_a.noconvert(), "first"_a.noconvert(), "last"_a.noconvert(), nb::kw_only(),
            "end"_a.noconvert() = nb::none(), "staged"_a = true, "threads"_a = 1 << 20,
-           "which"_a = nb::none(), "prevailing"_a = false)
+           "which"_a = nb::none(), "prevailing"_a = false, "own"_a = true)
       .def("store", &Window::store)
       .def("expire", [](Window& self, int64_t before) { self.window_.expire(before); }, "before"_a)
       .def("purge", [](Window& self, int64_t before) { self.window_.purge(before); }, "before"_a)

@@ -229,7 +229,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
   for (size_t at = 0; at <= runs_.size(); ++at) {
     const bool staged = at == runs_.size();
     SortedRun* run = staged ? staged_.get() : runs_[at].get();
-    if (run == nullptr || (staged && !scope.staged)) continue;
+    if (run == nullptr || (staged && !scope.staged) || !scope.own) continue;
     if (*firsts.first > run->last || *lasts.second < run->first) continue;
     met.emplace_back(run, staged);
     if (staged && scope.end) continue;  // row by row
@@ -258,7 +258,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
       }
       std::vector<Accumulator> own;
       for (const Accumulator& all : into) own.emplace_back(all.fold, count).take(all, places);
-      const AggregateScope limits{first.data(), last.data(), scope.end ? end.data() : nullptr, scope.staged, scope.prevailing, count};
+      const AggregateScope limits{first.data(), last.data(), scope.end ? end.data() : nullptr, scope.staged, scope.prevailing, scope.own, count};
       const AggregateProbes<Key> part{places, probes.lower + from, probes.upper + from, count};
       for (const auto& [run, staged] : met) fold_chunk(*run, staged, part, limits, which, found, own);
       if (scope.prevailing) fold_prevailing(part, limits, which, found, own);

@@ -445,6 +445,7 @@ struct AggregateScope {
   const int64_t* end;           // of rows of the staged batch in time windows: arrival numbers below; null: all
   bool staged;                  // of the staged batch anything
   bool prevailing;              // and of earlier rows the newest
+  bool own;                     // those within the limits at all
   size_t count;
 };
 

@@ -285,8 +285,6 @@ def test_what_is_refused():
             UnsupportedError, match="prevailing=True takes a condition that compares for equality alone"
         ):
             WindowJoin(**both | timed | {"on": on}, aggregates=Last("k", prevailing=True))
-    with pytest.raises(UnsupportedError, match="prevailing=True is of one window, not of partitions=2"):
-        WindowJoin(**both | timed | {"on": Compare("k", "=", "k")}, aggregates=Last("k", prevailing=True), partitions=2)
     wide = pa.schema([("k", pa.int64()), ("d", pa.decimal128(30, 2))])
     with pytest.raises(KeyTypeError, match="may not fit 127 bits: cast column 'd' or 'k' to fewer digits"):
         WindowJoin(**options | {"left_schema": wide, "right_schema": wide}, aggregates=Mean("d", weight="k"))

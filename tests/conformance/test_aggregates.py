@@ -29,6 +29,7 @@ from muntin import (
     Max,
     Mean,
     Min,
+    Partitions,
     Quantile,
     Rows,
     StdDev,
@@ -204,7 +205,7 @@ def test_conditions(on, predicate):
     check(on, predicate, [(rows(rng, 40, s), rows(rng, 40, s)) for s in (0, 50, 100)], rows=(50, 50))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_any_windows_and_batches(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 1 << 20)))
@@ -319,7 +320,7 @@ def conditions(shape: str, range_part: object, predicate: tuple) -> tuple[object
     return on, ("all", parts)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     key=st.sampled_from(sorted(KEY_CASES)),
     predicate=st.sampled_from(sorted(PREDICATES)),
@@ -529,7 +530,7 @@ PREVAILING = [
 ]  # fmt: skip
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     at=st.sampled_from(["arrival", "close"]),
     delay=st.sampled_from([None, 3]),
@@ -537,12 +538,17 @@ PREVAILING = [
     restarts=st.booleans(),
     wide=st.booleans(),
     itself=st.booleans(),
+    partitions=st.sampled_from(
+        [1, Partitions(3), Partitions(2, by="subwindows", subwindow_rows=9), Partitions(2, "ranges")]
+    ),
     seed=st.integers(0, 1 << 20),
 )
-@example("close", 3, False, True, False, False, 0)
-@example("arrival", 3, True, True, True, False, 1)
-@example("close", 3, True, False, False, True, 2)
-def test_prevailing_rows(tmp_path_factory, at, delay, sequence, restarts, wide, itself, seed):
+@example("close", 3, False, True, False, False, 3, 0)
+@example("arrival", 3, True, True, True, False, 1, 1)
+@example("close", 3, True, False, False, True, 1, 2)
+@example("arrival", 3, False, False, False, False, Partitions(2, by="subwindows", subwindow_rows=9), 3)
+@example("close", 3, False, False, False, False, Partitions(2, by="subwindows", subwindow_rows=9), 4)
+def test_prevailing_rows(tmp_path_factory, at, delay, sequence, restarts, wide, itself, partitions, seed):
     rng, (low, high) = np.random.default_rng(seed), (-4, 6)
     on = AllOf(Compare("k", "=", "k"), Compare("w", "<=>", "w")) if wide else Compare("k", "=", "k")
     options = {"on": on, "within": Within("time", "time", low, high), "form": "aggregate", "aggregates": PREVAILING}
@@ -555,7 +561,7 @@ def test_prevailing_rows(tmp_path_factory, at, delay, sequence, restarts, wide, 
     oracle = NestedLoop(("compare", "="), "k", "k", **loop, **alone)
     options |= alone | {"left_schema": SCHEMA, "right_schema": SCHEMA}
     state = tmp_path_factory.mktemp("state") if restarts else None
-    join = WindowJoin(**options, state=state)
+    join = WindowJoin(**options, state=state, partitions=partitions)
     history: dict[str, list[dict]] = {"left": [], "right": []}
     due: list[tuple[str, dict, list[dict]]] = []
     got: list[dict] = []
@@ -582,7 +588,7 @@ def test_prevailing_rows(tmp_path_factory, at, delay, sequence, restarts, wide, 
                 due.append((side, row, history[other][:seen]))
         if restarts:
             join.close()
-            join = WindowJoin(**options, state=state)
+            join = WindowJoin(**options, state=state, partitions=partitions)
     if at == "close":
         got += join.finish().to_pylist()
     join.close()
