@@ -247,7 +247,11 @@ BELOW_ITSELF = Compare("limit", "<", "limit")
 @pytest.mark.full
 def test_aggregates_of_closed_windows(runner, seed):
     bids, asks = bids_and_asks(seed, batches=5, spread=6)
-    options = {"form": "aggregate", "aggregates": ["count(*)", "max(id)", "count(note)"], "at": "close"}
+    options = {"form": "aggregate", "at": "close"}
+    options["aggregates"] = [
+        "count(*)", "max(id)", "count(note)", "last(note) as newest", "collect(id) as ids", "var(id) as spread",
+        "arg_min(note, id) within (-1 second, 1 second) as least",
+    ]  # fmt: skip
     with start_private("cpu") as daemon:
         for count in (1, 3):
             sides = streams(runner, bids, asks)
@@ -307,6 +311,11 @@ def test_tables_without_equality(daemon, spark, partitions, how):
         ({"stages": 3}, WindowError, "stages must be 1 or 2"),
         ({"form": "pairs"}, UnsupportedError, "form='pairs'"),
         ({"order": "inner"}, UnsupportedError, "order='inner'"),
+        (
+            {"form": "aggregate", "at": "close", "aggregates": "count(*) include prevailing as n"},
+            UnsupportedError,
+            "prevailing=True is of one window, not of partitions=2",
+        ),
         ({"partitions": 0}, WindowError, "from 1 to 256"),
         ({"daemons": 3}, UnsupportedError, "3 daemons for 2 partitions"),
     ],

@@ -295,9 +295,7 @@ def test_errors_of_tasks_lead_with_our_sentence(spark, runner, daemon, seed, str
     with pytest.raises(Exception, match="OrderError") as failed:
         run()
     message = str(failed.value).lstrip()
-    ours = (
-        r"muntin\.errors\.OrderError: row 0 of the (left|right) batch has no value in the sequence column 'seq'"
-    )
+    ours = r"muntin\.errors\.OrderError: row 0 of the (left|right) batch has no value in the sequence column 'seq'"
     if spark_version() >= (4, 0):
         assert "Traceback" not in message
         assert re.match(rf"[^\n]*(from the Python worker.*\n)?{ours}", message)
