@@ -20,7 +20,7 @@ CONNECT = os.environ.get("MUNTIN_TEST_CONNECT") == "1"
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """A local session with two cores, in which a task may fail three times before its job does."""
+    """A local session with two cores, in which a task may fail once before its job does."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     ensure_java()
     builder = SparkSession.builder
     session = (
-        (builder.remote("local[2]") if CONNECT else builder.master("local[2,4]"))
+        (builder.remote("local[2]") if CONNECT else builder.master("local[2,2]"))
         .appName("muntin tests")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
