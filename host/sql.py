@@ -191,6 +191,11 @@ def parse_windowed(
     return _condition(text, left, right, {} if event_times is None else event_times)
 
 
+def condition_tokens(text: str) -> list[Token]:
+    """The words of a condition's text. Raises sqlglot's TokenError."""
+    return _Condition().tokenize(text)
+
+
 def _condition(
     text: str, left: pa.Schema, right: pa.Schema, event_times: Mapping[str, Iterable[str]] | None
 ) -> tuple[Predicate | Where | AllOf, Within | None]:

@@ -10,24 +10,29 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from sqlglot.errors import TokenError
+from sqlglot.tokens import TokenType
 
 from muntin.host.durations import nanoseconds
-from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
+from muntin.host.errors import MuntinError, PredicateError, SchemaError, SqlError, UnsupportedError
 from muntin.host.key_type import NANOS_PER_DAY
 from muntin.host.predicates import AllOf, Compare
 from muntin.host.spec import JoinSpec
-from muntin.host.sql import parse_condition, parse_windowed
+from muntin.host.sql import condition_tokens, parse_condition, parse_windowed
 from muntin.host.windows import Within
 from muntin.pyspark_bridge.result_schema import arrow_schema_of
 from muntin.pyspark_bridge.spark_versions import is_column, is_connect
 from muntin.pyspark_bridge.watermarks import delayed_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from muntin.pyspark_bridge.column_condition import ColumnCondition
 
 log = logging.getLogger(__name__)
+
+#: Aliases of both sides where Spark reads a text; `left` and `right` are words of its own.
+_SIDES = {"left": "left side", "right": "right side"}
 
 
 @dataclasses.dataclass
@@ -125,22 +130,17 @@ def read_sides(left: DataFrame, right: DataFrame, on: Any, within: Any, *, count
             apart = sides.within.left_time if within is None and sides.within is not None and len(names) > 1 else None
             equal = [Compare(name, "=", name) for name in names if name != apart]
             return dataclasses.replace(sides, on=equal[0] if len(equal) == 1 else AllOf(*equal), keys=tuple(names))
-    text = on
+    text, condition = on, None
     if is_column(on):
-        condition: ColumnCondition
-        if is_connect(left):
-            from muntin.pyspark_bridge.connect_column import ConnectColumn
-
-            condition = ConnectColumn(left, right, on, one)
-        else:
-            from muntin.pyspark_bridge.analysed_column import AnalysedColumn
-
-            condition = AnalysedColumn(left, right, on, one)
+        condition = _computed(left, right, on, one)
+    elif isinstance(on, str):
+        condition = _computed_text(left, right, on, one)
+    else:
+        return sides
+    if condition is not None:
         text = condition.text
         sides.left, sides.right = condition.frames()
         sides.computed = tuple(condition.names)
-    elif not isinstance(on, str):
-        return sides
     schemas = arrow_schema_of(sides.left, "left"), arrow_schema_of(sides.right, "right")
     if counted or within is not None:
         sides.on = parse_condition(text, *schemas)
@@ -150,6 +150,51 @@ def read_sides(left: DataFrame, right: DataFrame, on: Any, within: Any, *, count
         sides.within = found
         _warn_of_days(left, found)
     return sides
+
+
+def _computed(left: DataFrame, right: DataFrame, on: Column, one: bool) -> ColumnCondition:
+    """A condition as a Column, with what Spark computes of it."""
+    if is_connect(left):
+        from muntin.pyspark_bridge.connect_column import ConnectColumn
+
+        return ConnectColumn(left, right, on, one)
+    from muntin.pyspark_bridge.analysed_column import AnalysedColumn
+
+    return AnalysedColumn(left, right, on, one)
+
+
+def _computed_text(left: DataFrame, right: DataFrame, on: str, one: bool) -> ColumnCondition | None:
+    """A text that needs Spark to compute a part of it; None for others. Raises SqlError where Spark cannot either."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    try:
+        parse_condition(on, arrow_schema_of(left, "left"), arrow_schema_of(right, "right"))
+        return None
+    except SqlError as error:
+        try:
+            return _computed(left.alias(_SIDES["left"]), right.alias(_SIDES["right"]), F.expr(_spark_text(on)), one)
+        except (MuntinError, AnalysisException, TokenError) as other:
+            raise error from other
+
+
+def _spark_text(text: str) -> str:
+    """A condition's text as Spark reads it: names in its quotes, texts with its escapes, aliases for both sides."""
+    tokens = condition_tokens(text)
+    made, done = [], 0
+    for at, token in enumerate(tokens):
+        new, name = None, token.text.lower()
+        around = [tokens[each].token_type if 0 <= each < len(tokens) else None for each in (at - 1, at + 1)]
+        if name in _SIDES and around[1] is TokenType.DOT and around[0] is not TokenType.DOT:
+            new = quoted(_SIDES[name])
+        elif token.token_type is TokenType.IDENTIFIER:
+            new = quoted(token.text)
+        elif token.token_type is TokenType.STRING:
+            new = "'" + token.text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        if new is not None:
+            made += [text[done : token.start], new]
+            done = token.end + 1
+    return "".join([*made, text[done:]])
 
 
 def same_rows(left: DataFrame, right: DataFrame) -> bool:

@@ -122,7 +122,7 @@ def window_join(
 
         In Columns, text and names the first pair of timestamps, one of each side, whose difference is bounded at
         both ends is the time window, those with `withWatermark` first, unless `within` or `left` and `right` are given.
-        Functions and other expressions of a Column that are about one side, and that a join here does not know, are
+        Functions and other expressions of a condition that are about one side, and that a join here does not know, are
         computed by Spark before the join; they remove no row. A day is 24 hours.
     left, right : Rows
         Count windows: how many rows of each side are kept.

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from muntin import Rows, Within, join
-from muntin.errors import PredicateError, SchemaError
+from muntin import AllOf, Compare, Rows, Where, Within, join
+from muntin.errors import PredicateError, SchemaError, SqlError
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.conditions import read_sides
 from muntin.pyspark_bridge.result_schema import arrow_schema_of
@@ -492,6 +492,22 @@ def test_sums_of_one_side_are_exact(spark):
     for row in sides.left.collect():
         for name, (_, value) in zip(sides.computed, COMPUTED, strict=True):
             assert row[name] == value(row) or (row[name] != row[name] and row.f != row.f), name
+
+
+def test_texts_with_parts_that_spark_computes(spark):
+    """As Columns; what neither reads is refused at its place in the text."""
+    schema = "x INT, `it's` INT, s STRING"
+    left = spark.createDataFrame([((1 << 31) - 1, 5, "It's")], schema)
+    right = left.withColumnRenamed("x", "z")
+    text = """ "left"."x" + left."it's" * 2 < z AND upper(left.s) = 'IT''S' AND right.s = Left.s """
+    sides = read_sides(left, right, text, None, counted=False)
+    same = Compare("_on0", "<", "z"), Where("left", "_on1", "=", "IT'S"), Compare("s", "=", "s")
+    assert sides.on == AllOf(*same)
+    assert [tuple(row) for row in sides.left.select("_on0", "_on1").collect()] == [((1 << 31) + 9, "IT'S")]
+    itself = read_sides(left, left, "left.x * 2 = right.x + right.x", None, counted=False)
+    assert itself.left is itself.right
+    with pytest.raises(SqlError, match=r"line 1, column 1: .*left\.s"):
+        read_sides(left, right, "left.s || right.s = 'ab'", None, counted=False)
 
 
 def test_terms_of_both_sides_are_summed_apart(spark):
