@@ -41,9 +41,8 @@ def predicate_sql(predicate: tuple, floating: bool) -> str:
     if predicate[0] == "compare":
         return f"l.k {SQL_OPERATORS.get(predicate[1], predicate[1])} r.k"
     _, low, high, *closed = predicate
-    above, below = (
-        (">=", "<=") if not closed else {"left": (">=", "<"), "right": (">", "<="), "neither": (">", "<")}[closed[0]]
-    )
+    ends = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "neither": (">", "<")}
+    above, below = ends[closed[0] if closed else "both"]
     terms = []
     for bound, compare in ((low, above), (high, below)):
         if bound is None:

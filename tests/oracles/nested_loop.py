@@ -4,8 +4,8 @@ It shares nothing with the operator: predicates are plain tuples, arithmetic is 
 
 A predicate is one of
 
-- ``("band", low, high)``: ``low <= r - l <= high``, None for an open bound; a fourth item ``"left"``, ``"right"`` or
-  ``"neither"`` says which ends belong to it;
+- ``("band", low, high)``: ``low <= r - l <= high``, None for an open bound; a fourth item ``"both"``, ``"left"``,
+  ``"right"`` or ``"neither"`` says which ends belong to it;
 - ``("sum", low, high)``: ``low <= r + l <= high``, None for an open bound;
 - ``("compare", op)``: ``l op r`` with op one of ``= == < <= > >= != <>``;
 - ``("any", [predicate, ...])``: the union of several over the same pair of columns;

@@ -72,6 +72,7 @@ class Part:
     op: str = ""
     low: Given = OPEN
     high: Given = OPEN
+    closed: str = "both"
     value: Given = OPEN
     parts: tuple[Part, ...] = ()
 
@@ -84,7 +85,7 @@ class Part:
             return Where(side, column, self.op, self.value.given)
         if self.kind == "compare":
             return Compare(self.left, self.op, self.right)
-        return Band(self.left, self.right, self.low.given, self.high.given, sum=self.kind == "sum")
+        return Band(self.left, self.right, self.low.given, self.high.given, sum=self.kind == "sum", closed=self.closed)
 
     def oracle(self, left: list[str], right: list[str]) -> tuple:
         """As the nested loop takes it, where it has the keys of these columns."""
@@ -104,7 +105,7 @@ class Part:
             return ("any", [part._predicate() for part in self.parts])
         if self.kind == "compare":
             return ("compare", "=" if self.op == "<=>" else self.op)
-        return (self.kind, self.low.exact, self.high.exact)
+        return (self.kind, self.low.exact, self.high.exact, self.closed)
 
 
 def _test(op: str, constant: Any) -> Callable[[Any], bool]:
@@ -362,7 +363,8 @@ class Draw:
         if kind == "compare":
             return Part("compare", left, right, op=op)
         low, high = self._ends(family, self.columns[0][left], self.columns[1][right])
-        return Part(kind, left, right, low=low, high=high)
+        closed = "both" if low.exact == high.exact else rng.choice(["both", "both", "left", "right", "neither"])
+        return Part(kind, left, right, low=low, high=high, closed=closed)
 
     def _ends(self, family: str, left: _Column, right: _Column) -> tuple[Given, Given]:
         """Of a band."""
