@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import muntin.host.daemon.rescale as rescale_module
-from muntin import AsOf, JoinSpec, Watermark, WindowJoin
+from muntin import AsOf, Count, JoinSpec, Sum, Watermark, WindowJoin
 from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.rescale import rescale
@@ -136,12 +136,13 @@ class Query:
 @mock.patch.object(RoutePlanner, "_wanted", at_random)
 @settings(max_examples=4, deadline=None)
 @given(
-    how=st.sampled_from(["inner", "left", "right", "left_semi", "left_anti", "full"]),
+    how=st.sampled_from(["inner", "left", "right", "left_semi", "left_anti", "full", "closing"]),
     steps=st.lists(
         st.tuples(st.sampled_from([1, 2, 3, 5]), st.sampled_from(["repeated", "cut short", "final"])), max_size=2
     ),
     seed=st.integers(0, 2**32),
 )
+@example("closing", [(3, "repeated"), (1, "cut short")], 0)
 @example("inner", [(1, "cut short")], 0)  # one has let a call go, the other not
 @example("full", [(5, "repeated"), (1, "repeated")], 0)  # the windows of one side have let calls go, the others not
 def test_as_one_join(
@@ -159,7 +160,12 @@ def test_as_one_join(
         return
     if by == "equality" and how == "full":
         return
-    spec = JoinSpec(on=ON, **WINDOWS[window], how=how)
+    if how == "closing":
+        if "within" not in WINDOWS[window]:
+            return
+        spec = JoinSpec(on=ON, **WINDOWS[window], form="aggregate", at="close", aggregates=[Count(), Sum("n")])
+    else:
+        spec = JoinSpec(on=ON, **WINDOWS[window], how=how)
     rng = np.random.default_rng(seed)
     calls = calls_of(seed, 4 * (len(steps) + 1))
     one = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
