@@ -56,7 +56,7 @@ def checked_by_daemons(task: JoinTask, device: str) -> tuple[bool, dict[str, dic
         with closing(Service(device)) as service:
             for opened in [dict(windows)] if together else alone:
                 service.check(definition, opened)
-        return False, _begun_in(task.state, task.join)
+        return False, _begun_in({task.state}, definition.spec, task.join)
     kept, places, begun = True, {task.state}, {}
     for at, address in enumerate(task.daemons):
         with DaemonClient(address, token=task.token, tls_ca=task.tls_ca) as client:
@@ -70,18 +70,19 @@ def checked_by_daemons(task: JoinTask, device: str) -> tuple[bool, dict[str, dic
             spark_query, _, own = Windows.of(name).query.partition("/")
             if own == task.join:
                 begun[spark_query] = query["fixed"]
-    for place in places:
-        begun |= _begun_in(place, task.join)
-    return kept, begun
+    return kept, begun | _begun_in(places, definition.spec, task.join)
 
 
-def _begun_in(place: str | None, join: str) -> dict[str, dict[str, Any]]:
-    """As of `begun_with`; nothing where the place is not seen from here: tasks and daemons refuse by it too."""
-    try:
-        return {} if place is None else begun_with(place, join)
-    except StateError as error:
-        log.warning("the state is not seen from here: %s", error)
-        return {}
+def _begun_in(places: set[str | None], spec: JoinSpec, join: str) -> dict[str, dict[str, Any]]:
+    """As of `begun_with`, where something is fixed; nothing of a place that is not seen from here: daemons refuse by it
+    too."""
+    begun: dict[str, dict[str, Any]] = {}
+    for place in places if spec.waits else ():
+        try:
+            begun |= {} if place is None else begun_with(place, join)
+        except StateError as error:
+            log.warning("the state is not seen from here: %s", error)
+    return begun
 
 
 def with_no_data(asked: bool | None, begun: dict[str, dict[str, Any]]) -> bool:

@@ -415,7 +415,10 @@ def ended(store: Store) -> tuple[str, list[str]] | None:
 def newest_join(store: Store) -> dict[str, Any] | None:
     """What defines the join of a log, as of `Record`, by its newest call; None where it has none. Raises StateError."""
     for name in reversed([name for name in store.names() if _COMMIT.fullmatch(name)]):
-        fields = json.loads(store.read(name).rpartition(b"\n")[0] or b"{}")
+        try:
+            fields = json.loads(store.read(name).rpartition(b"\n")[0])
+        except ValueError as error:
+            raise StateError(f"the state's file {store.path(name)} is damaged: it is no JSON") from error
         if "join" in fields:
             return dict(fields["join"])
     return None

@@ -19,7 +19,7 @@ from muntin import AsOf, Count, JoinSpec, Sum, Watermark, WindowJoin
 from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.rescale import rescale
-from muntin.host.daemon.windows import Windows, query_place, windows_below
+from muntin.host.daemon.windows import Windows, begun_with, query_place, windows_below
 from muntin.host.engines import Partitions
 from muntin.host.errors import StateError, StateLostError, StateTakenError, UnsupportedError, WindowError
 from muntin.host.join.engine import OTHER, SIDES
@@ -276,6 +276,30 @@ def test_a_stream_that_meets_a_table(
     with pytest.raises(UnsupportedError, match="leave --by and --width out"):
         rescale(place, partitions + 1, by="ranges")
     query.close()
+
+
+def test_what_a_query_began_with(tmp_path: Path) -> None:
+    """A state goes on with it alone, in any number of partitions, and says what it is."""
+    place, names = str(tmp_path), {"one/join": True, "other/join": False, "third/more": True}
+
+    def opened(name: str, value: bool) -> WindowJoin:
+        given = {"left_schema": SCHEMA, "right_schema": SCHEMA, "state": query_place(place, name)}
+        return WindowJoin.from_spec(SPEC, **given, fixed={"no_data_batches": value})
+
+    assert begun_with(f"{place}/none", "join") == {}
+    for name, value in names.items():
+        with opened(name, value) as join:
+            join.process(*calls_of(1, 1)[0], batch=0)
+        with pytest.raises(StateError, match=f"of a join with no_data_batches={value}, not {not value}: go on"):
+            opened(name, not value)
+    known = {"one": {"no_data_batches": True}, "other": {"no_data_batches": False}}
+    assert begun_with(place, "join") == known
+    rescale(place, 2, "one/join", delete_old=True)
+    assert begun_with(place, "join") == known
+    (commit,) = Path(query_place(place, "other/join")).glob("*.commit")
+    commit.write_bytes(b"damaged")
+    with pytest.raises(StateError, match=r"\.commit is damaged"):
+        begun_with(place, "join")
 
 
 def fed(place: Path, partitions: Partitions, spec: JoinSpec = SPEC, batches: int = 3) -> Query:
