@@ -149,7 +149,9 @@ def test_long_sums_and_products_have_all_their_digits():
     column = Expression("column", lambda: "z", lambda: "bigint", Cell(Fraction(low), "bigint"), (), ("left", 0))
     one = column, Fraction(low)
     product = node("*", one, one)
-    for tree in (product, node("+", product, one)):
+    three = Expression("literal", lambda: "3", lambda: "int", Cell(Fraction(3), "int"), (), Number("3")), Fraction(3)
+    rest, turned = node("%", node("+", one, one), three), node("negative", one)
+    for tree in (product, node("+", product, one), rest, turned):
         exact = Cells()._exact(tree[0])
         assert exact.column.value == tree[1]
     with pytest.raises(PredicateError, match="38 digits"):
