@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import muntin
 from muntin.host.daemon.certificate import Certificate
+from muntin.host.daemon.windows import Windows
 from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
 from muntin.host.errors import DeviceError, QueryError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
@@ -311,6 +312,8 @@ def window_join(
         spec.check_endless()
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or not name.isprintable()):
         raise QueryError(f"name must be text of 1 to {MOST_NAME} printable characters, not {str(name)[:80]!a}")
+    if name is not None and Windows.of(f"/{name}").count != 1:
+        raise QueryError(f"name={name!r} ends as the name of a partition of a join does: give another one")
     delay = None
     if result_watermark is not None:
         if not streaming:

@@ -118,6 +118,7 @@ IN_TIME = {"on": GOOD["on"], "within": Within("ts", "ts", "0 s", "1 s")}
         ({"state": "/tmp/state", "name": "\u00e4" * 200}, errors.StateError, "shorter name"),
         ({"state": "s3://bucket/prefix", "name": "\u00e4" * 200}, errors.StateError, "shorter name"),
         ({"name": "two\nlines"}, errors.QueryError, r"printable characters, not 'two\\nlines'"),
+        ({"name": "bids/0-of-2"}, errors.QueryError, "ends as the name of a partition"),
         ({**IN_TIME, "partitions": 65}, errors.LimitError, "65 windows.*64 queries.*--max-queries"),
         ({**IN_TIME, "partitions": 33, "how": "full"}, errors.LimitError, "66 windows"),
         ({"left": Rows(200_000_000), "right": Rows(200_000_000), "partitions": 2}, errors.CapacityError, "left window"),
