@@ -143,6 +143,8 @@ class WindowJoin:
     [{'limit': 20, 'price': 22}]
     """
 
+    _first_row = 0  # the arrival number of the first row of each stream
+
     def __init__(
         self,
         *,
@@ -729,7 +731,7 @@ class WindowJoin:
                 for side, waiting in self._engine.waiting().items():
                     setattr(stats, f"waiting_{side}", waiting)
                 for side in SIDES:
-                    arrived = self._sequencer.arrived[side]
+                    arrived = self._sequencer.arrived[side] - self._first_row
                     if self.spec.counted:
                         most = getattr(self.spec, side).count
                         rows = min(arrived, most)
@@ -891,7 +893,7 @@ class WindowJoin:
             self._kept[side] = columns_kept
             self._strict[side] = [field.name for field in columns_kept if not field.nullable]
             self._as_is[side] = all(is_kept_as_is(field.type) for field in columns_kept)
-        sequencer = Sequencer(self.spec, left, right, 0, self._key_bits)
+        sequencer = Sequencer(self.spec, left, right, self._first_row, self._key_bits)
         if isinstance(self.spec.on, AsOf):
             self._start_as_of(self.spec.on, sequencer, schema, left, right, logs, before)
             return
@@ -965,7 +967,7 @@ class WindowJoin:
         watermark = self.spec.watermark
         both = watermark is None or None not in (watermark.left, watermark.right)
         engine = AsOfEngine(
-            sequencer.engine_spec, on, axis, condition, logs, 0, unmatched=self.spec.how == "left",
+            sequencer.engine_spec, on, axis, condition, logs, self._first_row, unmatched=self.spec.how == "left",
             scan=on.direction == "backward" and both and self.spec.static is None,
             at_once=self.spec.static is not None, threads=getattr(self._device, "threads", 1),
             partitions=self._partitions.count,
@@ -984,7 +986,7 @@ class WindowJoin:
         if before is not None:
             sequencer.state = before
             if self.spec.static is not None:
-                sequencer.arrived[self.spec.static] = 0
+                sequencer.arrived[self.spec.static] = self._first_row
 
     def _needed(self, side: str, table: pa.Table | None) -> pa.Table:
         """The columns of a batch that the join needs, as they are kept."""
@@ -1355,7 +1357,7 @@ class WindowJoin:
         rows = table.rows(digest)
         with self._breaking(self._engine):
             self._met = None
-            if self._sequencer.arrived[side] != 0:  # another one was there
+            if self._sequencer.arrived[side] != self._first_row:  # another one was there
                 before = self._sequencer.state
                 self._engine.close()
                 self._start(self._schemas["left"], self._schemas["right"], before)
@@ -1414,7 +1416,7 @@ class WindowJoin:
     def _stored(self, engine: Engine, side: str) -> int:
         """The oldest row of a side that a later row may still meet."""
         roles = SIDES if self.spec.self_join else (side,)
-        arrived = self._sequencer.arrived[side]
+        arrived = self._sequencer.arrived[side] - self._first_row
         if self.spec.counted:
             return arrived - max(getattr(self.spec, role).count for role in roles)
         return min((row for role in roles if (row := engine.oldest_row(role)) is not None), default=arrived)

@@ -52,7 +52,7 @@ def run(
     sequenced = case["sequence"] != "none"
     order = Outer(every=5) if case["order"] == "outer, every 5" else case["order"]
     streams = make_streams(key, case["shape"], window, case["sequence"], case["cut"], count, rng)
-    with WindowJoin(
+    with type("Late", (WindowJoin,), {"_first_row": first_row})(
         **host_arguments(predicate, key, window, sequenced),
         index=case["index"],
         form=case["form"],
@@ -60,7 +60,6 @@ def run(
         device=device,
         left_schema=streams.left.schema,
         right_schema=streams.right.schema,
-        _first_row=first_row,
     ) as join:
         check_join(join, oracle(predicate, key, window, sequenced), streams, case["form"], order, first_row)
 
