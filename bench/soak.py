@@ -10,10 +10,10 @@ import time
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from muntin import AllOf, Band, Compare, Watermark, WindowJoin, Within
 from muntin.host.daemon.service import resident_bytes
+from muntin.host.progress import Progress
 
 ROWS = 2_000  # of each side in a call
 KEYS = 1_000
@@ -54,12 +54,12 @@ def soak(seconds: float, folder: str, partitions: int = 1, least_calls: int = 0)
             state=folder,
             partitions=partitions,
         ) as join,
-        tqdm(total=round(seconds), unit=" s", leave=False, mininterval=1) as bar,
+        Progress("soak", unit="calls") as bar,
     ):
         while (passed := time.monotonic() - started) < seconds or call < least_calls:
             join.process(rows(rng, call), rows(rng, call))
             call += 1
-            bar.update(min(int(passed), bar.total) - bar.n)
+            bar.advance(left=f"{max(seconds - passed, 0):,.0f} s")
             if call > WARM_CALLS:
                 memory.append(resident_bytes() or 0)
                 files.append(len(os.listdir(folder)))

@@ -9,7 +9,7 @@ def main() -> None:
     try:
         command = importlib.import_module("muntin.host.cli").main
     except ModuleNotFoundError as error:
-        extra = {"click": "cli", "rich": "cli", "tqdm": "cli", "structlog": "daemon", "prometheus_client": "daemon"}
+        extra = {"click": "cli", "rich": "cli", "structlog": "daemon", "prometheus_client": "daemon"}
         if error.name is None or error.name not in extra:
             raise
         sys.exit(f"error: the muntin command needs {error.name}: pip install 'muntin[{extra[error.name]}]'")

@@ -9,8 +9,7 @@ import signal
 import sys
 import time
 
-from tqdm import tqdm
-
+from muntin.host.progress import Progress
 from tests.fault.kills import kill_in_spark, to_json
 from tests.fault.orders import KINDS
 from tests.fault.real_kills import kill_daemons
@@ -59,14 +58,13 @@ def _simulate(first: int, count: int, jobs: int) -> int:
     wrong, begun = 0, time.perf_counter()
     with (
         multiprocessing.get_context("spawn").Pool(jobs, quiet, maxtasksperchild=100) as pool,
-        tqdm(total=count, unit=" schedules", smoothing=0.05) as bar,
+        Progress("faults", count, "schedules") as bar,
     ):
         for done, stories in pool.imap_unordered(run_seeds, shares):
-            bar.update(done)
             for story in stories:
                 wrong += 1
-                tqdm.write(f"{story}\n")
-                bar.set_postfix(wrong=wrong)
+                bar.write(f"{story}\n")
+            bar.advance(done, wrong=wrong)
     hours = (time.perf_counter() - begun) / 3600
     print(f"seeds {first} to {first + count - 1}: {wrong} of {count:,} schedules break the rule")
     print(f"{count / hours:,.0f} schedules an hour on {jobs} processes")

@@ -29,10 +29,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
-from tqdm import tqdm
 
 from muntin.host.daemon import DaemonClient
 from muntin.host.errors import ConnectionLostError
+from muntin.host.progress import Progress
 from muntin.pyspark_bridge.loopback_cluster import HOST, LoopbackCluster
 from tests.fault.kills_driver import committed
 from tests.fault.orders import PHASES, Orders
@@ -128,9 +128,9 @@ def kill_in_spark(kinds: Sequence[str], kills: int, seed: int, places: Sequence[
         place = places[at // len(PHASES) % len(places)]
         orders[place].append({kind: PHASES[(first + at) % len(PHASES)] for kind, first in firsts.items()})
     if not CLASSES.exists():
-        _Run("executors", [], seed, tqdm(disable=True)).archive_classes()
+        _Run("executors", [], seed, Progress("classes")).archive_classes()
     outcome = Outcome()
-    with tqdm(total=kills * len(kinds), unit=" kills", smoothing=0.05) as bar:
+    with Progress("kills", kills * len(kinds), "kills") as bar:
         for place, given in orders.items():
             if given:
                 rng.shuffle(given)
@@ -141,7 +141,7 @@ def kill_in_spark(kinds: Sequence[str], kills: int, seed: int, places: Sequence[
 class _Run:
     """One query, from its first micro-batch to its last."""
 
-    def __init__(self, place: str, orders: list[dict[str, str]], seed: int, bar: tqdm):
+    def __init__(self, place: str, orders: list[dict[str, str]], seed: int, bar: Progress):
         self._place, self._bar = place, bar
         self._folder = Path(tempfile.mkdtemp(prefix="muntin-kills-"))
         (self._folder / "orders").mkdir()
@@ -176,13 +176,12 @@ class _Run:
                     raise WrongError(f"the driver ended with status {driver.returncode}; see {self._log}")
                 now = committed(self._folder), self._orders.carried_out
                 if now != seen:
-                    self._bar.update(now[1] - seen[1])
-                    self._bar.set_postfix(place=self._place, batch=f"{now[0]} of {self._batches}")
+                    self._bar.advance(now[1] - seen[1], place=self._place, batch=f"{now[0]} of {self._batches}")
                     seen, since = now, time.monotonic()
                 elif time.monotonic() > since + STALL_SECONDS:
                     raise WrongError(f"batch {now[0] + 1} does not end in {STALL_SECONDS:g} seconds; see {self._log}")
                 time.sleep(0.05)
-            self._bar.update(self._orders.carried_out - seen[1])
+            self._bar.advance(self._orders.carried_out - seen[1])
         outcome = self._compared()
         outcome.starts = (
             starts + len(re.findall("^after batch ", self._log.read_text(errors="replace"), re.MULTILINE)) - 1
@@ -191,7 +190,7 @@ class _Run:
         if not outcome.lost and not outcome.doubled and not self._orders.told("order"):
             shutil.rmtree(self._folder)
         else:
-            tqdm.write(f"see {self._folder}; orders left: {self._orders.told('order')}")
+            self._bar.write(f"see {self._folder}; orders left: {self._orders.told('order')}")
         return outcome
 
     def archive_classes(self) -> None:

@@ -15,11 +15,11 @@ from unittest import mock
 import duckdb
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from muntin import AllOf, Band, Compare, JoinSpec, Watermark, WindowJoin, Within
 from muntin.host.daemon import DaemonClient, private, start_private
 from muntin.host.errors import ConnectionLostError, StateError
+from muntin.host.progress import Progress
 from tests.fault.cases import content
 from tests.fault.orders import AT_RANDOM, DAEMON_PHASES
 from tests.fault.world import WrongError
@@ -49,7 +49,7 @@ def kill_daemons(kills: int, seed: int) -> str:
     sent: list[list[pa.Table]] = [[], []]
     results = []
     number = 0
-    with tempfile.TemporaryDirectory() as folder, tqdm(total=kills, unit=" kills") as bar:
+    with tempfile.TemporaryDirectory() as folder, Progress("kills", kills, "kills") as bar:
         while killed.total() < kills:
             phase = [*DAEMON_PHASES, AT_RANDOM, AT_RANDOM][killed.total() % (len(DAEMON_PHASES) + 2)]
             tables = [_rows(rows, number, side) for side in "lr"]
@@ -72,7 +72,7 @@ def kill_daemons(kills: int, seed: int) -> str:
             finally:
                 daemon.close()
             killed[phase] += 1
-            bar.update()
+            bar.advance()
             with _start(folder, None) as daemon:
                 found += [_send(daemon.address, schema, number, tables) for _ in range(2)]
             if any(each != due for each in found):

@@ -11,8 +11,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
+from muntin.host.progress import Progress
 from tests.random_joins.case import Case
 from tests.random_joins.seeds import found, quiet, run_seeds
 from tests.random_joins.shrink import SECONDS
@@ -63,7 +62,7 @@ def _run(options: Any) -> int:
     kinds: dict[str, dict[str, list[int]]] = {verdict: defaultdict(list) for verdict in ("wrong", "failed", "refused")}
     traits: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     begun = time.perf_counter()
-    with tqdm(total=len(seeds), unit=" joins", smoothing=0.05) as bar:
+    with Progress("random joins", len(seeds), "joins") as bar:
         for result in run_seeds(seeds, options.jobs, options.shrink):
             outcome = result.outcome
             verdicts[outcome.verdict] += 1
@@ -73,9 +72,8 @@ def _run(options: Any) -> int:
             if outcome.verdict != "right":
                 kinds[outcome.verdict][outcome.kind].append(result.seed)
             if result.smallest is not None:
-                tqdm.write(f"{result.told()}\n")
-            bar.update()
-            bar.set_postfix(failed=verdicts["wrong"] + verdicts["failed"], refresh=False)
+                bar.write(f"{result.told()}\n")
+            bar.advance(failed=verdicts["wrong"] + verdicts["failed"])
     summary = {
         "first": options.first,
         "joins": options.joins,
