@@ -232,16 +232,17 @@ def means(name: str, column: str, kind: pa.DataType, out: pa.DataType, held: dic
             return pa.array(held["product"] / held["weight"], out, mask=(some == 0) | (held["weight"] == 0))
         if "add" in held:
             return pa.array(held["add"] / np.maximum(some, 1), out, mask=some == 0)
-    weights = some, np.zeros_like(some), np.ones(len(some), np.bool_)
+    weights, number = (some, np.zeros_like(some), np.ones(len(some), np.bool_)), some.astype(np.float64)
     if "upper_weight" in held:
-        weights = _totals({"upper": held["upper_weight"], "lower": held["lower_weight"]})
+        weighing = {"upper": held["upper_weight"], "lower": held["lower_weight"]}
+        weights, number = _totals(weighing), _float_total(weighing)
         held = {"upper": held["upper_product"], "lower": held["lower_product"]}
     low, high, fits = _totals(held)
     valid = (some > 0) & ((weights[0] != 0) | (weights[1] != 0) | ~weights[2])
     if pa.types.is_decimal(out):
         return _decimal_means(name, column, kind, out, (low, high, fits), weights, valid)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return pa.array(float_of(low, high) / float_of(weights[0], weights[1]), out, mask=~valid)
+        return pa.array(_float_total(held) / number, out, mask=~valid)
 
 
 def quantiles(q: float, kind: pa.DataType, starts: np.ndarray, words: np.ndarray) -> pa.Array:
@@ -348,6 +349,15 @@ def _totals(held: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.nda
     high = upper[:, 0] + lower[:, 1]  # wraps
     fits &= ((upper[:, 0] ^ high) & (lower[:, 1] ^ high)) >= 0
     return np.ascontiguousarray(lower[:, 0]), high, fits
+
+
+def _float_total(held: dict[str, np.ndarray]) -> np.ndarray:
+    """Sums as float64, those too that do not fit 128 bits."""
+    low, high, fits = _totals(held)
+    if fits.all():
+        return float_of(low, high)
+    upper, lower = (held[half].reshape(-1, 2).T for half in ("upper", "lower"))
+    return np.where(fits, float_of(low, high), float_of(*upper) * 2.0**64 + float_of(*lower))
 
 
 def _integer(low: np.ndarray, high: np.ndarray, at: int) -> int:

@@ -93,19 +93,35 @@ def as_table(what: str, given: Any, schema: pa.Schema | None = None) -> pa.Table
             return pa.table(given)
         if hasattr(given, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(given)])
-        if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)):
-            tables = [as_table(f"an item of {what}", each) for each in given]
-            if tables:
-                return pa.concat_tables(tables)
+    except SchemaError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise _unreadable(what, given, error) from error
+    if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)):
+        tables = [as_table(f"an item of {what}", each) for each in given]  # its own errors stay what they are
+        if not tables:
             if schema is not None:
                 return schema.empty_table()
             raise SchemaError(f"{what} is an iterable without items, which has no columns: give an empty table")
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        if isinstance(error, SchemaError):
-            raise
-        raise SchemaError(f"{what}, of type {_name(given)}, cannot be read as Arrow data: {error}") from error
+        try:
+            return pa.concat_tables(tables)
+        except pa.ArrowException as error:
+            raise _unreadable(what, given, error) from error
     hint = ": collect() it" if hasattr(given, "collect") else ""
     raise SchemaError(f"{what} must be {TAKEN}, not {_name(given)}{hint}")
+
+
+def as_tables(given: Mapping[str, Any], schemas: Mapping[str, pa.Schema] | None = None) -> dict[str, pa.Table]:
+    """Several rows as of `as_table`, by what each is; an object that is there twice, such as a reader, is read once."""
+    tables: dict[str, pa.Table] = {}
+    for what, rows in given.items():
+        same = next((other for other in tables if given[other] is rows), None)
+        tables[what] = as_table(what, rows, (schemas or {}).get(what)) if same is None else tables[same]
+    return tables
+
+
+def _unreadable(what: str, given: Any, error: Exception) -> SchemaError:
+    return SchemaError(f"{what}, of type {_name(given)}, cannot be read as Arrow data: {error}")
 
 
 def as_schema(what: str, given: Any) -> pa.Schema:
@@ -192,10 +208,15 @@ def answer(result: pa.Table, given: Iterable[Any], source: Mapping[str, tuple[An
 
 
 def dtype_of(frame: Any, column: str) -> Any:
-    """The dtype of a column, or of a level of the index, of a DataFrame of pandas; None of others."""
+    """The dtype of a column, or of a level of the index, of a DataFrame of pandas, by its name as text; None of
+    others."""
     if not is_pandas(frame):
         return None
-    return frame[column].dtype if column in frame.columns else frame.index.get_level_values(column).dtype
+    for at, name in enumerate(frame.columns):
+        if str(name) == column:
+            return frame.dtypes.iloc[at]
+    levels = [level for level, name in enumerate(frame.index.names) if str(name) == column]
+    return frame.index.get_level_values(levels[0]).dtype if levels else None
 
 
 def is_pandas(given: Any) -> bool:

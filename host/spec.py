@@ -551,18 +551,19 @@ class JoinSpec:
                 "prevailing=True takes a condition that compares for equality alone, as the newest row before a window "
                 "is kept for each value: leave the other parts out"
             )
+        first = [*left] if self.closing else [COUNTS_SCHEMA.field("side"), COUNTS_SCHEMA.field("row")]
+        for field in fields:
+            if any(field.name == other.name for other in first):
+                raise SchemaError(f"the result would have two columns {field.name!r}: give the aggregate a name=")
         if not self.closing:
-            return pa.schema([COUNTS_SCHEMA.field("side"), COUNTS_SCHEMA.field("row"), *fields])
+            return pa.schema([*first, *fields])
         condition = self.condition(left, right, key_bits=128)  # what gives aggregates has such keys
         if condition.residuals:
             raise UnsupportedError(
                 "at='close' takes a condition that one pair of columns decides, beside equalities and one range, "
                 f"and this one leaves {condition.explain()[-1]}: use at='arrival', or form='rows' and a group by"
             )
-        for field in fields:
-            if field.name in left.names:
-                raise SchemaError(f"the result would have two columns {field.name!r}: give the aggregate a name=")
-        return pa.schema([*left, *fields])
+        return pa.schema([*first, *fields])
 
     def check_side(self, side: str, schema: pa.Schema) -> None:
         """Checks the columns of one side for themselves. Raises as `output_schema`."""

@@ -35,7 +35,7 @@ from muntin.host.errors import (
     UnsupportedError,
     WindowError,
 )
-from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
+from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table, as_tables
 from muntin.host.index.specs import Index
 from muntin.host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
@@ -359,6 +359,8 @@ class WindowJoin:
             After `finish`.
         ResultTooLargeError
             If the result does not fit in memory.
+        SumOverflowError
+            If a sum or mean of ``form="aggregate"`` does not fit its type.
         IncompleteError
             If a part of the device stopped answering. `partial` is the result without the pairs that it would have
             found, and without unmatched rows.
@@ -369,9 +371,10 @@ class WindowJoin:
 
         Notes
         -----
-        A call that raises any but `CapacityError`, `DeviceError`, `StateError` and KeyboardInterrupt has changed
-        nothing. After these neither, where the join is `usable`; else nothing of the call is in its state, if it has
-        one, which can be opened again, but for a call whose number `last_batch` then has: `repeat` gives its result.
+        A call that raises any but `CapacityError`, `DeviceError`, `StateError`, `SumOverflowError` and
+        KeyboardInterrupt has changed nothing. After these neither, where the join is `usable`; else nothing of the call
+        is in its state, if it has one, which can be opened again, but for a call whose number `last_batch` then has:
+        `repeat` gives its result.
         """
         with self._turn():
             self._check_call(left, right)
@@ -831,11 +834,11 @@ class WindowJoin:
 
     def _tables_of(self, left: ArrowRows | None, right: ArrowRows | None) -> dict[str, pa.Table | None]:
         """The rows of both sides, as a caller gives them."""
-        given = {"left": left, "right": right}
-        return {
-            side: None if rows is None else as_table(f"the {side} batch", rows, self._schemas.get(side))
-            for side, rows in given.items()
-        }
+        sides = {f"the {side} batch": side for side in SIDES}
+        given = {what: rows for what, rows in zip(sides, (left, right), strict=True) if rows is not None}
+        known = {what: self._schemas[side] for what, side in sides.items() if side in self._schemas}
+        tables = as_tables(given, known)
+        return {side: tables.get(what) for what, side in sides.items()}
 
     def _learn(self, side: str, schema: pa.Schema) -> None:
         known = self._schemas.get(side)

@@ -12,7 +12,18 @@ from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions
 from muntin.host.errors import PredicateError, SchemaError, UnsupportedError
-from muntin.host.frames import ArrowRows, Frame, SparkFrame, answer, as_schema, as_table, dtype_of, is_frame, is_spark
+from muntin.host.frames import (
+    ArrowRows,
+    Frame,
+    SparkFrame,
+    answer,
+    as_schema,
+    as_table,
+    as_tables,
+    dtype_of,
+    is_frame,
+    is_spark,
+)
 from muntin.host.index import Index
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
@@ -369,7 +380,8 @@ def sql(
 def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
     from muntin.host.sql import parse_join
 
-    tables = {name: as_table(f"the table {name!r}", value) for name, value in given.items()}
+    read = as_tables({f"the table {name!r}": value for name, value in given.items()})
+    tables = dict(zip(given, read.values(), strict=True))
     operator = {name: options.pop(name) for name in _OF_OPERATOR if name in options}
     bounded = {name: len(table) for name, table in tables.items()}
     schemas = {name: table.schema.remove_metadata() for name, table in tables.items()}
@@ -392,7 +404,8 @@ def sql_spec(text: str, **tables: Any) -> JoinSpec:
     Parameters
     ----------
     text, **tables
-        As of `sql`; schemas will do for tables.
+        As of `sql`; schemas will do for tables. Readers are taken as their schemas, and keep their rows; iterators are
+        read to their end.
 
     Raises
     ------
@@ -416,9 +429,12 @@ def sql_spec(text: str, **tables: Any) -> JoinSpec:
     for name, value in given.items():
         table = None if _is_schema(value) else as_table(f"the table {name!r}", value)
         schemas[name] = as_schema(f"the table {name!r}", value if table is None else table)
-        bounded[name] = 0 if table is None else len(table)
-    return parse_join(text, schemas, bounded=None if 0 in bounded.values() else bounded, **options).spec
+        if table is not None:
+            bounded[name] = len(table)
+    return parse_join(text, schemas, bounded=bounded if len(bounded) == len(given) else None, **options).spec
 
 
 def _is_schema(value: Any) -> bool:
-    return hasattr(value, "__arrow_c_schema__") and not is_frame(value)
+    """Whether it is columns, or a reader, whose rows are not to be read for them."""
+    schema = hasattr(value, "__arrow_c_schema__") and not is_frame(value)
+    return schema or isinstance(value, pa.RecordBatchReader)

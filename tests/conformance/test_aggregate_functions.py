@@ -3,11 +3,14 @@
 import dataclasses
 import datetime as dt
 import decimal
+import fractions
 import statistics
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import muntin
 from muntin import (
@@ -237,6 +240,16 @@ def test_sums_that_do_not_fit_are_errors():
             summed(kind, values)
 
 
+@given(st.lists(st.tuples(*[st.sampled_from([INT64.min, INT64.max, 1])] * 2), min_size=1, max_size=9))
+def test_weighted_means_whose_sums_take_more_than_128_bits(rows):
+    numbers, weights = zip(*rows, strict=True)
+    right = pa.table({"k": [1] * len(rows), "v": pa.array(numbers, pa.int64()), "w": pa.array(weights, pa.int64())})
+    got = muntin.join(pa.table({"k": [1]}), right, "k", form="aggregate", aggregates=Mean("v", weight="w"))
+    total = sum(weights)
+    due = float(fractions.Fraction(sum(v * w for v, w in rows), total)) if total else None
+    assert got.column(1)[0].as_py() == (None if due is None else pytest.approx(due, rel=2**-40))
+
+
 def test_what_is_refused():
     table = pa.table({"k": [1], "v": ["a"], "time": [1]})
     options = {"on": BAND, "left": 5, "right": 5, "form": "aggregate", "left_schema": table.schema}
@@ -248,6 +261,9 @@ def test_what_is_refused():
         WindowJoin(**both, aggregates=Sum("w"))
     with pytest.raises(SchemaError, match="two columns"):
         WindowJoin(**both, aggregates=[Sum("k"), Max("k").alias("sum(k)")])
+    for name in ("side", "row"):
+        with pytest.raises(SchemaError, match=f"two columns '{name}'"):
+            WindowJoin(**both, aggregates=Count(name=name))
     with pytest.raises(PredicateError, match="no aggregate"):
         WindowJoin(**both, aggregates="mode(k)")
     for text in (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin import Band, Rows, WindowJoin, sql
+from muntin import Band, Compare, Rows, WindowJoin, join, sql, sql_spec
 from muntin.errors import KeyTypeError, SchemaError
 from muntin.host.frames import as_array, as_schema, as_table
 from muntin.index import CsbTree, RangeMirror, open_window_index
@@ -194,6 +194,30 @@ def test_an_index_that_makes_no_column_is_refused(index, said):
         sql("SELECT * FROM l JOIN r ON l.v = r.v", l=frame, r=frame.reset_index(drop=True))
 
 
+def test_a_reader_in_both_roles_is_read_once():
+    rows = ROWS.append_column("price", ROWS["limit"])
+    text = "SELECT * FROM a JOIN b ON a.limit = b.price"
+    assert sql(text, a=(reader := rows.to_reader()), b=reader).num_rows == 6
+    with WindowJoin(on=Compare("limit", "=", "price"), left=9, right=9) as join:
+        assert join.process(reader := rows.to_reader(), reader).num_rows == 6
+    reader = rows.to_reader()
+    assert sql_spec(text, a=reader, b=rows).on == sql_spec(text, a=rows, b=rows).on
+    assert sql(text, a=reader, b=rows).num_rows == 6, "its specification has read no row"
+
+
+def test_errors_of_the_callers_own_generator_stay_what_they_are():
+    def rows():
+        yield ROWS
+        raise ValueError("the file ends here")
+
+    with (
+        WindowJoin(on=BAND, left=9, right=9, left_schema=ROWS, right_schema=ASKS) as join,
+        pytest.raises(ValueError, match=r"^the file ends here$") as raised,
+    ):
+        join.process(rows(), ASKS)
+    assert type(raised.value) is ValueError
+
+
 # Results
 
 TEXT = "SELECT * FROM l LEFT JOIN r ON r.price BETWEEN l.limit - 5 AND l.limit + 5"
@@ -227,6 +251,17 @@ def test_pandas_integers_are_exact_with_null_too(values):
     assert [None if v is pd.NA else v for v in made["v"]] == values
     assert [None if v is pd.NA else int(v) for v in made["w"]] == [2**63 - 1] + [None] * (len(values) - 1)
     assert [None if v is pd.NA else bool(v) for v in made["f"]] == [True] + [None] * (len(values) - 1)
+
+
+@pytest.mark.filterwarnings("ignore:The DataFrame has")
+def test_names_of_pandas_that_are_no_texts():
+    right = pd.DataFrame({"k": [1], "w": [5]})
+    left = pd.DataFrame({0: pd.array([7], "Int8"), "k": [1]}, index=pd.Index([9], name=1))
+    made = sql("SELECT * FROM l JOIN r ON l.k = r.k", l=left, r=right)
+    assert made.iloc[0].to_dict() == {"1": 9, "0": 7, "k": 1, "k_right": 1, "w": 5}
+    assert made["0"].dtype == "Int8"
+    levels = pd.DataFrame({("a", "b"): [7], ("k", ""): [1]})
+    assert join(right, levels, Compare("k", "=", "('k', '')"))["('a', 'b')"].tolist() == [7]
 
 
 def test_columns_keep_the_dtypes_of_pandas_and_polars():
