@@ -168,8 +168,8 @@ class ColumnCondition(ComputedColumns):
     def _sums(self, expression: Expression) -> tuple[Expression, Expression] | None:
         """What a comparison or a difference of integers has of the left side, and of the right with its sign turned,
         where several terms are of one side; None for others."""
-        if expression.columns() < 3 or len(expression.sides()) < 2:
-            return None
+        if expression.columns() < 3 or len(expression.sides()) < 2 or expression.kind == "<=>":
+            return None  # a NULL term makes its own operand NULL, and may not cross to the other one
         terms: dict[str, list[tuple[int, Expression]]] = {"left": [], "right": [], "": []}
         waiting = [(1, expression.children[0]), (1 if expression.kind == "+" else -1, expression.children[1])]
         while waiting:

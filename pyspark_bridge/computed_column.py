@@ -10,7 +10,7 @@ import dataclasses
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from muntin.host.errors import PredicateError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ARITHMETIC = ("+", "-", "*", "%", "negative", "abs")
 _OF_ANY_TYPE = ("cast", "test")
 _MOST_DIGITS = 38  # of Spark's decimals
+_DIGITS = Context(prec=_MOST_DIGITS)  # Python's own has 28
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -164,7 +165,7 @@ class ComputedColumns(ABC):
             raise PredicateError(_rounds(expression, given, "a number"))
         low, high, scale = (0, 0, 0) if given == "void" else range_of(given)
         if kind == "literal" and isinstance(expression.value, Number):
-            low = high = int(Decimal(expression.value).scaleb(scale))
+            low = high = int(Decimal(expression.value).scaleb(scale, _DIGITS))
         return self._typed(expression, Exact(self._made(expression), low, high, scale))
 
     def _combined(self, expression: Expression, one: Exact, other: Exact) -> Exact:
@@ -221,7 +222,7 @@ class ComputedColumns(ABC):
         exact = value.scaled(scale)
         if low <= exact.low and exact.high <= high:
             return value.column.cast(kind)
-        ends = [F.lit(Decimal(end).scaleb(-scale)) for end in (low, high)]
+        ends = [F.lit(Decimal(end).scaleb(-scale, _DIGITS)) for end in (low, high)]
         why = f"{expression.shown()} does not fit {kind}: cast one of its columns to a wider type"
         beyond = (value.column < ends[0]) | (value.column > ends[1])
         return F.when(beyond, F.raise_error(F.lit(why))).otherwise(value.column.cast(kind))

@@ -28,7 +28,7 @@ from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacemen
 from muntin.host.join.whole_call import WholeCall
 from muntin.host.progress import Progress
 from muntin.host.spec import JoinSpec
-from muntin.host.state import Record, StateLog, Store, open_store
+from muntin.host.state import Record, StateLog, Store, local_folder, open_store
 from muntin.host.state.log import UNFINISHED, ended, schema_of, under
 
 MOST = 1 << 15
@@ -100,8 +100,8 @@ def rescale(
     """
     if not 1 <= partitions <= MOST:
         raise WindowError(f"partitions must be from 1 to {MOST:,}, not {partitions}")
-    if "://" not in place and not os.path.isdir(place):
-        raise StateError(f"there is no folder {place}")
+    if (folder := local_folder(place)) is not None and not os.path.isdir(folder):
+        raise StateError(f"there is no folder {folder}")
     below = windows_below(place)
     source = _source(place, below, query)
     logs = [StateLog(_store(place, name)) for name in source.names]

@@ -19,8 +19,10 @@ from muntin.host.errors import StateError, StateTakenError
 
 _FORMS = (
     "Give a folder, such as /shared/state (a mounted one by its path, as in /dbfs/state), or the address of an object "
-    "store that creates a file only once: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix"
+    "store that creates a file only once: s3://bucket/prefix, gs://bucket/prefix, "
+    "az://container/prefix (abfss://container@account.dfs.core.windows.net/prefix names the account too)"
 )
+_AZURE = re.compile("az(ure)?:|abfss?:|adl:", re.IGNORECASE)  # opened with an account, by default the environment's
 _MOST_NAME, _MOST_KEY = 255, 1024 - 64  # bytes; of an object's name some are for what a log calls its files
 
 
@@ -257,7 +259,7 @@ def check_place(place: str | Path, names: Sequence[str] = (), *, here: bool = Tr
     names : sequence of str
         Of stores below it, each a folder or a part of a blob's name.
     here : bool
-        A folder is one of this machine.
+        A folder is one of this machine, and an object store is reached with its environment.
 
     Raises
     ------
@@ -267,8 +269,14 @@ def check_place(place: str | Path, names: Sequence[str] = (), *, here: bool = Tr
     folder = local_folder(place)
     what, most, before = "folder", _MOST_NAME, 0
     if folder is None:
-        ObjectStore(str(place))
-        what, most, before = "prefix", _MOST_KEY, len(urlsplit(str(place)).path.encode())
+        ObjectStore(str(place), **({} if here or not _AZURE.match(str(place)) else {"account_name": "elsewhere"}))
+        what, most, before = "prefix", _MOST_KEY, len(unquote(urlsplit(str(place)).path).encode())
+        names = [unquote(name) for name in names]  # as an address is read
+        if wrong := [name for name in names if {"", ".", ".."} & set(name.split("/"))]:
+            raise StateError(
+                f"the prefix {wrong[0]!r} of the state in {place} has nothing, '.' or '..' between two slashes, which "
+                "no address of an object store has: give the join another name"
+            )
     elif here:
         path = os.path.abspath(folder)
         while not os.path.exists(path):

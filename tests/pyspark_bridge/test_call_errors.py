@@ -116,7 +116,9 @@ IN_TIME = {"on": GOOD["on"], "within": Within("ts", "ts", "0 s", "1 s")}
         ({"state": "ftp://host/folder", "daemon": ...}, errors.StateError, "ftp://host/folder"),
         ({"state": "below", "daemon": "grpc://elsewhere:1"}, errors.StateError, "'below'.*give it from the root"),
         ({"state": "/tmp/state", "name": "\u00e4" * 200}, errors.StateError, "shorter name"),
-        ({"state": "s3://bucket/prefix", "name": "\u00e4" * 200}, errors.StateError, "shorter name"),
+        ({"state": "s3://bucket/" + "p" * 600, "name": "\u00e4" * 200}, errors.StateError, "shorter name"),
+        ({"state": "s3://bucket/prefix", "name": "bids//asks"}, errors.StateError, "'.*/bids//asks'.*another name"),
+        ({"state": "hdfs://node/windows", "cluster": True}, errors.StateError, "hdfs://node/windows.*Give a folder"),
         ({"name": "two\nlines"}, errors.QueryError, r"printable characters, not 'two\\nlines'"),
         ({"name": "bids/0-of-2"}, errors.QueryError, "ends as the name of a partition"),
         ({**IN_TIME, "partitions": 65}, errors.LimitError, "65 windows.*64 queries.*--max-queries"),
@@ -129,7 +131,7 @@ IN_TIME = {"on": GOOD["on"], "within": Within("ts", "ts", "0 s", "1 s")}
 )  # fmt: skip
 def test_a_stream_is_refused_before_any_task(spark, frame, daemon, monkeypatch, options, error, message):
     """What its first micro-batch would raise in a task or a daemon. No job of Spark runs for it."""
-    if re.match("(ftp|memory|s3):", str(options.get("state"))):
+    if re.match("(ftp|hdfs|memory|s3):", str(options.get("state"))):
         pytest.importorskip("obstore")
     context = spark.sparkContext
     sides = (spark.readStream.format("rate").load().select(*_columns(), F.lit(side).alias("side")) for side in "lr")

@@ -520,6 +520,11 @@ def test_terms_of_both_sides_are_summed_apart(spark):
     ):
         sides = read_sides(one, two, condition(), None, counted=False)
         assert sides.on == read_sides(sides.left, sides.right, plain, None, counted=False).on
+    # NULL <=> NULL is true, whatever other terms are: none may cross.
+    sides = read_sides(one, two, (C("a.x") + C("a.y")).eqNullSafe(C("b.x") + C("b.y")), None, counted=False)
+    assert sides.on == Compare("_on0", "<=>", "_on1")
+    with pytest.raises(PredicateError, match="none of a window join's"):
+        read_sides(one, two, (C("a.x") + C("b.x")).eqNullSafe(C("a.y")), None, counted=False)
 
 
 def test_comparisons_that_spark_computes(spark):

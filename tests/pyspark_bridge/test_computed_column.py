@@ -156,6 +156,10 @@ def test_long_sums_and_products_have_all_their_digits():
         assert exact.column.value == tree[1]
     with pytest.raises(PredicateError, match="38 digits"):
         Cells()._exact(node("*", product, one)[0])
+    most, kind = 10**38 - 1, "decimal(38,0)"
+    longest = Expression("literal", lambda: kind, lambda: kind, Cell(Fraction(most), kind), (), Number(most))
+    exact = Cells()._exact(longest)
+    assert (exact.low, exact.high, exact.column.kind) == (most, most, kind)
     total = one
     for _ in range(40):
         total = node("+", total, one)

@@ -25,6 +25,7 @@ from muntin.host.errors import (
     StateError,
     UnsupportedError,
 )
+from muntin.host.state import check_place
 from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, expected, open_query, process
@@ -141,6 +142,22 @@ def test_a_join_of_several_windows(
 def test_a_daemon_with_state_where_none_can_be(directory: Path) -> None:
     with pytest.raises(StateError, match="dbfs:/folder"):
         Daemon("numpy", directory / "daemon.sock", state="dbfs:/folder")
+
+
+def test_an_object_store_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its account may be in that one's environment alone; blobs have the names that an address says."""
+    pytest.importorskip("obstore")
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    check_place("az://container/windows", ["query%2Fjoin"], here=False)
+    check_place("s3://bucket/windows", ["query%2F" + "%C3%A4" * 200])
+    for place, name, here, text in (
+        ("az://container/windows", "query", True, "Account must be specified"),
+        ("hdfs://node/windows", "query", False, "hdfs://node/windows"),
+        ("s3://bucket/" + "p" * 600, "%C3%A4" * 200, True, "shorter name"),
+        ("s3://bucket/windows", "query%2F..", False, "'query/..'.*another name"),
+    ):
+        with pytest.raises(StateError, match=text):
+            check_place(place, [name], here=here)
 
 
 def test_a_device_that_serves_one_join(

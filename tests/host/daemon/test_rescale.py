@@ -337,8 +337,9 @@ def test_the_command(tmp_path: Path) -> None:
 def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="no folder"):
         rescale(str(tmp_path / "none"), 3)
-    with pytest.raises(StateError, match=r"the state is to be of one join .* there are none"):
-        rescale(str(tmp_path), 3)
+    for place in (str(tmp_path), f"file:{tmp_path}"):
+        with pytest.raises(StateError, match=r"the state is to be of one join .* there are none"):
+            rescale(place, 3)
     fed(tmp_path, PLACED["equality"])
     with pytest.raises(WindowError, match="partitions must be from 1 to 32,768, not 0"):
         rescale(str(tmp_path), 0)
