@@ -21,7 +21,7 @@ from muntin.host.daemon.service import Service
 from muntin.host.daemon.unix_server import UnixServer
 from muntin.host.errors import AuthError, DaemonError
 from muntin.host.native import _core
-from muntin.host.state import check_place
+from muntin.host.state import check_place, local_folder
 
 PARENT_POLL_SECONDS = 1.0
 IDLE_SECONDS = 60.0  # for which memory that results and windows have left is kept for the next ones
@@ -112,6 +112,8 @@ class Daemon:
         try:
             if state is not None:
                 check_place(state)
+                folder = local_folder(state)  # whoever asks for it may have been started in another one
+                state = state if folder is None else os.path.abspath(folder)
             self.service = Service(device, limits, state, memory)
             self.service.more_status = lambda: {
                 "connections": self._unix.connections,

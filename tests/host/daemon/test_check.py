@@ -144,6 +144,16 @@ def test_a_daemon_with_state_where_none_can_be(directory: Path) -> None:
         Daemon("numpy", directory / "daemon.sock", state="dbfs:/folder")
 
 
+def test_state_below_the_daemons_folder(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory)
+    for given in ("below", f"file:{directory}/below"):
+        daemon = Daemon("numpy", directory / "daemon.sock", state=given)
+        try:
+            assert daemon.service.status()["state"] == str(directory / "below")
+        finally:
+            daemon.stop()
+
+
 def test_an_object_store_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its account may be in that one's environment alone; blobs have the names that an address says."""
     pytest.importorskip("obstore")

@@ -142,7 +142,9 @@ def test_its_absence_is_told_with_its_reason(broken, reason):
     """In a process of its own, as drivers are looked for once."""
     if "sys.modules" not in broken:
         pytest.importorskip("pyopencl")
-    text = f"{broken}\nfrom muntin.hardware import list_devices\nprint([i for i in list_devices() if i.kind == 'opencl'])"
+    text = (
+        f"{broken}\nfrom muntin.hardware import list_devices\nprint([i for i in list_devices() if i.kind == 'opencl'])"
+    )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     (info,) = eval(done.stdout, {"DeviceInfo": DeviceInfo})
     assert info.name == "opencl"
