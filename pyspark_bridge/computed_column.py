@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ARITHMETIC = ("+", "-", "*", "%", "negative", "abs")
 _OF_ANY_TYPE = ("cast", "test")
 _MOST_DIGITS = 38  # of Spark's decimals
+_NEGATED_DIGITS = 34  # to which Spark rounds the negative of a decimal
 _DIGITS = Context(prec=_MOST_DIGITS)  # Python's own has 28
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -159,7 +160,8 @@ class ComputedColumns(ABC):
                 ends = 0 if inside else min(map(abs, (value.low, value.high))), max(-value.low, value.high)
             wide = Exact(value.column, min(value.low, ends[0]), max(value.high, ends[1]), value.scale)
             column = value.column.cast(self._holding(expression, wide))
-            return self._typed(expression, Exact(abs_(column) if kind == "abs" else -column, *ends, value.scale))
+            turned = self._turned(expression, dataclasses.replace(wide, column=column))
+            return self._typed(expression, Exact(abs_(column, turned) if kind == "abs" else turned, *ends, value.scale))
         given = expression.typed()
         if not is_exact(given) and given != "void":
             raise PredicateError(_rounds(expression, given, "a number"))
@@ -167,6 +169,15 @@ class ComputedColumns(ABC):
         if kind == "literal" and isinstance(expression.value, Number):
             low = high = int(Decimal(expression.value).scaleb(scale, _DIGITS))
         return self._typed(expression, Exact(self._made(expression), low, high, scale))
+
+    def _turned(self, expression: Expression, value: Exact) -> Column:
+        """The negative, which Spark rounds where it is long, but not a difference."""
+        column = value.column
+        if len(str(max(-value.low, value.high))) <= _NEGATED_DIGITS:
+            return -column
+        if value.scale and value.whole_digits + 1 + value.scale > _MOST_DIGITS:
+            raise self._too_long(expression)
+        return (column - column).cast("decimal(1,0)") - column
 
     def _combined(self, expression: Expression, one: Exact, other: Exact) -> Exact:
         """Of two operands, each cast to the fewest digits: the type that Spark gives the result rounds none then."""
@@ -290,11 +301,11 @@ class ComputedColumns(ABC):
             raise PredicateError(_rounds(expression, given, made))
 
 
-def abs_(column: Column) -> Column:
-    """The absolute value."""
+def abs_(column: Column, turned: Column) -> Column:
+    """The absolute value of a column, by its negative."""
     from pyspark.sql import functions as F
 
-    return F.abs(column)
+    return F.greatest(column, turned)
 
 
 def _decimal(value: Exact) -> str:

@@ -469,6 +469,8 @@ COMPUTED = [
     (lambda: F.coalesce(C("a.t") + C("a.x") % 2, F.lit(3)), lambda r: r.t + r.x % 2 * (1 if r.x > 0 else -1)),
     (lambda: F.expr("a.f + a.x + a.t"), lambda r: r.f + r.x + r.t),
     (lambda: (C("a.x") + C("a.y")).isNull().cast("string"), lambda r: "false"),
+    (lambda: -(C("a.z") * C("a.z")) % 1_000_003, lambda r: -(r.z * r.z % 1_000_003)),  # negatives of 38 digits
+    (lambda: F.abs(-(C("a.z") * C("a.z"))) % 1_000_003, lambda r: r.z * r.z % 1_000_003),
 ]
 
 

@@ -27,10 +27,8 @@ class Cell:
         return Cell(self.value, kind)
 
     def __neg__(self):
+        assert len(str(abs(self.value * 10 ** range_of(self.kind)[2]))) <= 34, f"-({self.value}) is rounded"
         return Cell(-self.value, self.kind)
-
-    def __abs__(self):
-        return Cell(abs(self.value), self.kind)
 
     def __add__(self, other):
         return self._made(
@@ -38,7 +36,7 @@ class Cell:
         )
 
     def __sub__(self, other):
-        return self + -other
+        return self + Cell(-other.value, other.kind)
 
     def __mul__(self, other):
         return self._made(other, self.value * other.value, lambda p, s, q, t: (p + q + 1, s + t))
@@ -117,7 +115,7 @@ def test_arithmetic_is_that_of_the_integers(tree):
     expression, value = tree
     assume(value is not None)  # no division by 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(computed_column, "abs_", abs)
+        patch.setattr(computed_column, "abs_", lambda column, turned: max(column, turned, key=lambda cell: cell.value))
         try:
             exact = Cells()._exact(expression)
         except PredicateError:  # of more digits than there are: below is which are not
@@ -151,7 +149,7 @@ def test_long_sums_and_products_have_all_their_digits():
     product = node("*", one, one)
     three = Expression("literal", lambda: "3", lambda: "int", Cell(Fraction(3), "int"), (), Number("3")), Fraction(3)
     rest, turned = node("%", node("+", one, one), three), node("negative", one)
-    for tree in (product, node("+", product, one), rest, turned):
+    for tree in (product, node("+", product, one), rest, turned, node("negative", product)):
         exact = Cells()._exact(tree[0])
         assert exact.column.value == tree[1]
     with pytest.raises(PredicateError, match="38 digits"):
@@ -160,6 +158,10 @@ def test_long_sums_and_products_have_all_their_digits():
     longest = Expression("literal", lambda: kind, lambda: kind, Cell(Fraction(most), kind), (), Number(most))
     exact = Cells()._exact(longest)
     assert (exact.low, exact.high, exact.column.kind) == (most, most, kind)
+    kind = "decimal(38,10)"  # whose difference from 0 would have fewer digits after the point
+    long = Expression("column", lambda: "d", lambda: kind, Cell(Fraction(most, 10**10), kind), (), ("left", 0))
+    with pytest.raises(PredicateError, match="38 digits"):
+        Cells()._exact(node("negative", (long, None))[0])
     total = one
     for _ in range(40):
         total = node("+", total, one)
