@@ -240,10 +240,10 @@ def local_folder(place: str | Path) -> str | None:
     if not isinstance(text, str) or not text or "\0" in text:
         raise StateError(f"state is kept in a folder or in an object store, not in {place!r}. {_FORMS}")
     if text.startswith("file:"):
-        host, path = urlsplit(text)[1:3]
-        if host not in ("", "localhost") or not path.startswith("/"):
+        _, host, path, *more = urlsplit(text)
+        if host not in ("", "localhost") or not path.startswith("/") or any(more):
             raise StateError(f"{text!r} names no folder of this machine. {_FORMS}")
-        return path
+        return unquote(path)
     if "://" in text:
         return None
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text):  # as in "dbfs:/folder": a folder of such a name is not meant

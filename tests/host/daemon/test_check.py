@@ -25,7 +25,7 @@ from muntin.host.errors import (
     StateError,
     UnsupportedError,
 )
-from muntin.host.state import check_place
+from muntin.host.state import check_place, local_folder
 from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, expected, open_query, process
@@ -142,6 +142,13 @@ def test_a_join_of_several_windows(
 def test_a_daemon_with_state_where_none_can_be(directory: Path) -> None:
     with pytest.raises(StateError, match="dbfs:/folder"):
         Daemon("numpy", directory / "daemon.sock", state="dbfs:/folder")
+
+
+def test_folders_by_their_addresses() -> None:
+    assert local_folder(Path("/state of #1, 50%").as_uri()) == "/state of #1, 50%"
+    for place in ("file:///state#1", "file:///state?1", "file:state", "file://elsewhere/state"):
+        with pytest.raises(StateError, match="no folder of this machine"):
+            local_folder(place)
 
 
 def test_state_below_the_daemons_folder(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
