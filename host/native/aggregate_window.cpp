@@ -157,7 +157,6 @@ template <class Key>
 void AggregateWindow<Key>::store() {
   if (!staged_) return;
   rows_ += staged_->length();
-  if (!prevailing_) staged_->rows = {};
   runs_.push_back(std::move(staged_));
   merge();
 }
@@ -200,17 +199,18 @@ typename AggregateWindow<Key>::SortedRun AggregateWindow<Key>::gathered(
   SortedRun out;
   out.keys = Array<Key>(count);
   out.limited = Array<int64_t>(count);
-  if (prevailing_) out.rows = Array<int64_t>(count);
+  const bool timed = a.rows.size() > 0;
+  if (timed) out.rows = Array<int64_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const bool first = from[at] < own;
-    if (prevailing_) out.rows[at] = first ? a.rows[from[at]] : b->rows[from[at] - own];
+    if (timed) out.rows[at] = first ? a.rows[from[at]] : b->rows[from[at] - own];
     out.keys[at] = first ? a.keys[from[at]] : b->keys[from[at] - own];
     out.limited[at] = first ? a.limited[from[at]] : b->limited[from[at] - own];
   }
   const auto ends = std::minmax_element(out.limited.data(), out.limited.data() + count);
   out.first = *ends.first;
   out.last = *ends.second;
-  out.first_row = a.first_row;
+  out.first_row = timed ? *std::min_element(out.rows.data(), out.rows.data() + count) : a.first_row;
   out.checked = a.checked;
   for (size_t at = 0; at < a.tracks.size(); ++at) {
     out.tracks.push_back(a.tracks[at]->gather(b ? b->tracks[at].get() : nullptr, from.data(), count));
@@ -401,7 +401,6 @@ void AggregateWindow<Key>::hold(const SortedRun& run, int64_t before) {
   } else {
     kept = gathered(run, nullptr, from);
   }
-  kept.first_row = *std::min_element(kept.rows.data(), kept.rows.data() + kept.length());
   held_ = std::make_unique<SortedRun>(std::move(kept));
 }
 

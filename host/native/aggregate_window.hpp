@@ -485,7 +485,7 @@ class AggregateWindow {
   struct SortedRun {
     Array<Key> keys;
     Array<int64_t> limited;        // arrival numbers, or times
-    Array<int64_t> rows;           // arrival numbers: of a staged batch in a time window, and where some are held
+    Array<int64_t> rows;           // arrival numbers, in a time window: what is kept beside begins with the oldest
     Tracks tracks;
     int64_t first = 0, last = 0;   // of limited
     int64_t first_row = 0;

@@ -519,6 +519,25 @@ def test_state_goes_on(tmp_path):
             assert repr(join.process(*tables).to_pylist()) == repr(want.to_pylist())
 
 
+@pytest.mark.parametrize("at", ["arrival", "close"])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_rows_and_files_of_narrow_windows_go(at, partitions, tmp_path):
+    """A run that is never whole beyond its window, as it is merged with newer ones, keeps no older row alive."""
+    options = {
+        "on": Compare("k", "=", "k"), "within": Within("time", "time", -2, 2), "watermark": Watermark(1, 1),
+        "form": "aggregate", "at": at, "aggregates": "last(v)", "partitions": partitions,
+    }  # fmt: skip
+    calls, held = [], []
+    with WindowJoin(**options, state=tmp_path) as join:
+        for number in range(120):
+            table = pa.table({"k": [1, 2] * 5, "time": [10 * number] * 10, "v": range(10)})
+            join.process(table, table)
+            calls.append(join.stats.state_calls)
+            held.append(join.stats.row_bytes)
+    assert max(calls) < 60, calls
+    assert max(held) < 60 * held[0], held
+
+
 PREVAILING = [
     Count(prevailing=True, name="all"), Sum("i", prevailing=True, name="sum"), Count(name="plain"),
     Last("w", within=(0, 2), prevailing=True, name="last"),
