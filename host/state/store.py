@@ -80,7 +80,7 @@ class Store(abc.ABC):
         except StateError:
             raise
         except Exception as error:  # obstore has many classes of its own
-            raise StateError(f"cannot {what} the state's file {self.path(name)}: {error}") from error
+            raise StateError(f"cannot {what} the state's file {self.path(name)}: {_reason(error)}") from error
 
 
 class LocalStore(Store):
@@ -190,8 +190,7 @@ class ObjectStore(Store):
         try:
             self._store = obstore.store.from_url(self.place, **options)
         except Exception as error:  # obstore has many classes of its own
-            reason = str(error).partition("\n")[0]  # what follows is for its developers
-            raise StateError(f"state in {address} cannot be opened: {reason}. {_FORMS}") from error
+            raise StateError(f"state in {address} cannot be opened: {_reason(error)}. {_FORMS}") from error
         if type(self._store).__name__ in ("HTTPStore", "MemoryStore"):  # no conditional PUT; gone with the process
             raise StateError(f"state cannot be kept in {address}. {_FORMS}")
 
@@ -291,6 +290,11 @@ def check_place(place: str | Path, names: Sequence[str] = (), *, here: bool = Tr
                 f"the {what} {name!r} of the state in {place} would have a name of {size} bytes, above the {most} that "
                 "there may be: give the join a shorter name"
             )
+
+
+def _reason(error: Exception) -> str:
+    """What an error says to users; what follows in those of obstore is for its developers."""
+    return str(error).partition("\n")[0]
 
 
 def _sync_folder(folder: str) -> None:
