@@ -346,7 +346,11 @@ class AggregatePlan:
             if _counts_all(aggregate):
                 out.append(pa.array(counts))
             elif other not in kinds or not (keeps := _kept(aggregate, kinds[other])):
-                out.append(pa.nulls(len(counts), field.type))
+                if isinstance(aggregate, Collect) and other in kinds:  # of a column that is NULL by its type
+                    starts, nothing = np.zeros(len(counts) + 1, np.int32), pa.nulls(0, field.type.value_type)
+                    out.append(pa.ListArray.from_arrays(pa.array(starts), nothing))
+                else:
+                    out.append(pa.nulls(len(counts), field.type))
             else:
                 own = {kept.fold: self._whole(held, _Found(kept, window), len(counts)) for kept in keeps}
                 value = aggregate._value(kinds[other], field.type, own)

@@ -79,7 +79,7 @@ class _Group(click.Group):
             message,
         )
         return re.sub(
-            r"(?<![\w-])([a-z_]+)=(?:[A-Z]\w*\([^)]*\)|'?(\w+)\b'?|)",
+            r"(?<![\w-])([a-z_]+)=(?:[A-Z]\w*\([^)]*\)|\[[^\]]*\]|'?(\w+)\b'?|)",
             lambda found: f"{options[found[1]]} {found[2] or ''}".rstrip() if found[1] in options else found[0],
             message,
         )

@@ -134,7 +134,7 @@ def test_closing_rows_and_columns_without_values(at):
     names = [name for name in COLUMNS if name != "null"]
     left = pa.table({"k": [1] * 4, "t": [0] * 4, **{name: COLUMNS[name] for name in names}, "v": pa.nulls(4)})
     right = pa.table({"k": [1], "t": [0], "v": [7]})
-    aggregates = ["count(v)", "sum(v)", "min(v) as least", "avg(v)"]
+    aggregates = ["count(v)", "sum(v)", "min(v) as least", "avg(v)", "collect(v) as all"]
     options = {"on": Compare("k", "=", "k"), "within": Within("t", "t", 0, 0), "form": "aggregate", "at": at}
     with WindowJoin(**options, aggregates=aggregates, partitions=2) as join:
         got = join.process(left, right)
@@ -142,16 +142,16 @@ def test_closing_rows_and_columns_without_values(at):
             got = join.finish()
             assert got.select(names).schema.equals(left.select(names).schema)
             assert repr(got.select(names).to_pylist()) == repr(left.select(names).to_pylist())
-        met = [{"count(v)": 1, "sum(v)": 7, "least": 7, "avg(v)": 7.0}] * 4
-        none = {"count(v)": 0, "sum(v)": None, "least": None, "avg(v)": None}
+        met = [{"count(v)": 1, "sum(v)": 7, "least": 7, "avg(v)": 7.0, "all": [7]}] * 4
+        none = {"count(v)": 0, "sum(v)": None, "least": None, "avg(v)": None, "all": []}
         if at == "arrival":  # left rows come first, and the right row meets values that are all NULL
             met = [none] * 5
-        assert got.select(["count(v)", "sum(v)", "least", "avg(v)"]).to_pylist() == met
+        assert got.select(list(none)).to_pylist() == met
         assert got.schema.field("least").type == pa.int64()
     alone = [pa.table({"k": pa.array([], pa.int64()), "t": pa.array([], pa.int64()), "v": pa.nulls(0)})] * 2
     with WindowJoin(**options | {"at": "arrival"}, aggregates=aggregates) as join:
         kinds = join.process(*alone).schema.types[2:]
-    assert kinds == [pa.int64(), pa.float64(), pa.null(), pa.float64()]
+    assert kinds == [pa.int64(), pa.float64(), pa.null(), pa.float64(), pa.list_(pa.null())]
 
 
 def test_names_types_and_columns_of_one_side():

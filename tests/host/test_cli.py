@@ -452,6 +452,7 @@ def test_join_forms(tmp_path: Path, form: str, names: list[str]) -> None:
         (["--at", "close"], "--at belong"),
         (["--device", "abacus"], "abacus"),
         (["--how", "sideways"], "there is no join --how sideways: use one of inner, left"),
+        (["--form", "aggregate"], "--form aggregate takes --aggregate: there is none"),
         (["--how", "anti", "--form", "counts"], "--form counts is for inner joins"),
         (["--sequence", "nope"], "no sequence column 'nope'"),
         (["--sequence", "u"], "does not ascend"),
