@@ -57,6 +57,10 @@ TAKEN = (
 )
 
 
+#: What libraries raise for rows that are no Arrow data; OverflowError for integers of more than 64 bits in objects.
+_UNREADABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
 def as_table(what: str, given: Any, schema: pa.Schema | None = None) -> pa.Table:
     """Rows in any form as a table over the same memory; readers and iterators are read to their end.
 
@@ -95,7 +99,7 @@ def as_table(what: str, given: Any, schema: pa.Schema | None = None) -> pa.Table
             return pa.Table.from_batches([pa.record_batch(given)])
     except SchemaError:
         raise
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise _unreadable(what, given, error) from error
     if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)):
         tables = [as_table(f"an item of {what}", each) for each in given]  # its own errors stay what they are
@@ -144,7 +148,7 @@ def as_schema(what: str, given: Any) -> pa.Schema:
         if hasattr(given, "__arrow_c_stream__") and not is_spark(given):
             from_stream = getattr(pa.RecordBatchReader, "from_stream", None)  # pyarrow 15
             return pa.table(given).schema if from_stream is None else from_stream(given).schema
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         if isinstance(error, SchemaError):
             raise
         raise SchemaError(f"{what}, of type {_name(given)}, cannot be read as an Arrow schema: {error}") from error
@@ -170,7 +174,7 @@ def as_array(what: str, given: Any) -> Any:
             column = pa.chunked_array([pa.array(given)])
         else:
             return given
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise KeyTypeError(
             f"the {what}s, of type {_name(given)}, cannot be read as one Arrow column: {error}"
         ) from error

@@ -168,6 +168,11 @@ def join(
     left_rows, right_rows = (None, None) if rows is None else rows
     closing = form == "aggregate" and at == "close"
     if closing and rows is None and within is None and not isinstance(on, AsOf):
+        if sequence is not None:
+            raise UnsupportedError(
+                f"aggregates of all matches take no sequence={sequence!r}: give within= or at='arrival', or sort the "
+                "right side by it and leave it out"
+            )
         result = _of_all_matches(
             tables, on=on, how=how, aggregates=aggregates, sequence=sequence, order=order, select=select, index=index,
             engine=engine, device=device, threads=threads, partitions=partitions,

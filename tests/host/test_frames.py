@@ -134,6 +134,7 @@ def test_schemas_in_every_form():
         (pl.from_arrow(ROWS).lazy(), r"LazyFrame: collect\(\) it"),
         (pa.array([1]), "Int64Array, cannot be read as Arrow data"),
         ([ROWS, ASKS], "of type list, cannot be read as Arrow data"),
+        (pd.DataFrame({"limit": pd.Series([2**70], dtype=object)}), "pandas.*DataFrame, cannot be read as Arrow data"),
         (pd.DataFrame({"limit": [1, "x"]}), "pandas.*DataFrame, cannot be read as Arrow data.*limit"),
     ],
 )

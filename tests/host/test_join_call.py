@@ -218,6 +218,10 @@ def test_aggregates_of_frames():
     assert (found["k"].dtype, found["sum(v)"].fillna(-1).tolist()) == ("Int64", [3.0, 2.0, -1.0])
     with pytest.raises(SchemaError, match="two columns 'v'"):
         join(frame, frame, "k", form="aggregate", aggregates=Sum("v", name="v"))
+    with pytest.raises(SchemaError, match="the right side has no column 'v', of on=: it has k"):
+        join(frame, frame[["k"]], "v")
+    with pytest.raises(UnsupportedError, match="all matches take no sequence='v'"):
+        join(frame, frame, "k", form="aggregate", aggregates="first(v)", sequence="v")
     arrived = join(frame, frame, Compare("k", "=", "k"), form="aggregate", aggregates="count(*)", at="arrival")
     assert arrived["count(1)"].tolist() == [0, 1, 0, 1, 0, 0], "each row in both roles"
 
