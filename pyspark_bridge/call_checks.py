@@ -45,7 +45,7 @@ def checked_by_daemons(task: JoinTask, device: str) -> tuple[bool, dict[str, dic
     """
     windows = list(task.joins(str(uuid.UUID(int=0))).items())
     together = task.streaming and task.device is None
-    # Else each task opens one, and waits for memory that others have; and nobody knows how many an executor has.
+    # Else each task opens one, and waits for memory that others have; the number of tasks on an executor is unknown.
     alone = [dict([window]) for window in {id(spec): (name, spec) for name, spec in windows}.values()]
     left, right = (pa.ipc.read_schema(pa.py_buffer(schema)) for schema in (task.left_schema, task.right_schema))
     definition = Definition(JoinSpec.from_json(task.spec), left, right, task.streaming, task.state)
