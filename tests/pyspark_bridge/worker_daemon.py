@@ -1,7 +1,7 @@
 """The parent of Spark's Python workers in tests: it has what they import.
 
-Spark starts a worker anew for each task that has failed. Two seconds of each go into imports, unless the process that
-it is forked from has them.
+After a failed task Spark starts a new worker, whose imports take two seconds, unless the process that it is forked from
+has them.
 """
 
 import pandas  # noqa: F401
