@@ -23,13 +23,14 @@ class JoinPart(WindowJoin):
         right: ArrowRows | None = None,
         *,
         batch: int | None = None,
+        tag: bytes | None = None,
         whole: WholeCall | None = None,
     ) -> pa.Table:
         """As of `WindowJoin`; UnsupportedError for a form that goes by all rows."""
         with self._turn():
             self._check_call(left, right)
             self._check_whole(whole)
-            return self._call(left, right, batch, whole=whole)
+            return self._call(left, right, batch, whole=whole, tag=tag)
 
     def process_blocks(
         self,
@@ -37,6 +38,7 @@ class JoinPart(WindowJoin):
         right: ArrowRows | None = None,
         *,
         batch: int | None = None,
+        tag: bytes | None = None,
         block_bytes: int = BLOCK_BYTES,
         whole: WholeCall | None = None,
     ) -> Tables:
@@ -44,7 +46,7 @@ class JoinPart(WindowJoin):
         with self._turn():
             self._check_call(left, right)
             self._check_whole(whole)
-            return self._call_blocks(left, right, batch, block_bytes, whole)
+            return self._call_blocks(left, right, batch, block_bytes, whole, tag)
 
     def _check_whole(self, whole: WholeCall | None) -> None:
         plain = self.spec.form in ("rows", "pairs") and self.spec.order == "none"

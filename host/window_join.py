@@ -251,6 +251,7 @@ class WindowJoin:
         self._tables: Generator[pa.Table, None, None] | None = None  # the result of the newest call
         self._changed = False  # that call has changed what is held beside the engine
         self._last_batch = -1
+        self._last_tag: bytes | None = None
         self._routes: Routes | None = None  # by which the rows of the newest call came
         self._finished = False
         self._schemas: dict[str, pa.Schema] = {}
@@ -326,6 +327,7 @@ class WindowJoin:
         right: ArrowRows | None = None,
         *,
         batch: int | None = None,
+        tag: bytes | None = None,
     ) -> pa.Table:
         """Joins the next rows of both streams.
 
@@ -337,6 +339,9 @@ class WindowJoin:
             iterable of them, which is read to its end; without a copy. A self join takes its one stream as `left`.
         batch : int, optional
             The caller's number for the call, which `last_batch` gives back; by default the last one and 1.
+        tag : bytes, optional
+            What the caller wants back by `last_tag` once the call is applied, such as the positions up to which it has
+            read its sources. It is in the state if and only if the call is.
 
         Returns
         -------
@@ -368,6 +373,8 @@ class WindowJoin:
             If the device failed, or the state could not be written.
         ReplayError
             If `batch` is not above `last_batch`.
+        StateError
+            If `tag` is not bytes.
 
         Notes
         -----
@@ -378,7 +385,7 @@ class WindowJoin:
         """
         with self._turn():
             self._check_call(left, right)
-            return self._call(left, right, batch)
+            return self._call(left, right, batch, tag=tag)
 
     def process_blocks(
         self,
@@ -386,6 +393,7 @@ class WindowJoin:
         right: ArrowRows | None = None,
         *,
         batch: int | None = None,
+        tag: bytes | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> Tables:
         """As `process`, with the result in tables of bounded size, in the same order, so that a call that finds many
@@ -393,7 +401,7 @@ class WindowJoin:
 
         Parameters
         ----------
-        left, right, batch
+        left, right, batch, tag
             As of `process`.
         block_bytes : int
             Bytes of a table, at least 1; or those of one row of the result, where that is larger.
@@ -421,9 +429,11 @@ class WindowJoin:
         """
         with self._turn():
             self._check_call(left, right)
-            return self._call_blocks(left, right, batch, block_bytes)
+            return self._call_blocks(left, right, batch, block_bytes, tag=tag)
 
-    def push(self, left: ArrowRows | None = None, right: ArrowRows | None = None) -> pa.Table | None:
+    def push(
+        self, left: ArrowRows | None = None, right: ArrowRows | None = None, *, tag: bytes | None = None
+    ) -> pa.Table | None:
         """Takes rows of both streams, and joins all that wait once they are `max_rows`, or one has waited `max_delay`.
 
         Rows arrive in the order of the pushes, within a push by the sequence column, else left before right: results
@@ -434,6 +444,8 @@ class WindowJoin:
         ----------
         left, right
             As of `process`.
+        tag : bytes, optional
+            As of `process`: the call that joins the rows has that of the last push before it.
 
         Returns
         -------
@@ -450,6 +462,7 @@ class WindowJoin:
         """
         with self._turn():
             self._check_open(left, right)
+            _check_tag(tag)
             tables = self._tables_of(left, right)
             for side, table in tables.items():
                 if table is not None:
@@ -458,7 +471,7 @@ class WindowJoin:
                 if table is None:
                     schema = self._schemas.get(side)
                     tables[side] = pa.table({}) if schema is None else empty_table(schema)
-            self._collector.add(tables)
+            self._collector.add(tables, tag)
             return self.flush() if self._collector.due == 0 else None
 
     def flush(self) -> pa.Table:
@@ -466,7 +479,8 @@ class WindowJoin:
         with self._turn():
             self._check_open(None, None)
             waiting = self._collector.waiting()
-            return self._call(waiting["left"], waiting["right"], None, self._collector.pushes or None)
+            tag = self._collector.tags[-1] if self._collector.tags else self._last_tag
+            return self._call(waiting["left"], waiting["right"], None, self._collector.pushes or None, tag=tag)
 
     def process_pushes(self, left: pa.Table | None, right: pa.Table | None, pushes: list[tuple[int, int]]) -> pa.Table:
         """Joins rows that a caller has gathered: as `push` for each, then `flush`.
@@ -483,12 +497,13 @@ class WindowJoin:
         with self._turn():
             return self._collector.due
 
-    def take_back(self) -> tuple[pa.Table | None, pa.Table | None]:
-        """Gives the left and right rows that were pushed and wait back to the caller; the join forgets them."""
+    def take_back(self) -> tuple[pa.Table | None, pa.Table | None, list[bytes | None]]:
+        """Gives the left and right rows that were pushed and wait back to the caller, with the tag of each push since
+        the newest call that had rows or a tag; the join forgets them."""
         with self._turn():
-            waiting = self._collector.waiting()
+            waiting, tags = self._collector.waiting(), self._collector.tags
             self._collector.clear()
-            return waiting["left"], waiting["right"]
+            return waiting["left"], waiting["right"], tags
 
     def _check_usable(self) -> None:
         if self._broken is not None:
@@ -524,9 +539,10 @@ class WindowJoin:
         batch: int | None,
         pushes: list[tuple[int, int]] | None = None,
         whole: WholeCall | None = None,
+        tag: bytes | None = None,
     ) -> pa.Table:
         """See `process`; `pushes` as of `Sequencer.sequence`."""
-        (result,) = self._called(left, right, batch, pushes, whole, None)
+        (result,) = self._called(left, right, batch, pushes, whole, tag, None)
         return result
 
     def _call_blocks(
@@ -536,9 +552,10 @@ class WindowJoin:
         batch: int | None,
         block_bytes: int,
         whole: WholeCall | None = None,
+        tag: bytes | None = None,
     ) -> Tables:
         """See `process_blocks`."""
-        return _begun(self._called(left, right, batch, None, whole, _block_bytes(block_bytes)))
+        return _begun(self._called(left, right, batch, None, whole, tag, _block_bytes(block_bytes)))
 
     def _called(
         self,
@@ -547,10 +564,12 @@ class WindowJoin:
         batch: int | None,
         pushes: list[tuple[int, int]] | None,
         whole: WholeCall | None,
+        tag: bytes | None,
         block_bytes: int | None,
     ) -> Tables:
         """The result of a call: one table where `block_bytes` is None."""
         with self._turn(), PooledArrays():
+            _check_tag(tag)
             number = self.last_batch + 1 if batch is None else batch
             if number <= self.last_batch:
                 raise ReplayError(f"batch {number} comes after batch {self.last_batch}: numbers ascend")
@@ -567,6 +586,7 @@ class WindowJoin:
                     self._load_table()
                     needed = {side: self._needed(side, table) for side, table in tables.items()}
                     call = self._sequence(needed, pushes, whole)
+                    call.tag = tag
             except BaseException:
                 if self._engine is None:
                     self._schemas = schemas  # a refused first call teaches nothing
@@ -582,6 +602,25 @@ class WindowJoin:
     def last_batch(self) -> int:
         """The number of the newest call that was applied, in this process or an earlier one; -1 before the first."""
         return self._last_batch
+
+    @property
+    def last_tag(self) -> bytes | None:
+        """The tag of the newest call that was applied, in this process or, where there is state, an earlier one; None
+        before the first, and of a call without.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, tempfile
+        >>> from muntin import Rows, WindowJoin
+        >>> options = {"on": ["id"], "left": Rows(9), "right": Rows(9), "state": tempfile.mkdtemp()}
+        >>> rows = pa.table({"id": [1, 2]})
+        >>> with WindowJoin(**options) as join:
+        ...     _ = join.process(rows, rows, tag=b"orders 2, quotes 2")
+        >>> with WindowJoin(**options) as join:
+        ...     join.last_tag
+        b'orders 2, quotes 2'
+        """
+        return self._last_tag
 
     @property
     def sender(self) -> list[str] | None:
@@ -1122,7 +1161,7 @@ class WindowJoin:
                 self._state.commit(begun, matched, needed)
             self._totals.state_seconds += time.perf_counter() - waited
         if number is not None:
-            self._last_batch = number
+            self._last_batch, self._last_tag = number, call.tag
         self._collector.clear()
         self._totals.calls += 1
         self._totals.matches += matches
@@ -1139,7 +1178,8 @@ class WindowJoin:
             values, places = dataclasses.replace(call.whole, rows=own).to_tables()
             sent |= places
         arrived, definition = dict(call.arrived), self._definition()
-        return self._state.begin(number, sent, definition, before, arrived, whole=values, pushes=call.pushes)
+        more: dict[str, Any] = {"whole": values, "pushes": call.pushes, "tag": call.tag}
+        return self._state.begin(number, sent, definition, before, arrived, **more)
 
     def _found(
         self, engine: Engine, call: Call, block_bytes: int | None, traced: OpenSpan
@@ -1267,7 +1307,7 @@ class WindowJoin:
         if not self._state.records:
             return left, right
         record, place = self._state.records[-1], self._state.store.place
-        self._last_batch = record.batch
+        self._last_batch, self._last_tag = record.batch, self._state.tag
         spec = {name: value for name, value in json.loads(self.spec.to_json()).items() if name not in _MAY_CHANGE}
         now, then = spec | self._fixed, record.join["spec"] | record.join.get("fixed", {})
         for name in sorted({*now, *then}):
@@ -1473,6 +1513,11 @@ def _block_bytes(size: object) -> int:
     if number is None or number < 1:
         raise WindowError(f"block_bytes must be a whole number of at least 1, not {size!r}")
     return number
+
+
+def _check_tag(tag: object) -> None:
+    if tag is not None and not isinstance(tag, bytes):
+        raise StateError(f"tag must be bytes, not {type(tag).__name__}: encode it first")
 
 
 def _condition_of(spec: dict[str, Any], left: pa.Schema | None, right: pa.Schema | None) -> dict[str, Any]:

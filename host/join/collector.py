@@ -37,6 +37,8 @@ class Collector:
     ----------
     pushes : list of (int, int)
         Left and right rows of each push that waits, in order.
+    tags : list of bytes or None
+        Of each push since the newest call that has rows or a tag.
     """
 
     def __init__(self, max_rows: int = MAX_ROWS, max_delay: str | dt.timedelta | None = None):
@@ -50,10 +52,13 @@ class Collector:
         self._since = 0
         self._waiting: dict[str, list[pa.Table]] = {side: [] for side in SIDES}
         self.pushes: list[tuple[int, int]] = []
+        self.tags: list[bytes | None] = []
 
-    def add(self, tables: dict[str, pa.Table]) -> None:
+    def add(self, tables: dict[str, pa.Table], tag: bytes | None = None) -> None:
         """Puts rows of one push behind those that wait."""
         counts = len(tables["left"]), len(tables["right"])
+        if any(counts) or tag is not None:
+            self.tags.append(tag)
         if not any(counts):
             return
         if not self.pushes:
@@ -84,4 +89,4 @@ class Collector:
     def clear(self) -> None:
         """Forgets the rows that wait."""
         self._waiting = {side: [] for side in SIDES}
-        self.pushes = []
+        self.pushes, self.tags = [], []

@@ -55,6 +55,8 @@ class Call:
         What the rows of all partitions tell, where these are of one.
     pushes : list of (int, int) or None
         As of `Sequencer.sequence`.
+    tag : bytes or None
+        What the caller has kept with the call.
     """
 
     tables: dict[str, pa.Table]
@@ -71,6 +73,7 @@ class Call:
     last_sequence: int | None
     whole: WholeCall | None = None
     pushes: list[tuple[int, int]] | None = None
+    tag: bytes | None = None
 
 
 class Sequencer:

@@ -75,6 +75,8 @@ class Record:
     first : int or None
         The number of the oldest call that the log needs from this one on; None in states of versions before there was
         this. Files before it are of calls that went, or of a process that did not know that it had lost the log.
+    tag : str or None
+        What the caller has kept with the call, in base 64.
     """
 
     number: int
@@ -91,6 +93,7 @@ class Record:
     first: int | None = None
     pushes: str | None = None
     sender: list[str] | None = None
+    tag: str | None = None
 
 
 class StateLog:
@@ -215,6 +218,12 @@ class StateLog:
             return None
         return [(left, right) for left, right in _numbers(record.pushes).reshape(-1, 2).tolist()]
 
+    @property
+    def tag(self) -> bytes | None:
+        """What the caller has kept with the newest call."""
+        text = self.records[-1].tag if self.records else None
+        return None if text is None else base64.b64decode(text)
+
     # Writing
 
     def begin(
@@ -227,6 +236,7 @@ class StateLog:
         *,
         whole: dict[str, Any] | None = None,
         pushes: list[tuple[int, int]] | None = None,
+        tag: bytes | None = None,
     ) -> Future[dict[str, Any]]:
         """Starts to write the rows of a call, in a thread; for `commit`, or `withdraw`.
 
@@ -238,6 +248,8 @@ class StateLog:
             The rows of the call by side, and what belongs to them.
         pushes : list of (int, int), optional
             What `pushes` gives.
+        tag : bytes, optional
+            What `tag` gives.
 
         Raises
         ------
@@ -257,6 +269,7 @@ class StateLog:
             fields: dict[str, Any] = {"batch": batch, "join": join, "before": before, "end": end, "whole": whole}
             fields["pushes"] = None if pushes is None else _text(np.array(pushes).ravel())
             fields["sender"] = sender
+            fields["tag"] = None if tag is None else base64.b64encode(tag).decode()
             with span("write state"):
                 self._trim()
                 return fields | self._write(number, batch, tables)

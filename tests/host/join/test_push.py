@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin import Band, WindowJoin, Within
-from muntin.errors import OrderError, SchemaError, UnsupportedError, WindowError
+from muntin.errors import OrderError, SchemaError, StateError, UnsupportedError, WindowError
 from muntin.index import RangeMirror
 
 BAND = Band("k", "k", -1, 1)
@@ -140,8 +140,40 @@ def test_what_waits_is_neither_overtaken_nor_lost():
                 call()
         with pytest.raises(SchemaError):
             join.push(None, pa.table({"k": [1]}))
-        assert [None if side is None else len(side) for side in join.take_back()] == [2, None]
+        left, right, tags = join.take_back()
+        assert (len(left), right, tags) == (2, None, [None])
         assert len(join.process(None, rows(1))) == 0
+
+
+def test_a_call_has_the_tag_of_its_last_push(tmp_path):
+    options = {"on": BAND, "left": 9, "right": 9, "form": "pairs", "state": tmp_path, **BOTH}
+    with WindowJoin(**options, max_rows=4) as join:
+        join.push(rows(1, 2), tag=b"a")
+        join.push(tag=b"b")  # no rows: what was read was not for this join
+        assert join.last_tag is None
+        assert join.take_back()[2] == [b"a", b"b"]
+        join.push(rows(1, 2), tag=b"c")
+        join.push(rows(1, 2), tag=b"d")
+        assert (join.last_tag, join.last_batch, join.take_back()) == (b"d", 0, (None, None, []))
+        join.push(tag=b"e")
+        with pytest.raises(StateError, match="tag must be bytes, not str"):
+            join.push(rows(1), tag="f")
+        assert join.last_tag == b"d"
+        join.flush()
+        assert join.last_tag == b"e"
+        join.flush()
+        assert join.last_tag == b"e"
+    with WindowJoin(**options) as join:
+        assert join.last_tag == b"e"
+        join.process(rows(1), tag=b"")
+        assert join.last_tag == b""
+        list(join.process_blocks(rows(1), tag=b"g"))
+        assert join.last_tag == b"g"
+        with pytest.raises(StateError, match="tag must be bytes, not str"):
+            join.process(rows(1), tag="h")
+        join.process(rows(1))
+    with WindowJoin(**options) as join:
+        assert (join.last_tag, join.last_batch) == (None, 5)
 
 
 def test_rows_that_are_refused_wait_on_until_they_are_taken_back():

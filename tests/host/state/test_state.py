@@ -111,9 +111,11 @@ def test_goes_on_in_another_process(name: str, device: str, tmp_path: Path, seed
         join = WindowJoin(**JOINS[name], state=place, device=device)
         device = other[device]  # the next process has another one
         assert join.last_batch == number - 1
+        assert join.last_tag == (b"%d" % (number - 1) if number else None)
         if number:
             assert content(join.repeat()) == due[number - 1]
-        assert content(join.process(*sides(join, tables))) == due[number]
+            assert join.last_tag == b"%d" % (number - 1)
+        assert content(join.process(*sides(join, tables), tag=b"%d" % number)) == due[number]
         if number % 3 == 0:  # two calls of one process
             with pytest.raises(StateError, match="no call can be repeated"):
                 join.repeat()
@@ -132,8 +134,10 @@ def survivor(options: dict[str, Any], stream: list[Any], store: FaultyStore, dea
             if join.last_batch == len(taken):  # applied, but its result was lost
                 taken.append(content(join.repeat()))
             assert join.last_batch == len(taken) - 1
+            assert join.last_tag == (b"%d" % len(taken) if taken else None)
             while len(taken) < len(stream):
-                taken.append(content(join.process(*sides(join, stream[len(taken)]))))
+                tag = b"%d" % (len(taken) + 1)
+                taken.append(content(join.process(*sides(join, stream[len(taken)]), tag=tag)))
             return [*taken, content(join.finish())]
         except Died:
             continue
