@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from muntin.host import aggregate_values as values
 from muntin.host.aggregates import Aggregate, Collect, Count, Kinds, OfRow, result_type
 from muntin.host.columns import column_of, column_type, has_column, root_column
-from muntin.host.errors import KeyTypeError, SchemaError, SqlError, WindowError
+from muntin.host.errors import KeyTypeError, SchemaError, SqlError, SumOverflowError, WindowError
 from muntin.host.join.condition import Filter, condition_columns, parts_of
 from muntin.host.join.folds import FOLDS
 from muntin.host.key_type import _raw_values
@@ -295,6 +295,8 @@ class AggregatePlan:
         ------
         KeyTypeError
             If a decimal has more digits than its type says.
+        SumOverflowError
+            If a row has a value of which a sum or mean may not fit its type.
         """
         given = {path: column_of(table, path) for kept in self._kept[side] for path in kept.columns}
         valid = {path: pc.is_valid(each).to_numpy().astype(np.bool_)[places] for path, each in given.items()}
@@ -317,6 +319,19 @@ class AggregatePlan:
             counts = np.logical_and.reduce([passing[kept.filter], *(valid[path] for path in kept.columns)])
             needed = [] if kept.fold in ("some", "each") else [column(path) for path in kept.columns]
             out.append(values.encoded(kept.fold, needed, counts, batch))
+        for aggregate, kinds, field in zip(self._aggregates, self._kinds, self.fields, strict=True):
+            plain = side in kinds and not _is_null(kinds[side])
+            for path, (least, greatest, why) in aggregate._ends(kinds[side]).items() if plain else ():
+                paths = (path, *aggregate.columns)
+                counts = np.logical_and.reduce([passing[aggregate.filter], *(valid[each] for each in paths)])
+                if (wrong := counts & values.beyond(column(path), least, greatest)).any():
+                    at = int(np.flatnonzero(wrong)[0])
+                    raise SumOverflowError(
+                        f"{aggregate.output!r} is {field.type}, and {why}: column {path!r} of {side} row "
+                        f"{batch.rows[at]} has {column_of(table, path)[int(places[at])].as_py()}. Nothing of the call "
+                        "has been applied: leave the row out, by filter= too, or cast the column to fewer digits or to "
+                        "double"
+                    )
         return tuple(out)
 
     def columns(self, side: str, counts: np.ndarray, results: list[Any], log: RowLog | None) -> list[pa.ChunkedArray]:
@@ -332,11 +347,6 @@ class AggregatePlan:
             What the core gives for each fold of the other side.
         log : RowLog or None
             Of the other side's rows.
-
-        Raises
-        ------
-        SumOverflowError
-            If a sum or mean does not fit its type.
         """
         other = _OTHER[side]
         held = dict(zip(self._found[other], results, strict=True))

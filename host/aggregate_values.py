@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.errors import KeyTypeError, ResultTooLargeError, SumOverflowError
+from muntin.host.errors import KeyTypeError, ResultTooLargeError
 from muntin.host.float_order import decode_float, encode_float
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _INT64 = np.iinfo(np.int64)
 _LIMB_DIGITS = 18  # decimals of so many digits fit 64 bits
 MOST_DIGITS = 38
+_SUM_DIGITS = 10  # that sums of decimals have more than these: 10**10 rows of the greatest value fit
+_WORD = (1 << 64) - 1
 _LIST_ROWS = 1 << 24  # values of lists that are made at a time
 _NO_ROW = np.array([-1, _INT64.max, _INT64.max])  # of what the core ranks
 
@@ -97,9 +99,22 @@ def is_exact(kinds: list[pa.DataType]) -> bool:
     return not any(map(pa.types.is_floating, kinds))
 
 
-def decimal_of(kind: pa.DataType, digits: int, places: int) -> pa.DataType:
-    """The decimal of more digits, and more of them behind the point."""
-    return pa.decimal128(min(kind.precision + digits, MOST_DIGITS), min(kind.scale + places, MOST_DIGITS))
+def sum_type(kind: pa.DataType) -> pa.DataType:
+    """Of sums of integers and decimals: no sum of values within `sum_limit` is beyond it."""
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(min(kind.precision + _SUM_DIGITS, MOST_DIGITS), kind.scale)
+    return pa.int64() if kind.bit_width < 64 else pa.decimal128(MOST_DIGITS, 0)
+
+
+def sum_limit(kind: pa.DataType) -> int:
+    """The greatest absolute value of a decimal, its point left out, that is added up."""
+    return 10 ** min(kind.precision, MOST_DIGITS - _SUM_DIGITS) - 1
+
+
+def mean_type(kind: pa.DataType) -> pa.DataType:
+    """Of means of decimals, which are never beyond the greatest of the values: four more places, as far as they fit."""
+    more = min(4, MOST_DIGITS - kind.precision)
+    return pa.decimal128(kind.precision + more, kind.scale + more)
 
 
 def sum_folds(kind: pa.DataType) -> tuple[str, ...]:
@@ -166,6 +181,15 @@ def encoded(fold: str, columns: list[Column], valid: np.ndarray, batch: Batch) -
     return np.ascontiguousarray(np.where(valid, given, given.dtype.type(nothing)))
 
 
+def beyond(column: Column, least: int, greatest: int) -> np.ndarray:
+    """Which values, of integers and decimals, their point left out, are below or above these: bool, shape (n,)."""
+    low, high = column.words()
+    below, above = (high < least >> 64), (high > greatest >> 64)
+    below |= (high == least >> 64) & (low.view(np.uint64) < np.uint64(least & _WORD))
+    above |= (high == greatest >> 64) & (low.view(np.uint64) > np.uint64(greatest & _WORD))
+    return below | above
+
+
 def unit(kind: pa.DataType) -> float:
     return 10.0**kind.scale if pa.types.is_decimal(kind) else 1.0
 
@@ -204,43 +228,32 @@ def _product(a: Column, b: Column) -> tuple[np.ndarray, np.ndarray]:
 # Results
 
 
-def sums(name: str, column: str, kind: pa.DataType, out: pa.DataType, held: dict[str, Any]) -> pa.Array:
-    """Sums of a column of a type. Raises SumOverflowError."""
+def sums(out: pa.DataType, held: dict[str, Any]) -> pa.Array:
+    """Sums of a column; they fit their type."""
     valid = held["some"] > 0
     if "add" in held:
         return pa.array(held["add"], out, mask=~valid)
-    low, high, fits = _totals(held)
-    if pa.types.is_decimal(out):
-        if kind.precision + 10 > MOST_DIGITS:
-            top = 10**out.precision >> 64
-            for at in np.flatnonzero(fits & ((high >= top) | (high < -top))).tolist():
-                fits[at] = abs(_integer(low, high, at)) < 10**out.precision
-    else:
-        fits &= high == (0 if out == pa.uint64() else low >> 63)
-    if not fits.all():
-        raise SumOverflowError(
-            f"a {name} does not fit {out}: cast column {column!r} to a decimal of more digits, or to double"
-        )
+    low, high, _ = _totals(held)
     return fixed(out, np.stack([low, high], axis=1) if pa.types.is_decimal(out) else low, valid)
 
 
-def means(name: str, column: str, kind: pa.DataType, out: pa.DataType, held: dict[str, Any]) -> pa.Array:
-    """Means of a column of a type, weighted where weights are held. Raises SumOverflowError."""
+def means(kind: pa.DataType, out: pa.DataType, held: dict[str, Any]) -> pa.Array:
+    """Means of a column of a type, weighted where weights are held."""
     some = held["some"]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         if "weight" in held:
             return pa.array(held["product"] / held["weight"], out, mask=(some == 0) | (held["weight"] == 0))
         if "add" in held:
             return pa.array(held["add"] / np.maximum(some, 1), out, mask=some == 0)
-    weights, number = (some, np.zeros_like(some), np.ones(len(some), np.bool_)), some.astype(np.float64)
+    weighing, valid = None, some > 0
     if "upper_weight" in held:
         weighing = {"upper": held["upper_weight"], "lower": held["lower_weight"]}
-        weights, number = _totals(weighing), _float_total(weighing)
         held = {"upper": held["upper_product"], "lower": held["lower_product"]}
-    low, high, fits = _totals(held)
-    valid = (some > 0) & ((weights[0] != 0) | (weights[1] != 0) | ~weights[2])
+        low, high, fits = _totals(weighing)
+        valid &= (low != 0) | (high != 0) | ~fits
     if pa.types.is_decimal(out):
-        return _decimal_means(name, column, kind, out, (low, high, fits), weights, valid)
+        return _decimal_means(kind, out, held, some if weighing is None else weighing, valid)
+    number = some.astype(np.float64) if weighing is None else _float_total(weighing)
     with np.errstate(invalid="ignore", divide="ignore"):
         return pa.array(_float_total(held) / number, out, mask=~valid)
 
@@ -360,25 +373,24 @@ def _float_total(held: dict[str, np.ndarray]) -> np.ndarray:
     return np.where(fits, float_of(low, high), float_of(*upper) * 2.0**64 + float_of(*lower))
 
 
-def _integer(low: np.ndarray, high: np.ndarray, at: int) -> int:
-    return (int(high[at]) << 64) + (int(low[at]) & ((1 << 64) - 1))
+def _total(held: dict[str, np.ndarray], at: int) -> int:
+    """One of the sums, exact."""
 
+    def whole(fold: str) -> int:
+        return (int(held[fold][2 * at + 1]) << 64) + (int(held[fold][2 * at]) & _WORD)
 
-Words = tuple[np.ndarray, np.ndarray, np.ndarray]
+    return whole("sum") if "sum" in held else (whole("upper") << 64) + whole("lower")
 
 
 def _decimal_means(
-    name: str, column: str, kind: pa.DataType, out: pa.DataType, totals: Words, weights: Words, valid: np.ndarray
+    kind: pa.DataType, out: pa.DataType, held: dict[str, np.ndarray], weights: Any, valid: np.ndarray
 ) -> pa.Array:
-    """Totals by weights, rounded half up."""
-    words, top = np.zeros((len(valid), 2), np.int64), 10**out.precision
+    """Totals by weights, or numbers of rows, rounded half up."""
+    words, places = np.zeros((len(valid), 2), np.int64), 10 ** (out.scale - kind.scale)
     for at in np.flatnonzero(valid).tolist():
-        total, weight = (_integer(low, high, at) for low, high, _ in (totals, weights))
-        doubled, count = 2 * abs(total) * 10 ** (out.scale - kind.scale), abs(weight)
-        if not (totals[2][at] and weights[2][at]) or (mean := (doubled + count) // (2 * count)) >= top:
-            raise SumOverflowError(f"a {name} does not fit {out}: cast column {column!r} to double")
-        mean *= 1 if (total >= 0) == (weight > 0) else -1
-        words[at] = ((mean & ((1 << 64) - 1)) ^ (1 << 63)) - (1 << 63), mean >> 64
+        total, weight = _total(held, at), _total(weights, at) if isinstance(weights, dict) else int(weights[at])
+        mean = (2 * abs(total) * places + weight) // (2 * weight) * (1 if total >= 0 else -1)
+        words[at] = ((mean & _WORD) ^ (1 << 63)) - (1 << 63), mean >> 64
     return fixed(out, words, valid)
 
 

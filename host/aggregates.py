@@ -6,6 +6,7 @@ import abc
 import dataclasses
 import datetime as dt
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -61,7 +62,7 @@ class Aggregate(abc.ABC):
     >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
     >>> found = join(bids, asks, "venue", form="aggregate", aggregates=["sum(price)", "count(*)"])
     >>> found["sum(price)"].to_pylist()
-    [10]
+    [Decimal('10')]
     """
 
     column: str | None
@@ -153,6 +154,18 @@ class Aggregate(abc.ABC):
     def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
         """The column of the result; rows for `_rows`."""
 
+    def _ends(self, kinds: Kinds) -> dict[str, tuple[int, int, str]]:
+        """The least and greatest values, without their point, of columns whose values must lie within, so that no
+        result is beyond its type; and why."""
+        return {}
+
+
+def _within(path: str, kind: pa.DataType, limit: Callable[[pa.DataType], int]) -> dict[str, tuple[int, int, str]]:
+    if not pa.types.is_decimal(kind):
+        return {}
+    most = limit(kind)
+    return {path: (-most, most, f"only those of at most {len(str(most))} digits are sure to fit it")}
+
 
 def _number(kind: pa.DataType) -> bool:
     decimal = pa.types.is_decimal(kind) and kind.precision <= values.MOST_DIGITS
@@ -204,9 +217,10 @@ class Count(Aggregate):
 class Sum(Aggregate):
     """The sum of the values that are not NULL; NULL where there are none.
 
-    Exact for integers, which give int64 (uint64: uint64), and for decimals of p digits, which give decimals of p + 10,
-    38 at most; a sum that does not fit is a `SumOverflowError`. Floats give float64, off by at most 2**-51 of the sum
-    of the absolute values that are added.
+    Exact for integers, which give int64, those of 64 bits decimals of 38 digits, and for decimals of p digits, which
+    give decimals of p + 10, 38 at most: these hold every sum. So of decimals of more than 28 digits values of more are
+    refused, as `SumOverflowError`, by the call that has them. Floats give float64, off by at most 2**-51 of the sum of
+    the absolute values that are added.
 
     Examples
     --------
@@ -216,24 +230,25 @@ class Sum(Aggregate):
     >>> asks = pa.table({"venue": ["x", "x", "y"], "price": [3, 7, 9], "size": [1, 3, 1]})
     >>> found = join(bids, asks, "venue", form="aggregate", aggregates=Sum("price"))
     >>> found["sum(price)"].to_pylist()
-    [10]
+    [Decimal('10')]
     """
 
     function = "sum"
 
     def _type(self, kinds: Kinds) -> pa.DataType | None:
         kind = kinds[str(self.column)]
-        if pa.types.is_decimal(kind) and _number(kind):
-            return values.decimal_of(kind, 10, 0)
-        if pa.types.is_integer(kind):
-            return pa.uint64() if pa.types.is_uint64(kind) else pa.int64()
+        if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and _number(kind)):
+            return values.sum_type(kind)
         return pa.float64() if pa.types.is_floating(kind) or pa.types.is_null(kind) else None
 
     def _folds(self, kinds: Kinds) -> tuple[str, ...]:
         return ("some", *values.sum_folds(kinds[str(self.column)]))
 
     def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
-        return values.sums(self.output, str(self.column), kinds[str(self.column)], out, held)
+        return values.sums(out, held)
+
+    def _ends(self, kinds: Kinds) -> dict[str, tuple[int, int, str]]:
+        return _within(str(self.column), kinds[str(self.column)], values.sum_limit)
 
 
 class _Extreme(Aggregate):
@@ -329,7 +344,7 @@ class Mean(Aggregate):
         kind = kinds[str(self.column)]
         if any(map(pa.types.is_floating, kinds.values())) or not pa.types.is_decimal(kind):
             return pa.float64()
-        return values.decimal_of(kind, 4, 4)
+        return values.mean_type(kind)
 
     def _check(self, kinds: Kinds) -> None:
         given = [kinds[path] for path in self.columns]
@@ -346,7 +361,19 @@ class Mean(Aggregate):
         return ("some", *(values.EXACT_PRODUCT if values.is_exact(given) else values.PRODUCT))
 
     def _value(self, kinds: Kinds, out: pa.DataType, held: Held) -> pa.Array:
-        return values.means(self.output, str(self.column), kinds[str(self.column)], out, held)
+        return values.means(kinds[str(self.column)], out, held)
+
+    def _ends(self, kinds: Kinds) -> dict[str, tuple[int, int, str]]:
+        if any(map(pa.types.is_floating, kinds.values())):
+            return {}
+        ends = _within(str(self.column), kinds[str(self.column)], lambda kind: 10**kind.precision - 1)
+        if ends and self.weight is not None:
+            ends[self.weight] = (
+                0,
+                (1 << 127) - 1,
+                "weights of decimals must not be below 0, as their mean may not fit it",
+            )
+        return ends
 
 
 class _Spread(Aggregate):

@@ -82,7 +82,7 @@ class ResultTooLargeError(CapacityError):
 
 
 class SumOverflowError(MuntinError, OverflowError):
-    """A sum or mean of `form="aggregate"` that its type does not hold."""
+    """A value of which sums or means of `form="aggregate"` may not fit their type. Nothing has changed."""
 
 
 class DeviceError(MuntinError, RuntimeError):

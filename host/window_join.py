@@ -365,7 +365,7 @@ class WindowJoin:
         ResultTooLargeError
             If the result does not fit in memory.
         SumOverflowError
-            If a sum or mean of ``form="aggregate"`` does not fit its type.
+            If a row has a value of which sums or means of ``form="aggregate"`` may not fit their type.
         IncompleteError
             If a part of the device stopped answering. `partial` is the result without the pairs that it would have
             found, and without unmatched rows.
@@ -378,10 +378,9 @@ class WindowJoin:
 
         Notes
         -----
-        A call that raises any but `CapacityError`, `DeviceError`, `StateError`, `SumOverflowError` and
-        KeyboardInterrupt has changed nothing. After these neither, where the join is `usable`; else nothing of the call
-        is in its state, if it has one, which can be opened again, but for a call whose number `last_batch` then has:
-        `repeat` gives its result.
+        A call that raises any but `CapacityError`, `DeviceError`, `StateError` and KeyboardInterrupt has changed
+        nothing. After these neither, where the join is `usable`; else nothing of the call is in its state, if it has
+        one, which can be opened again, but for a call whose number `last_batch` then has: `repeat` gives its result.
         """
         with self._turn():
             self._check_call(left, right)

@@ -5,11 +5,12 @@ import datetime as dt
 import decimal
 import fractions
 import statistics
+import tempfile
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import muntin
@@ -42,6 +43,7 @@ from muntin.errors import (
 )
 from muntin.host.spec import HOWS
 from tests.conformance.test_payload_types import COLUMNS, REFUSED
+from tests.oracles.aggregates import assert_same
 
 INT64 = np.iinfo(np.int64)
 BAND = Band("k", "k", -3, 4)
@@ -220,24 +222,84 @@ def test_a_filter_is_of_the_side_that_has_its_columns():
     ]  # fmt: skip
 
 
-def test_sums_that_do_not_fit_are_errors():
-    def summed(kind: pa.DataType, values: list, function: str = "sum") -> object:
-        table = pa.table({"k": [0] * len(values), "v": pa.array(values, kind)})
-        with WindowJoin(on=BAND, left=9, right=9, form="aggregate", aggregates=f"{function}(v)") as join:
-            return join.process(table, table.slice(0, 1))[f"{function}(v)"][-1].as_py()
+EXACT = decimal.Context(prec=99)
+NUMBERS = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)] + [
+    pa.decimal128(*digits) for digits in ((3, 1), (18, 0), (28, 5), (34, 0), (38, 0), (38, 38), (36, -2))
+]
 
-    assert summed(pa.int64(), [INT64.max, 1, -1]) == INT64.max
-    assert summed(pa.int64(), [INT64.min, 5, -5]) == INT64.min
-    assert summed(pa.uint64(), [2**64 - 2, 1]) == 2**64 - 1
-    nines = decimal.Decimal(10**38 - 1)
-    assert summed(pa.decimal128(38, 0), [nines, nines.copy_negate(), nines]) == nines
-    assert summed(pa.int64(), [INT64.max] * 3, "avg") == float(INT64.max)
-    for kind, values in (
-        (pa.int64(), [INT64.max, 1]), (pa.int64(), [INT64.min, -1]), (pa.uint64(), [2**64 - 1, 1]),
-        (pa.decimal128(38, 0), [nines, decimal.Decimal(1)]), (pa.decimal128(38, 0), [nines] * 3),
-    ):  # fmt: skip
-        with pytest.raises(SumOverflowError, match=r"sum\(v\) does not fit"):
-            summed(kind, values)
+
+def extremes(kind: pa.DataType) -> list:
+    """The least and greatest values of a type of numbers, those too that sums of decimals still take."""
+    if pa.types.is_decimal(kind):
+        digits = sorted({kind.precision, min(kind.precision, 28)})
+        tops = [*(10**count - 1 for count in digits), 10 ** (digits[-1] - 1), 1, 0]
+        return [decimal.Decimal(sign * top).scaleb(-kind.scale, EXACT) for top in tops for sign in (1, -1)]
+    bits = kind.bit_width - (not pa.types.is_unsigned_integer(kind))
+    return [(1 << bits) - 1, 0 if pa.types.is_unsigned_integer(kind) else -1 << bits, 1]
+
+
+def weighed(kind: pa.DataType) -> pa.DataType:
+    """A type of weights of which products with values of a type fit 127 bits."""
+    return pa.int64() if getattr(kind, "precision", 0) <= 19 else pa.int8()
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(NUMBERS).flatmap(
+        lambda kind: st.tuples(
+            st.just(kind),
+            st.lists(
+                st.tuples(st.sampled_from(extremes(kind)), st.sampled_from([*extremes(weighed(kind)), 0, None])),
+                min_size=1,
+                max_size=5,
+            ),
+        )
+    ),
+    st.sampled_from([("arrival", 1), ("arrival", 2), ("close", 1), ("close", 2), ("pairs", 1)]),
+)
+def test_no_sum_of_rows_that_were_taken_is_beyond_its_type(drawn, of):
+    """Values that a result might not hold are refused by their own call, which changes nothing, in its state neither:
+    so no call behind it fails."""
+    (kind, numbers), (at, partitions) = drawn, of
+    on = Compare("k", "=", "k") if at != "pairs" else AllOf(Band("k", "k", -1, 1), Band("k", "k", -2, 0))
+    exact = getattr(kind, "precision", 0) <= 36
+    aggregates = [Sum("v"), Mean("v"), Sum("v", filter="w > 0", name="some")]
+    aggregates += [Mean("v", weight="w")] if exact else []
+    options = {
+        "on": on, "within": Within("t", "t", 0, 9), "watermark": Watermark(left=0, right=0, lag=0), "form": "aggregate",
+        "at": "close" if at == "close" else "arrival", "aggregates": aggregates, "partitions": partitions,
+    }  # fmt: skip
+    left = pa.table({"k": [1], "t": [1]})
+    schema = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("v", kind), ("w", weighed(kind))])
+    taken: list[dict] = []
+    with tempfile.TemporaryDirectory() as state:
+        with WindowJoin(**options, state=state, left_schema=left.schema, right_schema=schema) as join:
+            if at == "close":
+                join.process(left)
+            for value, weight in numbers:
+                row = {"k": 1, "t": 5, "v": value, "w": weight}
+                right, calls = pa.table({name: [row[name]] for name in row}, schema=schema), join.last_batch
+                decimals = pa.types.is_decimal(kind)
+                beyond = decimals and abs(value.scaleb(kind.scale, EXACT)) >= 10**28
+                if beyond or (decimals and exact and weight is not None and weight < 0):
+                    with pytest.raises(
+                        SumOverflowError, match=r"column '[vw]' of right row \d+ has [^ ]+\. Nothing of"
+                    ):
+                        join.process(right=right)
+                    assert (join.usable, join.last_batch) == (True, calls)
+                else:
+                    join.process(right=right)
+                    taken.append(row)
+        with WindowJoin(**options, state=state, left_schema=left.schema, right_schema=schema) as join:
+            if at == "close":  # the row of the first call is due by the watermark alone
+                later = {"k": 2, "t": 99, "v": 0, "w": None}
+                got = join.process(pa.table({"k": [2], "t": [99]}), pa.Table.from_pylist([later], schema))
+            else:
+                got = join.process(left)
+        assert got.num_rows == 1
+        for aggregate in aggregates:
+            found = got[aggregate.output][0].as_py()
+            assert_same(aggregate, found, taken, {"w > 0": lambda row: row["w"] is not None and row["w"] > 0})
 
 
 @given(st.lists(st.tuples(*[st.sampled_from([INT64.min, INT64.max, 1])] * 2), min_size=1, max_size=9))
