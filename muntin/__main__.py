@@ -3,16 +3,23 @@
 import importlib
 import sys
 
+#: The extras that have what the command imports.
+EXTRAS = {"click": "cli", "rich": "cli", "structlog": "daemon", "prometheus_client": "daemon"}
+
+
+def needed(module: str) -> str:
+    """What to say where a module of `EXTRAS` is missing."""
+    return f"the muntin command needs {module}: pip install 'muntin[{EXTRAS[module]}]'"
+
 
 def main() -> None:
     """Runs the command, or names the extra that has it."""
     try:
         command = importlib.import_module("muntin.host.cli").main
     except ModuleNotFoundError as error:
-        extra = {"click": "cli", "rich": "cli", "structlog": "daemon", "prometheus_client": "daemon"}
-        if error.name is None or error.name not in extra:
+        if error.name not in EXTRAS:
             raise
-        sys.exit(f"error: the muntin command needs {error.name}: pip install 'muntin[{extra[error.name]}]'")
+        sys.exit(f"error: {needed(error.name)}")
     command(prog_name="muntin")
 
 

@@ -87,7 +87,7 @@ def test_paragraphs_are_short(path):
 def test_commands_and_options_exist(path):
     for line in re.findall(r"^    (muntin .+)$", path.read_text(), re.MULTILINE):
         words = shlex.split(line, comments=True)[1:]
-        command = main.commands[words[0]]
+        command = main.get_command(None, words[0])
         known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
         given = {word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
         assert given <= known, f"{path.name}: {line}"

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from muntin import AsOf, Band, JoinSpec, Rows
-from muntin.host.cli import main
+from muntin.host.cli import COMMANDS, main
 from muntin.host.daemon import DaemonClient, start_private
 from tests.simulated import simulated
 
@@ -108,6 +108,41 @@ def ids(table: pa.Table) -> set:
     pairs = list(zip(table["id"].to_pylist(), table["id_right"].to_pylist(), strict=True))
     assert len(pairs) == len(set(pairs))
     return set(pairs)
+
+
+@pytest.mark.parametrize("arguments", ["--help", "join --help", "--version"])
+def test_help_loads_little(arguments: str) -> None:
+    """The command starts in the time of Python and click."""
+    script = (
+        "import sys\nfrom muntin.host.cli import main\n"
+        f"try: main({arguments.split()})\nexcept SystemExit: pass\nprint(*sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = set(ended.stdout.splitlines()[-1].split())
+    assert "click" in loaded
+    heavy = (
+        "numpy",
+        "pyarrow",
+        "pandas",
+        "rich",
+        "sqlglot",
+        "amaranth",
+        "pyopencl",
+        "pyspark",
+        "muntin.hw",
+        "muntin.sim",
+    )
+    heavy += ("muntin.host.daemon", "muntin.host.devices", "muntin.pyspark_bridge")
+    assert not [name for name in loaded if f"{name}.".startswith(tuple(f"{each}." for each in heavy))]
+
+
+def test_every_command_is_listed() -> None:
+    told = muntin("--help")
+    for name, (_, line) in COMMANDS.items():
+        assert f"{name} " in told.stdout
+        assert line in told.stdout
+        assert main.get_command(None, name).name == name
+        assert muntin(name, "--help").exit_code == 0
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "arrow", "arrows", "feather"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muntin.host.cli import main
+from muntin.host.cli import COMMANDS, main
 from tests.pages import blocks, run
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def test_other_blocks_name_what_exists(page):
             program, command, *options = pod["containers"][0]["command"]
             assert Path(program).name == "muntin"
             assert (
-                main.commands[command].make_context(command, options).params["grace"]
+                main.get_command(None, command).make_context(command, options).params["grace"]
                 < pod["terminationGracePeriodSeconds"]
             )
         read += language not in ("python", "text")
@@ -81,4 +81,4 @@ def test_other_blocks_name_what_exists(page):
     for packages in re.findall(r"`(click [\w -]+)`", page.read_text()):
         assert packages.split() == extras()["daemon"], page.name
     for words in map(shlex.split, re.findall(r"`(muntin .+?)`", page.read_text())):
-        assert words[1] in main.commands, (page.name, words)
+        assert words[1] in COMMANDS, (page.name, words)
