@@ -13,7 +13,15 @@ ROOT = Path(__file__).parents[1]
 #: Pages that lie above this folder, by their names here.
 ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 #: The public modules, each a part of the reference.
-MODULES = ("muntin", "muntin.spark", "muntin.errors", "muntin.index", "muntin.engine", "muntin.hardware")
+MODULES = (
+    "muntin",
+    "muntin.spark",
+    "muntin.kafka",
+    "muntin.errors",
+    "muntin.index",
+    "muntin.engine",
+    "muntin.hardware",
+)
 
 
 def on_files(files, config):

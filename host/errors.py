@@ -150,6 +150,26 @@ class StateTakenError(StateError):
     """Another process has gone on with this state."""
 
 
+class KafkaError(MuntinError, RuntimeError):
+    """Kafka cannot be reached or refuses something, a topic is not there, or a package for it is missing."""
+
+
+class RecordError(KafkaError, ValueError):
+    """A message that cannot be read.
+
+    Attributes
+    ----------
+    topic, partition, offset : str, int, int
+        Which one.
+    field : str or None
+        The column at fault, where one is.
+    """
+
+    def __init__(self, message: str, topic: str = "", partition: int = -1, offset: int = -1, field: str | None = None):
+        super().__init__(message)
+        self.topic, self.partition, self.offset, self.field = topic, partition, offset, field
+
+
 class DaemonError(MuntinError, RuntimeError):
     """Base of what can go wrong between a client and the daemon."""
 
@@ -197,6 +217,7 @@ def _details(kind: type[MuntinError]) -> tuple[str, ...]:
     """The attributes of an error that cross the wire beside its message."""
     details: dict[type[MuntinError], tuple[str, ...]] = {
         CapacityError: ("needed", "available"), IncompleteError: ("core",), SqlError: ("line", "column"),
+        RecordError: ("topic", "partition", "offset", "field"),
     }  # fmt: skip
     return next((names for each, names in details.items() if issubclass(kind, each)), ())
 

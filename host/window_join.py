@@ -784,6 +784,11 @@ class WindowJoin:
             return stats
 
     @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of each side, by "left" and "right", as far as they are known."""
+        return dict(self._schemas)
+
+    @property
     def output_schema(self) -> pa.Schema | None:
         """The schema of the result, or None while a side's columns are unknown."""
         if len(self._schemas) < len(SIDES):

@@ -133,7 +133,7 @@ def test_the_site_has_all_pages_and_names_and_asks_no_other_host(site):
         assert not ELSEWHERE.findall(page), name
         found = [each for each in re.findall(r"<p>(.*?)</p>", page, re.DOTALL) if listed.search(each)]
         assert not found or name == "reference.html", name
-    for module in ("muntin", "muntin.spark", "muntin.errors", "muntin.index", "muntin.engine", "muntin.hardware"):
+    for module in PUBLIC:
         loaded = importlib.import_module(module)
         for name in loaded.__all__:
             if not isinstance(getattr(loaded, name), ModuleType):

@@ -19,6 +19,7 @@ import muntin
 from muntin import JoinSpec
 from muntin.host import errors
 from muntin.host.cli import main
+from muntin.kafka import KafkaJoin
 
 ROOT = Path(__file__).parents[1]
 #: What each public module has: no name stands in two.
@@ -28,14 +29,15 @@ PUBLIC = {
         Quantile Rows Stats StdDev Sum Var Watermark Where WindowJoin Within join set_threads sql sql_spec
         start_tracing""",
     "muntin.engine": "EngineKind Inner Outer Shared SplitJoin Steps",
-    "muntin.errors": """AuthError CapacityError ConnectionLostError DaemonError DeviceError IncompleteError KernelError
-        KeyTypeError LimitError LinkDamagedError LinkError LinkIdentityError LinkLostError LinkPortError
+    "muntin.errors": """AuthError CapacityError ConnectionLostError DaemonError DeviceError IncompleteError KafkaError
+        KernelError KeyTypeError LimitError LinkDamagedError LinkError LinkIdentityError LinkLostError LinkPortError
         LinkRefusedError LinkSilentError MemoryStartError MuntinError OrderError PredicateError ProtocolError QueryError
-        ReplayError ResultTooLargeError SchemaError SqlError StateError StateLostError StateTakenError SumOverflowError
-        UnknownQueryError UnsupportedError WindowError""",
+        RecordError ReplayError ResultTooLargeError SchemaError SqlError StateError StateLostError StateTakenError
+        SumOverflowError UnknownQueryError UnsupportedError WindowError""",
     "muntin.hardware": "Device DeviceInfo list_devices open_device",
     "muntin.index": """Auto BChain BPlusTree BiSort BurstTrie CsbTree IbChain ImTree Index Judy PimTree RangeIndex
         RangeMirror RapTable Slices SortedRuns SpoJoin TimeKeyed WibTree open_window_index""",
+    "muntin.kafka": "Arrow Avro Format Json KafkaJoin",
     "muntin.spark": """BatchProgress JavaNotFoundError JoinListener JoinProgress WorkerPythonError ensure_java listen
         window_join""",
 }
@@ -52,6 +54,8 @@ NOT_LOADED = {
     "litedram",
     "grpc",
     "duckdb",
+    "confluent_kafka",
+    "fastavro",
     "matplotlib",
     "sqlglot",
     "opentelemetry",
@@ -155,6 +159,7 @@ def test_signatures_have_the_parameters_of_a_specification():
     """With its defaults; those that other parameters decide aside."""
     fields = {field.name: field.default for field in dataclasses.fields(JoinSpec)}
     decided = {muntin.WindowJoin: {"static", "keys"}}
+    decided[KafkaJoin] = {"static", "keys", "capacity", "self_join"}
     decided[muntin.join] = {"static", "keys", "left", "right", "watermark", "capacity", "self_join", "itself", "at"}
     for call, others in decided.items():
         given = inspect.signature(call).parameters

@@ -32,7 +32,7 @@ ROWS = (
     ("host.devices",),
     ("host.stats", "host.window_join", "host.range_index", "host.join_part"),
     ("host",),
-    ("host.files", "host.selftest", "host.daemon"),
+    ("host.files", "host.selftest", "host.daemon", "host.kafka"),
     ("host.top", "host.cli"),
 )
 

@@ -1,0 +1,438 @@
+"""Joins of topics: each pair once, whatever ends in between."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from muntin import Band, Compare, Watermark, WindowJoin, Within
+from muntin.errors import KafkaError, OrderError, RecordError, SchemaError, StateError, StateTakenError, WindowError
+from muntin.host.kafka import clients
+from muntin.kafka import Arrow, Avro, Format, Json, KafkaJoin
+from tests.host.kafka.cluster import PARTITIONS, Producer, Topics, batch_of, cluster, given
+
+LEFT = pa.schema([("id", pa.int64()), ("t", pa.int64()), ("a", pa.int64())])
+RIGHT = pa.schema([("rid", pa.int64()), ("u", pa.int64()), ("b", pa.int64())])
+CONDITION: dict[str, Any] = {
+    "on": Band("a", "b", -2, 2),
+    "within": Within("t", "u", -50, 50),
+    "watermark": Watermark(left=10**6, right=10**6),
+}
+OPTIONS: dict[str, Any] = {
+    "max_rows": 64, "max_delay": "20 ms", "left_schema": LEFT, "right_schema": RIGHT,
+    "config": {"fetch.wait.max.ms": 5, "log_level": 0},
+}  # fmt: skip
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with cluster() as address:
+        yield address
+
+
+class World:
+    """Two topics and those for results, of names of their own, and what was written to them."""
+
+    def __init__(self, servers: str, folder: Path, *, span: int = 60):
+        number = next(NUMBERS)
+        self.left, self.right, self.out, self.dead = (f"{name}-{number}" for name in ("left", "right", "out", "dead"))
+        self.name, self.servers, self.state = f"join-{number}", servers, folder / f"state-{number}"
+        self.topics = Topics(servers, self.left, self.right, self.out, self.dead)
+        self.rows: dict[str, list[pa.Table]] = {"left": [], "right": []}
+        self._rng, self._span = np.random.default_rng(number), span
+        self.newest = -1  # batch that was given out before `shown` was asked
+
+    def write(self, count: int, left: Format | None = None, right: Format | None = None) -> None:
+        """So many rows more on each side."""
+        for side, schema, topic, format in (("left", LEFT, self.left, left), ("right", RIGHT, self.right, right)):
+            first = sum(map(len, self.rows[side]))
+            numbers = np.arange(first, first + count)
+            times = numbers + self._rng.integers(-20, 20, count)
+            rows = pa.table([numbers, times, self._rng.integers(0, self._span, count)], schema=schema)
+            self.rows[side].append(rows)
+            self.topics.send(topic, (format or Json()).encode(rows))
+
+    def open(self, output: str | Callable[[pa.Table, int], object] | None = None, **options: Any) -> KafkaJoin:
+        options = {"servers": self.servers, "name": self.name, "state": self.state, **OPTIONS, **CONDITION, **options}
+        return KafkaJoin((self.left, self.right), output=output or self.out, **options)
+
+    def due(self) -> Counter[tuple[int, int]]:
+        """The pairs of all rows, by DuckDB."""
+        left_rows, right_rows = (pa.concat_tables(self.rows[side]) for side in ("left", "right"))
+        con = duckdb.connect()
+        con.register("l", left_rows)
+        con.register("r", right_rows)
+        query = "SELECT id, rid FROM l JOIN r ON b - a BETWEEN -2 AND 2 AND u - t BETWEEN -50 AND 50"
+        return Counter(con.execute(query).fetchall())
+
+    def shown(self) -> list[dict[str, Any]]:
+        """What a broker would show of the rows that were written since this was asked, all writers being dead: those of
+        batches that were given out."""
+        before, self.newest = self.newest, given(self.servers, self.name, (self.left, self.right))
+        messages = self.topics.read(self.out)
+        assert all(batch_of(message) > before for message in messages), "a batch was given out twice"
+        return [json.loads(message.value()) for message in messages if batch_of(message) <= self.newest]
+
+
+def pairs(rows: list[dict[str, Any]]) -> Counter[tuple[int, int]]:
+    return Counter((row["id"], row["rid"]) for row in rows)
+
+
+@pytest.fixture
+def world(servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(confluent_kafka, "Producer", Producer)
+    return World(servers, tmp_path)
+
+
+@pytest.mark.parametrize("format", ["json", "arrow", "avro"])
+def test_goes_on_in_another_process(format: str, world: World) -> None:
+    formats: dict[str, dict[str, Format]] = {"json": {}, "arrow": {"left": Arrow(), "right": Arrow()}, "avro": {}}
+    if format == "avro":
+        for side, schema in (("left", LEFT), ("right", RIGHT)):
+            fields = [{"name": name, "type": ["null", "long"]} for name in schema.names]
+            formats["avro"][side] = Avro({"type": "record", "name": side, "fields": fields}, schema_id=3)
+    own = {f"{side}_format": each for side, each in formats[format].items()}
+    found: list[dict[str, Any]] = []
+    for life in range(3):
+        world.write(100, **formats[format])
+        with world.open(**own) as join:
+            assert join.last_batch == world.newest
+            join.run(to_end=True)
+            if format == "json":
+                assert join.last_batch >= world.newest + 4
+            assert "window:    -50 <= right.u - left.t <= 50" in join.explain()
+            assert join.stats.rows_left + join.stats.rows_right >= 200
+        assert join.last_batch == -1
+        found += world.shown()
+        assert given(world.servers, world.name, [world.left]) == world.newest >= life
+        if life == 1:  # from now on the columns are those in the state
+            own |= {"left_schema": None, "right_schema": None}
+    assert pairs(found) == world.due()
+
+
+def test_a_callback_has_each_batch_until_it_has_taken_it(world: World) -> None:
+    taken: dict[int, pa.Table] = {}
+    fails = {0, 2, 3}  # batches whose first call fails
+
+    def take(table: pa.Table, number: int) -> None:
+        assert number == len(taken)
+        if number in fails:
+            fails.remove(number)
+            raise OSError("full")
+        taken[number] = table
+
+    world.write(120)
+    with world.open(take) as join:
+        for _ in range(40):
+            try:
+                number = join.step()
+                assert number is None or number == len(taken) - 1
+            except OSError:
+                assert join.last_batch == -1
+                with pytest.raises(KafkaError, match="step has failed"):
+                    _ = join.stats
+    assert not fails
+    with world.open(lambda *_: pytest.fail("it was taken")) as join:
+        assert join.step() is None
+    world.write(60)
+    world.open(take).run(to_end=True)
+    # The receiver alone knows that it has the newest batch, or has not.
+    with world.open(lambda *_: pytest.fail("it was taken"), taken=len(taken) - 1) as join:
+        assert join.step() is None
+    last = taken.popitem()
+    with world.open(take, taken=len(taken) - 1) as join:
+        assert join.step() == len(taken) - 1
+    assert taken[last[0]].sort_by("id").num_rows == last[1].num_rows
+    assert pairs([row for table in taken.values() for row in table.to_pylist()]) == world.due()
+
+
+class Died(BaseException):
+    """The process has ended."""
+
+
+class Mortal(Producer):
+    """Ends its process before, or right after, one of its operations."""
+
+    operations = 0
+    die_at = float("inf")
+
+    def _do(self, name: str, *given: Any, **named: Any) -> Any:
+        if Mortal.operations > Mortal.die_at:
+            raise Died  # it does nothing more
+        Mortal.operations += 1
+        if Mortal.operations > Mortal.die_at:
+            if Mortal.die_at % 1:
+                getattr(Producer, name)(self, *given, **named)
+            raise Died
+        return getattr(Producer, name)(self, *given, **named)
+
+
+for _name in ("begin_transaction", "flush", "send_offsets_to_transaction", "commit_transaction", "abort_transaction"):
+
+    def _operation(self: Mortal, *given: Any, _name: str = _name) -> Any:
+        return self._do(_name, *given)
+
+    setattr(Mortal, _name, _operation)
+
+
+@pytest.mark.parametrize("half", [0, 0.5])
+def test_dies_at_every_operation(half: float, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch, of the one after it, and of a batch that is given out again."""
+    monkeypatch.setattr(confluent_kafka, "Producer", Mortal)
+    found: list[dict[str, Any]] = []
+    for operation in range(7):
+        world.write(12)
+        for die_at in (operation + half, operation % 4 + half):
+            Mortal.operations, Mortal.die_at = 0, die_at
+            with pytest.raises(Died):  # noqa: PT012
+                with world.open(max_rows=12, max_delay="4 ms") as join:
+                    for _ in range(20):
+                        join.step()
+                Mortal.operations = 99  # it had too little to do
+                raise Died
+            Mortal.die_at = float("inf")
+            found += world.shown()
+    with world.open() as join:
+        join.run(to_end=True)
+    found += world.shown()
+    assert pairs(found) == world.due()
+
+
+def test_of_two_processes_of_a_name_the_later_goes_on(world: World) -> None:
+    world.write(100)
+    with world.open() as first:
+        assert first.step() == 0
+        with world.open() as second:
+            second.run(to_end=True)
+            assert pairs(world.shown()) == world.due()
+            with pytest.raises(StateTakenError, match="another process has gone on"):
+                first.step()
+            assert second.step() is None
+
+
+def test_a_self_join_and_other_forms(world: World) -> None:
+    world.write(50)
+    with KafkaJoin(
+        world.left, Compare("a", "=", "a"), within=Within("t", "t", -9, 9), watermark=Watermark(left=999, right=999),
+        servers=world.servers, name=world.name, state=world.state, output=world.out, left_schema=LEFT, form="pairs",
+        output_format=Arrow(),
+    ) as join:  # fmt: skip
+        join.run(to_end=True)
+    messages = world.topics.read(world.out)
+    found = pa.concat_tables(pa.ipc.open_stream(message.value()).read_all() for message in messages)
+    (rows,) = world.rows["left"]
+    con = duckdb.connect()
+    con.register("l", rows)
+    due = con.execute("SELECT count(*) FROM l x JOIN l y USING (a) WHERE abs(x.t - y.t) <= 9 AND x.id != y.id")
+    assert len(found) == due.fetchall()[0][0] > 0
+
+
+def test_a_message_that_cannot_be_read_ends_the_join_or_goes_to_its_topic(world: World) -> None:
+    world.write(10)
+    world.topics.send(world.right, [b'{"rid": 1, "u": "now"}', None])
+    world.write(10)
+    with world.open(max_rows=4) as join:
+        for _ in range(2):  # the second time from the state
+            with pytest.raises(
+                RecordError, match=f"topic '{world.right}', partition 0, offset .*column 'u': "
+            ) as caught:
+                join.run(to_end=True)
+            assert (caught.value.topic, caught.value.partition, caught.value.field) == (world.right, 0, "u")
+            assert caught.value.offset in (2, 3)
+    with world.open(dead_letters=world.dead) as join:
+        join.run(to_end=True)
+    assert pairs(world.shown()) == world.due()
+    letters = [(message.value(), dict(message.headers())) for message in world.topics.read(world.dead)]
+    assert sorted(value or b"" for value, _ in letters) == [b"", b'{"rid": 1, "u": "now"}']
+    for value, headers in letters:
+        assert headers["muntin.topic"].decode() == world.right
+        assert headers["muntin.partition"] == (b"1" if value is None else b"0")
+        assert headers.get("muntin.column") == (None if value is None else b"u")
+        assert set(headers) - {"muntin.column"} == {
+            "muntin.batch", "muntin.topic", "muntin.partition", "muntin.offset", "muntin.error"
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("half", [0, 0.5])
+def test_dead_letters_outlive_their_process(half: float, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent_kafka, "Producer", Mortal)
+    world.topics.send(world.left, [b"\xff", None])
+    Mortal.operations, Mortal.die_at = 0, half  # as the transaction begins: the batch is in the state, or not
+    with pytest.raises(Died), world.open(dead_letters=world.dead) as join:
+        join.run(to_end=True)
+    Mortal.die_at = float("inf")
+    with world.open(dead_letters=world.dead) as join:
+        join.run(to_end=True)
+        assert join.last_batch == 0
+    assert {message.value() for message in world.topics.read(world.dead)} == {b"\xff", None}
+
+
+def test_partitions_that_are_new_are_read_from_their_beginning(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "LOOK_SECONDS", 0.0)
+    look, most = clients.Source._look, 2
+    monkeypatch.setattr(clients.Source, "_look", lambda source: [each for each in look(source) if each[1] < most])
+    world.write(40)
+    found = []
+    for most in (2, 3):
+        with world.open(start="latest" if most == 2 else "earliest") as join:
+            if most == 2:
+                world.write(40)
+            join.run(to_end=True)
+            most = 4 if most == 3 else most
+            join.run(to_end=True)
+        found += world.shown()
+    seen = {row["id"] for row in found}
+    assert any(number < 40 for number in seen), "none of the partitions that came later"
+    assert not any(number < 40 and number % PARTITIONS < 2 for number in seen), "read before its start"
+    assert {number % PARTITIONS for number in seen if number >= 40} == set(range(PARTITIONS))
+
+
+def test_what_does_not_fit_together_is_refused(world: World, tmp_path: Path) -> None:
+    world.write(40)
+    with world.open() as join:
+        join.run(to_end=True)
+        newest = join.last_batch
+    other = World(world.servers, tmp_path)
+    for options, error, said in (
+        ({"left": 9, "right": 9, "within": None, "watermark": None}, StateError, "is of a join with left=None, not"),
+        ({"name": "another"}, StateError, f"is of a KafkaJoin with name='{world.name}', not 'another'"),
+        ({"state": other.state}, StateError, f"is empty, and group '{world.name}' has those of batch {newest}"),
+        ({"taken": newest - 2}, StateError, f"the newest batch of the state in .* is {newest}, and group"),
+        ({"servers": "localhost:1", "timeout": 0.2}, KafkaError, "not answer within 0.2 s|cannot ask for the topics"),
+        ({"left_format": Avro({"type": "record", "name": "r", "fields": []})}, SchemaError, "has no field 'id'"),
+        ({"output_format": Avro({"type": "record", "name": "r", "fields": []})}, SchemaError, "has no field 'id'"),
+        ({"max_rows": 0}, WindowError, "max_rows must be a whole number from 1 to 1,000,000, not 0"),
+        ({"max_delay": "-1 s"}, WindowError, "max_delay must not be negative"),
+        ({"start": "now"}, KafkaError, "start='now' must be"),
+        ({"name": None}, KafkaError, "needs name="),
+        ({"state": None}, KafkaError, "is a topic, written exactly once: give state="),
+        ({"output": print, "dead_letters": "x"}, KafkaError, "output= must be a topic, too"),
+        ({"state": other.state, "name": other.name, "left_schema": None}, SchemaError, "columns of the sides are not"),
+        ({"config": {"no.such.setting": 1}}, KafkaError, "cannot open a consumer: No such configuration property"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=said):
+            world.open(**options)
+    for topics, said in ((("a", "b", "c"), "must be two topics"), (("a", "a"), "must be two topics")):
+        with pytest.raises(KafkaError, match=said):
+            KafkaJoin(topics, CONDITION["on"], servers=world.servers, output=print)
+    with pytest.raises(KafkaError, match=r"there is no topic 'nowhere': make it first. There are .*dead"):
+        KafkaJoin(("nowhere", world.left), CONDITION["on"], servers=world.servers, output=print)
+    with WindowJoin(**CONDITION, left_schema=LEFT, right_schema=RIGHT, state=other.state) as plain:
+        plain.process(world.rows["left"][0], world.rows["right"][0])
+    with pytest.raises(StateError, match="is not of a KafkaJoin"):
+        world.open(state=other.state)
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": world.servers, "group.id": "theirs"})
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(world.left, 0, 3)], asynchronous=False)
+    consumer.close()
+    with pytest.raises(StateError, match=r"group 'theirs' has an offset of topic .* that no KafkaJoin has committed"):
+        world.open(name="theirs", state=tmp_path / "new")
+    with world.open() as join:  # all of that has changed nothing
+        assert join.step() is None
+    with pytest.raises(KafkaError, match="was closed"):
+        join.step()
+
+
+def test_rows_that_kafka_has_deleted_are_missed(world: World) -> None:
+    world.write(8)
+    with world.open() as join:
+        join.run(to_end=True)
+    value = json.dumps({"rid": 1, "u": 1, "b": 1, "more": "x" * 500_000}).encode()
+    world.topics.send(world.right, [value] * 14, partitions=1)  # a partition has 5 MB
+    with world.open() as join, pytest.raises(KafkaError, match=r"partition 0: offset \d+ is not there any more"):
+        join.run(to_end=True)
+
+
+def test_without_state_nothing_goes_on(world: World) -> None:
+    world.write(30)
+    tables: list[pa.Table] = []
+    with world.open(lambda table, _: tables.append(table), state=None, name=None) as join:
+        join.run(to_end=True)
+        assert join.last_batch == len(tables) - 1
+    assert pairs([row for table in tables for row in table.to_pylist()]) == world.due()
+    with world.open(lambda *_: 1 / 0, state=None, name=None) as join:
+        with pytest.raises(ZeroDivisionError):
+            join.run(to_end=True)
+        with pytest.raises(KafkaError, match="was closed"):
+            join.step()
+    with world.open(print, state=None, name=None, start="latest") as join:
+        assert join.step() is None
+        join.stop()
+        join.run()
+
+
+def test_an_error_of_the_join_takes_nothing(world: World) -> None:
+    world.write(30)
+    options: dict[str, Any] = {"sequence": "t", "select": ["id"], "left": 5, "right": 5, "within": None}
+    schema = pa.schema([("rid", pa.int64()), ("t", pa.int64()), ("b", pa.int64())])
+    with world.open(**options, watermark=None, right_schema=schema) as join:
+        for _ in range(2):
+            with pytest.raises(OrderError, match="row 0 of the right batch has no value in the sequence column 't'"):
+                join.run(to_end=True)
+    assert given(world.servers, world.name, [world.left]) == -1
+
+
+def test_offsets_are_committed_again_before_brokers_forget_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write(30)
+    with world.open() as join:
+        join.run(to_end=True)
+        sent: list[int] = []
+        monkeypatch.setattr(Producer, "commit_transaction", lambda *_: sent.append(1))
+        assert join.step() is None
+        assert not sent
+        monkeypatch.setattr("muntin.host.kafka.join.KEEP_SECONDS", -1.0)
+        assert join.step() is None
+        assert sent == [1]
+
+
+def test_what_brokers_give_up_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write(60)
+    begin = Producer.send_offsets_to_transaction
+    refused = [2, 5, 6]  # of the calls
+    calls = itertools.count()
+
+    def send(producer: Producer, *given: Any) -> None:
+        if next(calls) in refused:
+            error = confluent_kafka.KafkaError(
+                confluent_kafka.KafkaError.INVALID_TXN_STATE, "given up", txn_requires_abort=True
+            )
+            raise confluent_kafka.KafkaException(error)
+        begin(producer, *given)
+
+    monkeypatch.setattr(Producer, "send_offsets_to_transaction", send)
+    found: dict[int, list[dict[str, Any]]] = {}
+    with world.open(max_rows=20) as join:
+        join.run(to_end=True)
+        assert next(calls) == join.last_batch + 1 + len(refused)
+    for message in world.topics.read(world.out):  # with those of transactions that were given up
+        found.setdefault(batch_of(message), []).append(json.loads(message.value()))
+    assert {row for rows in found.values() for row in pairs(rows)} == set(world.due())
+    assert {number: set(pairs(rows).values()) for number, rows in found.items()} == {
+        number: {{2: 2, 4: 3}.get(number, 1)} for number in found
+    }
+    assert 4 in found
+    calls = itertools.repeat(2)
+    world.write(1)
+    monkeypatch.setattr("muntin.host.kafka.join.TRIES", 2)
+    with world.open() as join, pytest.raises(KafkaError, match=r"cannot|write batch \d+ to .*: given up"):
+        join.run(to_end=True)
+
+
+def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(KafkaError, match=r"confluent-kafka: pip install 'muntin\[kafka\]'"):
+        KafkaJoin(("a", "b"), CONDITION["on"], servers="localhost:1", output=print)
+    with pytest.raises(KafkaError, match=r"fastavro: pip install 'muntin\[kafka\]'"):
+        Avro({})
