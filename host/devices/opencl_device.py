@@ -129,6 +129,8 @@ class OpenClDevice(RunDevice):
         self.cl_device = device
         self.is_cpu = bool(device.type & cl.device_type.CPU)
         self.probe_chunk = 64 if self.is_cpu else 4
+        # A group of work-items runs on one core of a CPU, and in the lanes of one core of a GPU.
+        self.group = 1 if self.is_cpu else min(64, int(device.max_work_group_size))
         try:
             self.context = shared_context(device)
             self.queue = cl.CommandQueue(self.context)
@@ -290,7 +292,7 @@ class OpenClStore(RunStore):
         self._key_bytes = key_bits // 8
         self._queue = device.queue
         program = device.program(key_bits)
-        self._kernels = {name: cl.Kernel(program, name) for name in ("probe", "gather", "count", "merge")}
+        self._kernels = {name: cl.Kernel(program, name) for name in ("probe", "fit", "gather", "count", "merge")}
         self._shift = _partition_shift(key_bits)
         self.granule = 1 << self._shift
         self._arena = Arena(0, self.granule)
@@ -361,11 +363,12 @@ class OpenClStore(RunStore):
         self._memory.enqueue(cl.enqueue_copy, buffer, values, dst_offset=offset, is_blocking=False)
 
     def _run(self, kernel: str, items: int, *arguments: Any) -> None:
-        """Enqueues a kernel with so many work-items."""
+        """Enqueues a kernel with at least so many work-items: groups are whole."""
         # Not by set_scalar_arg_dtypes, which puts each kernel into a cycle.
         kinds = zip(arguments, _SCALARS[kernel], strict=True)
         typed = (argument if kind is None else kind(argument) for argument, kind in kinds)
-        self._memory.enqueue(self._kernels[kernel], (items,), (1,), *typed)
+        group = self._device.group
+        self._memory.enqueue(self._kernels[kernel], (-(-items // group) * group,), (group,), *typed)
 
     def _output(self, name: str, array: np.ndarray) -> Any:
         """A buffer that a kernel writes and `_fetch` reads into an array: the array's own memory on a CPU device."""
@@ -484,30 +487,35 @@ class OpenClStore(RunStore):
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         runs = self._table(probe.runs, None if limits is None else limits.runs)
         limited, first, span = self._limit_buffers(limits)
+        ranges = self._memory.scratch["starts"], self._memory.scratch["lengths"]
+        of_runs = self._memory.numbers, runs, len(probe.runs), probe.probes, *ranges
         number_buffer = self._input("numbers", numbers)
         tasks = _tasks(probe.handle)
-        ends = np.cumsum(tasks["length"], dtype=np.int64)
+        pairs = tasks["length"]
+        if limited:
+            pairs = np.empty(len(tasks), np.uint32)
+            fitting = self._output("fitting", pairs)
+            self._run("fit", len(tasks), *of_runs, self._input("tasks", tasks), len(tasks), first, span, fitting)
+            self._fetch((pairs, fitting))
+        ends = np.cumsum(pairs, dtype=np.int64)
+        tasks["output"] = ends - pairs
         at = 0
         while at < len(tasks):
             done = int(ends[at - 1]) if at else 0
             to = max(int(np.searchsorted(ends, done + BLOCK_PAIRS, "right")), at + 1)
             block, total = tasks[at:to], int(ends[to - 1]) - done
-            block["output"] = ends[at:to] - block["length"] - done
+            at = to
+            if not total:
+                continue
+            block["output"] -= done
             probing, stored = np.empty(total, np.int64), np.empty(total, np.int64)
             probing_buffer, stored_buffer = self._output("probing", probing), self._output("stored", stored)
-            written = np.empty(len(block), np.uint32)
-            written_buffer = self._output("written", written)
             self._run(
-                "gather", len(block), self._memory.numbers, runs, len(probe.runs), probe.probes,
-                self._memory.scratch["starts"], self._memory.scratch["lengths"], self._input("tasks", block),
-                limited, first, span, number_buffer, base, probing_buffer, stored_buffer, written_buffer,
+                "gather", len(block), *of_runs, self._input("tasks", block), len(block), limited, first, span,
+                number_buffer, base, probing_buffer, stored_buffer,
             )  # fmt: skip
-            self._fetch((stored, stored_buffer), (probing, probing_buffer), (written, written_buffer))
-            if limits is not None and int(written.sum()) != total:
-                probing, stored = _closed_up(probing, stored, block, written)
-            if len(stored):
-                yield probing, stored
-            at = to
+            self._fetch((stored, stored_buffer), (probing, probing_buffer))
+            yield probing, stored
 
     def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
         runs = self._table(probe.runs, None if limits is None else limits.runs)
@@ -537,24 +545,6 @@ def _partition_shift(key_bits: int) -> int:
     return (PARTITION_BYTES * 8 // key_bits).bit_length() - 1
 
 
-def _closed_up(
-    probing: np.ndarray, stored: np.ndarray, tasks: np.ndarray, written: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs without the gaps behind what each share wrote."""
-    starts = tasks["output"].astype(np.int64)
-    if len(stored) >= 64 * len(tasks):  # long pieces are copied faster whole
-        pieces = [slice(a, b) for a, b in zip(starts.tolist(), (starts + written).tolist(), strict=True)]
-        return _joined(probing, pieces), _joined(stored, pieces)
-    lengths = tasks["length"].astype(np.int64)
-    keep = np.arange(len(stored)) - np.repeat(starts, lengths) < np.repeat(written, lengths)
-    return probing[keep], stored[keep]
-
-
-def _joined(values: np.ndarray, pieces: list[slice]) -> np.ndarray:
-    joined = np.empty(sum(p.stop - p.start for p in pieces), values.dtype)
-    return np.concatenate([values[p] for p in pieces], out=joined)
-
-
 def _tasks(totals: np.ndarray) -> np.ndarray:
     """Shares of the candidates of each chunk, none larger than `TASK_PAIRS`."""
     shares = -(-totals // TASK_PAIRS)
@@ -569,22 +559,10 @@ def _tasks(totals: np.ndarray) -> np.ndarray:
 
 _SCALARS: dict[str, list[Any]] = {
     "probe": [None, None, None, np.uint32, np.uint32, None, None, None, None, None],
+    "fit": [None, None, np.uint32, np.uint32, None, None, None, np.uint32, None, None, None],
     "gather": [
-        None,
-        None,
-        np.uint32,
-        np.uint32,
-        None,
-        None,
-        None,
-        np.uint32,
-        None,
-        None,
-        None,
-        np.int64,
-        None,
-        None,
-        None,
+        *(None, None, np.uint32, np.uint32, None, None, None, np.uint32, np.uint32),
+        *(None, None, None, np.int64, None, None),
     ],
     "count": [None, None, np.uint32, np.uint32, None, None, np.uint32, None, None, None],
     "merge": [None, None, None, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32],

@@ -280,6 +280,8 @@ def test_unknown_options(changes):
 
 
 def test_a_window_that_cannot_fit_is_refused_at_the_start(device):
+    if device.memory_bytes > 96 << 30:
+        pytest.skip("the largest window fits this device")
     with pytest.raises(errors.CapacityError) as caught:
         attempt(left=Rows(2 * 10**9), right=Rows(2 * 10**9), device=device)
     assert caught.value.needed > caught.value.available > 0

@@ -4,6 +4,7 @@
 // is padded to one with the greatest key. The index array holds the first key of every partition (PanJoin, section
 // III-D: BI-Sort), so that entry i of a run's index describes keys [i * PARTITION, (i + 1) * PARTITION).
 //
+// Work-items come in whole groups: those past the last have nothing to do.
 // Set by the host: KEY (int or long), KEY_MAX, PARTITION_SHIFT, PROBE_CHUNK, MERGE_CHUNK, MERGE_CHAINS.
 
 #define PARTITION (1u << PARTITION_SHIFT)
@@ -57,6 +58,7 @@ kernel void probe(global const KEY *restrict keys, global const KEY *restrict in
                   uint run_count, uint probe_count, global const KEY *restrict lower, global const KEY *restrict upper,
                   global uint *restrict starts, global uint *restrict lengths, global ulong *restrict totals) {
     uint first = get_global_id(0) * PROBE_CHUNK;
+    if (first >= probe_count) return;
     uint count = min((uint)PROBE_CHUNK, probe_count - first);
     ulong total = 0;
     KEY low[PROBE_CHUNK], high[PROBE_CHUNK];
@@ -102,7 +104,7 @@ kernel void probe(global const KEY *restrict keys, global const KEY *restrict in
     totals[get_global_id(0)] = total;
 }
 
-// A share of a gather: the candidates [first, first + length) of one chunk of probes, written from `output` on.
+// A share of a gather: the candidates [first, first + length) of one chunk of probes, its pairs written from `output` on.
 typedef struct {
     uint chunk;
     uint length;
@@ -110,15 +112,13 @@ typedef struct {
     ulong output;
 } Task;
 
-// gather: the pairs of a share as 64-bit arrival numbers, row limits applied; `written` tells how many of its candidates
-// were within them. Stored row numbers have 32 bits and lie less than 2**32 past `base`.
-kernel void gather(global const uint *restrict rows, global const Run *restrict runs, uint run_count, uint probe_count,
-                   global const uint *restrict starts, global const uint *restrict lengths,
-                   global const Task *restrict tasks, uint limited, global const uint *restrict limit_first,
-                   global const uint *restrict limit_span, global const long *restrict numbers, long base,
-                   global long *restrict out_probing, global long *restrict out_stored,
-                   global uint *restrict written) {
-    Task task = tasks[get_global_id(0)];
+// The pairs of a share that are within the row limits: how many, and, where asked, the pairs themselves as 64-bit
+// arrival numbers. Stored row numbers have 32 bits and lie less than 2**32 past `base`.
+inline uint take_share(Task task, const bool write, global const uint *restrict rows, global const Run *restrict runs,
+                       uint run_count, uint probe_count, global const uint *restrict starts,
+                       global const uint *restrict lengths, uint limited, global const uint *restrict limit_first,
+                       global const uint *restrict limit_span, global const long *restrict numbers, long base,
+                       global long *restrict out_probing, global long *restrict out_stored) {
     ulong skip = task.first, out = task.output;
     uint left = task.length;
     uint first = task.chunk * PROBE_CHUNK;
@@ -144,25 +144,53 @@ kernel void gather(global const uint *restrict rows, global const Run *restrict 
             skip = 0;
             left -= take;
             uint p = first + i;
-            long number = numbers[p];
             if (row_limits) {
                 uint low = limit_first[p], span = limit_span[p];
                 for (uint j = 0; j < take; j++) {
-                    uint row = from[j];
-                    out_probing[out] = number;
-                    out_stored[out] = base + (row - (uint)base);
-                    out += row - low < span;  // modulo 2**32, as row numbers are
+                    uint row = from[j], within = row - low < span;  // modulo 2**32, as row numbers are
+                    if (write && within) {
+                        out_probing[out] = numbers[p];
+                        out_stored[out] = base + (row - (uint)base);
+                    }
+                    out += within;
                 }
             } else {
-                for (uint j = 0; j < take; j++) {
-                    out_probing[out + j] = number;
-                    out_stored[out + j] = base + (from[j] - (uint)base);
+                if (write) {
+                    long number = numbers[p];
+                    for (uint j = 0; j < take; j++) {
+                        out_probing[out + j] = number;
+                        out_stored[out + j] = base + (from[j] - (uint)base);
+                    }
                 }
                 out += take;
             }
         }
     }
-    written[get_global_id(0)] = (uint)(out - task.output);
+    return (uint)(out - task.output);
+}
+
+// fit: the pairs of each share that are within the row limits, so that gather can write them without gaps.
+kernel void fit(global const uint *restrict rows, global const Run *restrict runs, uint run_count, uint probe_count,
+                global const uint *restrict starts, global const uint *restrict lengths,
+                global const Task *restrict tasks, uint task_count, global const uint *restrict limit_first,
+                global const uint *restrict limit_span, global uint *restrict fitting) {
+    uint at = get_global_id(0);
+    if (at >= task_count) return;
+    fitting[at] = take_share(tasks[at], false, rows, runs, run_count, probe_count, starts, lengths, 1, limit_first,
+                             limit_span, 0, 0, 0, 0);
+}
+
+// gather: the pairs of each share.
+kernel void gather(global const uint *restrict rows, global const Run *restrict runs, uint run_count, uint probe_count,
+                   global const uint *restrict starts, global const uint *restrict lengths,
+                   global const Task *restrict tasks, uint task_count, uint limited,
+                   global const uint *restrict limit_first, global const uint *restrict limit_span,
+                   global const long *restrict numbers, long base, global long *restrict out_probing,
+                   global long *restrict out_stored) {
+    uint at = get_global_id(0);
+    if (at >= task_count) return;
+    take_share(tasks[at], true, rows, runs, run_count, probe_count, starts, lengths, limited, limit_first, limit_span,
+               numbers, base, out_probing, out_stored);
 }
 
 // count: the pairs of each probe, row limits applied. One work-item takes a chunk of probes.

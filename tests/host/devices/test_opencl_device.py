@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from muntin.host.devices import opencl_device
-from muntin.host.devices.device import DeviceInfo
+from muntin.host.devices.device import DeviceInfo, Limits
 from muntin.host.devices.opencl_device import OpenClDevice, find_driver
 from muntin.host.errors import CapacityError, DeviceError
 
@@ -67,6 +67,34 @@ def test_an_interrupted_gather_keeps_its_arrays(device, monkeypatch):
     store.close()
     store.close()
     assert device.used_bytes == 0
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_whole_groups_and_copies_as_on_a_gpu(device, limited):
+    """A driver for CPUs carries out the commands in groups of work-items, and by copies, as a GPU does."""
+    device.is_cpu, device.group, device.probe_chunk = False, 64, 4
+    store = device.open_store(key_bits=64, rows=1 << 18, what="a window")
+    random = np.random.default_rng(5)
+    keys = [np.sort(random.integers(0, 300, rows)) for rows in (1500, 40_000)]
+    numbers = [random.permutation(len(k)).astype(np.uint32) for k in keys]
+    merged = store.merge(store.load(keys[0], numbers[0]), store.load(keys[1], numbers[1]))
+    runs, all_keys, all_numbers = [merged], np.concatenate(keys), np.concatenate(numbers)
+    lower = np.sort(random.integers(-5, 305, 333))
+    first, span = random.integers(0, 40_000, 333).astype(np.uint32), random.integers(0, 9000, 333).astype(np.uint32)
+    limits = Limits(first, span, np.ones(1, bool)) if limited else None
+    pairs = list(store.gather(store.probe(runs, lower, lower + 2), np.arange(333), 0, limits))
+    got = sorted(zip(*(np.concatenate(side).tolist() for side in zip(*pairs, strict=True)), strict=True))
+    expected = [
+        (probe, int(number))
+        for probe, low in enumerate(lower)
+        for number in all_numbers[(all_keys >= low) & (all_keys <= low + 2)]
+        if not limited or 0 <= int(number) - int(first[probe]) < span[probe]
+    ]
+    assert got == sorted(expected)
+    assert len(expected) > 100
+    counts = store.count(store.probe(runs, lower, lower + 2), limits)
+    assert counts.tolist() == np.bincount([probe for probe, _ in expected], minlength=333).tolist()
+    store.close()
 
 
 def test_a_closed_store_is_refused_by_name(device):
