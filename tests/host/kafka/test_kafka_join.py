@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,23 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin import Band, Compare, Watermark, WindowJoin, Within
+from muntin import Compare, Watermark, WindowJoin, Within
 from muntin.errors import KafkaError, OrderError, RecordError, SchemaError, StateError, StateTakenError, WindowError
 from muntin.host.kafka import clients
 from muntin.kafka import Arrow, Avro, Format, Json, KafkaJoin
 from tests.host.kafka.cluster import PARTITIONS, Producer, Topics, batch_of, cluster, given
+from tests.host.kafka.worker import LEFT, ON, RIGHT, WATERMARK, WITHIN
+from tests.host.kafka.worker import join as join_of
+from tests.pages import run
 
-LEFT = pa.schema([("id", pa.int64()), ("t", pa.int64()), ("a", pa.int64())])
-RIGHT = pa.schema([("rid", pa.int64()), ("u", pa.int64()), ("b", pa.int64())])
-CONDITION: dict[str, Any] = {
-    "on": Band("a", "b", -2, 2),
-    "within": Within("t", "u", -50, 50),
-    "watermark": Watermark(left=10**6, right=10**6),
-}
-OPTIONS: dict[str, Any] = {
-    "max_rows": 64, "max_delay": "20 ms", "left_schema": LEFT, "right_schema": RIGHT,
-    "config": {"fetch.wait.max.ms": 5, "log_level": 0},
-}  # fmt: skip
 NUMBERS = itertools.count()
 
 
@@ -65,8 +59,8 @@ class World:
             self.topics.send(topic, (format or Json()).encode(rows))
 
     def open(self, output: str | Callable[[pa.Table, int], object] | None = None, **options: Any) -> KafkaJoin:
-        options = {"servers": self.servers, "name": self.name, "state": self.state, **OPTIONS, **CONDITION, **options}
-        return KafkaJoin((self.left, self.right), output=output or self.out, **options)
+        options = {"servers": self.servers, "name": self.name, "state": self.state, **options}
+        return join_of((self.left, self.right), output=output or self.out, **options)
 
     def due(self) -> Counter[tuple[int, int]]:
         """The pairs of all rows, by DuckDB."""
@@ -156,6 +150,45 @@ def test_a_callback_has_each_batch_until_it_has_taken_it(world: World) -> None:
         assert join.step() == len(taken) - 1
     assert taken[last[0]].sort_by("id").num_rows == last[1].num_rows
     assert pairs([row for table in taken.values() for row in table.to_pylist()]) == world.due()
+
+
+def killed(world: World, messages: int, kills: int) -> None:
+    """Writes so many messages, while processes that join them are killed, each at some moment of its batches."""
+    rng = np.random.default_rng(kills)
+    parameters = {
+        "topics": [world.left, world.right], "servers": world.servers, "name": world.name, "state": str(world.state),
+        "output": world.out, "max_rows": max(messages // (kills + 1) // 16, 200),
+    }  # fmt: skip
+    found: Counter[tuple[int, int]] = Counter()
+    for life in range(kills + 1):
+        more = {"to_end": True} if life == kills else {}
+        command = [sys.executable, "-m", "tests.host.kafka.worker", json.dumps(parameters | more)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        world.write(messages // (kills + 1) // 2)
+        assert process.stdout.readline() == "ready\n"
+        if more:
+            assert process.stdout.read() == "0\n", "rows were late"
+            assert process.wait() == 0
+        else:
+            due = world.newest + int(rng.integers(0, 12))
+            while given(world.servers, world.name, [world.left]) < due:
+                assert process.poll() is None
+            time.sleep(rng.uniform(0, 0.03))
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        found += pairs(world.shown())
+    assert found == world.due()
+
+
+def test_killed_processes(servers: str, tmp_path: Path) -> None:
+    killed(World(servers, tmp_path, span=600), 20_000, 3)
+
+
+@pytest.mark.full
+def test_a_million_messages_and_fifty_kills(servers: str, tmp_path: Path) -> None:
+    killed(World(servers, tmp_path, span=600), 1_000_000, 50)
 
 
 class Died(BaseException):
@@ -326,10 +359,12 @@ def test_what_does_not_fit_together_is_refused(world: World, tmp_path: Path) -> 
             world.open(**options)
     for topics, said in ((("a", "b", "c"), "must be two topics"), (("a", "a"), "must be two topics")):
         with pytest.raises(KafkaError, match=said):
-            KafkaJoin(topics, CONDITION["on"], servers=world.servers, output=print)
+            KafkaJoin(topics, ON, servers=world.servers, output=print)
     with pytest.raises(KafkaError, match=r"there is no topic 'nowhere': make it first. There are .*dead"):
-        KafkaJoin(("nowhere", world.left), CONDITION["on"], servers=world.servers, output=print)
-    with WindowJoin(**CONDITION, left_schema=LEFT, right_schema=RIGHT, state=other.state) as plain:
+        KafkaJoin(("nowhere", world.left), ON, servers=world.servers, output=print)
+    with WindowJoin(
+        on=ON, within=WITHIN, watermark=WATERMARK, left_schema=LEFT, right_schema=RIGHT, state=other.state
+    ) as plain:
         plain.process(world.rows["left"][0], world.rows["right"][0])
     with pytest.raises(StateError, match="is not of a KafkaJoin"):
         world.open(state=other.state)
@@ -433,6 +468,14 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(KafkaError, match=r"confluent-kafka: pip install 'muntin\[kafka\]'"):
-        KafkaJoin(("a", "b"), CONDITION["on"], servers="localhost:1", output=print)
+        KafkaJoin(("a", "b"), ON, servers="localhost:1", output=print)
     with pytest.raises(KafkaError, match=r"fastavro: pip install 'muntin\[kafka\]'"):
         Avro({})
+
+
+def test_blocks_of_the_page_run_and_print_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[3] / "docs" / "kafka.md"
+    assert run(page, capsys, {"__name__": "__main__"}) == page.read_text().count("\n```text\n")
