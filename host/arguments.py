@@ -1,4 +1,4 @@
-"""Reads conditions and windows as they are written on a command line."""
+"""Reads conditions, windows and lists of names as they are written on a command line."""
 
 from __future__ import annotations
 
@@ -9,142 +9,94 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.columns import column_type, has_column
-from muntin.host.constants import exact_float
-from muntin.host.errors import PredicateError, WindowError
-from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
+from muntin.host.errors import PredicateError, SchemaError, SqlError, WindowError
+from muntin.host.predicates import AllOf, AsOf, one_sided
 from muntin.host.windows import Within
-
-COMPARE = re.compile(r"\s*(?P<left>[^<>=!]+?)\s*(?P<op><=>|<=|>=|==|!=|<>|=|<|>)\s*(?P<right>[^<>=!]+?)\s*")
-
-
-WHERE = re.compile(
-    r"\s*(?P<side>left|right)\.(?P<column>[^<>=!]+?)\s*(?P<op><=>|<=|>=|==|!=|<>|=|<|>)\s*(?P<value>.+?)\s*"
-)
 
 
 def condition(
-    conditions: tuple[str, ...],
-    wheres: tuple[str, ...],
-    left: pa.Schema,
-    right: pa.Schema,
-    *,
-    all_of: bool,
-    windowed: bool = False,
-) -> tuple[Predicate | AllOf | Where, Within | None]:
+    texts: tuple[str, ...], wheres: tuple[str, ...], left: pa.Schema, right: pa.Schema, *, windowed: bool = False
+) -> tuple[Any, Within | None]:
     """The join condition from all texts of a command line, and the time window that it bounds.
 
     Parameters
     ----------
-    conditions : tuple of str
-        Such as "limit,price,-5,5" (a band), "limit < price" (left and right column) or a condition in SQL.
+    texts : tuple of str
+        Conditions in SQL, which must all hold; or names that both sides have, which are equal.
     wheres : tuple of str
-        Such as "left.price > 10" or "right.name = 'x'"; a constant is of its column's type, NULL is NULL.
+        Conditions in SQL about one side alone.
     left, right : pyarrow.Schema
-    all_of : bool
-        All `conditions` must hold, rather than one of them.
     windowed : bool
         Another window is given: bounds on times are conditions like others.
 
     Returns
     -------
     condition, window
-        The window is the first pair of timestamps, one of each side, whose difference the texts bound at both ends;
-        None where there is none.
+        As of `JoinSpec`. The window is the first pair of timestamps, one of each side, whose difference the texts bound
+        at both ends; None where there is none.
 
     Raises
     ------
     PredicateError, SqlError
         A text that is none of these.
     """
-    found = [_condition(text, left, right) for text in conditions]
-    predicates = [predicate for predicate, _ in found]
-    within = None
-    if all_of or len(predicates) == 1:
-        pairs = predicates
-        at = next((at for at, (_, window) in enumerate(found) if window is not None), None)
-        if at is not None and not windowed:
-            within = found[at][1]
-            others = pairs[:at] + pairs[at + 1 :]
-            if _is_just(pairs[at], within) and any(not one_sided(each) for each in others):
-                pairs = others
-    else:  # TRUE or another is TRUE
-        pairs = [AllOf() if AllOf() in predicates else AnyOf(*predicates)]  # type: ignore[arg-type]
     tests = _tests(wheres, left, right)
-    return pairs[0] if len(pairs) + len(tests) == 1 else AllOf(*pairs, *tests), within
-
-
-def _is_just(predicate: Any, within: Within | None) -> bool:
-    """Whether a condition says what a time window says, and no more."""
-    return (
-        within is not None
-        and isinstance(predicate, (Band, Compare))
-        and (predicate.left, predicate.right) == (within.left_time, within.right_time)
-    )
-
-
-def _tests(wheres: tuple[str, ...], left: pa.Schema, right: pa.Schema) -> list[Where]:
-    return [_where(text, {"left": left, "right": right}) for text in wheres]
-
-
-def _where(text: str, schemas: dict[str, pa.Schema]) -> Where:
-    parts = WHERE.fullmatch(text)
-    if parts is None:
-        raise PredicateError(f'--where must be like "left.price > 10", not {text!r}')
-    schema, column, value = schemas[parts["side"]], parts["column"], parts["value"]
-    kind = column_type(schema, column) if has_column(schema, column) else pa.string()
-    constant: Any = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
-    if value.upper() == "NULL":
-        constant = None
-    elif pa.types.is_boolean(kind) and value.lower() in ("true", "false"):
-        constant = value.lower() == "true"
-    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        constant = _bound(value, kind)
-    return Where(parts["side"], column, parts["op"], constant)
-
-
-def _condition(text: str, left: pa.Schema, right: pa.Schema) -> tuple[Predicate | AllOf | Where, Within | None]:
-    """The condition of a text such as "limit,price,-5,5", "limit < price" or one in SQL; and its time window."""
-    parts = _parts(text)
-    if len(parts) == 4:
-        column = left.field(parts[0]).type if parts[0] in left.names else None
-        band = Band(parts[0], parts[1], _bound(parts[2], column), _bound(parts[3], column))
-        return band, _window(band.left, band.right, band.low, band.high, left, right)
-    compare = COMPARE.fullmatch(text)
-    if len(parts) == 1 and compare and has_column(left, compare["left"]) and has_column(right, compare["right"]):
-        made = Compare(compare["left"], compare["op"], compare["right"])
-        return made, _window(made.left, made.right, 0, 0, left, right) if made.op == "=" else None
-    if len(parts) > 1 and "(" not in text:
-        raise PredicateError(f'--on must be like "limit,price,-5,5" (a band), "limit < price" or SQL, not {text!r}')
+    named = [text for text in texts if is_name(text, left, right)]
+    if named:
+        if len(named) < len(texts) or tests:
+            example = f"left.{named[0]} = right.{named[0]}"
+            raise PredicateError(f"--on {named[0]} is a name, and stands beside conditions: write {example!r} for it")
+        return named, None
     from muntin.host.sql import parse_windowed
 
-    return parse_windowed(text, left, right)
+    parts = [_parsed("--on", text, left, right) for text in texts]
+    on = parts[0] if len(parts) + len(tests) == 1 else AllOf(*parts, *tests)
+    if windowed:
+        return on, None
+    # Together: one text may bound one end of the window, and another one the other.
+    on, within = parse_windowed(" AND ".join(f"({text}\n)" for text in texts), left, right)
+    return AllOf(on, *tests) if tests else on, within
 
 
-def _window(l_time: str, r_time: str, low: Any, high: Any, left: pa.Schema, right: pa.Schema) -> Within | None:
-    """The time window of a band, where it is one of timestamps with two ends."""
-    sides = ((left, l_time), (right, r_time))
-    if low is None or high is None or not all(has_column(*side) for side in sides):
-        return None
-    return Within(l_time, r_time, low, high) if all(pa.types.is_timestamp(column_type(*s)) for s in sides) else None
+def is_name(text: str, left: pa.Schema, right: pa.Schema) -> bool:
+    """Whether a text is the name of a column that both sides have. Raises SchemaError where one alone has it."""
+    there = [schema for schema in (left, right) if text in schema.names]
+    if len(there) == 1 and not pa.types.is_boolean(there[0].field(text).type):  # of truth values it is a condition
+        side, schema = ("left", left) if there[0] is right else ("right", right)
+        raise SchemaError(f"the {side} side has no column {text!r}, of on=: it has {', '.join(schema.names)}")
+    return len(there) == 2
 
 
-def _bound(text: str, column: pa.DataType | None) -> Any:
-    """A bound in the kind of number that fits the key: None for open, a duration as text."""
-    if not text:
-        return None
+def _tests(wheres: tuple[str, ...], left: pa.Schema, right: pa.Schema) -> list[Any]:
+    """The parts about one side alone. Raises PredicateError."""
+    found: list[Any] = []
+    for text in wheres:
+        parts = AllOf(_parsed("--where", text, left, right)).parts
+        if not all(map(one_sided, parts)):
+            raise PredicateError(
+                f"--where takes parts about one side alone, and {text!r} compares both: give it by --on"
+            )
+        found += parts
+    return found
+
+
+def _parsed(option: str, text: str, left: pa.Schema, right: pa.Schema) -> Any:
+    """A condition in SQL; errors name the option, and the place in its text."""
+    from muntin.host.sql import parse_condition
+
+    try:
+        return parse_condition(text, left, right)
+    except SqlError as error:
+        raise SqlError(f"{option} {text!r}, {error}", error.line, error.column) from error
+
+
+def _distance(text: str) -> Any:
+    """A number, exactly, or a duration as text."""
     try:
         number = Decimal(text)
     except InvalidOperation:
         return text
-    if column is not None and pa.types.is_decimal(column):
-        return number
-    if re.fullmatch(r"[+-]?\d+", text):
-        return int(text)
-    if not number.is_finite():
-        return float(text)
-    near = exact_float(number)
-    return number if near is None else near
+    return int(number) if re.fullmatch(r"[+-]?\d+", text) else number
 
 
 def as_of(
@@ -181,8 +133,7 @@ def as_of(
     for pair, text in zip(pairs, by, strict=True):
         if len(pair) not in (1, 2):
             raise PredicateError(f'--by must be like "venue" or "venue,market" (left and right column), not {text!r}')
-    kind = column_type(left, parts[0]) if has_column(left, parts[0]) else None
-    distance = None if tolerance is None else _bound(tolerance, kind)
+    distance = None if tolerance is None else _distance(tolerance)
     columns = [pair[0] if len(pair) == 1 else pair for pair in pairs]
     return AsOf(parts[0], parts[1], direction, distance, columns, exact, _tests(wheres, left, right))
 
@@ -200,7 +151,7 @@ def within(text: str | None) -> Within | None:
     parts = _parts(text)
     if len(parts) != 4:
         raise WindowError(f'--within must be like "l_time,r_time,-10 minutes,0", not {text!r}')
-    low, high = (int(part) if re.fullmatch(r"[+-]?\d+", part) else part or None for part in parts[2:])
+    low, high = (_distance(part) if part else None for part in parts[2:])
     return Within(parts[0], parts[1], low, high)
 
 

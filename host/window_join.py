@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.aggregates import Aggregate
+from muntin.host.arguments import is_name
 from muntin.host.arrays import PooledArrays
 from muntin.host.constants import whole_number
 from muntin.host.content import Content, check_same
@@ -1530,13 +1531,8 @@ def _condition_of(spec: dict[str, Any], left: pa.Schema | None, right: pa.Schema
     if left is None or right is None:
         side = "left" if left is None else "right"
         raise SchemaError(f"on={text!r} is read with the columns of both sides: give {side}_schema=")
-    schemas = {"left": left, "right": right}
-    there = [side for side, schema in schemas.items() if text in schema.names]
-    if len(there) == len(schemas):
+    if is_name(text, left, right):
         return {"on": [text]}
-    if there and not pa.types.is_boolean(schemas[there[0]].field(text).type):  # of truth values it is a condition
-        other = OTHER[there[0]]
-        raise SchemaError(f"the {other} side has no column {text!r}, of on=: it has {', '.join(schemas[other].names)}")
     from muntin.host.sql import parse_condition, parse_windowed
 
     if any(spec.get(window) is not None for window in ("left", "right", "within")):

@@ -64,7 +64,7 @@ class Streams:
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help='"limit,price,-2,3" (a band, either end may be empty) or "limit < price"; given again: or.',
+    help='In SQL, such as "price BETWEEN limit - 2 AND limit + 3"; given again: and.',
 )
 @click.option("--left-rows", type=int, help="Window of the left side: its last N rows.  [default: rows / 10]")
 @click.option("--right-rows", type=int, help="Window of the right side: its last N rows.  [default: rows / 5]")
@@ -125,9 +125,7 @@ def main(
             print(f"streams: {left_file} and {right_file}", flush=True)
         streams = _write_streams(calls, folder)
         spec = JoinSpec(
-            on=arguments.condition(conditions, (), *streams.schemas, all_of=False, windowed=True)[0]
-            if conditions
-            else default,
+            on=arguments.condition(conditions, (), *streams.schemas, windowed=True)[0] if conditions else default,
             left=None if within else Rows(left_rows or max(rows // 10, 1)),
             right=None if within else Rows(right_rows or max(rows // 5, 1)),
             within=arguments.within(within),

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 
 @click.command()
-@click.argument("left", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.argument("right", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("left")
+@click.argument("right")
 @click.option(
     "--on",
-    "conditions",
     multiple=True,
     metavar="CONDITION",
-    help="See above; given again: or, with --all-of: and.",
+    help='In SQL, "price BETWEEN limit - 5 AND limit + 5"; or the name of a column that both have; given again: and.',
 )
-@click.option("--all-of", is_flag=True, help="All --on must hold, rather than one of them.")
 @click.option(
     "--where",
-    "wheres",
     multiple=True,
-    metavar="TEST",
-    help='Rows that fail it match nothing: "left.price > 10"; given again: and.',
+    metavar="CONDITION",
+    help='About one side: rows that fail it match nothing: "left.price > 10"; given again: and.',
 )
 @click.option(
     "--as-of",
@@ -48,7 +44,7 @@ import click
 @click.option("--left-rows", type=click.IntRange(1), metavar="N", help="Window of the left side: its last N rows.")
 @click.option("--right-rows", type=click.IntRange(1), metavar="N", help="Window of the right side: its last N rows.")
 @click.option("--within", metavar="L_TIME,R_TIME,LOW,HIGH", help="Time window: LOW <= R_TIME - L_TIME <= HIGH.")
-@click.option("--sequence", metavar="COLUMN", help="Arrival order over both files; each must ascend by it.")
+@click.option("--sequence", metavar="COLUMN", help="Arrival order over both sides; each must ascend by it.")
 @click.option("--device", default="cpu", show_default=True, help="As `muntin devices` lists them.")
 @click.option(
     "--form",
@@ -100,44 +96,57 @@ import click
     "--batch-rows", type=click.IntRange(1, 1 << 31), default=65_536, show_default=True, help="Rows of a batch."
 )
 @click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File; CSV to standard output without.",
+    "--output", "-o", metavar="PLACE", default="-", help="Where the result goes, instead of standard output: as LEFT."
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["parquet", "csv", "json", "arrow", "arrows"]),
+    help="Of standard input, and of what has no ending that says it.",
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(["parquet", "csv", "json", "arrow", "arrows"]),
+    help="Of --output, where no ending says it.  [default: --format; on standard output csv]",
 )
 def join(**options: Any) -> None:
-    """Join two files: parquet, CSV or Arrow, by their ending.
+    """Join two tables.
 
     \b
-    CONDITION is one of
-      "limit,price,-5,5"     a band: -5 <= right price - left limit <= 5; either end may be empty (open),
-                             durations such as "-10 minutes" for dates and timestamps
-      "limit < price"        left column, one of = < <= > >= != <=>, right column
-      "left.venue = right.venue AND right.price BETWEEN left.limit - 5 AND left.limit + 5"
-                             in SQL; a column that one side alone has may stand by its name alone;
-                             TRUE joins every pair of rows of the windows
+    LEFT and RIGHT are each
+      a file            parquet, CSV, JSON (an object a line) or Arrow by its ending: .parquet .csv .json .jsonl
+                        .ndjson .arrow .feather .ipc .arrows; CSV, JSON and .arrows also with .gz .zst .bz2 .lz4
+      a folder          of files of one format and with the same columns, read in the order of their paths; folders
+                        named as in year=2024 are columns
+      a pattern         "trades/*.csv.gz", "trades/**/*.parquet", in quotes
+      an address        s3://bucket/path, gs://bucket/path and others, each of the above
+      -                 standard input, with --format csv, json or arrows (the stream format of Arrow)
+
+    CONDITION is one in SQL: columns are left.name and right.name, or a name alone that one side alone has; TRUE joins
+    every pair of rows of the windows.
+
     Give --left-rows and --right-rows, or --within, of which one end may be empty (open). Without, the first pair
-    of timestamps, one of each side, whose difference --on bounds at both ends is the time window (all of them with
-    --all-of); else there is no window, and every row is kept.
+    of timestamps, one of each side, whose difference --on bounds at both ends is the time window; else there is no
+    window, and every row is kept.
 
     \b
     An as-of join has --as-of instead, and no window:
       --as-of bid_time,ask_time --by venue --tolerance "10 seconds" --how left
-    Its rows come out at the end, as the files need not be in order of time.
+    Its rows come out at the end, as the rows need not be in order of time.
 
     \b
     Which rows a count window holds depends on the order of arrival:
-      with --sequence     both files are merged by that column; where it is equal, left rows come first
+      with --sequence     both sides are merged by that column; where it is equal, left rows come first
       without             batch i of LEFT arrives before batch i of RIGHT, --batch-rows each: rows of the two
-                          files that stand at about the same place meet. Choose a sequence where there is one.
-    A time window is the same in any order. No watermark is used over files: no row is late, none is dropped,
-    and the device must hold both files' keys.
+                          sides that stand at about the same place meet. Choose a sequence where there is one.
+    A time window is the same in any order. No watermark is used: no row is late, none is dropped,
+    and the device must hold both sides' keys.
 
     \b
     The rows of an outer or anti join that match nothing come out as soon as no later row can match them,
     in a time window at the end.
 
-    The result appears at --output once it is complete; a file that stood there is replaced then.
+    A file at --output appears once it is complete; one that stood there is replaced then.
     """
 
     from muntin.host.cli.run_join import run_join  # numpy and pyarrow, which help needs not

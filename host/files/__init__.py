@@ -1,7 +1,9 @@
-"""Tables in files: read in batches, interleaved by a sequence column, and written whole or not at all."""
+"""Tables in files: found, read in batches, interleaved by a sequence column, and written whole or not at all."""
 
 from muntin.host.files.interleave import in_turns, interleave
+from muntin.host.files.places import STANDARD
+from muntin.host.files.pushdown import needed, tested_early
 from muntin.host.files.table_reader import TableReader
 from muntin.host.files.table_writer import TableWriter
 
-__all__ = ["TableReader", "TableWriter", "in_turns", "interleave"]
+__all__ = ["STANDARD", "TableReader", "TableWriter", "in_turns", "interleave", "needed", "tested_early"]

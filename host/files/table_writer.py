@@ -1,101 +1,200 @@
-"""Writes batches to a parquet, CSV or Arrow file that appears only once it is complete."""
+"""Writes batches to a file that appears only once it is complete, or to standard output."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 import os
+import secrets
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.fs
 import pyarrow.parquet
 
 from muntin.host.errors import SchemaError, UnsupportedError
-from muntin.host.files.table_reader import ARROW, CSV, PARQUET
+from muntin.host.files.places import STANDARD, file_system, format_of, is_stream
+
+_ELSE = "choose .parquet or .arrow, or leave it out by --select"
 
 
 class TableWriter:
-    """A context manager: left without an error, the file stands at `path`; with one, nothing is left.
+    """A context manager: left without an error, the file stands at its place; with one, nothing is left.
 
     Parameters
     ----------
-    path : Path
-        Its ending says the format, as for `TableReader`; ``.arrows`` is the stream format.
+    place : str or Path
+        Its ending says the format and the compression, as for `TableReader`; ``.arrows`` is the stream format. A file
+        in an object store is made in the folder for temporary files before. ``-`` is standard output.
     schema : pyarrow.Schema
         Of what is written. A file has one type a column from its first row on, and tables may bring other dictionaries
         each. So a parquet file has indices of 32 bits or more, but plain values in nested columns, and an Arrow file,
         whose columns have one dictionary each, plain values everywhere.
+    format : str, optional
+        One of `places.FORMATS`, where the ending says none; by default CSV on standard output.
 
     Raises
     ------
     UnsupportedError
-        Another ending.
+        Another ending, a folder, a format that cannot be written there.
     SchemaError
-        The format cannot hold such a column, or the file cannot be written.
+        The format cannot hold a column, or the file cannot be written.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema):
-        self._path = path
-        if path.exists() and not path.is_file():
-            raise UnsupportedError(f"{path} is no plain file, and cannot be replaced by the result: name another")
-        ending = path.suffix.lower()
-        if ending not in PARQUET + CSV + ARROW:
-            raise UnsupportedError(f"{path}: files must end in {', '.join(PARQUET + CSV + ARROW)}")
+    def __init__(self, place: Any, schema: pa.Schema, format: str | None = None):
+        self._place = str(place)
+        stream = is_stream(self._place)
+        kind, compression = format_of(self._place, format or ("csv" if stream else None))
+        own = _FILE_TYPES.get(kind)
+        self._schema = schema if own is None else pa.schema([field.with_type(own(field.type)) for field in schema])
+        _check_columns(self._place, kind, self._schema)
+        self._temporary: Path | None = None
+        self._sink: Any = None
+        self._system, self._path = file_system(self._place)
         try:
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        except OSError as error:
-            raise SchemaError(f"cannot write {path}: {error.strerror}") from error
-        self._temporary = Path(name)
-        try:
-            # mkstemp's file is for its owner alone; the result gets what any new file gets.
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(handle, 0o666 & ~mask)
-            os.close(handle)
-            self._schema = schema
-            if ending in PARQUET or (ending in ARROW and ending != ".arrows"):
-                in_file = _wide if ending in PARQUET else _plain
-                self._schema = pa.schema([field.with_type(in_file(field.type)) for field in schema])
-            self._writer = self._open(ending, self._schema)
-        except (pa.ArrowException, OSError) as error:
-            self._temporary.unlink()
-            raise self._unwritable(error) from error
+            with self._named():
+                if stream:
+                    self._sink = sys.stdout.buffer if self._place == STANDARD else open(self._place, "wb")  # noqa: SIM115
+                else:
+                    self._make_temporary()
+                    self._sink = pa.output_stream(str(self._temporary), compression=compression)
+                self._writer = _OPEN[kind](self._sink, self._schema)
+        except BaseException:
+            self._forget()
+            raise
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
-        try:
+        with self._named():
             self._writer.write_table(table if table.schema.equals(self._schema) else table.cast(self._schema))
-        except (pa.ArrowException, OSError) as error:
-            raise self._unwritable(error) from error
 
     def __enter__(self) -> TableWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
-            try:
+            with self._named():
                 self._writer.close()
-                if kind is None:
-                    os.replace(self._temporary, self._path)
-            finally:
-                self._temporary.unlink(missing_ok=True)
-        except (pa.ArrowException, OSError) as failed:
+                if self._place == STANDARD:
+                    self._sink.flush()  # here it is told where nobody reads
+                else:
+                    self._sink.close()
+                if kind is None and self._temporary is not None:
+                    self._appear(self._temporary)
+        except (SchemaError, BrokenPipeError):
             if kind is None:
-                raise self._unwritable(failed) from failed
+                raise
+        finally:
+            self._forget()
 
-    def _open(self, ending: str, schema: pa.Schema) -> Any:
-        if ending in PARQUET:
-            return pyarrow.parquet.ParquetWriter(self._temporary, schema)
-        if ending in CSV:
-            return pyarrow.csv.CSVWriter(self._temporary, schema)
-        kind = pa.ipc.new_stream if ending == ".arrows" else pa.ipc.new_file
-        return kind(str(self._temporary), schema)
+    def _make_temporary(self) -> None:
+        """An empty file that can be renamed to the place; for an object store, one on this machine."""
+        local = self._system.type_name == "local"
+        path = Path(self._path)
+        if local and path.exists() and not path.is_file():
+            raise UnsupportedError(
+                f"{self._place} is no plain file, and cannot be replaced by the result: name another"
+            )
+        folder = path.parent if local else Path(tempfile.gettempdir())
+        self._temporary = folder / f".{path.name}.{secrets.token_hex(4)}"
+        os.close(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
 
-    def _unwritable(self, error: Exception) -> SchemaError:
-        first = str(error).split("\n")[0]
-        return SchemaError(f"cannot write {self._path}: {first}")
+    def _appear(self, temporary: Path) -> None:
+        if self._system.type_name == "local":
+            os.replace(temporary, self._path)
+        else:
+            pyarrow.fs.copy_files(
+                str(temporary), self._path, pyarrow.fs.LocalFileSystem(), destination_filesystem=self._system
+            )
+
+    def _forget(self) -> None:
+        if self._temporary is not None:
+            self._temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).split("\n")[0]
+            raise SchemaError(f"cannot write {self._place}: {reason}") from error
+
+
+class _JsonLines:
+    """Writes an object a line."""
+
+    def __init__(self, sink: Any, schema: pa.Schema):
+        self._sink = sink
+        self._text = pa.schema([field.with_type(_as_text(field.type)) for field in schema])
+
+    def write_table(self, table: pa.Table) -> None:
+        for row in table.cast(self._text).to_pylist():
+            try:
+                self._sink.write(json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+            except ValueError as error:
+                name, value = next((name, value) for name, value in row.items() if not _finite(value))
+                raise SchemaError(f"column {name!r} has {value}, for which JSON has no word: {_ELSE}") from error
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+_OPEN: dict[str, Callable[[Any, pa.Schema], Any]] = {
+    "parquet": pyarrow.parquet.ParquetWriter,
+    "csv": pyarrow.csv.CSVWriter,
+    "json": _JsonLines,
+    "arrow": pa.ipc.new_file,
+    "arrows": pa.ipc.new_stream,
+}
+
+
+def _check_columns(place: str, kind: str, schema: pa.Schema) -> None:
+    """Refuses a column that a format cannot hold, by its name."""
+    for field in schema:
+        reason = ""
+        if kind in ("csv", "json") and _has(field.type, _is_bytes):
+            reason = "which is no text"
+        elif kind == "json" and _has(field.type, lambda each: pa.types.is_decimal(each) or pa.types.is_map(each)):
+            reason = (
+                "which JSON's readers would round" if not _has(field.type, pa.types.is_map) else "which JSON has not"
+            )
+        else:
+            try:
+                writer = _OPEN[kind](pa.BufferOutputStream(), pa.schema([field]))
+                writer.write_table(pa.table([pa.nulls(0, field.type)], schema=pa.schema([field])))
+                writer.close()
+            except (pa.ArrowException, KeyError) as error:
+                reason = str(error).split("\n")[0]
+        if reason:
+            raise SchemaError(
+                f"column {field.name!r} of type {field.type} cannot be written to {place} as {kind}: {reason}; {_ELSE}"
+            )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return str(kind).startswith(("binary", "large_binary", "fixed_size_binary"))
+
+
+def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type or one within it passes a test."""
+    if pa.types.is_dictionary(kind):
+        return _has(kind.value_type, test)
+    return test(kind) or any(_has(kind.field(at).type, test) for at in range(kind.num_fields))
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
@@ -105,19 +204,27 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     return kind if kind.index_type.bit_width >= 32 else pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """A type of the same values without dictionaries."""
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    """The type of a column in JSON: times are text."""
+    return _plain(kind, lambda each: pa.string() if pa.types.is_temporal(each) else each)
+
+
+def _plain(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType] = lambda each: each) -> pa.DataType:
+    """A type of the same values without dictionaries; of values that are not nested, what `leaf` makes of theirs."""
     types = pa.types
     if types.is_dictionary(kind):
-        return kind.value_type
+        return _plain(kind.value_type, leaf)
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+        return pa.struct([field.with_type(_plain(field.type, leaf)) for field in kind])
     if types.is_map(kind):
-        parts = [field.with_type(_plain(field.type)) for field in (kind.key_field, kind.item_field)]
+        parts = [field.with_type(_plain(field.type, leaf)) for field in (kind.key_field, kind.item_field)]
         return pa.map_(*parts, keys_sorted=kind.keys_sorted)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        value = kind.value_field.with_type(_plain(kind.value_type))
+        value = kind.value_field.with_type(_plain(kind.value_type, leaf))
         if types.is_fixed_size_list(kind):
             return pa.list_(value, kind.list_size)
         return pa.list_(value) if types.is_list(kind) else pa.large_list(value)
-    return kind
+    return leaf(kind)
+
+
+_FILE_TYPES: dict[str, Callable[[pa.DataType], pa.DataType]] = {"parquet": _wide, "arrow": _plain}

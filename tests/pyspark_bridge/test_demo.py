@@ -136,7 +136,9 @@ def test_command_over_files(spark, tmp_path, seed, monkeypatch):
         files = ["--left", tmp_path / "left.parquet", "--right", tmp_path / "right.arrow", "--device", "numpy"]
         return CliRunner().invoke(demo.main, [str(argument) for argument in (*files, *arguments)])
 
-    given = run("--on", "limit,price,-3,3", "--within", "at,at,-20 seconds,10 seconds", "--sequence", "order")
+    given = run(
+        "--on", "price - limit BETWEEN -3 AND 3", "--within", "at,at,-20 seconds,10 seconds", "--sequence", "order"
+    )
     assert given.exit_code == 0, given.output
     assert check.result.rows > 10
     assert f"correct: all {check.result.rows:,} rows" in given.output
@@ -144,7 +146,7 @@ def test_command_over_files(spark, tmp_path, seed, monkeypatch):
     given = run("--on", "limit = price", "--left-rows", 50, "--right-rows", 20, "--batch-rows", 100)
     assert given.exit_code == 0, given.output
     assert "correct: all" in given.output
-    given = run("--on", "nowhere,price,-3,3")
+    given = run("--on", "price - nowhere BETWEEN -3 AND 3")
     assert given.exit_code == 1
     assert "'nowhere'" in given.output
 

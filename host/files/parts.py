@@ -1,0 +1,218 @@
+"""The files of a place, each read for itself: as Arrow's datasets read it, or from its beginning to its end."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.json
+
+from muntin.host.errors import SchemaError, UnsupportedError
+from muntin.host.files.places import STANDARD, STREAMS, format_of
+
+BLOCK_BYTES = 1 << 20
+_MOST_ROWS = 1 << 17  # that a file gives at a time, whatever a batch is
+#: An empty field is NULL, an empty text stands in quotes, and no word is NULL, not even NA.
+_CONVERT = pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
+
+
+class Part:
+    """A file, or what else is read.
+
+    Attributes
+    ----------
+    path : str
+    schema : pyarrow.Schema
+        Of its own columns.
+    keys : dict of str to pyarrow.Scalar
+        Columns that stand in the names of its folders.
+    rows : int or None
+        None where only reading would tell.
+    guessed : bool
+        Its types are guesses.
+    sparse : bool
+        A column that it has not is NULL.
+    """
+
+    path: str
+    schema: pa.Schema
+    keys: dict[str, pa.Scalar]
+    rows: int | None = None
+    guessed = False
+    sparse = False
+
+    def batches(self, schema: pa.Schema, columns: list[str], condition: Any, rows: int) -> Iterator[pa.RecordBatch]:
+        """Its rows, so many at a time at most.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema
+            Of the whole place.
+        columns : list of str
+            Those to read, of which those in `keys` may be missing in the batches.
+        condition : pyarrow.dataset.Expression or None
+            Rows that fail it need not be there.
+        """
+        raise NotImplementedError
+
+
+class Fragment(Part):
+    """A file as Arrow's datasets have it."""
+
+    def __init__(self, system: Any, path: str, form: Any, keys: dict[str, pa.Scalar]):
+        self.path, self.keys = path, keys
+        self.guessed = isinstance(form, pyarrow.dataset.CsvFileFormat)
+        tests = [
+            pyarrow.dataset.field(name) == value if value.is_valid else pyarrow.dataset.field(name).is_null()
+            for name, value in keys.items()
+        ]
+        self._fragment = form.make_fragment(
+            path, system, functools.reduce(lambda a, b: a & b, tests) if tests else None
+        )
+        self.schema = self._fragment.physical_schema
+        self._system, self._form = system, form
+        if not self.guessed:
+            self.rows = self._fragment.count_rows()
+
+    def batches(self, schema: pa.Schema, columns: list[str], condition: Any, rows: int) -> Iterator[pa.RecordBatch]:
+        dataset = pyarrow.dataset.FileSystemDataset([self._fragment], schema, self._form, self._system)
+        for fragment in dataset.get_fragments(condition):  # none where the names of its folders fail it
+            scanner = fragment.scanner(
+                schema=schema, columns=columns, filter=condition, batch_size=min(rows, _MOST_ROWS), batch_readahead=1
+            )
+            yield from scanner.to_batches()
+
+
+class _Begun(NamedTuple):
+    schema: pa.Schema
+    batches: Callable[[pa.Schema], Iterator[pa.RecordBatch]]  # with the types of the place
+
+
+class Stream(Part):
+    """What is read from its beginning to its end; once, where it cannot be opened `again`."""
+
+    def __init__(self, path: str, kind: str, opened: Callable[[], Any], keys: dict[str, pa.Scalar], again: bool = True):
+        self.path, self.keys = path, keys
+        self.guessed, self.sparse = kind != "arrows", kind == "json"
+        self._begin = functools.partial(_BEGIN[kind], opened)
+        begun = self._begin()
+        self.schema = begun.schema
+        self._begun = None if again else begun
+
+    def batches(self, schema: pa.Schema, columns: list[str], condition: Any, rows: int) -> Iterator[pa.RecordBatch]:
+        begun = self._begun or self._begin()
+        own = [name for name in columns if name not in self.keys]
+        for batch in begun.batches(pa.schema([field for field in schema if field.name not in self.keys])):
+            for at in range(0, batch.num_rows, _MOST_ROWS):
+                yield batch.slice(at, _MOST_ROWS).select(own)
+
+
+def _begin_arrows(opened: Callable[[], Any]) -> _Begun:
+    reader = pa.ipc.open_stream(opened())
+    return _Begun(reader.schema, lambda _: iter(reader))
+
+
+def _begin_csv(opened: Callable[[], Any]) -> _Begun:
+    source = io.BufferedReader(opened(), BLOCK_BYTES)
+    one_column = b"," not in source.peek().split(b"\n", 1)[0]
+    reader = pyarrow.csv.open_csv(source, parse_options=_parse(one_column), convert_options=_CONVERT)
+    return _Begun(reader.schema, lambda _: iter(reader))
+
+
+def _begin_json(opened: Callable[[], Any]) -> _Begun:
+    blocks = _blocks_of_lines(opened())
+    first = next(blocks, None)
+    if first is None:
+        raise pa.ArrowInvalid("it is empty, and so has no columns")
+
+    def batches(schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        block: bytes | None = first
+        while block is not None:
+            yield from _read_lines(block, options).to_batches()
+            block = next(blocks, None)
+
+    return _Begun(_read_lines(first, None).schema, batches)
+
+
+def _read_lines(block: bytes, options: Any) -> pa.Table:
+    whole = pyarrow.json.ReadOptions(block_size=len(block) + 1)
+    return pyarrow.json.read_json(pa.BufferReader(block), read_options=whole, parse_options=options)
+
+
+def _blocks_of_lines(source: Any) -> Iterator[bytes]:
+    """Blocks of whole lines."""
+    rest = b""
+    while data := source.read(BLOCK_BYTES):
+        lines, end, more = data.rpartition(b"\n")
+        if end:
+            if (block := rest + lines).strip():
+                yield block
+            rest = more
+        else:
+            rest += more
+    if rest.strip():
+        yield rest
+
+
+_BEGIN = {"arrows": _begin_arrows, "csv": _begin_csv, "json": _begin_json}
+
+
+def _parse(one_column: bool) -> pyarrow.csv.ParseOptions:
+    """Of CSV; in one column an empty line is a NULL."""
+    return pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not one_column)
+
+
+def standard_input(place: str, kind: str | None) -> Part:
+    """Standard input, or a pipe. Raises UnsupportedError."""
+    if kind not in STREAMS:
+        raise UnsupportedError(
+            f"{place} is read from its beginning to its end: give --format csv, json or arrows"
+            + (f", rather than {kind}" if kind else ", which no ending says here")
+        )
+    opened = functools.partial(open, 0 if place == STANDARD else place, "rb", closefd=place != STANDARD)
+    return Stream(place, kind, (lambda: sys.stdin.buffer) if place == STANDARD else opened, {}, again=False)
+
+
+def open_part(system: Any, path: str, given: str | None, keys: dict[str, pa.Scalar]) -> Part:
+    """A file, of the format that its ending says or is given."""
+    kind, compression = format_of(path, given)
+    if kind == "arrow":
+        with system.open_input_file(path) as file:
+            kind = "arrow" if file.read(6) == b"ARROW1" else "arrows"  # as some name it
+    if kind in ("json", "arrows"):
+        return Stream(path, kind, functools.partial(system.open_input_stream, path, compression=compression), keys)
+    if kind == "arrow":
+        return Fragment(system, path, pyarrow.dataset.IpcFileFormat(), keys)
+    if kind == "parquet":
+        return Fragment(
+            system, path, pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=_parquet(system)), keys
+        )
+    found = Fragment(system, path, _csv(one_column=False), keys)
+    return found if len(found.schema) > 1 else Fragment(system, path, _csv(one_column=True), keys)
+
+
+def _csv(one_column: bool) -> pyarrow.dataset.CsvFileFormat:
+    return pyarrow.dataset.CsvFileFormat(
+        parse_options=_parse(one_column),
+        default_fragment_scan_options=pyarrow.dataset.CsvFragmentScanOptions(convert_options=_CONVERT),
+    )
+
+
+def _parquet(system: Any) -> Any:
+    """A row group's pages as they are needed; of what is far away, its whole columns at once."""
+    near = system.type_name == "local"
+    return pyarrow.dataset.ParquetFragmentScanOptions(use_buffered_stream=near, pre_buffer=not near)
+
+
+def damaged(path: str, error: Exception) -> SchemaError:
+    """What to raise where a file cannot be read."""
+    reason = re.sub(r"^Could not open \w+ input source '.*?': (\w+: )?", "", " ".join(str(error).split()))
+    return SchemaError(f"cannot read {path}: {reason}")
