@@ -289,7 +289,11 @@ class JoinSpec:
                 f"form='aggregate' gives rows in the order of their arrival, not order={self.order!r}"
             )
         if self.closing and self.within is None:
-            raise WindowError("at='close' belongs to a time window (within=): a count window of a left row never ends")
+            raise WindowError(
+                "at='close' belongs to a time window: give within=, or bound the difference of two times at both ends "
+                "in a condition that is text; in count windows, and without a window, a left row may always match once "
+                "more"
+            )
         if self.closing and self.self_join and not self.itself:
             raise UnsupportedError("at='close' is for self joins with itself=True alone: a row is among its matches")
 

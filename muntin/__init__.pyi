@@ -25,7 +25,7 @@ from .host.stats import Stats
 from .host.tracing import start_tracing
 from .host.window_join import WindowJoin
 from .host.windows import Rows, Watermark, Within
-from .query import join, sql, sql_spec
+from .query import join, sql, sql_explain, sql_spec
 
 __version__: str
 
@@ -64,6 +64,7 @@ __all__ = [
     "join",
     "set_threads",
     "sql",
+    "sql_explain",
     "sql_spec",
     "start_tracing",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
@@ -221,6 +222,7 @@ def _source(spec: JoinSpec, frames: dict[str, Any], tables: dict[str, pa.Table])
 @overload
 def sql(
     text: str,
+    /,
     *,
     rows: tuple[int | Rows, int | Rows] | None = ...,
     times: tuple[str, str] | None = ...,
@@ -237,13 +239,15 @@ def sql(
     device: str | Device = ...,
     partitions: int | Partitions = ...,
     state: str | Path | None = ...,
-    **tables: _Frame,
+    tables: Mapping[str, _Frame] = ...,
+    **named: _Frame,
 ) -> _Frame: ...
 
 
 @overload
 def sql(
     text: str,
+    /,
     *,
     rows: tuple[int | Rows, int | Rows] | None = ...,
     times: tuple[str, str] | None = ...,
@@ -260,13 +264,15 @@ def sql(
     device: str | Device = ...,
     partitions: int | Partitions = ...,
     state: str | Path | None = ...,
-    **tables: ArrowRows,
+    tables: Mapping[str, ArrowRows] = ...,
+    **named: ArrowRows,
 ) -> pa.Table: ...
 
 
 @overload
 def sql(
     text: str,
+    /,
     *,
     rows: tuple[int | Rows, int | Rows] | None = ...,
     times: tuple[str, str] | None = ...,
@@ -295,28 +301,35 @@ def sql(
     result_watermark: str | None = ...,
     observe: str | None = ...,
     tracing: bool | None = ...,
-    **tables: _SparkFrame,
+    tables: Mapping[str, _SparkFrame] = ...,
+    **named: _SparkFrame,
 ) -> _SparkFrame: ...
 
 
 @public("muntin")
 def sql(
     text: str,
+    /,
     *,
     rows: tuple[int | Rows, int | Rows] | None = None,
     times: tuple[str, str] | None = None,
     watermark: Watermark | None = None,
     suffix: str = "_right",
-    **tables: Any,
+    tables: Mapping[str, Any] | None = None,
+    **named: Any,
 ) -> Any:
-    """Joins two tables as a SQL text says.
+    """Joins tables as a SQL text says: a SELECT over one or several joins, with whatever is around them.
 
-    ``SELECT`` ``*`` or columns by name, ``FROM a [INNER | LEFT | RIGHT | FULL | LEFT SEMI | LEFT ANTI] JOIN b ON`` a
-    condition, or ``a CROSS JOIN b`` and ``a, b``; behind inner joins a ``WHERE``, which is part of the condition.
+    The joins run here, one after the other: ``[INNER | LEFT | RIGHT | FULL | LEFT SEMI | LEFT ANTI | ASOF] JOIN b``
+    with ``ON``, ``USING`` or ``NATURAL``; ``CROSS JOIN``, commas. What is around them (expressions, ``WHERE`` of outer
+    joins, ``GROUP BY``, ``ORDER BY``, ``WITH``, subqueries) runs in DuckDB, in this process, or where the tables are
+    Spark's, in Spark; `sql_explain` tells what runs where.
+
     Conditions are comparisons (``= <=> < <= > >= !=``, ``BETWEEN``, ``IN``, ``IS [NOT] NULL``, ``IS [NOT] DISTINCT
     FROM``) of a column of each side, or of a column and a constant, joined by ``AND``; constants added to and
     subtracted from columns, ``a + b <= c``, ``abs(a - b) <= c``, ``INTERVAL``; ``OR`` over one pair of columns;
-    ``TRUE``, ``FALSE``.
+    ``TRUE``, ``FALSE``. Other expressions over one side (casts, functions, products) are computed before the join, by
+    DuckDB or Spark.
 
     Parameters
     ----------
@@ -330,10 +343,11 @@ def sql(
         For a time window, of tables in this process; in Spark it is that of the DataFrames.
     suffix : str
         Appended to the name of a right column that a left column of the result has too.
-    **tables
+    tables : mapping of str to table, optional
         The tables by the names that the text has for them: Arrow tables, record batches or readers, or what gives Arrow
-        data (frames of pandas and Polars, relations of DuckDB), or iterators of it; or Spark DataFrames. And any other
-        parameter of `JoinSpec` and `device=`, or of `muntin.spark.window_join`.
+        data (frames of pandas and Polars, relations of DuckDB), or iterators of it; or Spark DataFrames.
+    **named
+        More tables, and any other parameter of `JoinSpec` and `device=`, or of `muntin.spark.window_join`.
 
     Returns
     -------
@@ -344,9 +358,11 @@ def sql(
     Raises
     ------
     SqlError
-        What the text has and a join here has not, with its line and column.
+        What the text has and a join here has not, or the engine of what is around it; with its line and column.
     WindowError
         If `times` names columns whose difference the text does not bound at both ends.
+    UnsupportedError
+        A text that needs DuckDB, which is not installed; a parameter that there is not.
     MuntinError
         What `JoinSpec`, `WindowJoin` and `window_join` raise, for streams without a window too.
 
@@ -367,53 +383,94 @@ def sql(
     >>> sql(text, bids=bids, asks=asks).to_pylist()
     [{'limit': 10, 'price': 11}, {'limit': 10, 'price': 12}]
     """
-    given = {name: value for name, value in tables.items() if is_frame(value)}
-    options = {name: value for name, value in tables.items() if name not in given}
+    given, options = _tables(tables, {"rows": rows, "times": times, "watermark": watermark, "suffix": suffix, **named})
     frames = [name for name, value in given.items() if is_spark(value)]
     if frames:
         if len(frames) < len(given):
             other = next(name for name in given if name not in frames)
             raise SchemaError(f"{frames[0]!r} is a Spark DataFrame and {other!r} is not: give tables of one kind")
-        if watermark is not None:
+        if options.pop("watermark", None) is not None:
             raise PredicateError("watermark= is for tables in this process: in Spark, withWatermark gives it")
         from muntin.pyspark_bridge.sql import sql_frames
 
-        return sql_frames(text, given, rows=rows, times=times, suffix=suffix, **options)
-    return _in_process(text, given, rows=rows, times=times, watermark=watermark, suffix=suffix, **options)
+        return sql_frames(text, given, **options).frame
+    return _in_process(text, given, **options)
+
+
+#: The parameters of a text over tables in this process, and of one over Spark's.
+_OF_TEXT = ("rows", "times", "suffix", "sequence", "form", "aggregates", "at", "order", "index", "engine", "capacity")
+_HERE = (*_OF_TEXT, "watermark", *_OF_OPERATOR)
+_IN_SPARK = (
+    *_OF_TEXT, "device", "daemon", "token", "tls_ca", "tls", "name", "state", "partitions", "stages", "lag",
+    "idle_after", "no_data_batches", "result_watermark", "observe", "tracing",
+)  # fmt: skip
+
+
+def _tables(tables: Any, named: dict[str, Any], *, schemas: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tables of a call, and its parameters. A parameter that is a table is one of that name.
+
+    Raises
+    ------
+    SchemaError
+        If a table is given twice, or something else as one.
+    UnsupportedError
+        If there is no parameter of a name.
+    """
+
+    def is_table(value: Any) -> bool:
+        return is_frame(value) or (schemas and _is_schema(value))
+
+    if tables is not None and not isinstance(tables, Mapping):
+        raise SchemaError(f"tables must be a mapping of names to tables, not {type(tables).__name__}")
+    given = dict(tables or {})
+    options = {}
+    for name, value in named.items():
+        if not is_table(value):
+            options[name] = value
+        elif name in given:
+            raise SchemaError(f"the table {name!r} is given twice, in tables= and by its name")
+        else:
+            given[name] = value
+    known = _IN_SPARK if any(map(is_spark, given.values())) else _HERE
+    for name, value in list(options.items()):
+        if value is None and name in ("rows", "times", "watermark"):
+            del options[name]
+        elif name not in known and name != "watermark":
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; there is {near[0]}=" if near else ""
+            raise UnsupportedError(
+                f"{name}={value!r} is no table (Arrow data, a frame of pandas, Polars or Spark), and sql has no "
+                f"parameter of this name{hint}"
+            )
+    return given, options
 
 
 def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
-    from muntin.host.sql import parse_join
+    from muntin.host.sql.query import Query
+    from muntin.host.tables_sql import TablesSql
 
     read = as_tables({f"the table {name!r}": value for name, value in given.items()})
     tables = dict(zip(given, read.values(), strict=True))
     operator = {name: options.pop(name) for name in _OF_OPERATOR if name in options}
-    bounded = {name: len(table) for name, table in tables.items()}
-    schemas = {name: table.schema.remove_metadata() for name, table in tables.items()}
-    join = parse_join(text, schemas, bounded=bounded, **options)
-    left, right = tables[join.left], tables[join.right]
-    with WindowJoin.from_spec(join.spec, **operator) as running:
-        result = pa.concat_tables([running.process(left, right), running.finish()])
-    frames = {"left": given[join.left], "right": given[join.right]}
-    source = _source(join.spec, frames, {"left": left, "right": right})
-    if join.spec.form == "rows":
-        result = result.select([name for name, _ in join.columns]).rename_columns([name for _, name in join.columns])
-        source = {shown: source[name] for name, shown in join.columns}
-    return answer(result, frames.values(), source)
+    found = Query(text, TablesSql(**operator), tables, **options).run()
+    sources = {name: (given[table], column) for name, (table, column) in found.sources.items()}
+    return answer(found.frame, given.values(), sources)
 
 
 @public("muntin")
-def sql_spec(text: str, **tables: Any) -> JoinSpec:
-    """The specification that `sql` makes of a text: what its ``explain`` tells of.
+def sql_spec(text: str, /, *, tables: Mapping[str, Any] | None = None, **named: Any) -> JoinSpec:
+    """The specification that `sql` makes of the join in a text.
 
     Parameters
     ----------
-    text, **tables
+    text, tables, **named
         As of `sql`; schemas will do for tables. Readers are taken as their schemas, and keep their rows; iterators are
         read to their end.
 
     Raises
     ------
+    UnsupportedError
+        If the text has several joins.
     SqlError, WindowError, MuntinError
         As `sql`.
 
@@ -426,17 +483,59 @@ def sql_spec(text: str, **tables: Any) -> JoinSpec:
     >>> spec.on
     Compare(left='limit', op='>', right='price')
     """
-    from muntin.host.sql import parse_join
+    found = _planned(text, tables, named).spec
+    if found is None:
+        raise UnsupportedError("the text has several joins, each with a specification: sql_explain tells of them")
+    return found
 
-    given = {name: value for name, value in tables.items() if _is_schema(value) or is_frame(value)}
-    options = {name: value for name, value in tables.items() if name not in given and name not in _OF_OPERATOR}
-    schemas, bounded = {}, {}
+
+@public("muntin")
+def sql_explain(text: str, /, *, tables: Mapping[str, Any] | None = None, **named: Any) -> str:
+    """What `sql` does with a text: its joins, which run here, and the texts that DuckDB or Spark is given.
+
+    Parameters
+    ----------
+    text, tables, **named
+        As of `sql_spec`; Spark DataFrames too. Nothing is joined.
+
+    Raises
+    ------
+    SqlError, WindowError, MuntinError
+        As `sql`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> bids, asks = pa.table({"limit": [10, 20]}), pa.table({"price": [11, 12, 40]})
+    >>> from muntin import sql_explain
+    >>> text = "SELECT count(*) AS n FROM bids b JOIN asks a ON a.price < b.limit"
+    >>> print(sql_explain(text, bids=bids, asks=asks))
+    join 1, here: bids with asks, inner
+      condition: left.limit > right.price
+      window:    the last 2 left and 3 right rows
+      driver:    left.limit > right.price
+    DuckDB runs: SELECT COUNT(*) AS "n" FROM "joined"
+    """
+    return _planned(text, tables, named).explain()
+
+
+def _planned(text: str, tables: Any, named: dict[str, Any]) -> Any:
+    from muntin.host.sql.query import Query
+    from muntin.host.tables_sql import TablesSql
+
+    given, options = _tables(tables, named, schemas=True)
+    if any(map(is_spark, given.values())):
+        from muntin.pyspark_bridge.sql import sql_frames
+
+        return sql_frames(text, given, dry=True, **options)
+    read, rows = {}, {}
     for name, value in given.items():
         table = None if _is_schema(value) else as_table(f"the table {name!r}", value)
-        schemas[name] = as_schema(f"the table {name!r}", value if table is None else table)
+        read[name] = as_schema(f"the table {name!r}", value if table is None else table).empty_table()
         if table is not None:
-            bounded[name] = len(table)
-    return parse_join(text, schemas, bounded=bounded if len(bounded) == len(given) else None, **options).spec
+            rows[id(read[name])] = len(table)
+    options = {name: value for name, value in options.items() if name not in _OF_OPERATOR}
+    return Query(text, TablesSql(rows), read, **options).run()
 
 
 def _is_schema(value: Any) -> bool:

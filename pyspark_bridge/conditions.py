@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: Aliases of both sides where Spark reads a text; `left` and `right` are words of its own.
-_SIDES = {"left": "left side", "right": "right side"}
+SIDES = {"left": "left side", "right": "right side"}
 
 
 @dataclasses.dataclass
@@ -165,17 +165,31 @@ def _computed(left: DataFrame, right: DataFrame, on: Column, one: bool) -> Colum
 
 def _computed_text(left: DataFrame, right: DataFrame, on: str, one: bool) -> ColumnCondition | None:
     """A text that needs Spark to compute a part of it; None for others. Raises SqlError where Spark cannot either."""
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F
-
     try:
         parse_condition(on, arrow_schema_of(left, "left"), arrow_schema_of(right, "right"))
         return None
     except SqlError as error:
         try:
-            return _computed(left.alias(_SIDES["left"]), right.alias(_SIDES["right"]), F.expr(_spark_text(on)), one)
-        except (MuntinError, AnalysisException, TokenError) as other:
+            return computed_condition(left, right, _spark_text(on), one)
+        except (MuntinError, TokenError) as other:
             raise error from other
+
+
+def computed_condition(left: DataFrame, right: DataFrame, text: str, one: bool) -> ColumnCondition:
+    """A condition as a text of Spark, in which the sides are called as in `SIDES`, with what Spark computes of it.
+
+    Raises
+    ------
+    PredicateError
+        What Spark does not take, and what cannot be a condition here.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    try:
+        return _computed(left.alias(SIDES["left"]), right.alias(SIDES["right"]), F.expr(text), one)
+    except PySparkException as error:
+        raise PredicateError(f"Spark does not take the condition: {str(error).splitlines()[0]}") from error
 
 
 def _spark_text(text: str) -> str:
@@ -185,8 +199,8 @@ def _spark_text(text: str) -> str:
     for at, token in enumerate(tokens):
         new, name = None, token.text.lower()
         around = [tokens[each].token_type if 0 <= each < len(tokens) else None for each in (at - 1, at + 1)]
-        if name in _SIDES and around[1] is TokenType.DOT and around[0] is not TokenType.DOT:
-            new = quoted(_SIDES[name])
+        if name in SIDES and around[1] is TokenType.DOT and around[0] is not TokenType.DOT:
+            new = quoted(SIDES[name])
         elif token.token_type is TokenType.IDENTIFIER:
             new = quoted(token.text)
         elif token.token_type is TokenType.STRING:

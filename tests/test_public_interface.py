@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 PUBLIC = {
     "muntin": """
         Aggregate AllOf AnyOf ArgMax ArgMin AsOf Band Collect Compare Count First JoinSpec Last Max Mean Min Partitions
-        Quantile Rows Stats StdDev Sum Var Watermark Where WindowJoin Within join set_threads sql sql_spec
+        Quantile Rows Stats StdDev Sum Var Watermark Where WindowJoin Within join set_threads sql sql_explain sql_spec
         start_tracing""",
     "muntin.engine": "EngineKind Inner Outer Shared SplitJoin Steps",
     "muntin.errors": """AuthError CapacityError ConnectionLostError DaemonError DeviceError IncompleteError KafkaError

@@ -1,0 +1,193 @@
+"""SQL over tables of this process: the joins by `WindowJoin`, what is around them by DuckDB."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from muntin.host.errors import SqlError, UnsupportedError
+from muntin.host.spec import JoinSpec
+from muntin.host.sql.condition import Reader, sides_of
+from muntin.host.sql.joins import Step
+from muntin.host.sql.query import Computed, SqlEngine
+from muntin.host.sql.terms import Node
+from muntin.host.sql.text import ConditionText, DuckText, leaves
+from muntin.host.window_join import WindowJoin
+
+
+class TablesSql(SqlEngine):
+    """Arrow tables.
+
+    Parameters
+    ----------
+    rows : mapping of int to int, optional
+        Nothing is joined: tables are there for their columns alone, and have so many rows, by their id.
+    **options
+        Of `WindowJoin`.
+    """
+
+    name = "DuckDB"
+    dialect = DuckText()
+    keys_first = False
+    of_one = ("state",)
+
+    def __init__(self, rows: Mapping[int, int] | None = None, **options: Any):
+        self._rows = rows
+        self.options = options
+        self._own: Any = None
+
+    def schema(self, frame: pa.Table, name: str) -> pa.Schema:
+        return frame.schema.remove_metadata()
+
+    def bounded(self, frame: pa.Table) -> int | None:
+        return len(frame) if self._rows is None else self._rows.get(id(frame))
+
+    def renamed(self, frame: pa.Table, names: Iterable[tuple[str, str]]) -> pa.Table:
+        names = list(names)
+        return frame.select([old for old, _ in names]).rename_columns([new for _, new in names])
+
+    def either(self, frame: pa.Table, columns: list[tuple[str, str, str]]) -> pa.Table:
+        for name, one, other in columns:
+            frame = frame.append_column(name, pc.coalesce(frame[one], frame[other]))
+        return frame
+
+    def joined(self, left: pa.Table, right: pa.Table, spec: JoinSpec) -> pa.Table:
+        if self._rows is not None:
+            return spec.output_schema(left.schema, right.schema).empty_table()
+        with WindowJoin.from_spec(spec, **self.options) as running:
+            return pa.concat_tables([running.process(left, right), running.finish()])
+
+    def computed(self, reader: Reader, step: Step, left: pa.Table, right: pa.Table) -> Computed:
+        self._connection()
+        condition = _Computing(self, {"left": left, "right": right})
+        parts = [condition.part(*leaf) for node in step.written(reader) for leaf in leaves(node, True, exp.And)]
+        text = " AND ".join(f"({part})" for part in parts) or "TRUE"
+        return Computed(condition.sides["left"], condition.sides["right"], text, condition.texts)
+
+    def query(self, tree: Node, frames: Mapping[str, pa.Table], reader: Reader) -> pa.Table:
+        return self._run(self.text(tree), frames, reader)
+
+    def _run(self, text: str, frames: Mapping[str, pa.Table], reader: Reader) -> pa.Table:
+        connection = self._connection()
+        import duckdb
+
+        try:
+            for name, frame in frames.items():
+                connection.register(name, frame)
+            return connection.sql(text).to_arrow_table()
+        except duckdb.Error as error:
+            raise _refused(error, reader) from error
+        finally:
+            for name in frames:
+                connection.unregister(name)
+
+    def column(self, table: pa.Table, side: str, node: Node) -> pa.ChunkedArray:
+        """What an expression over one side is."""
+        return self._run(f'SELECT {self.text(node)} FROM "{side}"', {side: table}, Reader("")).column(0)
+
+    def _connection(self) -> Any:
+        """A DuckDB of our own. Raises UnsupportedError."""
+        if self._own is None:
+            try:
+                import duckdb
+            except ImportError as error:
+                raise UnsupportedError("DuckDB runs what is around a join: pip install 'muntin[sql]'") from error
+            self._own = duckdb.connect()
+            # What a text does not get as a table is not there: no variables of the caller.
+            self._own.execute("SET python_enable_replacements = false")
+        return self._own
+
+
+class _Computing:
+    """Makes a condition one that a join here takes, by columns that DuckDB computes.
+
+    Attributes
+    ----------
+    sides : dict of str to pyarrow.Table
+        With the columns that were computed.
+    texts : dict of str to str
+        What was, by their names.
+    """
+
+    def __init__(self, engine: TablesSql, sides: dict[str, pa.Table]):
+        self._engine = engine
+        self.sides = sides
+        self.texts: dict[str, str] = {}
+
+    def part(self, node: Node, positive: bool) -> str:
+        """The text of a part that holds. Raises SqlError where no columns help."""
+        node = node.copy() if positive else exp.Not(this=exp.Paren(this=node.copy()))
+        failed: SqlError | None = None
+        for every in (None, False, True):  # as it is; but for columns plus or minus constants; all but plain columns
+            holder = exp.Paren(this=node.copy())
+            wanted: dict[str, tuple[str, Node]] = {}
+            if every is not None:
+                self._replace(holder.this, every, wanted, alone=True)
+            tables = {side: table.slice(0, 0) for side, table in self.sides.items()}
+            for name, (side, each) in wanted.items():
+                tables[side] = tables[side].append_column(name, self._engine.column(tables[side], side, each))
+            reader = Reader("")
+            schemas = {side: table.schema for side, table in tables.items()}
+            reader.know(sides_of(schemas["left"], schemas["right"]), schemas)
+            try:
+                reader.conjunction((holder.this, True))
+            except SqlError as error:
+                failed = failed or error
+                continue
+            for name, (side, each) in wanted.items():
+                column = self._engine.column(self.sides[side], side, each)
+                self.sides[side] = self.sides[side].append_column(name, column)
+                self.texts[name] = self._engine.text(each)
+            return str(ConditionText().generate(holder.this, copy=True))
+        assert failed is not None
+        raise failed
+
+    def _replace(self, node: Node, every: bool, wanted: dict[str, tuple[str, Node]], *, alone: bool) -> None:
+        """Puts columns in the place of what is about one side; `alone` where an expression is no operand."""
+        sides = {column.table for column in node.find_all(exp.Column)}
+        inner = node.unnest()
+        if len(sides) == 1 and not isinstance(inner, (exp.Column, exp.Dot)) and (alone or every or not _linear(inner)):
+            (side,) = sides
+            taken = {*self.sides["left"].column_names, *self.sides["right"].column_names, *wanted}
+            name = next(name for name in (f"_on{number}" for number in itertools.count()) if name not in taken)
+            wanted[name] = side, inner.copy()
+            column = exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(side, quoted=True))
+            node.replace(exp.EQ(this=column, expression=exp.true()) if alone else column)
+            return
+        if not isinstance(inner, _TAKEN):
+            return
+        for value in list(inner.args.values()):
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, exp.Expression):
+                    self._replace(each, every, wanted, alone=isinstance(inner, (exp.And, exp.Or, exp.Not)))
+
+
+_TAKEN = (
+    exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
+    exp.Between, exp.In, exp.Is, exp.Abs, exp.Add, exp.Sub, exp.Neg, exp.Paren,
+)  # fmt: skip
+
+
+def _linear(node: Node) -> bool:
+    """Whether it is a column plus or minus constants."""
+    while isinstance(node := node.unnest(), (exp.Add, exp.Sub)):
+        if node.right.find(exp.Column) is not None:
+            return False
+        node = node.left
+    return isinstance(node, (exp.Column, exp.Dot))
+
+
+def _refused(error: Exception, reader: Reader) -> SqlError:
+    """DuckDB's error, at the place in our text of the word that it is about."""
+    told, _, shown = str(error).partition("\n\nLINE ")
+    lines = f"LINE {shown}".split("\n")
+    words = re.findall(r"(?:name |[\"'])(\w+)", told)
+    if len(lines) > 1 and "^" in lines[1]:
+        words = [*re.findall(r"\w+", lines[0][lines[1].index("^") :])[:1], *words]
+    return reader.error(reader.place(words), f"DuckDB: {' '.join(told.split())}")

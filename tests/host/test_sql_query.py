@@ -1,0 +1,191 @@
+"""Whole SELECTs over joins: their rows are DuckDB's, which runs the same text on the same tables."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from muntin import JoinSpec, Rows, sql, sql_explain, sql_spec
+from muntin.errors import SchemaError, SqlError, UnsupportedError, WindowError
+from tests.host.test_sql import ASKS, BIDS, DUCK, TABLES, rows_of
+
+JOINED = 'bids b JOIN asks a ON a.price = b."limit"'
+
+
+def check(text: str, **options: object) -> pa.Table:
+    """Muntin's rows, which are DuckDB's; in its order where there is one."""
+    ours = sql(text, **TABLES, **options)
+    theirs = DUCK.sql(text).to_arrow_table()
+    assert rows_of(ours) == rows_of(theirs.rename_columns(ours.column_names))
+    if "ORDER BY" in text.rpartition(")")[2]:
+        assert list(map(str, ours.to_pylist())) == list(map(str, theirs.rename_columns(ours.column_names).to_pylist()))
+    return ours
+
+
+TEXTS = [
+    f"SELECT b.id + 1 AS n, a.high / 2, CASE WHEN a.flag THEN 'yes' ELSE lower(a.venue) END FROM {JOINED}",
+    f"SELECT b.venue, count(*) AS n, sum(a.fee) AS total FROM {JOINED} WHERE a.id + b.id > 20 "
+    "GROUP BY b.venue HAVING count(*) > 1 ORDER BY n DESC, b.venue NULLS FIRST LIMIT 5",
+    f"SELECT count(*) FROM {JOINED}",
+    f"SELECT DISTINCT b.venue, a.venue AS other FROM {JOINED}",
+    f"SELECT b.span.end, max(a.fee) AS fee FROM {JOINED} GROUP BY ALL ORDER BY ALL",
+    f"SELECT b.id, row_number() OVER w AS r FROM {JOINED} WINDOW w AS (PARTITION BY b.venue ORDER BY b.id, a.id) "
+    "QUALIFY r < 4 ORDER BY b.id, r",
+    f"SELECT b.* EXCLUDE (raw, span) REPLACE (b.id + 1 AS id), a.id FROM {JOINED}",
+    f"SELECT id * 2 AS id FROM (SELECT b.id FROM {JOINED}) ORDER BY id",
+    f"SELECT b.id AS venue FROM {JOINED} ORDER BY venue",
+    f"SELECT b.id, a.id AS o FROM {JOINED} UNION ALL SELECT id, NULL FROM bids ORDER BY 1, 2",
+    "FROM bids b JOIN range(9) r(i) ON b.id = r.i SELECT b.id, i",
+    # WHERE
+    'SELECT * FROM bids b LEFT JOIN asks a ON b."limit" = a.price WHERE a.id IS NULL OR a.id > 3',
+    'SELECT b.id FROM bids b ANTI JOIN asks a ON b."limit" < a.price WHERE b.flag OR b.fee > 0.3',
+    "SELECT b.id, a.id AS o FROM bids b ASOF LEFT JOIN asks a ON b.id >= a.id WHERE NOT (a.id > 3)",
+    f"SELECT b.id, a.id AS o FROM {JOINED} WHERE a.id * b.id > 100 AND EXISTS (SELECT 1 FROM asks c WHERE c.id = b.id "
+    "+ 1 AND price > 4)",
+    f"SELECT b.id FROM {JOINED} WHERE a.id IN (SELECT id FROM bids WHERE bids.venue = a.venue)",
+    # Several joins
+    'SELECT b.id, a.id AS x, c.id AS y FROM bids b JOIN asks a ON a.price = b."limit" LEFT JOIN bids c ON c.id = a.id '
+    "AND c.id < 30",
+    'SELECT * FROM bids b LEFT JOIN asks a ON a.price = b."limit" RIGHT JOIN asks c ON c.id = a.id JOIN bids d '
+    "ON d.id BETWEEN c.id - 1 AND c.id",
+    'SELECT b.id, a.id AS x, c.id AS y FROM bids b, asks a, bids c WHERE a.id = b.id AND c.id = a.id AND c."limit" > 3',
+    'SELECT b.id, c.id AS y FROM bids b SEMI JOIN asks a ON a.price = b."limit" FULL JOIN bids c ON c.id = b.id + 1',
+    "SELECT b.id FROM bids b ASOF JOIN asks a ON b.id > a.id JOIN bids c ON c.time = a.time WHERE c.id < b.id",
+    # USING, NATURAL
+    "SELECT * FROM bids b JOIN asks a USING (id, venue)",
+    "SELECT id, b.venue, a.venue AS av FROM bids b FULL JOIN asks a USING (id) WHERE id > 50",
+    "SELECT * FROM (SELECT id, time AS l FROM bids) b RIGHT JOIN (SELECT id, price FROM asks) a USING (id)",
+    "SELECT id, b.fee, c.fee AS f FROM bids b FULL JOIN asks a USING (id) FULL JOIN (SELECT id + 65 AS id, fee FROM "
+    "bids) c USING (id)",
+    "SELECT b.id, a.id AS o, c.id AS p FROM bids b JOIN asks a USING (venue) JOIN bids c USING (venue) WHERE b.id < 5",
+    "SELECT * FROM (SELECT id, venue, fee FROM bids) b NATURAL LEFT JOIN (SELECT id, price, venue FROM asks) a",
+    "SELECT * FROM (SELECT id, fee FROM bids) b NATURAL SEMI JOIN (SELECT id, price FROM asks) a",
+    # WITH, subqueries
+    "WITH x AS (SELECT b.id, a.price FROM bids b JOIN asks a ON a.id = b.id), y(i, n) AS (SELECT id, count(*) FROM "
+    "bids GROUP BY id) SELECT x.*, y.n FROM x JOIN y ON x.id = y.i WHERE x.price > (SELECT avg(price) FROM asks)",
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9) SELECT n.i, b.venue FROM n JOIN bids "
+    "b ON b.id = n.i",
+    "WITH bids AS (SELECT id + 1 AS id FROM bids) SELECT bids.id, a.price FROM bids JOIN asks a ON a.id = bids.id",
+    'SELECT b.id, (SELECT count(*) FROM asks q JOIN bids r ON q.id = r.id WHERE q.price > b."limit") AS n FROM bids b '
+    "JOIN asks a USING (id)",
+    "SELECT b.id, t.x FROM bids b JOIN asks a ON a.id = b.id, UNNEST([a.id, b.id + 100]) t(x)",
+    # Computed before the join
+    'SELECT b.id, a.id AS o FROM bids b JOIN asks a ON CAST(a.high AS BIGINT) = b."limit"',
+    'SELECT b.id, a.id AS o FROM bids b LEFT JOIN asks a ON a.price * 2 BETWEEN b."limit" - 5 AND b."limit" + 5',
+    "SELECT b.id, a.id AS o FROM bids b FULL JOIN asks a ON upper(a.venue) = upper(b.venue) AND a.venue LIKE 'x%'",
+    'SELECT b.id, a.id AS o FROM bids b JOIN asks a ON a.price - a.id < b."limit" - b.id AND NOT (a.id % 3 = 1)',
+    "SELECT b.id, a.id AS o FROM bids b JOIN asks a ON a.high + 0.1 <= b.low AND b.low + 0.1 < a.high + 0.3",
+    "SELECT b.id, a.id AS o FROM bids b JOIN asks a ON a.time < b.time + INTERVAL 1 MONTH AND a.id < a.price",
+    'SELECT b.id, a.id AS o FROM bids b JOIN asks a ON a.price IS NOT DISTINCT FROM b."limit" + 1 AND (a.flag OR '
+    "a.venue LIKE 'y')",
+    "SELECT b.id, a.id AS o FROM bids b JOIN asks a USING (venue) JOIN bids c ON c.id = a.id + b.id AND c.id = "
+    "abs(b.id)",
+    "SELECT b.id, a.id AS o FROM bids b ASOF JOIN asks a ON b.id * 3 >= a.id AND lower(a.venue) = lower(b.venue)",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_selects_as_duckdb_reads_them(text):
+    assert len(check(text)) > 0
+
+
+def test_names_of_results():
+    assert sql(f"SELECT b.id, a.id, b.id + 1, count(*) FROM {JOINED} GROUP BY ALL", **TABLES).column_names == [
+        "id", "id_right", "b.id + 1", "COUNT(*)",
+    ]  # fmt: skip
+    three = sql("SELECT * FROM bids b JOIN asks a USING (id) JOIN bids c ON c.id = a.id", **TABLES)
+    assert [name for name in three.column_names if name.startswith("venue")] == [
+        "venue", "venue_right", "venue_right_right",
+    ]  # fmt: skip
+    frames = {name: table.select(["id", "venue"]).to_pandas() for name, table in TABLES.items()}
+    made = sql("SELECT b.venue, count(*) AS n FROM bids b JOIN asks a USING (id) GROUP BY 1", **frames)
+    assert isinstance(made, pd.DataFrame)
+    assert made["n"].sum() == 60
+
+
+def test_tables_of_any_name():
+    named = {"rows": BIDS, "times": ASKS, "of all kinds": BIDS, "text": ASKS, "suffix": ASKS, "tables": ASKS}
+    text = 'SELECT r.id, q.id AS o FROM rows r JOIN {} q ON q.id = r.id JOIN "of all kinds" s ON s.id = r.id'
+    wanted = sql("SELECT r.id, q.id AS o FROM b r JOIN a q ON q.id = r.id", b=BIDS, a=ASKS)
+    for other in ("times", "text", "suffix", "tables"):
+        assert rows_of(sql(text.format(other), tables=named)) == rows_of(wanted)
+    plain = "SELECT r.id, q.id AS o FROM rows r JOIN suffix q ON q.id = r.id"
+    assert rows_of(sql(plain, rows=BIDS, suffix=ASKS)) == rows_of(wanted)
+    with pytest.raises(SchemaError, match="'rows' is given twice"):
+        sql(plain, rows=BIDS, tables=named)
+    with pytest.raises(UnsupportedError, match="no parameter of this name; there is partitions="):
+        sql(f"SELECT * FROM {JOINED}", **TABLES, partition=2)
+
+
+def test_options_of_one_join():
+    text = "SELECT * FROM bids b JOIN asks a ON a.id = b.id JOIN asks c ON c.id = b.id"
+    for options in ({"rows": (3, 3)}, {"times": ("id", "id")}, {"form": "pairs"}):
+        with pytest.raises(WindowError, match=f"{next(iter(options))}=.*of one join, and this text has 2"):
+            sql(text, **TABLES, **options)
+    with pytest.raises(SqlError, match="form='pairs' is of a join alone"):
+        sql(f"SELECT count(*) FROM {JOINED}", **TABLES, form="pairs")
+    with pytest.raises(WindowError, match="a left row may always match once more"):
+        sql(f"SELECT * FROM {JOINED}", **TABLES, form="aggregate", aggregates="count(*)", at="close")
+
+
+@pytest.mark.parametrize("clause", ["ON", "WHERE"])
+def test_a_where_is_no_window_of_rows(clause):
+    """It removes no row before the last ones of each side are taken."""
+    text = (
+        f"SELECT b.id, a.id AS o FROM bids b JOIN asks a ON a.price < b.limit {'AND' if clause == 'ON' else 'WHERE'} "
+    )
+    few = sql(text + "a.id > 30 AND b.id < 40", **TABLES, rows=(20, 9))
+    every = sql("SELECT b.id, a.id AS o FROM bids b JOIN asks a ON a.price < b.limit", **TABLES, rows=(20, 9))
+    wanted = [row for row in every.to_pylist() if row["o"] > 30 and row["id"] < 40]
+    assert rows_of(few) == rows_of(pa.Table.from_pylist(wanted))
+    summed = sql(text.replace("b.id, a.id AS o", "count(*) AS n") + "a.id > 30 AND b.id < 40", **TABLES, rows=(20, 9))
+    assert summed["n"].to_pylist() == [len(wanted)]
+
+
+def test_explain_shows_the_cut():
+    text = """
+        WITH few AS (SELECT id, venue FROM bids WHERE id < 9)
+        SELECT a.venue, count(*) AS n FROM few f JOIN asks a ON lower(a.venue) = f.venue LEFT JOIN bids b ON b.id = a.id
+        WHERE f.id > 2 AND a.id + f.id > 3 GROUP BY a.venue"""
+    told = sql_explain(text, bids=BIDS.schema, asks=ASKS.schema).splitlines()
+    assert told[0] == 'DuckDB runs: SELECT id, venue FROM "bids" AS "bids" WHERE id < 9'
+    assert told[1] == "join 1, here: few with asks, inner"
+    assert told[2] == '  computed:  _on0 = LOWER("right"."a_venue")'
+    assert "left.f_id > 2" in told[3]
+    assert [line for line in told if line.startswith("join 2")] == [
+        "join 2, here: the result of join 1 with bids, left"
+    ]
+    assert told[-1].startswith("DuckDB runs: SELECT ")
+    assert told[-1].endswith('GROUP BY "joined"."a_venue"')
+    with pytest.raises(UnsupportedError, match="several joins"):
+        sql_spec(text, **TABLES)
+    assert isinstance(sql_spec(f"SELECT count(*) FROM {JOINED}", **TABLES), JoinSpec)
+    assert sql_spec(f"SELECT a.id FROM {JOINED}", **TABLES).left == Rows(60)
+
+
+NO_DUCKDB = """
+import sys
+sys.modules["duckdb"] = None
+import pyarrow as pa
+from muntin import sql
+from muntin.errors import MuntinError
+rows = {name: pa.table({"id": [1, 2, 3], "v": [1, 2, 3]}) for name in ("a", "b", "c")}
+print(sql("SELECT a.v, c.id AS i FROM a JOIN b USING (id) JOIN c ON c.id = b.v AND a.id < 3", **rows).num_rows)
+for text in ("SELECT a.v + 1 FROM a JOIN b USING (id)", "SELECT a.v FROM a JOIN b ON a.v * 2 = b.v"):
+    try:
+        sql(text, **rows)
+    except MuntinError as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_joins_alone_need_no_duckdb():
+    ran = subprocess.run([sys.executable, "-c", NO_DUCKDB], capture_output=True, text=True, check=True)
+    joined, around, computed = ran.stdout.splitlines()
+    assert joined == "2"
+    assert around.startswith("UnsupportedError")
+    assert "pip install 'muntin[sql]'" in around
+    assert computed.startswith("SqlError line 1, column 29: MUL")
+    assert "pip install 'muntin[sql]'" in computed
