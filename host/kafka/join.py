@@ -24,8 +24,9 @@ from muntin.host.frames import ArrowColumns, as_schema
 from muntin.host.index.specs import Index
 from muntin.host.join.collector import MAX_ROWS
 from muntin.host.join.engine import SIDES
-from muntin.host.kafka.clients import LOG, Aborted, CallbackSink, Letter, Offsets, Sink, Source, TopicSink
 from muntin.host.kafka.formats import Format, Json
+from muntin.host.kafka.sinks import CallbackSink, Letter, Sink, TopicSink
+from muntin.host.kafka.source import LOG, Aborted, Offsets, Source
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
 from muntin.host.stats import Stats
@@ -207,7 +208,8 @@ class KafkaJoin:
     def _open(self) -> None:
         """Goes on from the state and the group's offsets."""
         try:
-            source = self._source = Source(self._settings, self._name, self._topics, self._start, self._timeout)
+            others = [topic for topic in (self._output, self._dead_letters) if isinstance(topic, str)]
+            source = self._source = Source(self._settings, self._name, self._topics, others, self._start, self._timeout)
             if isinstance(self._output, str):
                 self._sink = TopicSink(
                     self._settings, self._name, self._output, self._output_format, self._dead_letters, self._timeout
@@ -385,7 +387,7 @@ class KafkaJoin:
             if to_end and ends is None and self._source is not None:
                 ends = self._source.ends()
             self.step()
-            if ends is not None and self._source is not None and self._source.has_read(ends):
+            if ends is not None and self._source is not None and self._source.has_given(ends):
                 return
 
     def stop(self) -> None:

@@ -9,16 +9,17 @@ then is a batch given out. What was written before that and not committed is wha
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka
 
-from muntin.host.kafka.clients import HEADER
+from muntin.host.kafka.sinks import HEADER
 
 QUIET = {"log_level": 0}
 PARTITIONS = 4
@@ -70,12 +71,20 @@ class Topics:
         for name in names:
             self._producer.list_topics(topic=name, timeout=10)  # makes it
 
-    def send(self, topic: str, values: Iterable[bytes | None], partitions: int = PARTITIONS) -> None:
-        """Writes messages, to the partitions in turn."""
-        for number, value in enumerate(values):
+    def send(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        partitions: Sequence[int] = range(PARTITIONS),
+        times: Iterable[int] = itertools.repeat(0),
+    ) -> None:
+        """Writes messages, to these partitions in turn, of some time in milliseconds; of now by default."""
+        for number, (value, stamp) in enumerate(zip(values, times, strict=False)):
             while True:
                 try:
-                    self._producer.produce(topic, value, partition=number % partitions)
+                    self._producer.produce(
+                        topic, value, partition=partitions[number % len(partitions)], timestamp=stamp
+                    )
                     break
                 except BufferError:
                     self._producer.poll(0.01)

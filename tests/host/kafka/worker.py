@@ -1,15 +1,19 @@
-"""A process that joins two topics until it is killed, or to their end.
+"""Processes that join two topics until they are killed, or to their end.
 
-``python -m tests.host.kafka.worker JSON`` with the parameters of `KafkaJoin`, and ``to_end``.
+``python -m tests.host.kafka.worker`` has each for a line of its input: the parameters of `KafkaJoin` in JSON, and
+``to_end``. It is forked, as its imports would take longer than it lives. Lines of its output: the process's number,
+"ready", the rows that were late where it has come to its end, and how it ended.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
 import confluent_kafka
+import pandas  # noqa: F401 - pyarrow does, in each process
 import pyarrow as pa
 
 from muntin import Band, Watermark, Within
@@ -33,11 +37,21 @@ def join(topics: tuple[str, str], **options: Any) -> KafkaJoin:
     return KafkaJoin(topics, **given)
 
 
-if __name__ == "__main__":
+def work(parameters: dict[str, Any]) -> None:
+    """What such a process does."""
     confluent_kafka.Producer = Producer
-    parameters = json.loads(sys.argv[1])
     to_end = parameters.pop("to_end", False)
     with join(tuple(parameters.pop("topics")), **parameters) as running:
         print("ready", flush=True)
         running.run(to_end=to_end)
         print(running.stats.late_left + running.stats.late_right, flush=True)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        number = os.fork()
+        if not number:
+            work(json.loads(line))
+            os._exit(0)
+        print(number, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), flush=True)
