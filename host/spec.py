@@ -116,6 +116,10 @@ class JoinSpec:
         side, a stream, of which each row meets those that match, at its arrival. There are no windows, and the bounds
         of `within` are a part of the condition. `inner`; outer, semi and anti joins of the stream's side, whose
         unmatched rows are emitted with their call; and as-of joins with a table on the right.
+    late : str
+        ``"drop"``, or ``"keep"``: rows that come too late for the watermark are in no result, but are given apart, with
+        all their columns, once: by `WindowJoin.late`, and where a result comes from a daemon or through Spark in its
+        rows, marked in a column ``_late``. For time windows and as-of joins.
     keys : sequence of str
         Columns that `on` compares for equality with those of the same name. A result of rows has one column for each,
         before all others: in right joins the right side's, in full ones the one that is not NULL.
@@ -154,6 +158,7 @@ class JoinSpec:
     at: str = "arrival"
     static: str | None = None
     keys: Any = ()
+    late: str = "drop"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "how", _how(self.how))
@@ -216,6 +221,10 @@ class JoinSpec:
             if rows is None or rows < 1:
                 raise WindowError(f"capacity must be a positive number of rows, not {self.capacity!r}")
             object.__setattr__(self, "capacity", rows)
+        if self.late not in ("drop", "keep"):
+            raise PredicateError(f"late must be 'drop' or 'keep', not {self.late!r}")
+        if self.late == "keep" and self.within is None and not isinstance(self.on, AsOf):
+            raise WindowError("late='keep' belongs to a time window (within=) or an as-of join: no other row is late")
         self._check_self_join()
         self._check_aggregates()
         if self.how != "inner" and self.form in ("counts", "ranges", "aggregate"):
@@ -242,6 +251,7 @@ class JoinSpec:
                 self.sequence is not None
             ),
             "a watermark: no row of the stream is late, and none waits": self.watermark is not None,
+            "late='keep': no row of the stream is late": self.late == "keep",
             "a self join: a table is no stream": self.self_join,
             "form='ranges': use 'pairs'": self.form == "ranges",
             "at='close': a row of the stream has met all its matches as it arrives; use at='arrival'": self.closing,
@@ -542,6 +552,8 @@ class JoinSpec:
         """The columns of a side that the join reads or gives out, in the order in which the side has them; one at
         least, as Arrow does not count the rows of tables without columns."""
         schema = left_schema if side == "left" else right_schema
+        if self.late == "keep":
+            return schema.names
         kept = self.needed_columns(side, schema)
         if self.form == "rows" or self.closing:
             kept |= {column for of, column, _ in self.output_columns(left_schema, right_schema) if of in (side, "both")}
@@ -713,7 +725,7 @@ class JoinSpec:
             value = getattr(self, field.name)
             if field.name == "on" or value is None or (field.name == "engine" and value == "auto"):
                 continue
-            if (field.name, value) in (("aggregates", ()), ("keys", ()), ("at", "arrival")):
+            if (field.name, value) in (("aggregates", ()), ("keys", ()), ("at", "arrival"), ("late", "drop")):
                 continue
             if field.name == "aggregates":
                 value = [aggregate.to_dict() for aggregate in value]

@@ -49,6 +49,7 @@ from muntin.host.join.driver_choice import ChoosingEngine
 from muntin.host.join.engine import OTHER, SIDES, Border, Engine, Found
 from muntin.host.join.fitting import fitting
 from muntin.host.join.kept_types import is_kept_as_is, kept
+from muntin.host.join.late_rows import late_rows
 from muntin.host.join.materializer import Materializer, PairBlocks, most_pairs, slices
 from muntin.host.join.partitioned_engine import ClosingPartitions, PartitionedEngine, open_partitions
 from muntin.host.join.range_mirror import RUNS
@@ -155,6 +156,7 @@ class WindowJoin:
         right: Rows | int | None = None,
         within: Within | tuple[str, str, Any, Any] | None = None,
         watermark: Watermark | None = None,
+        late: str = "drop",
         sequence: str | None = None,
         form: str = "rows",
         aggregates: Aggregate | str | Sequence[Aggregate | str] = (),
@@ -194,7 +196,7 @@ class WindowJoin:
             "on": on, "how": how, "left": left, "right": right, "within": within, "watermark": watermark,
             "sequence": sequence, "form": form, "aggregates": aggregates, "at": at, "order": order, "select": select,
             "suffix": suffix, "index": index, "engine": engine, "capacity": capacity, "self_join": self_join,
-            "itself": itself, "static": next(iter(given), None),
+            "itself": itself, "static": next(iter(given), None), "late": late,
         }  # fmt: skip
         for side, table in given.items():
             if side == "left":
@@ -249,6 +251,7 @@ class WindowJoin:
         self._seconds = {"encode": 0.0, "output": 0.0}
         self._broken: str | None = None
         self._rows_ticket: int | None = None  # of the memory for rows that are kept
+        self._late: dict[str, pa.Table] = {}  # of the newest call, where they are kept
         self._tables: Generator[pa.Table, None, None] | None = None  # the result of the newest call
         self._changed = False  # that call has changed what is held beside the engine
         self._last_batch = -1
@@ -631,6 +634,24 @@ class WindowJoin:
     def sender(self, sender: list[str]) -> None:
         if self._state is not None:
             self._state.sender = sender
+
+    @property
+    def late(self) -> dict[str, pa.Table]:
+        """The late rows of the newest call, by side ("left" alone in a self join): all their columns, in the order of
+        their arrival. They are those of its result: a process that died before it took them has them again by `repeat`.
+
+        Raises
+        ------
+        UnsupportedError
+            The join was not opened with ``late="keep"``.
+        """
+        if self.spec.late != "keep":
+            raise UnsupportedError("late rows are dropped: give late='keep' when the join is made")
+        with self._turn():
+            return dict(self._late or late_rows(None, self._late_schemas()))
+
+    def _late_schemas(self) -> dict[str, pa.Schema]:
+        return {side: schema for side, schema in self._schemas.items() if side == "left" or not self.spec.self_join}
 
     def repeat(self, left: ArrowRows | None = None, right: ArrowRows | None = None) -> pa.Table:
         """The result of the newest call in the state, for a process that died before it was taken.
@@ -1156,6 +1177,7 @@ class WindowJoin:
                 limits, matches = yield from self._found(engine, call, block_bytes, traced)
                 self._expire(engine, limits)
                 matched = self._matched()
+                late = late_rows(call, self._late_schemas()) if self.spec.late == "keep" else {}
         except BaseException:
             if begun is not None and self._state is not None:
                 self._state.withdraw(begun)
@@ -1167,6 +1189,7 @@ class WindowJoin:
             self._totals.state_seconds += time.perf_counter() - waited
         if number is not None:
             self._last_batch, self._last_tag = number, call.tag
+        self._late = late
         self._collector.clear()
         self._totals.calls += 1
         self._totals.matches += matches

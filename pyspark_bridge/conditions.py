@@ -15,6 +15,7 @@ from sqlglot.tokens import TokenType
 
 from muntin.host.durations import nanoseconds
 from muntin.host.errors import MuntinError, PredicateError, SchemaError, SqlError, UnsupportedError
+from muntin.host.join.late_rows import LATE
 from muntin.host.key_type import NANOS_PER_DAY
 from muntin.host.predicates import AllOf, Compare
 from muntin.host.spec import JoinSpec
@@ -88,16 +89,18 @@ class Sides:
             return result
         names: dict[tuple[str, str], Any] = {(side, column): F.col(quoted(name)) for side, column, name in made}
         columns: dict[str, Any] = {}
+        mark = [LATE] if spec.late == "keep" else []
         for key in self.keys:
             if select is not None and key not in select:
                 continue
             left, right = names.get(("left", key)), names.get(("right", key))
             found = right if left is None or (spec.how.startswith("right") and right is not None) else left
-            columns[key] = F.coalesce(names["left", key], names["right", key]) if spec.how == "full" else found
+            both = spec.how == "full" or (spec.late == "keep" and not spec.left_alone)  # late rows have one side's
+            columns[key] = F.coalesce(names["left", key], names["right", key]) if both else found
         if select is None:
-            rest = [name for _, column, name in made if column not in self.keys]
+            rest = [name for _, column, name in made if column not in self.keys] + mark
             return result.select(*(columns[key].alias(key) for key in self.keys), *(F.col(quoted(n)) for n in rest))
-        return result.select(*(columns[n].alias(n) if n in columns else F.col(quoted(n)) for n in select))
+        return result.select(*(columns[n].alias(n) if n in columns else F.col(quoted(n)) for n in [*select, *mark]))
 
 
 def quoted(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from muntin.host.errors import SchemaError
+from muntin.host.join.late_rows import LATE, marked_schema
 from muntin.host.spec import JoinSpec
 from muntin.pyspark_bridge.spark_versions import to_arrow
 from muntin.pyspark_bridge.watermarks import DELAY_KEY
@@ -30,9 +31,9 @@ def result_schema(
         What `JoinSpec.output_schema` raises: wrong columns and types.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StringType, StructField, StructType
 
-    output = spec.output_schema(left, right)
+    output = marked_schema(spec, left, right)
     if spec.form == "rows" or spec.closing:
         fields = {
             (side, field.name): field
@@ -40,12 +41,16 @@ def result_schema(
             for field in df.schema.fields
         }
         schema = StructType()
-        for (side, column, name), made in zip(spec.output_columns(left, right), output, strict=not spec.closing):
+        for (side, column, name), made in zip(
+            spec.output_columns(left, right), output, strict=not spec.closing and spec.late == "drop"
+        ):
             field = fields[side, column]
             nullable = field.nullable or made.nullable
             # Rows of a stream that meets a table are emitted with the micro-batch that brings them.
             metadata = _without_watermark(field.metadata) if spec.static is None else field.metadata
             schema.add(StructField(name, field.dataType, nullable, metadata))
+        if spec.late == "keep":
+            schema.add(StructField(LATE, StringType()))
         if spec.closing:
             aggregates = spec.plan(left, right).fields
             schema = StructType([*schema.fields, *from_arrow_schema(pa.schema(aggregates)).fields])

@@ -92,6 +92,7 @@ def window_join(
     capacity: int | None = None,
     lag: int = 1,
     idle_after: Any = None,
+    late: str = "drop",
     no_data_batches: bool | None = None,
     result_watermark: str | None = None,
     observe: str | None = None,
@@ -196,6 +197,10 @@ def window_join(
         Of streams with `withWatermark`, as for `host.Watermark`: how many micro-batches the watermark lags, 1 or 0; and
         how much of the other side's event time a side may send nothing for, such as "10 minutes", before the join goes
         on without it.
+    late : str
+        ``"keep"``: late rows are rows of the result, once, in a column ``_late`` marked with their side, "left" or
+        "right", and with NULL for the other side's columns; ``_late`` is NULL in all other rows. For ``form="rows"``,
+        and of several `partitions` for those by equality.
     no_data_batches : bool, optional
         Of streams with `withWatermark` where rows wait for it (unmatched rows of time windows, as-of joins,
         ``at="close"``): whether Spark runs a micro-batch without data once the watermark has moved, as for its own
@@ -300,6 +305,7 @@ def window_join(
         suffix=suffix,
         select=select,
         watermark=watermark,
+        late=late,
         capacity=capacity,
         self_join=self_join,
         itself=self_join,
@@ -551,6 +557,11 @@ def _placed(
                 f"width={partitions.width!r} is of partitions by ranges or subwindows, not by equality: leave it out"
             )
         return spec, Partitions(count, "equality")
+    if spec.late == "keep" and streaming:
+        raise UnsupportedError(
+            f"late='keep' with {partitions}: partitions that do not go by equality get copies of rows, and each would "
+            "give those that are late. Add an equality to the condition, or leave partitions out"
+        )
     if spec.self_join:
         if spec.counted:
             raise UnsupportedError(
@@ -577,6 +588,7 @@ def _pruned(
     spec: JoinSpec, left_df: DataFrame, left: pa.Schema, right_df: DataFrame, right: pa.Schema
 ) -> tuple[DataFrame, pa.Schema, DataFrame, pa.Schema]:
     """Both sides without the columns that the join does not need."""
+    spec = dataclasses.replace(spec, late="drop")  # late rows have the columns of the result
     kept = {side: set(spec.kept_columns(side, left, right)) for side in ("left", "right")}
     # A right column has the suffix because the left side has one of its name.
     kept["left"] |= {column for side, column, name in spec.output_columns(left, right) if column != name}

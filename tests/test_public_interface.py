@@ -159,8 +159,10 @@ def test_signatures_have_the_parameters_of_a_specification():
     """With its defaults; those that other parameters decide aside."""
     fields = {field.name: field.default for field in dataclasses.fields(JoinSpec)}
     decided = {muntin.WindowJoin: {"static", "keys"}}
-    decided[KafkaJoin] = {"static", "keys", "capacity", "self_join"}
-    decided[muntin.join] = {"static", "keys", "left", "right", "watermark", "capacity", "self_join", "itself", "at"}
+    decided[KafkaJoin] = {"static", "keys", "capacity", "self_join", "late"}
+    decided[muntin.join] = {
+        *("static", "keys", "left", "right", "watermark", "late", "capacity", "self_join", "itself", "at")
+    }
     for call, others in decided.items():
         given = inspect.signature(call).parameters
         assert all(parameter.kind != parameter.VAR_KEYWORD for parameter in given.values())

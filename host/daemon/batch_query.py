@@ -11,10 +11,11 @@ from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.query import Query
 from muntin.host.daemon.request import Request
-from muntin.host.daemon.result import PassingResult, Tables, Turns
+from muntin.host.daemon.result import PassingResult, Tables, Turns, marked
 from muntin.host.daemon.staging import Sender
 from muntin.host.devices import Device
 from muntin.host.errors import CapacityError
+from muntin.host.join.late_rows import with_mark
 from muntin.host.window_join import WindowJoin
 
 
@@ -96,7 +97,7 @@ class BatchQuery(Query):
             with self._device_lock:
                 rest = join.finish()
                 stats = join.stats.as_dict()
-            yield rest
+            yield with_mark(rest, self.definition.output_schema)
         finally:
             # First the join: of a result that is read no more the rest need not be found.
             with self._device_lock:
@@ -120,6 +121,7 @@ class BatchQuery(Query):
                         tables = join.process_blocks(
                             *self.definition.sides(left, right), block_bytes=self.limits.block_bytes
                         )
+                        tables = marked(join, tables, self.definition.output_schema)
                         if not self._device.in_process:  # a board's commands must not be disturbed between blocks
                             tables = _made(list(tables))
                     except BaseException:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.host.errors import MuntinError, ProtocolError
+from muntin.host.join.late_rows import marked_schema
 from muntin.host.spec import JoinSpec
 from muntin.host.state.tables import KeptTable
 
@@ -54,14 +55,14 @@ class Definition:
 
     @cached_property
     def output_schema(self) -> pa.Schema:
-        """Columns of the result.
+        """Columns of the result, with its late rows where these are kept.
 
-        Raises what `JoinSpec.output_schema` does where the schemas do not fit, and for streams what
+        Raises what `marked_schema` does where the schemas do not fit, and for streams what
         `JoinSpec.check_endless` does.
         """
         if self.streaming:
             self.spec.check_endless()
-        return self.spec.output_schema(self.left_schema, self.right_schema)
+        return marked_schema(self.spec, self.left_schema, self.right_schema)
 
     def schema(self, side: str) -> pa.Schema:
         """The schema of the "left" or "right" side."""

@@ -15,7 +15,7 @@ from muntin.host.content import Content, check_same, other_rows
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.query import Query
 from muntin.host.daemon.request import Request
-from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
+from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep, marked
 from muntin.host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
 from muntin.host.daemon.windows import other_counts, query_place
 from muntin.host.errors import (
@@ -286,8 +286,10 @@ class StreamingQuery(Query):
 
         def begin() -> Tables:
             if batch == self._restored:
-                return join.repeat_blocks(*sides, block_bytes=size)
-            return join.process_blocks(*sides, batch=batch, block_bytes=size, **more)
+                tables = join.repeat_blocks(*sides, block_bytes=size)
+            else:
+                tables = join.process_blocks(*sides, batch=batch, block_bytes=size, **more)
+            return marked(join, tables, self.definition.output_schema)
 
         return keep(
             # A board has commands of a call under way between blocks, which another's would disturb.

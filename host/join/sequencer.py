@@ -53,6 +53,8 @@ class Call:
         The greatest sequence value so far.
     whole : WholeCall or None
         What the rows of all partitions tell, where these are of one.
+    late_rows : dict of str to ndarray of int64
+        Of the sides that have late rows, the places of these in `tables`.
     pushes : list of (int, int) or None
         As of `Sequencer.sequence`.
     tag : bytes or None
@@ -72,6 +74,7 @@ class Call:
     unmatchable: dict[str, int]
     last_sequence: int | None
     whole: WholeCall | None = None
+    late_rows: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     pushes: list[tuple[int, int]] | None = None
     tag: bytes | None = None
 
@@ -444,7 +447,8 @@ class Sequencer:
             if timed is not None:
                 valid = timed if valid is None else valid & timed
         if late is not None and late.any():
-            call.late[side] = int(late.sum())
+            call.late_rows[side] = np.flatnonzero(late)
+            call.late[side] = len(call.late_rows[side])
             if valid is not None:
                 call.never[side] = rows[~valid & ~late]
             valid = ~late if valid is None else valid & ~late

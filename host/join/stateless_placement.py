@@ -154,7 +154,8 @@ class StatelessPlacement:
 
 class EqualityPlacement:
     """Partitions of rows by a hash of what is compared for equality: rows that match are in one bin. Routes tell the
-    partition of each bin, and which are spread.
+    partition of each bin, and which are spread. Where late rows are kept these stay the first: no row goes to several
+    partitions, each of which would give it.
 
     Parameters
     ----------
@@ -174,11 +175,11 @@ class EqualityPlacement:
         The types of two columns that are compared have no common one.
     """
 
-    follows = True
     by, name = "equality", "equality-bins"
 
     def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: int):
         self.count, self._spec = partitions, spec
+        self.follows = spec.late == "drop"
         self.parts = (self,)
         self.divided = "right" if spec.how in ("right", "right_anti") else "left"
         self._kept = {side: spec.kept_columns(side, left, right) for side in ("left", "right")}

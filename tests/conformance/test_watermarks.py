@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from muntin import AsOf, Compare, JoinSpec, Watermark, WindowJoin, Within
-from muntin.host.errors import KeyTypeError, SchemaError, WindowError
+from muntin import AsOf, Compare, Count, JoinSpec, Rows, Watermark, WindowJoin, Within
+from muntin.host.daemon import DaemonClient
+from muntin.host.daemon.daemon import Daemon
+from muntin.host.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
 from tests.oracles.nested_loop import NestedLoop
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64())])
@@ -186,3 +193,187 @@ def test_three_streams(low: int, high: int, delays: tuple[int, int], time: str, 
     rows_found = [(row["id"], row["id_right"], row["id_c"]) for table in found for row in table.to_pylist()]
     assert sorted(rows_found, key=str) == sorted(due, key=str)
     assert sum(table.num_rows for table in found[:-2]) > len(due) // 2
+
+
+LATE = pa.schema([*SCHEMA, ("id", pa.int64()), ("s", pa.int64()), ("d", pa.dictionary(pa.int8(), pa.string()))])
+KINDS: dict[str, dict[str, Any]] = {
+    **{how: {"how": how} for how in ("inner", "left", "right", "full", "left_semi", "left_anti", "right_anti")},
+    **{form: {"form": form} for form in ("pairs", "counts")},
+    "selected": {"select": ["id"]}, "sequence": {"sequence": "s"}, "partitions": {"partitions": 2, "how": "full"},
+    "aggregate": {"form": "aggregate", "aggregates": Count("id")},
+    "close": {"form": "aggregate", "aggregates": Count("id"), "at": "close"},
+    "self join": {"self_join": True}, "as-of": {"on": AsOf("t", "t", by="k")}, "numpy": {"device": "numpy"},
+}  # fmt: skip
+
+
+def arrived(calls: list[tuple[list, list]], *, sequence: bool) -> list[dict[str, pa.Table]]:
+    """Rows of each call, by side: of each its key, time and place in the sequence."""
+    tables, number = [], 0
+    for call in calls:
+        sides = {}
+        for side, given_rows in zip(("left", "right"), call, strict=True):
+            ids = [number + at for at in range(len(given_rows))]
+            place = [1000 * len(tables) + (place if sequence else 0) for _, _, place in given_rows]
+            columns = [[k for k, _, _ in given_rows], [t for _, t, _ in given_rows], ids, place]
+            words = pa.array([str(each % 3) for each in ids], pa.string()).cast(LATE.field("d").type)
+            arrays = [pa.array(column, pa.int64()) for column in columns]
+            sides[side] = pa.table([*arrays, words], schema=LATE)
+            number += len(given_rows)
+        tables.append(sides)
+    return tables
+
+
+def drawn(most: int) -> Any:
+    row = st.tuples(
+        st.sampled_from([0, 1, None]), st.one_of(st.none(), st.integers(-20, 60)), st.integers(0, 9)
+    )  # fmt: skip
+    return st.lists(st.tuples(*[st.lists(row, max_size=most)] * 2), min_size=2, max_size=6)
+
+
+def late_by_call(calls: list[dict[str, pa.Table]], delays: tuple, lag: int, *, sequence: bool, self_join: bool) -> list:
+    """The rows of each call that a nested loop drops as late, by side, in the order of their arrival."""
+    loop = NestedLoop(
+        ("compare", "="), "k", "k", within=("t", "t", -5, 5), delays=delays, lag=lag, self_join=self_join,
+        sequence="s" if sequence else None,
+    )  # fmt: skip
+    found = []
+    for call in calls:
+        first = {side: len(stream.rows) for side, stream in loop.streams.items()}
+        loop.process(call["left"], None if self_join else call["right"])
+        late = {}
+        for side in ("left",) if self_join else ("left", "right"):
+            given_rows = call[side].to_pylist()
+            if sequence:
+                given_rows.sort(key=lambda row: row["s"])
+            new = loop.streams[side].rows[first[side] :]
+            late[side] = [row for row, kept in zip(given_rows, new, strict=True) if kept.late]
+        found.append(late)
+    return found
+
+
+@settings(max_examples=120)
+@given(
+    drawn(5), st.sampled_from(sorted(KINDS)), st.sampled_from([(0, 0), (3, 1), (None, 2), (4, None)]), st.booleans(),
+    st.integers(0, 1),
+)  # fmt: skip
+def test_late_rows_are_given(calls, kind, delays, stateful, lag):
+    """Those of each call, whole and once; from state again with the newest call."""
+    options = KINDS[kind]
+    if delays[1] is None or kind == "self join":
+        delays = (4, 4)  # of one stream, and where left rows wait for the right side's
+    if delays[0] is None and options.get("how") in ("right", "full", "right_anti"):
+        delays = (2, 2)
+    sequence, self_join = kind == "sequence", kind == "self join"
+    tables = arrived(calls, sequence=sequence)
+    due = late_by_call(tables, delays, lag, sequence=sequence, self_join=self_join)
+    watermark = Watermark(delays[0], delays[1], lag=lag)
+    spec = {**SPEC, "form": "rows", "watermark": watermark, "late": "keep", **options}
+    if kind == "as-of":
+        del spec["within"]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        given_options = {**spec, **({"state": folder} if stateful and kind != "numpy" else {})}
+        join = WindowJoin(**given_options, left_schema=LATE, right_schema=LATE)
+        assert [late.num_rows for late in join.late.values()] == [0] * len(due[0])
+        for number, call in enumerate(tables):
+            sides = (call["left"], None if self_join else call["right"])
+            if number % 2:
+                assert sum(table.num_rows for table in join.process_blocks(*sides, block_bytes=1)) >= 0
+            else:
+                join.process(*sides)
+            assert all(late.schema.equals(LATE) for late in join.late.values())
+            found.append({side: late.to_pylist() for side, late in join.late.items()})
+        assert found == due
+        if not self_join:
+            assert join.stats.late_left == sum(len(late["left"]) for late in due)
+        join.close()
+        if "state" in given_options:
+            with WindowJoin(**given_options, left_schema=LATE, right_schema=LATE) as again:
+                assert sum(late.num_rows for late in again.late.values()) == 0
+                again.repeat()
+                assert {side: late.to_pylist() for side, late in again.late.items()} == due[-1]
+
+
+@settings(max_examples=20)
+@given(
+    drawn(4), st.sampled_from(["inner", "left", "right", "full", "right_anti", "names", "names full", "selected"]),
+    st.booleans(),
+)  # fmt: skip
+def test_late_rows_of_a_daemon_are_marked_in_its_result(calls, kind, stateful):
+    """Beside the rows that the join gives, with the other side's columns NULL; again where a batch is asked for again,
+    and from the state of a daemon that has ended."""
+    how = {"names": "inner", "names full": "full", "selected": "left"}.get(kind, kind)
+    on: Any = ["k"] if kind.startswith("names") else Compare("k", "=", "k")
+    select = ["id", "d", "id_right"] if kind == "selected" else None
+    options = {
+        "on": on, "within": Within("t", "t", -5, 5), "watermark": Watermark(3, 1, lag=0), "how": how, "select": select,
+    }  # fmt: skip
+    tables = arrived(calls, sequence=False)
+    due = late_by_call(tables, (3, 1), 0, sequence=False, self_join=False)
+    plain = WindowJoin(**options, left_schema=LATE, right_schema=LATE)
+    names = plain.output_schema.names
+    spec = JoinSpec(**options, late="keep")
+
+    def expected(number: int, table: pa.Table) -> list[dict]:
+        marked = [{**row, "_late": None} for row in table.to_pylist()]
+        for side in ("left", "right"):
+            for row in due[number][side]:
+                own = {name if side == "left" or [name] == on else f"{name}_right": row[name] for name in row}
+                marked.append({**{name: own.get(name) for name in names}, "_late": side})
+        return marked
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = folder if stateful else None
+        with served(Path(folder, "one")) as client:
+            schema = client.open_query("q", spec, LATE, LATE, state=place)
+            assert schema.names == [*names, "_late"]
+            for number, call in enumerate(tables):
+                wanted = expected(number, plain.process(call["left"], call["right"]))
+                for _ in range(2):
+                    assert batch_of(client, number, call) == wanted
+        if stateful:
+            with served(Path(folder, "two")) as client:
+                client.open_query("q", spec, LATE, LATE, state=place)
+                found = batch_of(client, len(tables) - 1, tables[-1])
+                assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    plain.close()
+
+
+@contextmanager
+def served(socket: Path) -> Iterator[DaemonClient]:
+    """A client of a daemon that ends with this."""
+    daemon = Daemon("cpu", socket)
+    try:
+        with DaemonClient(daemon.addresses[0]) as client:
+            yield client
+    finally:
+        daemon.stop()
+
+
+def batch_of(client: DaemonClient, number: int, call: dict[str, pa.Table]) -> list[dict]:
+    rows_of = ((side, batch) for side, table in call.items() for batch in table.to_batches())
+    return [row for batch in client.process("q", number, rows_of) for row in batch.to_pylist()]
+
+
+def test_where_late_rows_cannot_be_kept():
+    with pytest.raises(PredicateError, match="late must be 'drop' or 'keep', not 'log'"):
+        JoinSpec(**SPEC, late="log")
+    with pytest.raises(WindowError, match="late='keep' belongs to a time window"):
+        JoinSpec(on=SPEC["on"], left=Rows(1), right=Rows(1), late="keep")
+    with pytest.raises(UnsupportedError, match="does not take late='keep': no row of the stream is late"):
+        JoinSpec(**SPEC | {"form": "rows"}, static="right", late="keep")
+    with opened(Watermark(0, 0)) as join, pytest.raises(UnsupportedError, match="give late='keep' when"):
+        join.late  # noqa: B018
+    marked = {**SPEC, "form": "rows", "late": "keep", "watermark": Watermark(0, 0)}
+    taken = pa.schema([*SCHEMA, ("_late", pa.string())])
+    narrow = pa.schema([("k", pa.int32()), ("t", pa.int64())])
+    wrong: list[tuple[dict[str, Any], tuple[pa.Schema, pa.Schema], type[Exception], str]] = [
+        ({"form": "pairs"}, (SCHEMA, SCHEMA), UnsupportedError, "form='pairs' has none for both sides"),
+        ({"how": "left_semi"}, (SCHEMA, SCHEMA), UnsupportedError, "how='left_semi' has none for those of the right"),
+        ({}, (SCHEMA, taken), SchemaError, "two columns '_late'"),
+        ({"on": ["k"]}, (SCHEMA, narrow), SchemaError, "column 'k' has type int64 on the left and int32 on the right"),
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder, "one")) as client:
+        for options, schemas, error, told in wrong:
+            with pytest.raises(error, match=told):
+                client.open_query("q", JoinSpec(**marked | options), *schemas)
