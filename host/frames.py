@@ -3,7 +3,9 @@ frame."""
 
 from __future__ import annotations
 
+import inspect
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -61,6 +63,10 @@ TAKEN = (
 _UNREADABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
+#: Readers and iterators that were read, which give their rows once.
+_READ: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 def as_table(what: str, given: Any, schema: pa.Schema | None = None) -> pa.Table:
     """Rows in any form as a table over the same memory; readers and iterators are read to their end.
 
@@ -78,7 +84,8 @@ def as_table(what: str, given: Any, schema: pa.Schema | None = None) -> pa.Table
     Raises
     ------
     SchemaError
-        If it is none of these, cannot be read as Arrow data, or has an index that no column can be made of.
+        If it is none of these, cannot be read as Arrow data, was read to its end before, or has an index that no column
+        can be made of.
     """
     if isinstance(given, pa.Table):
         return given
@@ -88,6 +95,8 @@ def as_table(what: str, given: Any, schema: pa.Schema | None = None) -> pa.Table
         raise SchemaError(
             f"{what} is a Spark DataFrame: join it by muntin.spark.window_join, or give its rows by toArrow()"
         )
+    if isinstance(given, (pa.RecordBatchReader, Iterator)):
+        _read_once(what, given)
     try:
         if is_pandas(given):
             return _of_pandas(what, given)
@@ -122,6 +131,21 @@ def as_tables(given: Mapping[str, Any], schemas: Mapping[str, pa.Schema] | None 
         same = next((other for other in tables if given[other] is rows), None)
         tables[what] = as_table(what, rows, (schemas or {}).get(what)) if same is None else tables[same]
     return tables
+
+
+def _read_once(what: str, given: Any) -> None:
+    """Takes note of a reader or iterator that is read now. Raises SchemaError where it has no rows any more; of
+    iterators that cannot be noted, such as of `map`, it is not known."""
+    try:
+        used = given in _READ
+        _READ.add(given)
+    except TypeError:
+        return
+    if used or (inspect.isgenerator(given) and inspect.getgeneratorstate(given) == inspect.GEN_CLOSED):
+        raise SchemaError(
+            f"{what} is a {_name(given)} that was read to its end before, and gives its rows once: make it again, or "
+            "read it into a table first"
+        )
 
 
 def _unreadable(what: str, given: Any, error: Exception) -> SchemaError:

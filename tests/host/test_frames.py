@@ -206,6 +206,21 @@ def test_a_reader_in_both_roles_is_read_once():
     assert sql(text, a=reader, b=rows).num_rows == 6, "its specification has read no row"
 
 
+@pytest.mark.parametrize("made", [lambda: ROWS.to_reader(), lambda: (each for each in ROWS.to_batches())])
+def test_a_reader_that_was_read_is_not_taken_for_one_without_rows(made):
+    table, rows = ROWS.slice(0, 0), made()
+    with WindowJoin(on=Band("limit", "limit", 0, 0), left=9, right=9) as running:
+        running.process(rows, table)
+        for call in (running.process, running.push):
+            with pytest.raises(SchemaError, match=r"the right batch is a .* that was read to its end before"):
+                call(None, rows)
+        assert running.process(None, made()).num_rows == 6
+    used = (each for each in ROWS.to_batches())
+    list(used)
+    with pytest.raises(SchemaError, match="the left side is a generator that was read to its end before"):
+        join(used, ROWS, "limit")
+
+
 def test_errors_of_the_callers_own_generator_stay_what_they_are():
     def rows():
         yield ROWS
