@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from muntin.host.errors import SqlError, UnsupportedError
+from muntin.host.errors import SqlError
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader
 from muntin.host.sql.joins import Step
@@ -54,11 +54,6 @@ class FramesSql(SqlEngine):
     of_one = ("name", "observe", "result_watermark")
 
     def __init__(self, session: SparkSession, *, dry: bool = False, **options: Any):
-        if options.get("late", "drop") != "drop":
-            raise UnsupportedError(
-                f"late={options['late']!r} in a text would make late rows of its tables: join by window_join, which marks "
-                "them in a column"
-            )
         self._session, self._dry = session, dry
         self.options = options
 
