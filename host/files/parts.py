@@ -187,7 +187,7 @@ def open_part(system: Any, path: str, given: str | None, keys: dict[str, pa.Scal
     if kind == "arrow":
         with system.open_input_file(path) as file:
             kind = "arrow" if file.read(6) == b"ARROW1" else "arrows"  # as some name it
-    if kind in ("json", "arrows"):
+    if kind in ("json", "arrows") or compression == "zstd":  # which datasets do not unpack
         return Stream(path, kind, functools.partial(system.open_input_stream, path, compression=compression), keys)
     if kind == "arrow":
         return Fragment(system, path, pyarrow.dataset.IpcFileFormat(), keys)

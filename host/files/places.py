@@ -7,7 +7,7 @@ import re
 import stat
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs
@@ -118,7 +118,7 @@ def file_system(place: str) -> tuple[Any, str]:
     if "://" not in place:
         return pyarrow.fs.LocalFileSystem(), place
     try:
-        return pyarrow.fs.FileSystem.from_uri(place)
+        return pyarrow.fs.FileSystem.from_uri(quote(place, safe="/:?#@!$&'()*+,;=%~"))  # spaces may be written as such
     except (pa.ArrowException, ValueError) as error:
         raise UnsupportedError(
             f"cannot open {place}: {error}. Addresses are s3://bucket/path, gs://bucket/path, "

@@ -54,8 +54,9 @@ class TableReader:
         self.files: list[str] = []
         with _named(self.path):
             self._parts = [standard_input(self.path, format)] if is_stream(self.path) else self._found(format)
+            own = _united(self._parts)
         keys = [pa.field(name, value.type) for name, value in self._parts[0].keys.items()]
-        self._all = self.schema = pa.schema([*_united(self._parts), *keys])
+        self._all = self.schema = pa.schema([*own, *keys])
         counts = [part.rows for part in self._parts]
         self.rows: int | None = None if None in counts else sum(counts)  # type: ignore[arg-type]
         self._condition: Any = None

@@ -175,8 +175,9 @@ def _check_columns(place: str, kind: str, schema: pa.Schema) -> None:
             )
         else:
             try:
-                writer = _OPEN[kind](pa.BufferOutputStream(), pa.schema([field]))
-                writer.write_table(pa.table([pa.nulls(0, field.type)], schema=pa.schema([field])))
+                one = pa.table([pa.nulls(1, field.type)], names=["x"])
+                writer = _OPEN[kind](pa.BufferOutputStream(), one.schema)
+                writer.write_table(one)
                 writer.close()
             except (pa.ArrowException, KeyError) as error:
                 reason = str(error).split("\n")[0]
