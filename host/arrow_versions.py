@@ -24,3 +24,5 @@ LIST_VIEW_ARRAYS: tuple[type[pa.Array], ...] = tuple(
 _MAJOR = int(pa.__version__.partition(".")[0])
 FLIGHT_SENDS_DICTIONARIES_ONCE = _MAJOR < 22
 """Whether a Flight server sends the dictionaries of its first batch alone, and later batches point into these."""
+CSV_WRAPS_FAR_TIMES = _MAJOR < 25
+"""Whether times that are guessed as nanoseconds are wrong before 1678 and after 2261."""

@@ -19,6 +19,7 @@ COMMANDS = {
     "rescale": ("daemons", "Let a stopped Spark query go on with another number of partitions."),
     "selftest": ("devices", "Try a device."),
     "serve": ("serve", "Own a device and join for several clients."),
+    "sql": ("sql", "Join tables as a SELECT says."),
     "status": ("daemons", "Show what a daemon is doing."),
     "top": ("daemons", "Show what the queries of daemons do, over and over."),
 }

@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import click
+
+#: Options of what is read and written.
+_PLACES = (
+    click.option(
+        "--output",
+        "-o",
+        metavar="PLACE",
+        default="-",
+        help="Where the result goes, instead of standard output: as LEFT.",
+    ),
+    click.option(
+        "--format",
+        "file_format",
+        type=click.Choice(["parquet", "csv", "json", "arrow", "arrows"]),
+        help="Of standard input, and of what has no ending that says it.",
+    ),
+    click.option(
+        "--output-format",
+        type=click.Choice(["parquet", "csv", "json", "arrow", "arrows"]),
+        help="Of --output, where no ending says it.  [default: --format; on standard output csv]",
+    ),
+)
+
+
+def places(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of what is read and written."""
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_PLACES), command)
 
 
 @click.command()
@@ -95,20 +124,7 @@ import click
 @click.option(
     "--batch-rows", type=click.IntRange(1, 1 << 31), default=65_536, show_default=True, help="Rows of a batch."
 )
-@click.option(
-    "--output", "-o", metavar="PLACE", default="-", help="Where the result goes, instead of standard output: as LEFT."
-)
-@click.option(
-    "--format",
-    "file_format",
-    type=click.Choice(["parquet", "csv", "json", "arrow", "arrows"]),
-    help="Of standard input, and of what has no ending that says it.",
-)
-@click.option(
-    "--output-format",
-    type=click.Choice(["parquet", "csv", "json", "arrow", "arrows"]),
-    help="Of --output, where no ending says it.  [default: --format; on standard output csv]",
-)
+@places
 def join(**options: Any) -> None:
     """Join two tables.
 

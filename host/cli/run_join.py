@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -12,8 +11,16 @@ from typing import Any
 import click
 
 from muntin.host import arguments
-from muntin.host.errors import UnsupportedError
-from muntin.host.files import STANDARD, TableReader, TableWriter, in_turns, interleave, needed, tested_early
+from muntin.host.files import (
+    STANDARD,
+    TableReader,
+    TableWriter,
+    in_turns,
+    interleave,
+    needed,
+    refuse_replacing,
+    tested_early,
+)
 from muntin.host.join.condition import in_words
 from muntin.host.predicates.as_of import DIRECTIONS
 from muntin.host.progress import Progress
@@ -62,11 +69,7 @@ def run_join(
         "left": TableReader(left, batch_rows, file_format), "right": TableReader(right, batch_rows, file_format)
     }  # fmt: skip
     for reader in sides.values():
-        for file in reader.files:
-            if os.path.exists(output) and os.path.samefile(output, file):
-                raise UnsupportedError(
-                    f"--output {output} is the input {file}, which it would replace: name another file"
-                )
+        refuse_replacing(output, reader)
     schemas = [side.schema for side in sides.values()]
     window = arguments.within(within)
     condition: Any

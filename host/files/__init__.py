@@ -3,7 +3,16 @@
 from muntin.host.files.interleave import in_turns, interleave
 from muntin.host.files.places import STANDARD
 from muntin.host.files.pushdown import needed, tested_early
-from muntin.host.files.table_reader import TableReader
+from muntin.host.files.table_reader import TableReader, refuse_replacing
 from muntin.host.files.table_writer import TableWriter
 
-__all__ = ["STANDARD", "TableReader", "TableWriter", "in_turns", "interleave", "needed", "tested_early"]
+__all__ = [
+    "STANDARD",
+    "TableReader",
+    "TableWriter",
+    "in_turns",
+    "interleave",
+    "needed",
+    "refuse_replacing",
+    "tested_early",
+]

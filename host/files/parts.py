@@ -14,6 +14,7 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.json
 
+from muntin.host.arrow_versions import CSV_WRAPS_FAR_TIMES
 from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.files.places import STANDARD, STREAMS, format_of
 
@@ -77,6 +78,8 @@ class Fragment(Part):
             path, system, functools.reduce(lambda a, b: a & b, tests) if tests else None
         )
         self.schema = self._fragment.physical_schema
+        if self.guessed and CSV_WRAPS_FAR_TIMES:  # finer texts are an error then
+            self.schema = pa.schema([field.with_type(_to_microseconds(field.type)) for field in self.schema])
         self._system, self._form = system, form
         if not self.guessed:
             self.rows = self._fragment.count_rows()
@@ -88,6 +91,10 @@ class Fragment(Part):
                 schema=schema, columns=columns, filter=condition, batch_size=min(rows, _MOST_ROWS), batch_readahead=1
             )
             yield from scanner.to_batches()
+
+
+def _to_microseconds(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) and kind.unit == "ns" else kind
 
 
 class _Begun(NamedTuple):
@@ -143,8 +150,10 @@ def _begin_json(opened: Callable[[], Any]) -> _Begun:
 
 
 def _read_lines(block: bytes, options: Any) -> pa.Table:
-    whole = pyarrow.json.ReadOptions(block_size=len(block) + 1)
-    return pyarrow.json.read_json(pa.BufferReader(block), read_options=whole, parse_options=options)
+    # Arrow takes 100,000 lines in a block of its own, and no line that is longer than that.
+    size = max(100_000, max(map(len, block.split(b"\n"))) + 1)
+    read = pyarrow.json.ReadOptions(block_size=size)
+    return pyarrow.json.read_json(pa.BufferReader(block), read_options=read, parse_options=options)
 
 
 def _blocks_of_lines(source: Any) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -68,6 +69,10 @@ class TableReader:
         if condition is not None:
             self.rows = None
 
+    def read(self) -> pa.Table:
+        """All rows."""
+        return pa.concat_tables([self.schema.empty_table(), *self])
+
     def __iter__(self) -> Iterator[pa.Table]:
         pending: list[pa.RecordBatch] = []
         count = 0
@@ -111,6 +116,13 @@ class TableReader:
                             column = pa.repeat(part.keys[field.name], batch.num_rows)
                         columns.append(column if column.type.equals(field.type) else column.cast(field.type))
                     yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def refuse_replacing(output: str, reader: TableReader) -> None:
+    """Raises UnsupportedError where a result would go to a file that is read."""
+    for file in reader.files:
+        if os.path.exists(output) and os.path.samefile(output, file):
+            raise UnsupportedError(f"--output {output} is the input {file}, which it would replace: name another file")
 
 
 def _typed_keys(files: list[File]) -> list[dict[str, pa.Scalar]]:

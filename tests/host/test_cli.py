@@ -805,3 +805,29 @@ def test_conditions_that_compare_nothing(tmp_path):
         assert result.exit_code == 1
         assert "the text nests 400 deep here" in result.output
     assert rows("--on", "a = b", "--where", "(" * 400 + "left.a < 2" + ")" * 400) == ["1,1"]
+
+
+def test_sql(tmp_path: Path, seed: int) -> None:
+    left, right = streams(seed)
+    files = write(left, tmp_path / "left.parquet"), write(right, tmp_path / "right.csv")
+    tables = ("--table", f"bids={files[0]}", "--table", f"asks={files[1]}")
+    join = "FROM bids b JOIN asks a ON a.price BETWEEN b.limit AND b.limit + 1"
+    told = muntin("sql", f"SELECT b.id AS id, a.id AS id_right {join}", *tables, "-o", tmp_path / "out.arrow")
+    assert told.exit_code == 0, told.output
+    limit, price = left["limit"].to_pylist(), right["price"].to_pylist()
+    assert ids(read(tmp_path / "out.arrow")) == {
+        (i, j) for i in range(len(limit)) for j in range(len(price)) if limit[i] <= price[j] <= limit[i] + 1
+    }
+    told = muntin("sql", f"SELECT count(*) AS n {join}", *tables, "--output-format", "json")
+    assert json.loads(told.stdout) == {"n": read(tmp_path / "out.arrow").num_rows}
+    assert "join 1, here: bids with asks" in muntin("sql", f"SELECT count(*) {join}", *tables, "--explain").stdout
+    for text, options, said in (
+        (f"SELECT * {join} + x", tables, "error: line 1, column"),
+        (f"SELECT * {join}", tables[:2], "asks"),
+        (f"SELECT * {join}", (*tables, *tables), "--table bids is given twice"),
+        (f"SELECT * {join}", ("--table", "bids"), "must be like bids=bids.parquet"),
+        (f"SELECT b.id {join}", (*tables, "-o", files[0]), "which it would replace"),
+    ):
+        told = muntin("sql", text, *options)
+        assert told.exit_code
+        assert said in told.stderr

@@ -23,7 +23,6 @@ import muntin
 from muntin.host.cli import main
 from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.files import TableReader, TableWriter
-from tests.host.state.test_state import bucket
 
 ROOT = Path(__file__).parents[2]
 TYPED = ["parquet", "pq", "arrow", "feather", "ipc", "arrows", "arrows.zst"]
@@ -442,6 +441,8 @@ def test_standard_input_that_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.host.state.test_state import bucket
+
     with bucket(monkeypatch) as place:
         due = layout(tmp_path / "trades")
         system, path = pyarrow.fs.FileSystem.from_uri(place)
