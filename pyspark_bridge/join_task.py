@@ -36,6 +36,7 @@ from muntin.host.errors import (
     UnsupportedError,
 )
 from muntin.host.join.engine import SIDES
+from muntin.host.join.late_rows import marked_schema
 from muntin.host.join.routes import no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
 from muntin.host.join.whole_call import CallPart, places_in
@@ -314,7 +315,7 @@ class JoinTask:
             return
         for part in result:
             yield without_figures(part, self.status)
-        schema = _spec(self.spec).output_schema(*self._schemas())
+        schema = marked_schema(_spec(self.spec), *self._schemas())
         figures = client.figures(name, batch)[name]
         yield figures_row(schema, self.status, figures, rest=partition >= self.partitions)
 

@@ -159,7 +159,7 @@ def test_signatures_have_the_parameters_of_a_specification():
     """With its defaults; those that other parameters decide aside."""
     fields = {field.name: field.default for field in dataclasses.fields(JoinSpec)}
     decided = {muntin.WindowJoin: {"static", "keys"}}
-    decided[KafkaJoin] = {"static", "keys", "capacity", "self_join", "late"}
+    decided[KafkaJoin] = {"static", "keys", "capacity", "self_join"}
     decided[muntin.join] = {
         *("static", "keys", "left", "right", "watermark", "late", "capacity", "self_join", "itself", "at")
     }

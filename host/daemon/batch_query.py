@@ -11,11 +11,11 @@ from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.query import Query
 from muntin.host.daemon.request import Request
-from muntin.host.daemon.result import PassingResult, Tables, Turns, marked
+from muntin.host.daemon.result import PassingResult, Tables, Turns
 from muntin.host.daemon.staging import Sender
 from muntin.host.devices import Device
 from muntin.host.errors import CapacityError
-from muntin.host.join.late_rows import with_mark
+from muntin.host.marked_result import marked, with_mark
 from muntin.host.window_join import WindowJoin
 
 

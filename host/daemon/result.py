@@ -16,9 +16,7 @@ import pyarrow as pa
 
 from muntin.host.devices.device import Memory
 from muntin.host.errors import CapacityError, DaemonError, LimitError, MuntinError
-from muntin.host.join.late_rows import marked_rows, with_mark
 from muntin.host.tracing import carried, span
-from muntin.host.window_join import WindowJoin
 
 Tables = Generator[pa.Table, None, None]
 
@@ -231,17 +229,6 @@ class PassingResult:
                 yield from table.to_batches()
         finally:
             self._tables.close()
-
-
-def marked(join: WindowJoin, tables: Tables, schema: pa.Schema) -> Tables:
-    """The result of a call of a join with this schema: where late rows are kept, they come last."""
-    try:
-        for table in tables:
-            yield with_mark(table, schema)
-        if join.spec.late == "keep":
-            yield from marked_rows(join.spec, join.late, schema)
-    finally:
-        tables.close()
 
 
 def internal_error(error: Exception) -> DaemonError:

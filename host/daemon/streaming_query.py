@@ -15,7 +15,7 @@ from muntin.host.content import Content, check_same, other_rows
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.query import Query
 from muntin.host.daemon.request import Request
-from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep, marked
+from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
 from muntin.host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
 from muntin.host.daemon.windows import other_counts, query_place
 from muntin.host.errors import (
@@ -30,6 +30,7 @@ from muntin.host.errors import (
     to_wire,
 )
 from muntin.host.join_part import JoinPart
+from muntin.host.marked_result import marked
 
 
 @dataclass

@@ -86,10 +86,3 @@ def marked_rows(spec: JoinSpec, late: Mapping[str, pa.Table], schema: pa.Schema)
             for of, column, name in spec.output_columns(left, late["right"].schema if "right" in late else left)
         ]
         yield pa.table([*taken, pa.array([side] * rows.num_rows)], schema=schema)
-
-
-def with_mark(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of a result that are not late, as `marked_schema` has them."""
-    if len(schema) == table.num_columns:
-        return table
-    return pa.table([*table.columns, pa.nulls(table.num_rows, pa.string())], schema=schema)

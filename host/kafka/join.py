@@ -24,9 +24,11 @@ from muntin.host.frames import ArrowColumns, as_schema
 from muntin.host.index.specs import Index
 from muntin.host.join.collector import MAX_ROWS
 from muntin.host.join.engine import SIDES
+from muntin.host.join.late_rows import marked_schema
 from muntin.host.kafka.formats import Format, Json
 from muntin.host.kafka.sinks import CallbackSink, Letter, Sink, TopicSink
 from muntin.host.kafka.source import LOG, Aborted, Offsets, Source
+from muntin.host.marked_result import marked
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
 from muntin.host.stats import Stats
@@ -83,7 +85,8 @@ class KafkaJoin:
         Settings of both clients, as librdkafka names them: ``{"security.protocol": "SASL_SSL", ...}``.
     timeout : float
         Seconds to wait for an answer of the brokers.
-    how, left, right, within, watermark, sequence, form, aggregates, at, order, select, suffix, index, engine, itself
+    how, left, right, within, watermark, late, sequence, form, aggregates, at, order, select, suffix, index, engine,
+    itself
         As of `JoinSpec`.
     device, threads, partitions
         As of `WindowJoin`.
@@ -142,6 +145,7 @@ class KafkaJoin:
         right: Rows | int | None = None,
         within: Within | tuple[str, str, Any, Any] | None = None,
         watermark: Watermark | None = None,
+        late: str = "drop",
         sequence: str | None = None,
         form: str = "rows",
         aggregates: Aggregate | str | Sequence[Aggregate | str] = (),
@@ -180,7 +184,7 @@ class KafkaJoin:
         self._output_format = output_format or Json()
         self._settings = {"bootstrap.servers": servers, **(config or {})}
         self._options: dict[str, Any] = {
-            "on": on, "how": how, "left": left, "right": right, "within": within, "watermark": watermark,
+            "on": on, "how": how, "left": left, "right": right, "within": within, "watermark": watermark, "late": late,
             "sequence": sequence, "form": form, "aggregates": aggregates, "at": at, "order": order, "select": select,
             "suffix": suffix, "index": index, "engine": engine, "self_join": len(self._topics) == 1, "itself": itself,
             "device": device, "threads": threads, "partitions": partitions, "state": state,
@@ -216,9 +220,11 @@ class KafkaJoin:
                 )
                 self._sink.begin()  # before the state is read: what an earlier process writes is complete, or ended
             join = self._join = WindowJoin(**self._options)
-            if (schema := join.output_schema) is None:
+            if join.output_schema is None:
                 raise SchemaError("the columns of the sides are not known: give left_schema= and right_schema=")
-            self._check_formats(join, schema)
+            self._schemas = join.schemas
+            schema = self._schema = marked_schema(join.spec, self._schemas["left"], self._schemas["right"])
+            self._check_formats(schema)
             if self._sink is None:
                 assert callable(self._output)
                 self._sink = CallbackSink(self._output, schema, durable=self._state is not None)
@@ -235,8 +241,7 @@ class KafkaJoin:
             self._release()
             raise
 
-    def _check_formats(self, join: WindowJoin, schema: pa.Schema) -> None:
-        self._schemas = join.schemas
+    def _check_formats(self, schema: pa.Schema) -> None:
         for side, topic in self._sides:
             self._formats[side].check(self._schemas[side], topic)
         if isinstance(self._output, str):
@@ -335,7 +340,8 @@ class KafkaJoin:
         assert source is not None
         assert sink is not None
         if self._owed:
-            return self._give(join.last_batch, join.repeat_blocks(block_bytes=sink.block_bytes))
+            again = join.repeat_blocks(block_bytes=sink.block_bytes)
+            return self._give(join.last_batch, marked(join, again, self._schema))
         messages = source.read(self._rows, self._seconds)
         if not any(messages.values()):
             if join.last_batch >= 0 and time.monotonic() - self._written > KEEP_SECONDS:
@@ -348,7 +354,7 @@ class KafkaJoin:
             raise self._letters[0].error()
         self._owed = True
         blocks = join.process_blocks(**tables, tag=self._tag(source.offsets), block_bytes=sink.block_bytes)
-        return self._give(join.last_batch + 1, blocks)
+        return self._give(join.last_batch + 1, marked(join, blocks, self._schema))
 
     def _rows_of(self, side: str, messages: list[Any]) -> pa.Table | None:
         """The rows of messages; those that are none are noted."""

@@ -30,7 +30,7 @@ ROWS = (
     ("host.join", "host.state", "host.aggregate_plan", "host.aggregate_values"),
     ("host.link",),
     ("host.devices",),
-    ("host.stats", "host.window_join", "host.range_index", "host.join_part", "host.tables_sql"),
+    ("host.stats", "host.window_join", "host.range_index", "host.join_part", "host.marked_result", "host.tables_sql"),
     ("host",),
     ("host.files", "host.selftest", "host.daemon", "host.kafka"),
     ("host.top", "host.cli"),

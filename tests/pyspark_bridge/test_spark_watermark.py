@@ -77,7 +77,10 @@ def test_same_pairs_as_spark(runner, daemon, seed, case):
 
 @pytest.mark.parametrize(
     ("on", "options"),
-    [("limit", {"how": "left"}), (Compare("limit", "=", "price"), {"how": "full", "select": ["id", "id_right"]})],
+    [
+        ("limit", {"how": "left"}),
+        (Compare("limit", "=", "price"), {"how": "full", "select": ["id", "id_right"], "observe": "join"}),
+    ],
 )
 def test_late_rows_are_marked_once(runner, daemon, seed, tmp_path, on, options):
     """Whatever the sink has taken before the query fails, and the restart repeats, in another number of partitions."""

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,36 @@ def test_dies_at_every_operation(half: float, world: World, monkeypatch: pytest.
         join.run(to_end=True)
     found += world.shown()
     assert pairs(found) == world.due()
+
+
+def test_late_rows_are_in_the_result_once(world: World) -> None:
+    """Marked, and again where the receiver has failed: the pairs are those of all other rows."""
+    taken: dict[int, pa.Table] = {}
+    fails = {1, 3}
+
+    def take(table: pa.Table, number: int) -> None:
+        if number in fails:
+            fails.remove(number)
+            raise OSError("full")
+        taken[number] = table
+
+    with world.open(take, watermark=Watermark(left=1, right=1, lag=0), late="keep") as join:
+        for _ in range(8):
+            world.write(25)
+            for _ in range(4):
+                with suppress(OSError):
+                    join.step()
+        join.run(to_end=True)
+    found = [row for table in taken.values() for row in table.to_pylist()]
+    late = {side: [row for row in found if row["_late"] == side] for side in ("left", "right")}
+    for side, schema in (("left", LEFT), ("right", RIGHT)):
+        numbers = [row[schema.names[0]] for row in late[side]]
+        assert 0 < len(numbers) == len(set(numbers)) < 200
+        sent = pa.concat_tables(world.rows[side]).take(numbers).to_pylist()
+        assert late[side] == [{**dict.fromkeys([*LEFT.names, *RIGHT.names]), **row, "_late": side} for row in sent]
+    gone = [{row[key] for row in late[side]} for side, key in (("left", "id"), ("right", "rid"))]
+    due = Counter({pair: n for pair, n in world.due().items() if pair[0] not in gone[0] and pair[1] not in gone[1]})
+    assert pairs([row for row in found if row["_late"] is None]) == due
 
 
 def test_of_two_processes_of_a_name_the_later_goes_on(world: World) -> None:
