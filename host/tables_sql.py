@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.host.errors import SqlError, UnsupportedError
 from muntin.host.spec import JoinSpec
@@ -33,7 +34,7 @@ class TablesSql(SqlEngine):
     """
 
     name = "DuckDB"
-    dialect = DuckText()
+    reads, writes = DuckText(), DuckDB()
     keys_first = False
     of_one = ("state",)
 

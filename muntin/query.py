@@ -514,7 +514,7 @@ def sql_explain(text: str, /, *, tables: Mapping[str, Any] | None = None, **name
       condition: left.limit > right.price
       window:    the last 2 left and 3 right rows
       driver:    left.limit > right.price
-    DuckDB runs: SELECT COUNT(*) AS "n" FROM "joined"
+    DuckDB runs: SELECT COUNT(*) AS "n" FROM "joined" AS "joined"
     """
     return _planned(text, tables, named).explain()
 

@@ -192,7 +192,12 @@ def computed_condition(left: DataFrame, right: DataFrame, text: str, one: bool) 
     try:
         return _computed(left.alias(SIDES["left"]), right.alias(SIDES["right"]), F.expr(text), one)
     except PySparkException as error:
-        raise PredicateError(f"Spark does not take the condition: {str(error).splitlines()[0]}") from error
+        raise PredicateError(f"Spark does not take the condition: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Spark says, without the text and the plan."""
+    return str(error).strip().split("\n")[0]
 
 
 def _spark_text(text: str) -> str:

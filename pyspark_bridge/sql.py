@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from muntin.host.errors import SqlError
 from muntin.host.spec import JoinSpec
@@ -16,7 +17,7 @@ from muntin.host.sql.joins import Step
 from muntin.host.sql.query import Computed, Query, Result, SqlEngine
 from muntin.host.sql.terms import Node
 from muntin.host.sql.text import SparkText
-from muntin.pyspark_bridge.conditions import SIDES, computed_condition, quoted, same_rows
+from muntin.pyspark_bridge.conditions import SIDES, computed_condition, first_line, quoted, same_rows
 from muntin.pyspark_bridge.result_schema import arrow_schema_of, result_schema
 from muntin.pyspark_bridge.watermarks import delayed_columns
 from muntin.pyspark_bridge.window_join import window_join
@@ -49,7 +50,7 @@ class FramesSql(SqlEngine):
     """
 
     name = "Spark"
-    dialect = SparkText()
+    reads, writes = SparkText(), Spark()
     keys_first = True
     of_one = ("name", "observe", "result_watermark")
 
@@ -117,5 +118,5 @@ class FramesSql(SqlEngine):
 
 def _refused(error: Exception, reader: Reader) -> SqlError:
     """Spark's error, at the place in our text of the name that it is about."""
-    told = str(error).split("\n")[0]
+    told = first_line(error)
     return reader.error(reader.place(re.findall(r"[`\"](\w+)[`\"]", told)), f"Spark: {told}")

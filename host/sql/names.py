@@ -136,7 +136,9 @@ class Outputs:
                 self._add(inner, alias or found[1].rpartition(".")[2], inner)
         else:
             named = isinstance(inner, (exp.Column, exp.Dot))
-            self._add(inner, alias or (inner.name if named else inner.sql(comments=False)), inner)
+            self._add(
+                inner, alias or (inner.name if named else inner.sql(comments=False, normalize_functions=False)), inner
+            )
 
     def _root(self, path: str) -> str:
         """The column of the joins in which a field is."""

@@ -28,8 +28,8 @@ class SqlEngine(ABC):
     Attributes
     ----------
     name : str
-    dialect : Dialect
-        Of the text that it is given, and of all texts over its tables.
+    reads, writes : Dialect
+        Of texts over its tables, with either's quotes around names; and its own.
     keys_first : bool
         Whether ``*`` has columns of USING before all others.
     options : mapping
@@ -37,7 +37,8 @@ class SqlEngine(ABC):
     """
 
     name: ClassVar[str]
-    dialect: ClassVar[Dialect]
+    reads: ClassVar[Dialect]
+    writes: ClassVar[Dialect]
     keys_first: ClassVar[bool]
     of_one: ClassVar[tuple[str, ...]] = ()
     options: Mapping[str, Any]
@@ -85,7 +86,7 @@ class SqlEngine(ABC):
         """The rows of a query over tables, by the names that it has for them. Raises SqlError."""
 
     def text(self, tree: Node) -> str:
-        return str(self.dialect.generate(tree, copy=True))
+        return str(self.writes.generate(tree, copy=True, normalize_functions=False))
 
 
 @dataclasses.dataclass
@@ -182,7 +183,7 @@ class Query:
         self, text: str, engine: SqlEngine, frames: Mapping[str, Any], *, rows: Any = None, times: Any = None,
         watermark: Any = None, suffix: str = "_right", **options: Any,
     ):  # fmt: skip
-        self.reader = Reader(text, engine.dialect)
+        self.reader = Reader(text, engine.reads)
         self.engine = engine
         self.frames = frames
         self._options = {"rows": rows, "times": times, "watermark": watermark, "suffix": suffix, **options}
@@ -300,7 +301,7 @@ class Query:
             given += "_"
         handed[given] = frame
         if not table.args.get("alias"):
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+            table.set("alias", _alias(table.name))
         table.set("this", exp.to_identifier(given, quoted=True))
         self._columns[given] = self.engine.columns(frame)
         table.meta["ours"] = True
@@ -369,7 +370,7 @@ class Query:
             names[path] = path if path in self._made_names else self.unique(f"{alias}_{column}")
         name = self.unique("joined")
         handed[name] = self.engine.renamed(frame, names.items())
-        table = exp.Table(this=exp.to_identifier(name, quoted=True))
+        table = exp.Table(this=exp.to_identifier(name, quoted=True), alias=_alias(name))
         table.meta["ours"] = True
         argument(select, "from").set("this", table)
         outputs.write(name, names)
@@ -516,6 +517,10 @@ class Query:
             raise SqlError(f"{error}; {missing}", error.line, error.column) from None
         except MuntinError as other:
             raise error from other
+
+
+def _alias(name: str) -> Node:
+    return exp.TableAlias(this=exp.to_identifier(name, quoted=True))
 
 
 def _given(node: Node) -> set[str]:

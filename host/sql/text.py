@@ -151,7 +151,7 @@ class Text:
     def _parsed(self, into: Any) -> Node:
         dialect = self.dialect
         try:
-            tokens = _once_nested(_asof_first(self.tokens))
+            tokens = _once_nested(_functions(_asof_first(self.tokens)))
             parser = dialect.parser()
             found = parser.parse(tokens, self.text) if into is None else parser.parse_into(into, tokens, self.text)
         except TokenError as error:
@@ -181,6 +181,16 @@ def _asof_first(tokens: list[Token]) -> list[Token]:
         if token.text.upper() == "ASOF" and first < at:
             tokens[first : at + 1] = [token, *tokens[first:at]]
     return tokens
+
+
+def _functions(tokens: list[Token]) -> list[Token]:
+    """With Spark's ``window(...)`` as a function anywhere, which the parser takes for a clause behind GROUP BY."""
+    return [
+        Token(TokenType.VAR, each.text, each.line, each.col, each.start, each.end)
+        if each.token_type == TokenType.WINDOW and behind.token_type == TokenType.L_PAREN
+        else each
+        for each, behind in zip(tokens, [*tokens[1:], *tokens[-1:]], strict=True)
+    ]
 
 
 def _pairs(tokens: list[Token]) -> dict[int, int]:

@@ -6,10 +6,12 @@ import sys
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muntin import JoinSpec, Rows, sql, sql_explain, sql_spec
 from muntin.errors import SchemaError, SqlError, UnsupportedError, WindowError
-from tests.host.test_sql import ASKS, BIDS, DUCK, TABLES, rows_of
+from tests.host.test_sql import ASKS, BIDS, DUCK, TABLES, TYPED, rows_of
 
 JOINED = 'bids b JOIN asks a ON a.price = b."limit"'
 
@@ -89,6 +91,63 @@ TEXTS = [
 @pytest.mark.parametrize("text", TEXTS)
 def test_selects_as_duckdb_reads_them(text):
     assert len(check(text)) > 0
+
+
+#: Parts of random texts over `TYPED`: floats are added up in any order, so they are not.
+CONDITIONS = [
+    "l.i = r.j", "r.j BETWEEN l.i - 1 AND l.i + 2", "l.day = r.due AND l.i <> r.j", "l.s = r.u AND l.n < r.m",
+    "r.v BETWEEN l.t - INTERVAL 2 SECONDS AND l.t", "l.i * 2 = r.j + 1", "upper(l.s) = upper(r.u)", "l.f AND r.g",
+    "CAST(l.x AS BIGINT) = r.m", "l.d + l.i >= r.e AND l.b = r.c", "l.x + 0.25 <= r.y",
+    "l.id + 3 < r.id OR l.id > r.id", "coalesce(l.i, 0) = coalesce(r.j, 0)", "length(l.s) < r.j AND r.u LIKE 'b%'",
+]  # fmt: skip
+SECOND = ["JOIN l q ON q.id = l.id", "LEFT JOIN r q ON q.id BETWEEN l.id AND l.id + 1", "FULL JOIN l q ON q.i = r.j",
+          "RIGHT JOIN l q ON q.id = r.id AND q.f", "SEMI JOIN r q ON q.m > l.n",
+          ", l q WHERE q.id = r.id AND "]  # fmt: skip
+TESTS = ["l.i > 0", "r.j IS NULL", "l.i + r.j < 5", "l.s = 'a' OR r.u = 'b'", "NOT (l.f AND r.g)", "l.day < r.due",
+         "r.id IN (SELECT id FROM l WHERE l.i > 1)", "EXISTS (SELECT 1 FROM r z WHERE z.j = l.i)",
+         "l.n * r.m <> 4"]  # fmt: skip
+COLUMNS = ["l.id", "r.id", "l.i + 1", "CASE WHEN r.g THEN l.s ELSE r.u END", "l.x / 2", "coalesce(l.n, r.m)", "r.due",
+           "l.i IS NULL", "extract(year FROM l.day)", "upper(l.s) || coalesce(r.u, '?')"]  # fmt: skip
+TOTALS = ["count(*)", "sum(l.i)", "max(r.m)", "count(DISTINCT l.s)", "min(coalesce(r.u, l.s))", "bool_or(l.f)"]
+
+
+@st.composite
+def selects(draw: st.DrawFn) -> str:
+    """A SELECT around a join of `TYPED`, or two."""
+    some = lambda of, most: draw(st.lists(st.sampled_from(of), max_size=most, unique=True))  # noqa: E731
+    how = draw(st.sampled_from(["", "LEFT", "RIGHT", "FULL"]))
+    joined = f"l {how} JOIN r ON {' AND '.join(f'({each})' for each in some(CONDITIONS, 2)) or 'l.id = r.id'}"
+    second = draw(st.sampled_from(["", "", *SECOND]))
+    tests = some(TESTS, 2)
+    if second.startswith(","):
+        joined, tests = joined + second, tests or ["l.i < 3"]
+    else:
+        joined += f" {second} WHERE " if tests else f" {second}"
+    joined += " AND ".join(f"({each})" for each in tests)
+    columns = some(COLUMNS, 3) or ["l.id"]
+    if draw(st.booleans()):
+        totals = some(TOTALS, 3) or ["count(*)"]
+        made = [f"{each} AS c{at}" for at, each in enumerate([*columns, *totals])]
+        text = f"SELECT {', '.join(made)} FROM {joined} GROUP BY {', '.join(columns)}"
+        if draw(st.booleans()):
+            text += " HAVING count(*) > 1"
+    else:
+        made = [f"{each} AS c{at}" for at, each in enumerate(columns)]
+        text = f"SELECT {draw(st.sampled_from(['', 'DISTINCT ']))}{', '.join(made)} FROM {joined}"
+    order = f"ORDER BY {', '.join(f'c{at}' for at in range(len(made)))} NULLS FIRST"
+    around = draw(st.sampled_from(["", order, f"{order} LIMIT 3", "WITH", "()"]))
+    if around == "WITH":
+        return f"WITH z AS ({text}) SELECT c0, count(*) AS n FROM z GROUP BY ALL UNION ALL SELECT c0, 0 FROM z"
+    return f"SELECT z.* FROM ({text}) z WHERE c0 IS NOT NULL" if around == "()" else f"{text} {around}"
+
+
+@settings(max_examples=120, deadline=None)
+@given(text=selects())
+def test_random_selects_as_duckdb_reads_them(text):
+    ours = sql(text, **TYPED)
+    theirs = DUCK.sql(text).to_arrow_table()
+    assert ours.column_names == theirs.column_names
+    assert rows_of(ours) == rows_of(theirs)
 
 
 def test_names_of_results():
