@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from muntin.host.join.late_rows import marked_rows
 from muntin.host.window_join import Tables, WindowJoin
 
 
-def marked(join: WindowJoin, tables: Tables, schema: pa.Schema) -> Tables:
-    """The result of a call of a join with this schema: where late rows are kept, they come last."""
+def marked(
+    join: WindowJoin, tables: Tables, schema: pa.Schema, given: Callable[[str, pa.Table], pa.Table] | None = None
+) -> Tables:
+    """The result of a call of a join with this schema: where late rows are kept, they come last. `given` tells which of
+    those of a side do; by default all."""
     try:
         for table in tables:
             yield with_mark(table, schema)
         if join.spec.late == "keep":
-            yield from marked_rows(join.spec, join.late, schema)
+            late = join.late
+            if given is not None:
+                late = {side: given(side, rows) for side, rows in late.items()}
+            yield from marked_rows(join.spec, late, schema)
     finally:
         tables.close()
 

@@ -200,7 +200,7 @@ def window_join(
     late : str
         ``"keep"``: late rows are rows of the result, once, in a column ``_late`` marked with their side, "left" or
         "right", and with NULL for the other side's columns; ``_late`` is NULL in all other rows. For ``form="rows"``,
-        and of several `partitions` for those by equality.
+        and in full and self joins not in several `partitions` without an equality.
     no_data_batches : bool, optional
         Of streams with `withWatermark` where rows wait for it (unmatched rows of time windows, as-of joins,
         ``at="close"``): whether Spark runs a micro-batch without data once the watermark has moved, as for its own
@@ -557,10 +557,11 @@ def _placed(
                 f"width={partitions.width!r} is of partitions by ranges or subwindows, not by equality: leave it out"
             )
         return spec, Partitions(count, "equality")
-    if spec.late == "keep" and streaming:
+    if spec.late == "keep" and streaming and (spec.how == "full" or spec.self_join):
+        what = "a self join" if spec.self_join else "how='full'"
         raise UnsupportedError(
-            f"late='keep' with {partitions}: partitions that do not go by equality get copies of rows, and each would "
-            "give those that are late. Add an equality to the condition, or leave partitions out"
+            f"late='keep' of {what} in {partitions}, which do not go by equality: each row is read, or joined, twice "
+            "there, and late ones would be given twice. Add an equality to the condition, or leave partitions out"
         )
     if spec.self_join:
         if spec.counted:

@@ -17,7 +17,8 @@ from muntin.host.daemon.query import Query
 from muntin.host.daemon.request import Request
 from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
 from muntin.host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
-from muntin.host.daemon.windows import other_counts, query_place
+from muntin.host.daemon.windows import Windows, other_counts, query_place
+from muntin.host.engines import Partitions
 from muntin.host.errors import (
     LimitError,
     MuntinError,
@@ -29,6 +30,7 @@ from muntin.host.errors import (
     from_wire,
     to_wire,
 )
+from muntin.host.join.stateless_placement import StatelessPlacement
 from muntin.host.join_part import JoinPart
 from muntin.host.marked_result import marked
 
@@ -290,7 +292,7 @@ class StreamingQuery(Query):
                 tables = join.repeat_blocks(*sides, block_bytes=size)
             else:
                 tables = join.process_blocks(*sides, batch=batch, block_bytes=size, **more)
-            return marked(join, tables, self.definition.output_schema)
+            return marked(join, tables, self.definition.output_schema, self._given)
 
         return keep(
             # A board has commands of a call under way between blocks, which another's would disturb.
@@ -302,6 +304,23 @@ class StreamingQuery(Query):
             query=self.name,
             told=told,
         )
+
+    @cached_property
+    def _placement(self) -> StatelessPlacement | None:
+        """By which rows are copied to several windows, of which this is one; None where none is."""
+        windows, definition = Windows.of(self.name), self.definition
+        by = (windows.placed or "").partition("-")[0]
+        if by not in ("ranges", "subwindows"):
+            return None
+        schemas = definition.left_schema, definition.right_schema
+        return StatelessPlacement(definition.spec, *schemas, Partitions(windows.count, by), windows.placed)
+
+    def _given(self, side: str, late: pa.Table) -> pa.Table:
+        """Those of the late rows that no other window gives."""
+        if self._placement is None or not late.num_rows:
+            return late
+        (rows,) = late.combine_chunks().to_batches()
+        return late.filter(pa.array(self._placement.given(side, rows, Windows.number(self.name))))
 
     def _catch_up(self) -> None:
         """Waits for a batch under way, and opens the join again where another process has gone on with its state."""

@@ -40,6 +40,12 @@ class Windows:
         group = self.query if self.placed is None else f"{self.query}/{self.placed}"
         return [f"{group}/{number}-of-{self.count}" for number in range(self.count)]
 
+    @staticmethod
+    def number(name: str) -> int:
+        """Which one has this name."""
+        found = _NAME.fullmatch(name)
+        return 0 if found is None else int(found[3])
+
     @classmethod
     def of(cls, name: str) -> Windows:
         """Those among which is one of this name."""

@@ -85,6 +85,7 @@ class StatelessPlacement:
         self.parts = (self,)
         self.divided = "right" if spec.how in ("right", "right_anti") or spec.static == "left" else "left"
         self._kept = spec.kept_columns(self.divided, left, right)
+        self._copied = spec.kept_columns(OTHER[self.divided], left, right)
         width = None if name is None else _width_in(name)
         self._cells: _Cells | None = None
         if partitions.by == "ranges":
@@ -149,7 +150,16 @@ class StatelessPlacement:
         homes = np.full(rows.num_rows, -1, np.int32)
         if self._cells is None:
             return homes, np.ones((self.count, rows.num_rows), np.bool_)
-        return homes, self._cells.reached(rows, routes)
+        masks = self._cells.reached(rows, routes)
+        if self._spec.late == "keep":  # one partition gives them, whether they meet rows or not
+            masks[_by_content(rows, self._copied, self.count), np.arange(rows.num_rows)] = True
+        return homes, masks
+
+    def given(self, side: str, rows: pa.RecordBatch, partition: int) -> np.ndarray:
+        """Which of the late rows of a side that a partition has it gives: each is given by one. Bool, shape (n,)."""
+        if side == self.divided:
+            return np.ones(rows.num_rows, np.bool_)
+        return _by_content(rows, self._copied, self.count) == partition
 
 
 class EqualityPlacement:

@@ -76,16 +76,17 @@ def test_same_pairs_as_spark(runner, daemon, seed, case):
 
 
 @pytest.mark.parametrize(
-    ("on", "options"),
+    ("on", "partitions", "options"),
     [
-        ("limit", {"how": "left"}),
-        (Compare("limit", "=", "price"), {"how": "full", "select": ["id", "id_right"], "observe": "join"}),
+        ("limit", 1, {"how": "left", "observe": "join"}),
+        (Band("limit", "price", 0, 0), 2, {"how": "right", "select": ["id", "id_right"]}),
+        pytest.param(Compare("limit", "=", "price"), 2, {"how": "full"}, marks=pytest.mark.full),
     ],
 )
-def test_late_rows_are_marked_once(runner, daemon, seed, tmp_path, on, options):
+def test_late_rows_are_marked_once(runner, daemon, seed, tmp_path, on, partitions, options):
     """Whatever the sink has taken before the query fails, and the restart repeats, in another number of partitions."""
     bids, asks = bids_and_asks(seed, batches=5, rows=40)
-    key = "price" if options.get("select") else "limit"
+    key = "limit" if on == "limit" else "price"
     asks = [table.rename_columns([key if name == "price" else name for name in table.column_names]) for table in asks]
     loop = NestedLoop(
         ("compare", "="), "limit", key, within=("ts", "ts", seconds(-4), seconds(9)),
@@ -110,11 +111,12 @@ def test_late_rows_are_marked_once(runner, daemon, seed, tmp_path, on, options):
         )  # fmt: skip
 
     with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
-        runner.start(join(3, 1 if key == "price" else 2), "query", fail={2}).awaitTermination(120)
-    if key == "limit":
+        runner.start(join(3, partitions), "query", fail={2}).awaitTermination(120)
+    if options["how"] == "right":
         told = CliRunner().invoke(main, ["rescale", str(tmp_path), "--partitions", "3", "--delete-old"])
         assert told.exit_code == 0, told.output
-    rows = runner.run(join(5, 1 if key == "price" else 3))
+        partitions = 3
+    rows = runner.run(join(5, partitions))
     found = [(batch, row["id"], row["id_right"], row["_late"]) for batch, row in runner.results["query"]]
     assert sorted(found, key=str) == sorted(wanted, key=str)
     assert {side for *_, side in wanted} == {None, "left", "right"}
@@ -141,7 +143,7 @@ def test_late_rows_that_a_result_has_no_place_for(spark, runner, daemon, seed):
     for more, told in (
         ({"how": "left_anti"}, "how='left_anti' has none for those of the right side"),
         ({"form": "pairs"}, "form='pairs' has none for both sides"),
-        ({"partitions": 2}, "partitions that do not go by equality get copies of rows"),
+        ({"partitions": 2, "how": "full"}, "late='keep' of how='full' in Partitions.*late ones would be given twice"),
     ):
         with pytest.raises(UnsupportedError, match=told):
             window_join(left, right, **options, **more)

@@ -14,7 +14,7 @@ import pytest
 from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
 from muntin.host.engines import Partitions
 from muntin.host.errors import PredicateError, UnsupportedError, WindowError
-from muntin.host.join.stateless_placement import EqualityPlacement, Placement, open_placement
+from muntin.host.join.stateless_placement import EqualityPlacement, Placement, StatelessPlacement, open_placement
 
 ROWS = 90
 BAND = Band("k", "k", -3, 5)
@@ -93,6 +93,25 @@ def test_ranges_of_any_type(kind: str, how: str, seed: int) -> None:
     check(spec, tables, Partitions(4))
     width: Any = {"timestamp": "1500 ms", "double": 0.5, "float": 1e-3}.get(kind, 1)
     check(spec, tables, Partitions(3, by="ranges", width=width))
+
+
+@pytest.mark.parametrize("kind", ["int64", "double", "decimal"])
+@pytest.mark.parametrize("how", ["inner", "right", "left"])
+@pytest.mark.parametrize(
+    "partitions", [Partitions(4), Partitions(3, by="subwindows"), Partitions(3, "subwindows", width="9 s")]
+)
+def test_late_rows_are_given_by_one_partition(kind: str, how: str, partitions: Partitions, seed: int) -> None:
+    """Rows too that no partition needs, as their key is NULL; more copies change nothing else."""
+    tables = [table_of(kind, seed, side) for side in range(2)]
+    spec = JoinSpec(on=BAND, within=TIMED, how=how, late="keep")
+    placement = open_placement(spec, tables[0].schema, tables[1].schema, partitions)
+    assert isinstance(placement, StatelessPlacement)
+    for side, table in zip(("left", "right"), tables, strict=True):
+        (rows,) = table.combine_chunks().to_batches()
+        masks = placement.targets(side, rows)[1]
+        given = np.stack([placement.given(side, rows, number) for number in range(placement.count)])
+        assert (masks & given).sum(axis=0).tolist() == [1] * len(table)
+    check(spec, tables, partitions)
 
 
 @pytest.mark.parametrize(
