@@ -60,11 +60,10 @@ class _Group(click.Group):
     def _said(self, message: str, context: click.Context) -> str:
         """A message in the words of the command: how='full' is --how full there, left=Rows(5) --left-rows 5."""
         command = self.get_command(context, context.invoked_subcommand or "")
-        options = {option.name: option.opts[0] for option in command.params} if command else {}
+        found_options = [option for option in command.params if isinstance(option, click.Option)] if command else []
+        options = {str(option.name).removesuffix("_rows"): option.opts[0] for option in found_options}
         message = re.sub(
-            r"\b(left|right)=Rows\((\w+)\)",
-            lambda found: f"{options.get(f'{found[1]}_rows', found[0])} {found[2]}",
-            message,
+            r"\b(left|right)=Rows\((\w+)\)", lambda found: f"{options.get(found[1], found[0])} {found[2]}", message
         )
         return re.sub(
             r"(?<![\w-])([a-z_]+)=(?:[A-Z]\w*\([^)]*\)|\[[^\]]*\]|'?(\w+)\b'?|)",

@@ -522,6 +522,8 @@ def test_errors_name_options(tmp_path: Path) -> None:
     file = write(pa.table({"a": [1, 2], "b": [1, 2]}), tmp_path / "f.parquet")
     told = muntin("join", file, file, "--on", "right.b - left.a BETWEEN 0 AND 1", "--left-rows", 5)
     assert told.stderr.endswith("give --right-rows n too, or --within, or no window at all to keep every row\n")
+    told = muntin("join", file, file, "--on", "a", "--left-rows", 5, "--right-rows", 5, "--within", "a,b,0,1")
+    assert "count windows (--left-rows and --right-rows) or a time window (--within), not both" in told.stderr
     told = muntin("join", file, file, "--on", "right.b - left.a BETWEEN 0 AND 1", "--left-rows", 0)
     assert told.exit_code == 2
     assert "Invalid value for '--left-rows'" in told.stderr
