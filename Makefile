@@ -130,8 +130,8 @@ fault: $(STAMP) ## simulated schedules of faults, on all cores (SEEDS=5000 FIRST
 fault-real: $(STAMP) ## processes killed in each phase of a batch in turn, of a client and of Spark (KILLS=100 KINDS=client,daemon,task,executor,driver)
 	@$(BIN)/python -m tests.fault --kills $(or $(KILLS),100) --first $(or $(FIRST),0) $(if $(KINDS),--kinds $(KINDS))
 
-random-joins: $(STAMP) ## random joins of all kinds against a nested loop, on all cores (JOINS=25000 FIRST=0)
-	@$(BIN)/python -m tests.random_joins --joins $(or $(JOINS),25000) --first $(or $(FIRST),0)
+random-joins: $(STAMP) ## random joins of all kinds against a nested loop, on all cores (JOINS=25000 FIRST=0 WAY=shell)
+	@$(BIN)/python -m tests.random_joins --joins $(or $(JOINS),25000) --first $(or $(FIRST),0) $(if $(filter shell,$(WAY)),--shell)
 
 soak: $(STAMP) ## one join for hours, with state: memory and files must not grow (HOURS=1)
 	@$(BIN)/python -m bench.soak --hours $(or $(HOURS),1)

@@ -71,7 +71,7 @@ class TableReader:
 
     def read(self) -> pa.Table:
         """All rows."""
-        return pa.concat_tables([self.schema.empty_table(), *self])
+        return pa.Table.from_batches([batch for table in self for batch in table.to_batches()], self.schema)
 
     def __iter__(self) -> Iterator[pa.Table]:
         pending: list[pa.RecordBatch] = []

@@ -179,7 +179,7 @@ def _check_columns(place: str, kind: str, schema: pa.Schema) -> None:
                 writer = _OPEN[kind](pa.BufferOutputStream(), one.schema)
                 writer.write_table(one)
                 writer.close()
-            except (pa.ArrowException, KeyError) as error:
+            except (pa.ArrowException, OSError, KeyError) as error:
                 reason = str(error).split("\n")[0]
         if reason:
             raise SchemaError(

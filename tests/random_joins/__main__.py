@@ -26,13 +26,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that join")
     parser.add_argument("--seed", type=int, help="run the join of one seed, and tell of it")
+    parser.add_argument("--shell", action="store_true", help="by the command, over files")
     parser.add_argument("--shrink", type=float, default=SECONDS, help="seconds for which a failure is shrunk; 0: not")
     parser.add_argument("--json", type=Path, default=Path("build/random-joins.json"), help="file for the summary")
     options = parser.parse_args()
     quiet()
     failed = 0
     if options.seed is not None:
-        result = found(options.seed, options.shrink)
+        result = found(options.seed, options.shrink, options.shell)
         failed += result.outcome.fault
         print(result.case.told(), "")
         print(result.told() if result.smallest else f"{result.outcome.verdict} {result.outcome.text}")
@@ -63,7 +64,7 @@ def _run(options: Any) -> int:
     traits: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     begun = time.perf_counter()
     with Progress("random joins", len(seeds), "joins") as bar:
-        for result in run_seeds(seeds, options.jobs, options.shrink):
+        for result in run_seeds(seeds, options.jobs, options.shrink, options.shell):
             outcome = result.outcome
             verdicts[outcome.verdict] += 1
             verdicts["right, without a row"] += outcome.verdict == "right" and not outcome.pairs

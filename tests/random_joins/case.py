@@ -134,9 +134,9 @@ class Way:
     ----------
     name : str
         ``"process"``, ``"blocks"``, ``"push"``, ``"state"`` (in one process), ``"stream"`` or ``"request"`` (by a
-        daemon).
+        daemon), ``"shell"`` (by the command, over files; made of a drawn case).
     block_bytes, max_rows
-        For blocks and pushes.
+        For blocks and pushes; rows of a batch of a file.
     reopened : tuple of (int, bool, str, Partitions or int, bool)
         Before which call a join with state is opened again, whether the newest call is repeated, on which device, with
         how many partitions, and whether rows are given to `repeat`.

@@ -147,7 +147,8 @@ class Checker:
         self.mirror = None
         if self.form == "ranges":
             self.mirror = RangeMirror(spec, *case.schemas)
-        way = {"state": _with_state, "stream": _by_daemon, "request": _by_daemon}.get(case.way.name, _in_process)
+        ways = {"state": _with_state, "stream": _by_daemon, "request": _by_daemon, "shell": _in_shell}
+        way = ways.get(case.way.name, _in_process)
         calls, number = _calls(case), 0
         with contextlib.closing(way(case, self)) as results:
             for kind, tables in results:
@@ -156,7 +157,8 @@ class Checker:
                     continue
                 end = kind == "end"
                 if kind == "all":
-                    due = [*self._due(calls[0]), *self._rest()]
+                    due = [pair for call in calls for pair in self._due(call)] + self._rest()
+                    self.before = dict.fromkeys(SIDES, 0)
                 elif end:
                     due = self._rest()
                 else:
@@ -263,7 +265,7 @@ class Checker:
         else:
             found = self._found(tables)
             _multiset(found, due, place)
-            if self.case.way.name != "request":
+            if self.case.way.name not in ("request", "shell"):
                 self._in_order(found, due, place)
 
     def _same(self, tables: list[pa.Table], place: str) -> None:
@@ -543,6 +545,12 @@ def _by_daemon(case: Case, checker: Checker) -> Results:
             yield "call" if streaming else "all", [result]
     finally:
         client.close_query(query)
+
+
+def _in_shell(case: Case, checker: Checker) -> Results:
+    from tests.random_joins import shell
+
+    return shell.results(case)
 
 
 _queries = itertools.count()

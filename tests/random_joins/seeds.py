@@ -15,6 +15,7 @@ import structlog
 
 from tests.random_joins.case import Case, draw
 from tests.random_joins.check import Outcome, run
+from tests.random_joins.shell import over_files
 from tests.random_joins.shrink import shrink
 
 SHARE = 250  # seeds that a process takes: it starts with nothing open
@@ -40,7 +41,7 @@ class Found:
     def told(self) -> str:
         """A failure, and how to see it again."""
         assert self.smallest is not None
-        again = f"python -m tests.random_joins --seed {self.seed}"
+        again = f"python -m tests.random_joins --seed {self.seed}{' --shell' * (self.case.way.name == 'shell')}"
         return f"{again}\n{self.smallest.told()}\n{self.outcome.verdict}: {self.outcome.text}"
 
 
@@ -49,24 +50,29 @@ def quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
 
 
-def found(seed: int, seconds: float) -> Found:
-    """What comes of a seed; a failure is shrunk for so long."""
+def found(seed: int, seconds: float, shell: bool = False) -> Found:
+    """What comes of a seed, in the shell if that has such joins; a failure is shrunk for so long."""
     case = draw(seed)
+    if shell:
+        over = over_files(case)
+        if over is None:
+            return Found(seed, case, Outcome("refused", "the command has no such joins", "not in the shell"))
+        case = over
     outcome = run(case)
-    smallest, told = (case, outcome) if outcome.fault else (None, outcome)
+    smallest = case if outcome.fault else None
     if outcome.fault and seconds:
-        smallest, told = shrink(case, outcome, seconds)
-    return Found(seed, case, told, smallest)
+        smallest, outcome = shrink(case, outcome, seconds)
+    return Found(seed, case, outcome, smallest)
 
 
-def run_seeds(seeds: range, jobs: int, seconds: float) -> Iterator[Found]:
+def run_seeds(seeds: range, jobs: int, seconds: float, shell: bool = False) -> Iterator[Found]:
     """What comes of all seeds, in any order, by so many processes at a time."""
     results: queue.Queue[Found | BaseException] = queue.Queue()
 
     def work(share: range) -> None:
         try:
             while share:
-                share = _in_a_process(share, seconds, results)
+                share = _in_a_process(share, seconds, shell, results)
         except BaseException as error:  # it is raised where results are taken
             results.put(error)
 
@@ -81,11 +87,11 @@ def run_seeds(seeds: range, jobs: int, seconds: float) -> Iterator[Found]:
             yield result
 
 
-def _in_a_process(seeds: range, seconds: float, results: queue.Queue[Found | BaseException]) -> range:
+def _in_a_process(seeds: range, seconds: float, shell: bool, results: queue.Queue[Found | BaseException]) -> range:
     """Runs seeds in a process of their own; those that are left where it died of one."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(seeds, seconds, theirs), daemon=True)
+    process = context.Process(target=_work, args=(seeds, seconds, shell, theirs), daemon=True)
     process.start()
     theirs.close()
     done = 0
@@ -103,12 +109,12 @@ def _in_a_process(seeds: range, seconds: float, results: queue.Queue[Found | Bas
     return seeds[done:]
 
 
-def _work(seeds: range, seconds: float, results: Connection) -> None:
+def _work(seeds: range, seconds: float, shell: bool, results: Connection) -> None:
     quiet()
     shrunk: Counter[str] = Counter()
     for seed in seeds:
         faulthandler.dump_traceback_later(LONGEST + seconds, exit=True)
-        result = found(seed, 0)
+        result = found(seed, 0, shell)
         if result.smallest is not None and seconds and shrunk[result.outcome.kind] < SHRUNK:
             shrunk[result.outcome.kind] += 1
             smallest, outcome = shrink(result.case, result.outcome, seconds)

@@ -234,6 +234,14 @@ def array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
+def sorted_by(table: pa.Table, column: str) -> pa.Table:
+    """The rows in the order of a column without NULL, those of equal values as they are; by slices, which every type
+    has."""
+    keys = plain(table[column])
+    pieces = [table.slice(row, 1) for row in sorted(range(len(keys)), key=keys.__getitem__)]
+    return pa.concat_tables([table.slice(0, 0), *pieces])
+
+
 def plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Values that compare bit by bit, of any type: times as numbers, floats as text."""
     if isinstance(column, pa.ChunkedArray):
