@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -126,8 +127,11 @@ def read_sides(left: DataFrame, right: DataFrame, on: Any, within: Any, *, count
         right = left  # one of two aliases
     sides = Sides(left, right, on, within)
     if isinstance(on, (str, list, tuple)):
-        names = _names(left, right, [on] if isinstance(on, str) else list(on), text=isinstance(on, str))
-        if names is not None:
+        spelled = _names(left, right, [on] if isinstance(on, str) else list(on), text=isinstance(on, str))
+        if spelled is not None:
+            names = [name for name, _ in spelled]
+            for name, other in spelled:  # the result has the left side's spelling, as Spark's
+                sides.right = right = right if other == name else right.withColumnRenamed(other, name)
             if not counted and within is None:
                 sides.within = _time_of(left, right, names)
             apart = sides.within.left_time if within is None and sides.within is not None and len(names) > 1 else None
@@ -200,6 +204,17 @@ def first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Spark's log of what it refuses says nothing: our own error has the column."""
+    spark_log = logging.getLogger("SQLQueryContextLogger")
+    was, spark_log.disabled = spark_log.disabled, True
+    try:
+        yield
+    finally:
+        spark_log.disabled = was
+
+
 def _spark_text(text: str) -> str:
     """A condition's text as Spark reads it: names in its quotes, texts with its escapes, aliases for both sides."""
     tokens = condition_tokens(text)
@@ -239,20 +254,34 @@ def same_rows(left: DataFrame, right: DataFrame) -> bool:
     return bool(found[0].equals(found[1]))
 
 
-def _names(left: DataFrame, right: DataFrame, names: list[Any], *, text: bool) -> list[str] | None:
-    """The columns of these names, which both sides have; None for a text that is no such name."""
-    sides = [set(frame.columns) for frame in (left, right)]
+def _names(left: DataFrame, right: DataFrame, names: list[Any], *, text: bool) -> list[tuple[str, str]] | None:
+    """The columns of these names, as each side spells them; None for a text that is no such name."""
+    found: list[tuple[str, str]] = []
     for name in names:
         if not isinstance(name, str):
             raise PredicateError(f"on= as a list has names of columns, not {name!r}: join Columns with &")
-        missing = [side for side, columns in zip(("left", "right"), sides, strict=True) if name not in columns]
-        if missing and text:
+        own, other = (_spelled(frame, name) for frame in (left, right))
+        if own is not None and other is not None:
+            found.append((own, other))
+        elif text:
             return None
-        if missing:
+        else:
+            missing = [side for side, column in (("left", own), ("right", other)) if column is None]
             raise SchemaError(f"on= names {name!r}, which the {' and the '.join(missing)} side does not have")
-    if not names or len(set(names)) < len(names):
+    if not found or len(set(found)) < len(found):
         raise PredicateError(f"on= as a list has at least one name, and none twice, not {names!r}")
-    return names
+    return found
+
+
+def _spelled(frame: DataFrame, name: str) -> str | None:
+    """The column of that name as the frame spells it: in any case, unless Spark's session tells cases apart."""
+    if name in frame.columns:
+        return name
+    alike = [column for column in frame.columns if column.lower() == name.lower()]
+    # Two that differ in case alone are ambiguous, as in Spark.
+    if len(alike) == 1 and str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "false":
+        return alike[0]
+    return None
 
 
 def _time_of(left: DataFrame, right: DataFrame, names: list[str]) -> Within | None:

@@ -80,7 +80,7 @@ def quoted(name: str) -> str:
 def windows_below(place: str) -> dict[Windows, list[str]]:
     """The windows with a state under a place, and the names of those that are there. Raises StateError."""
     found: dict[Windows, list[str]] = {}
-    for name in open_store(place).below():
+    for name in open_store(place, patient=False).below():
         if holds_calls(open_store(query_place(place, name)).names()):
             found.setdefault(Windows.of(name), []).append(name)
     return found
@@ -93,10 +93,10 @@ def begun_with(place: str, join: str) -> dict[str, dict[str, Any]]:
     if folder is not None and not os.path.isdir(folder):
         return {}
     found: dict[str, dict[str, Any]] = {}
-    for name in open_store(place).below():
+    for name in open_store(place, patient=False).below():
         query, _, own = Windows.of(name).query.partition("/")
         if own == join and query not in found:
-            newest = newest_join(open_store(query_place(place, name)))
+            newest = newest_join(open_store(query_place(place, name), patient=False))
             if newest is not None:
                 found[query] = newest.get("fixed", {})
     return found

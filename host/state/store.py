@@ -9,6 +9,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,7 @@ _FORMS = (
     "store that creates a file only once: s3://bucket/prefix, gs://bucket/prefix, "
     "az://container/prefix (abfss://container@account.dfs.core.windows.net/prefix names the account too)"
 )
+_IMPATIENT = {"retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}}
 _AZURE = re.compile("az(ure)?:|abfss?:|adl:", re.IGNORECASE)  # opened with an account, by default the environment's
 _MOST_NAME, _MOST_KEY = 255, 1024 - 64  # bytes; of an object's name some are for what a log calls its files
 
@@ -220,8 +222,10 @@ class ObjectStore(Store):
             self._obstore.delete(self._store, name)
 
 
-def open_store(place: str | Path) -> Store:
+def open_store(place: str | Path, *, patient: bool = True) -> Store:
     """The store at a path, a ``file:`` address or the address of an object store.
+
+    Unless it is ``patient``, an object store that does not answer fails within some 20 seconds, not minutes.
 
     Raises
     ------
@@ -229,7 +233,7 @@ def open_store(place: str | Path) -> Store:
         If there can be none.
     """
     folder = local_folder(place)
-    return ObjectStore(str(place)) if folder is None else LocalStore(folder)
+    return LocalStore(folder) if folder is not None else ObjectStore(str(place), **({} if patient else _IMPATIENT))
 
 
 def local_folder(place: str | Path) -> str | None:

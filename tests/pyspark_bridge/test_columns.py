@@ -155,6 +155,26 @@ def test_what_is_no_join_of_ours(frames, condition, message):
         window_join(bids, asks, condition(), daemon="unix:/nowhere")
 
 
+@pytest.mark.parametrize("how", ["inner", "full"])
+def test_names_in_any_case(spark, frames, daemon, how):
+    bids, asks = frames
+    asks = asks.select(C("price").alias("LIMIT"), "id", "note")
+    ours, theirs = (
+        window_join(bids, asks, ["Limit", "ID"], how, daemon=daemon.address),
+        bids.join(asks, ["Limit", "ID"], how),
+    )
+    assert [name.removesuffix("_right") for name in ours.columns] == theirs.columns
+    assert counted(ours) == counted(theirs)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(SchemaError, match="'ID'"):
+            window_join(bids, asks, ["ID"], how, daemon=daemon.address)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    with pytest.raises(SchemaError, match="'Id', which the left side"):  # two are spelled so
+        window_join(bids.select("id", C("id").alias("ID")), asks, ["Id"], daemon=daemon.address)
+
+
 def test_names_that_a_side_does_not_have(frames):
     with pytest.raises(SchemaError, match="'price'"):
         window_join(*frames, ["id", "price"])
