@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Mapping
@@ -95,14 +96,19 @@ class TablesSql(SqlEngine):
     def _connection(self) -> Any:
         """A DuckDB of our own. Raises UnsupportedError."""
         if self._own is None:
-            try:
-                import duckdb
-            except ImportError as error:
-                raise UnsupportedError("DuckDB runs what is around a join: pip install 'muntin[sql]'") from error
-            self._own = duckdb.connect()
-            # What a text does not get as a table is not there: no variables of the caller.
-            self._own.execute("SET python_enable_replacements = false")
+            self._own = _database().cursor()
         return self._own
+
+
+@functools.cache
+def _database() -> Any:
+    """The DuckDB of this process: to open one takes longer than most texts."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise UnsupportedError("DuckDB runs what is around a join: pip install 'muntin[sql]'") from error
+    # What a text does not get as a table is not there: no variables of the caller.
+    return duckdb.connect(config={"python_enable_replacements": False})
 
 
 class _Computing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -453,8 +454,14 @@ def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
     tables = dict(zip(given, read.values(), strict=True))
     operator = {name: options.pop(name) for name in _OF_OPERATOR if name in options}
     found = Query(text, TablesSql(**operator), tables, **options).run()
-    sources = {name: (given[table], column) for name, (table, column) in found.sources.items()}
-    return answer(found.frame, given.values(), sources)
+    result, sources = found.frame, {}
+    for name, (table, column) in found.sources.items():
+        sources[name] = given[table], column
+        kind, at = tables[table].schema.field(column).type, result.schema.get_field_index(name)
+        if result.schema.field(at).type != kind:  # DuckDB has fewer types
+            with contextlib.suppress(pa.ArrowNotImplementedError):
+                result = result.set_column(at, name, result.column(at).cast(kind))
+    return answer(result, given.values(), sources)
 
 
 @public("muntin")

@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,6 +58,17 @@ def batch_of(progress: Any) -> tuple[str, int]:
     if isinstance(progress, dict):
         return str(progress["id"]), int(progress["batchId"])
     return str(progress.id), int(progress.batchId)
+
+
+def sql_over(session: Any, text: str, frames: dict[str, Any]) -> DataFrame:
+    """What a text gives that has names in braces for frames. A client of Connect takes none before 4.0: there they are
+    views, until the session ends."""
+    if not is_connect(session) or spark_version() >= (4, 0):
+        return session.sql(text, **frames)
+    views = {name: f"muntin_{uuid.uuid4().hex}" for name in frames}
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(views[name])
+    return session.sql(text.format(**views))
 
 
 def is_dataframe(value: Any) -> bool:

@@ -19,6 +19,7 @@ from muntin.host.sql.terms import Node
 from muntin.host.sql.text import SparkText
 from muntin.pyspark_bridge.conditions import SIDES, computed_condition, first_line, quoted, same_rows
 from muntin.pyspark_bridge.result_schema import arrow_schema_of, result_schema
+from muntin.pyspark_bridge.spark_versions import sql_over
 from muntin.pyspark_bridge.watermarks import delayed_columns
 from muntin.pyspark_bridge.window_join import window_join
 
@@ -109,7 +110,7 @@ class FramesSql(SqlEngine):
         text = self.text(tree).replace("{", "{{").replace("}", "}}")
         text = re.sub(r"`muntin table (\d+)`", r"{table_\1}", text)
         try:
-            found = self._session.sql(text, **named)
+            found = sql_over(self._session, text, named)
             found.columns  # noqa: B018 (analyses it over Spark Connect too)
         except PySparkException as error:
             raise _refused(error, reader) from error

@@ -73,6 +73,8 @@ class Step:
         What its ON may name, and what a WHERE behind it.
     using : list of (Column, Column)
         Columns that are equal by name.
+    on : list of (Node, bool)
+        Parts of ON, and whether they are to hold or to fail.
     where : list of (Node, bool)
         Parts of the WHERE that are parts of its condition, and whether they are to hold or to fail.
     either : list of (str, str, str)
@@ -87,12 +89,9 @@ class Step:
     before: list[Source]
     after: list[Source]
     using: list[tuple[Column, Column]]
+    on: list[tuple[Node, bool]]
     where: list[tuple[Node, bool]] = dataclasses.field(default_factory=list)
     either: list[tuple[str, str, str]] = dataclasses.field(default_factory=list)
-
-    @property
-    def on(self) -> Node | None:
-        return self.join.args.get("on")
 
     @property
     def match(self) -> Node | None:
@@ -114,13 +113,13 @@ class Step:
 
     def conditions(self) -> list[tuple[Node, list[Source]]]:
         """What is asked, by the tables that it may name."""
-        found = [(node, self.before) for node in (self.on, self.match) if node is not None]
-        return [*found, *((node, self.after) for node, _ in self.where)]
+        found = [(node, self.before) for node, _ in self.on] + [(node, self.after) for node, _ in self.where]
+        return found if self.match is None else [*found, (self.match, self.before)]
 
     def parts(self, reader: Reader) -> list[Any]:
         """The parts of the condition, but for what an as-of join adds."""
         reader.sources = self.before
-        parts = [] if self.on is None else reader.conjunction((self.on, True))
+        parts = reader.conjunction(*self.on)
         if not self.as_of:
             parts += [part for pair in self.using for part in reader.equal(*pair)]
         reader.sources = self.after
@@ -130,7 +129,7 @@ class Step:
 
     def nearest(self, reader: Reader, parts: list[Any]) -> AsOf:
         """The condition of an as-of join."""
-        place = self.on if self.on is not None else self.match if self.match is not None else self.join.this
+        place = self.join.args.get("on") or self.match or self.join.this
         return reader.nearest(place, parts, self.match, [Apart(*pair) for pair in self.using])
 
     def names(self, reader: Reader) -> Iterator[str]:
@@ -146,7 +145,7 @@ class Step:
     def written(self, reader: Reader) -> list[Node]:
         """The parts of its condition over columns of ``left`` and ``right``, what is asked of times among them."""
         made = [_written(reader, node, sources) for node, sources in self.conditions()]
-        for at, (_, positive) in enumerate(self.where, len(made) - len(self.where)):
+        for at, (_, positive) in enumerate([*self.on, *self.where]):
             if not positive:
                 made[at] = exp.Not(this=exp.Paren(this=made[at]))
         return [*made, *(exp.EQ(this=_of_side(left), expression=_of_side(right)) for left, right in self.using)]
@@ -232,7 +231,9 @@ def steps(
         if comma and how in ("right", "full"):
             reader.refuse(join.this, f"a {how} join behind a comma is not supported: write CROSS JOIN in its place")
         before = [*left, Source(right.alias, "right", right.schema, named)]
-        step = Step(join, how, as_of, right, before, before, _using(reader, join, left, before[-1]))
+        on = join.args.get("on")
+        parts = [] if on is None else list(leaves(on, True, exp.And))
+        step = Step(join, how, as_of, right, before, before, _using(reader, join, left, before[-1]), parts)
         for node, _ in step.conditions():
             check_condition(reader, node)
         if step.using:
@@ -305,6 +306,55 @@ def _after_using(step: Step, unique: Callable[[str], str]) -> list[Source]:
     return found
 
 
+#: What a part may have over columns of both sides.
+_OVER_BOTH = (
+    exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between,
+    exp.In, exp.Is, exp.Abs, exp.Add, exp.Sub, exp.Neg,
+)  # fmt: skip
+
+
+def leave_behind(reader: Reader, found: list[Step]) -> list[tuple[Node, bool]]:
+    """Takes out of inner joins, where others are left, the parts that are of both sides and no comparison of one
+    operand of each: behind the join they mean the same, if no later one makes rows without a left side."""
+    rest = []
+    for at, step in enumerate(found):
+        if step.how != "inner" or step.as_of or any(each.how not in _KEEPS_LEFT for each in found[at + 1 :]):
+            continue
+        beyond = [part for part in step.on if not _parses(reader, step, *part) and _beyond(reader, step, part[0])]
+        if len(beyond) < len(step.on) or step.using:
+            step.on = [part for part in step.on if part not in beyond]
+            rest += beyond
+    return rest
+
+
+def _parses(reader: Reader, step: Step, node: Node, positive: bool, sources: list[Source] | None = None) -> bool:
+    reader.know(step.before if sources is None else sources, step.schemas)
+    try:
+        reader.conjunction((node, positive))
+    except SqlError:
+        return False
+    return True
+
+
+def _beyond(reader: Reader, step: Step, node: Node) -> bool:
+    def sides(each: Node) -> set[str]:
+        return {reader.column(column).side for column in each.find_all(exp.Column)}
+
+    reader.sources = step.before
+    operands: list[str] = []
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        of = sides(each)
+        if len(of) == 1:
+            operands += of
+        elif of and not isinstance(each, _OVER_BOTH):
+            return True
+        elif of:
+            waiting += each.iter_expressions()
+    return set(operands) == set(SIDES) and len(operands) > 2 and not isinstance(node.unnest(), (exp.Between, exp.In))
+
+
 def place_where(reader: Reader, where: Node, found: list[Step]) -> list[tuple[Node, bool]]:
     """Makes those parts of a WHERE that can be parts of an inner join's condition such parts: of the first join that
     has their columns and behind which no join makes rows without a left side. Gives the others."""
@@ -329,9 +379,4 @@ def _takes(reader: Reader, step: Step, later: list[Step], node: Node, positive: 
         reader.sources = step.after
         if ends != [{(source.alias, path) for source, path in reader.found(reader.names(each))} for each in columns]:
             return False
-    reader.know(step.after, step.schemas)
-    try:
-        reader.conjunction((node, positive))
-    except SqlError:
-        return False
-    return True
+    return _parses(reader, step, node, positive, step.after)

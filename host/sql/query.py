@@ -15,7 +15,7 @@ from sqlglot.dialects.dialect import Dialect
 from muntin.host.errors import MuntinError, SqlError, UnsupportedError, WindowError
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader, sides_of
-from muntin.host.sql.joins import Operand, Step, place_where, steps
+from muntin.host.sql.joins import Operand, Step, leave_behind, place_where, steps
 from muntin.host.sql.names import Outputs, inner_columns
 from muntin.host.sql.terms import SIDES, Node, Source, known
 from muntin.host.sql.text import argument, told
@@ -400,7 +400,7 @@ class Query:
         ]
         found = steps(reader, joins, operands, names, self.unique)
         where = select.args.get("where")
-        rest = [] if where is None else place_where(reader, where, found)
+        rest = [*leave_behind(reader, found), *([] if where is None else place_where(reader, where, found))]
         left = [exp.Paren(this=node) if positive else exp.Not(this=exp.Paren(this=node)) for node, positive in rest]
         select.set("where", exp.Where(this=exp.and_(*left, copy=False)) if left else None)
         select.set("joins", laterals)

@@ -73,6 +73,10 @@ TEXTS = [
     'SELECT b.id, (SELECT count(*) FROM asks q JOIN bids r ON q.id = r.id WHERE q.price > b."limit") AS n FROM bids b '
     "JOIN asks a USING (id)",
     "SELECT b.id, t.x FROM bids b JOIN asks a ON a.id = b.id, UNNEST([a.id, b.id + 100]) t(x)",
+    # What is left behind inner joins
+    'SELECT b.id, a.id AS o FROM bids b JOIN asks a ON a.price = b."limit" AND a.id * b.id > 99 AND (a.flag OR b.flag)',
+    'SELECT b.id, c.id AS o FROM bids b JOIN asks a ON a.price = b."limit" LEFT JOIN asks c ON c.id = a.id JOIN bids d '
+    "ON d.id = b.id AND d.id + a.id + b.id < 90 WHERE a.venue || d.id = 'x' || c.id OR b.venue = 'y' AND c.flag",
     # Computed before the join
     'SELECT b.id, a.id AS o FROM bids b JOIN asks a ON CAST(a.high AS BIGINT) = b."limit"',
     'SELECT b.id, a.id AS o FROM bids b LEFT JOIN asks a ON a.price * 2 BETWEEN b."limit" - 5 AND b."limit" + 5',
@@ -100,6 +104,8 @@ CONDITIONS = [
     "CAST(l.x AS BIGINT) = r.m", "l.d + l.i >= r.e AND l.b = r.c", "l.x + 0.25 <= r.y",
     "l.id + 3 < r.id OR l.id > r.id", "coalesce(l.i, 0) = coalesce(r.j, 0)", "length(l.s) < r.j AND r.u LIKE 'b%'",
 ]  # fmt: skip
+#: Beside others, of inner joins behind which all keep what they give.
+BOTH = ["l.i * r.j < 3", "l.s || r.u <> 'ab'", "l.i = r.j OR l.s = r.u", "l.n + r.m + l.i > 1"]
 SECOND = ["JOIN l q ON q.id = l.id", "LEFT JOIN r q ON q.id BETWEEN l.id AND l.id + 1", "FULL JOIN l q ON q.i = r.j",
           "RIGHT JOIN l q ON q.id = r.id AND q.f", "SEMI JOIN r q ON q.m > l.n",
           ", l q WHERE q.id = r.id AND "]  # fmt: skip
@@ -116,8 +122,10 @@ def selects(draw: st.DrawFn) -> str:
     """A SELECT around a join of `TYPED`, or two."""
     some = lambda of, most: draw(st.lists(st.sampled_from(of), max_size=most, unique=True))  # noqa: E731
     how = draw(st.sampled_from(["", "LEFT", "RIGHT", "FULL"]))
-    joined = f"l {how} JOIN r ON {' AND '.join(f'({each})' for each in some(CONDITIONS, 2)) or 'l.id = r.id'}"
     second = draw(st.sampled_from(["", "", *SECOND]))
+    both = some(BOTH, 1) if not how and second[:4] not in ("FULL", "RIGH") else []
+    parts = [*(some(CONDITIONS, 2) or ["l.id = r.id"]), *both]
+    joined = f"l {how} JOIN r ON {' AND '.join(f'({each})' for each in draw(st.permutations(parts)))}"
     tests = some(TESTS, 2)
     if second.startswith(","):
         joined, tests = joined + second, tests or ["l.i < 3"]
@@ -141,7 +149,7 @@ def selects(draw: st.DrawFn) -> str:
     return f"SELECT z.* FROM ({text}) z WHERE c0 IS NOT NULL" if around == "()" else f"{text} {around}"
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=selects())
 def test_random_selects_as_duckdb_reads_them(text):
     ours = sql(text, **TYPED)
@@ -162,6 +170,20 @@ def test_names_of_results():
     made = sql("SELECT b.venue, count(*) AS n FROM bids b JOIN asks a USING (id) GROUP BY 1", **frames)
     assert isinstance(made, pd.DataFrame)
     assert made["n"].sum() == 60
+
+
+def test_columns_keep_the_types_that_duckdb_has_not():
+    kinds = {
+        "large": pa.large_string(), "day": pa.date64(), "time": pa.time32("s"),
+        "zone": pa.timestamp("us", "Asia/Tokyo"), "list": pa.large_list(pa.int8()),
+        "of": pa.dictionary(pa.int8(), pa.string()),
+    }  # fmt: skip
+    values = [["x", None], [None, 86_400_000], [1, None], [None, 7], [[1], None], ["a", None]]
+    rows = pa.table({"id": [1, 2], **{n: pa.array(v, kinds[n]) for n, v in zip(kinds, values, strict=True)}})
+    found = sql(f"SELECT {', '.join(kinds)} FROM a JOIN b USING (id) ORDER BY id * 2", a=rows, b=rows.select(["id"]))
+    assert found.equals(rows.drop_columns("id"))
+    frame = rows.select(["id", "of"]).to_pandas()
+    assert sql("SELECT a.of, id + 1 AS n FROM a JOIN b USING (id)", a=frame, b=frame)["of"].dtype == "category"
 
 
 def test_tables_of_any_name():

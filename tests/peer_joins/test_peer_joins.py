@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from muntin import sql
 from muntin.errors import MuntinError
 from tests.peer_joins.cases import SOURCES, WAYS, cases, oracle, query, rows_of
 
@@ -186,3 +187,34 @@ def test_no_case_is_left_out() -> None:
     for case in cases():
         assert (query(case) is None) == (case.kind == "asof" and case.condition["direction"] == "nearest")
         assert case.kind == "asof" or "predicates" in case.d or query(case) is not None
+
+
+AROUND = (
+    "SELECT {0} AS c, count(*) AS n FROM ({1}) AS z GROUP BY {0} HAVING count(*) > 0 ORDER BY n DESC, c LIMIT 9",
+    "WITH z AS ({1}) SELECT DISTINCT z.*, CASE WHEN {0} IS NULL THEN 1 ELSE 2 END AS c FROM z WHERE NOT {0} IS NULL",
+)
+
+
+@pytest.mark.parametrize("kind", ["range", "asof"])
+def test_cases_with_a_select_around_them(kind: str) -> None:
+    """DuckDB's own, which runs the whole text."""
+    peer = pytest.importorskip("duckdb").connect()
+    ours = [case for case in cases() if case.kind == kind and case.d["source"].startswith("duckdb")]
+    checked = 0
+    for case in ours:
+        text = query(case)
+        if case.n * case.m > 10**4 or text is None or listed(case) is not None:
+            continue
+        tables = {"l": case.arrow("left"), "r": case.arrow("right")}
+        for name, table in tables.items():
+            peer.register(name, table)
+        select, _, joined = text.partition(" FROM ")
+        column = select.removeprefix("SELECT ").split(", ")[0]
+        wrapped = [each.format(column.partition(".")[2], text) for each in AROUND]
+        wrapped.append(f"SELECT {column} IS NULL AS c, count(*) AS n FROM {joined} GROUP BY 1 ORDER BY 1")
+        for each in wrapped:
+            results = sql(each, **tables), peer.sql(each).to_arrow_table()
+            found = [list(zip(*map(oracle().plain_of, result.columns), strict=True)) for result in results]
+            assert collections.Counter(found[0]) == collections.Counter(found[1]), (case.name, each)
+        checked += 1
+    assert checked > 30
