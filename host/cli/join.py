@@ -125,6 +125,9 @@ def places(command: Callable[..., None]) -> Callable[..., None]:
     "--batch-rows", type=click.IntRange(1, 1 << 31), default=65_536, show_default=True, help="Rows of a batch."
 )
 @places
+@click.option("--state", metavar="PLACE", help="Of topics: a folder or address for what the next process goes on from.")
+@click.option("--name", help="Of topics: names the join in Kafka; needed with --state.")
+@click.option("--to-end", is_flag=True, help="Of topics: ends where they end now, rather than on Ctrl-C or SIGTERM.")
 def join(**options: Any) -> None:
     """Join two tables.
 
@@ -137,6 +140,7 @@ def join(**options: Any) -> None:
       a pattern         "trades/*.csv.gz", "trades/**/*.parquet", in quotes
       an address        s3://bucket/path, gs://bucket/path and others, each of the above
       -                 standard input, with --format csv, json or arrows (the stream format of Arrow)
+      kafka://...       both: topics, joined as they come; docs/kafka.md has their addresses
 
     CONDITION is one in SQL: columns are left.name and right.name, or a name alone that one side alone has; TRUE joins
     every pair of rows of the windows.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
 import threading
@@ -9,6 +10,7 @@ import time
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from muntin.host import arguments
 from muntin.host.files import (
@@ -26,7 +28,7 @@ from muntin.host.predicates.as_of import DIRECTIONS
 from muntin.host.progress import Progress
 from muntin.host.spec import JoinSpec
 from muntin.host.window_join import WindowJoin
-from muntin.host.windows import Rows
+from muntin.host.windows import Rows, Within
 
 
 def run_join(
@@ -49,12 +51,12 @@ def run_join(
     output_format: str | None,
     device: str,
     select: str | None,
+    state: str | None,
+    name: str | None,
+    to_end: bool,
     **options: Any,
 ) -> None:
     """Joins two tables, as the options of `muntin join` say."""
-    # What is half written is removed on this signal, too.
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if times is None and not on:
         raise click.UsageError("the join needs a condition: give --on, or --as-of")
     if times is None and (direction or tolerance is not None or by or not_exact):
@@ -63,30 +65,38 @@ def run_join(
         raise click.UsageError(
             "beside its times and --by an as-of join takes parts about one side, by --where: --as-of excludes --on"
         )
+    parsed = functools.partial(
+        _condition, on, where, times, direction=direction, tolerance=tolerance, by=by, exact=not not_exact,
+        within=arguments.within(within), counted=left_rows is not None or right_rows is not None,
+    )  # fmt: skip
+    topics = [place for place in (left, right) if place.startswith("kafka:")]
+    if not topics and (state is not None or name is not None or to_end or output.startswith("kafka:")):
+        raise click.UsageError(
+            "--state, --name, --to-end and a topic at --output are for LEFT and RIGHT that are topics"
+        )
+    if topics:
+        from muntin.host.cli.run_kafka import run_kafka_join
+
+        if len(topics) == 1:
+            raise click.UsageError("one of LEFT and RIGHT is a topic: both are, or none")
+        run_kafka_join(
+            left, right, parsed, output, explain=explain, state=state, name=name, to_end=to_end, batch_rows=batch_rows,
+            output_format=output_format, device=device, select=arguments.names(select), **_rows(left_rows, right_rows),
+            **options,
+        )  # fmt: skip
+        return
     if left == right == STANDARD:
         raise click.UsageError("LEFT and RIGHT are both standard input: one of them can be")
+    # What is half written is removed on this signal, too.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sides = {
         "left": TableReader(left, batch_rows, file_format), "right": TableReader(right, batch_rows, file_format)
     }  # fmt: skip
     for reader in sides.values():
         refuse_replacing(output, reader)
     schemas = [side.schema for side in sides.values()]
-    window = arguments.within(within)
-    condition: Any
-    if times is None:
-        given = window is not None or left_rows is not None or right_rows is not None
-        condition, bounded = arguments.condition(on, where, *schemas, windowed=given)
-        window = window if given else bounded
-    else:
-        condition = arguments.as_of(
-            times,
-            *schemas,
-            direction=direction or DIRECTIONS[0],
-            tolerance=tolerance,
-            by=by,
-            exact=not not_exact,
-            wheres=where,
-        )
+    condition, window = parsed(*schemas)
     spec = JoinSpec(
         on=condition,
         within=window,
@@ -141,6 +151,21 @@ def run_join(
         + (f", in {output}" if output != STANDARD else ""),
         err=True,
     )
+
+
+def _condition(
+    on: tuple[str, ...], where: tuple[str, ...], times: str | None, *schemas: pa.Schema, direction: str | None,
+    tolerance: str | None, by: tuple[str, ...], exact: bool, within: Within | None, counted: bool,
+) -> tuple[Any, Within | None]:  # fmt: skip
+    """What is joined, and the time window, of columns of both sides."""
+    if times is None:
+        given = within is not None or counted
+        condition, bounded = arguments.condition(on, where, *schemas, windowed=given)
+        return condition, within if given else bounded
+    direction = direction or DIRECTIONS[0]
+    return arguments.as_of(
+        times, *schemas, direction=direction, tolerance=tolerance, by=by, exact=exact, wheres=where
+    ), within
 
 
 def _rows(left: int | None, right: int | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -388,16 +388,22 @@ class KafkaJoin:
         MuntinError
             What `step` raises.
         """
+        for _ in self.batches(to_end=to_end):
+            pass
+
+    def batches(self, *, to_end: bool = False) -> Iterator[int]:
+        """As `run`, a step whenever it is asked for; gives the number of each batch, once its result is given out."""
         ends = None
         while not self._stop.is_set():
             if to_end and ends is None and self._source is not None:
                 ends = self._source.ends()
-            self.step()
+            if (number := self.step()) is not None:
+                yield number
             if ends is not None and self._source is not None and self._source.has_given(ends):
                 return
 
     def stop(self) -> None:
-        """Ends `run` after the batch under way; from any thread, and from a signal handler."""
+        """Ends `run` and `batches` after the batch under way; from any thread, and from a signal handler."""
         self._stop.set()
 
     @property

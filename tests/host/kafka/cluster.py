@@ -93,7 +93,7 @@ class Topics:
     def read(self, topic: str) -> list[Any]:
         """All messages that have come since it was read."""
         settings = {"group.id": "reader", "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 10}
-        settings["enable.partition.eof"] = True
+        settings |= {"enable.partition.eof": True, "auto.offset.reset": "error"}
         consumer = confluent_kafka.Consumer(QUIET | settings | {"bootstrap.servers": self.servers})
         places = self._read.setdefault(
             topic, [confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
@@ -120,14 +120,15 @@ def batch_of(message: Any) -> int:
     return int(dict(message.headers())[HEADER])
 
 
-def given(servers: str, group: str, topics: Iterable[str]) -> int:
-    """The number of the newest batch that a group has committed; -1 where there is none."""
+def given(servers: str, group: str, topics: Iterable[str]) -> tuple[int, int]:
+    """The number of the newest batch that a group has committed, -1 where there is none, and messages before it."""
     consumer = confluent_kafka.Consumer(QUIET | {"bootstrap.servers": servers, "group.id": group})
     places = [confluent_kafka.TopicPartition(topic, number) for topic in topics for number in range(PARTITIONS)]
-    numbers = {int(place.metadata) for place in consumer.committed(places, timeout=10) if place.offset >= 0}
+    committed = [place for place in consumer.committed(places, timeout=10) if place.offset >= 0]
     consumer.close()
+    numbers = {int(place.metadata) for place in committed}
     assert len(numbers) <= 1
-    return max(numbers, default=-1)
+    return max(numbers, default=-1), sum(place.offset for place in committed)
 
 
 if __name__ == "__main__":

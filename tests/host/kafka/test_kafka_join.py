@@ -79,7 +79,7 @@ class World:
     def shown(self) -> list[dict[str, Any]]:
         """What a broker would show of the rows that were written since this was asked, all writers being dead: those of
         batches that were given out."""
-        before, self.newest = self.newest, given(self.servers, self.name, (self.left, self.right))
+        before, (self.newest, _) = self.newest, given(self.servers, self.name, (self.left, self.right))
         messages = self.topics.read(self.out)
         assert all(batch_of(message) > before for message in messages), "a batch was given out twice"
         return [json.loads(message.value()) for message in messages if batch_of(message) <= self.newest]
@@ -122,7 +122,7 @@ def test_goes_on_in_another_process(format: str, world: World) -> None:
             assert join.stats.rows_left + join.stats.rows_right >= 200
         assert join.last_batch == -1
         found += world.shown()
-        assert given(world.servers, world.name, [world.left]) == world.newest >= life
+        assert given(world.servers, world.name, [world.left])[0] == world.newest >= life
         if life == 1:  # from now on the columns are those in the state
             own |= {"left_schema": None, "right_schema": None}
     assert pairs(found) == world.due()
@@ -165,11 +165,12 @@ def test_a_callback_has_each_batch_until_it_has_taken_it(world: World) -> None:
 
 
 def killed(world: World, messages: int, kills: int) -> None:
-    """Writes so many messages, while processes that join them are killed, each at some moment of its batches."""
+    """Writes so many messages, while processes that join them are killed, each at some moment of its batches: when it
+    has so many yet to read that the cluster still has them when the next one comes."""
     rng = np.random.default_rng(kills)
     parameters = {
         "topics": [world.left, world.right], "servers": world.servers, "name": world.name, "state": str(world.state),
-        "output": world.out, "max_rows": max(messages // (kills + 1) // 16, 200),
+        "output": world.out, "max_rows": messages // (kills + 1) // 16,
     }  # fmt: skip
     found: Counter[tuple[int, int]] = Counter()
     command = [sys.executable, "-m", "tests.host.kafka.worker"]
@@ -180,15 +181,16 @@ def killed(world: World, messages: int, kills: int) -> None:
             nursery.stdin.write(json.dumps(parameters | ({"to_end": True} if life == kills else {})) + "\n")
             nursery.stdin.flush()
             world.write(messages // (kills + 1) // 2)
+            written = sum(map(len, world.rows["left"] + world.rows["right"]))
             process = int(nursery.stdout.readline())
             assert nursery.stdout.readline() == "ready\n"
             if life == kills:
                 assert nursery.stdout.readline() == "0\n", "rows were late"
                 assert nursery.stdout.readline() == "0\n"
             else:
-                due = world.newest + int(rng.integers(0, 12))
+                read = written - rng.uniform(0, 1.5) * messages / (kills + 1)
                 begun = time.monotonic()
-                while given(world.servers, world.name, [world.left]) < due:
+                while given(world.servers, world.name, (world.left, world.right))[1] < read:
                     assert time.monotonic() - begun < 60
                 time.sleep(rng.uniform(0, 0.03))
                 os.kill(process, signal.SIGKILL)
@@ -483,7 +485,7 @@ def test_an_error_of_the_join_takes_nothing(world: World) -> None:
         for _ in range(2):
             with pytest.raises(OrderError, match="row 0 of the right batch has no value in the sequence column 't'"):
                 join.run(to_end=True)
-    assert given(world.servers, world.name, [world.left]) == -1
+    assert given(world.servers, world.name, [world.left]) == (-1, 0)
 
 
 def test_offsets_are_committed_again_before_brokers_forget_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
