@@ -158,7 +158,7 @@ def run_kafka_join(
         )  # fmt: skip
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: join.stop())
+                opened.callback(signal.signal, number, signal.signal(number, lambda *_: join.stop()))
         with Progress("join") as progress:
             read = 0
             for _ in join.batches(to_end=to_end):
