@@ -18,17 +18,17 @@ from bench.filled_board import FilledBoard
 from bench.rows_type import ROWS
 from bench.workloads import Workload
 from muntin import Band, Rows, WindowJoin
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import COMMAND_WORDS, Operation
 from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.errors import DeviceError
 from muntin.host.index.sorted_runs import CountRing
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import COMMAND_WORDS, Operation, registers
 from muntin.sim.board.bisort_link import board_parameters, open_bisort_board
 from muntin.sim.models.kernel import KernelModel
 
-_OFFSETS = {register.name: register.offset for register in registers()}
+_OFFSETS = {register.name: register.offset for register in BISORT.registers()}
 _COUNTED = ("cycles", "read_beats", "write_beats")
 INDEXES = ("bisort", "sorted_runs")
 

@@ -22,7 +22,7 @@ class OnePackage(importlib.abc.MetaPathFinder):
     """Refuses the folders at the top as packages of their own: a module would be loaded twice, by two names."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name in ("host", "hw", "sim", "pyspark_bridge"):
+        if name in ("contract", "host", "hw", "sim", "pyspark_bridge"):
             raise ImportError(f"import muntin.{name}, not {name}")
 
 

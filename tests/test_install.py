@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 TREE = Path(__file__).parents[1]
-FOLDERS = ("host", "hw", "pyspark_bridge", "sim")
+FOLDERS = ("contract", "host", "hw", "pyspark_bridge", "sim")
 #: The README's join in one process, on rows whose pairs are plain to see; then the same through a daemon, a process of
 #: its own.
 EXAMPLE = """
@@ -36,7 +36,7 @@ with WindowJoin(**spec) as join:
     assert pairs(join.process(left, right)) == [(10, 5), (30, 26)]
 with start_private("cpu") as daemon, DaemonClient(daemon.address) as client:
     assert client.ping()
-assert not [name for name in sys.modules if name.partition(".")[0] in ("host", "hw", "sim", "pyspark_bridge")]
+assert not {name.partition(".")[0] for name in sys.modules} & {"contract", "host", "hw", "sim", "pyspark_bridge"}
 assert not [name for name in sys.modules if name.startswith(("muntin.hw", "muntin.sim", "muntin.pyspark_bridge"))]
 print(muntin.__file__, isa())
 """

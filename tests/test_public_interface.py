@@ -179,7 +179,7 @@ def test_import_loads_neither_spark_nor_a_driver():
 
 def test_a_folder_has_one_name():
     """Modules that are loaded twice, as `host` and as `muntin.host`, would have two of each class."""
-    for folder in ("host", "hw", "sim", "pyspark_bridge"):
+    for folder in ("contract", "host", "hw", "sim", "pyspark_bridge"):
         with pytest.raises(ImportError, match=f"import muntin.{folder}, not {folder}"):
             importlib.import_module(folder)
 

@@ -29,6 +29,7 @@ from bench.contenders.contender import Unavailable
 from bench.papers.figure import Figure, Scale
 from bench.papers.splitjoin import handshake
 from bench.simulated_join import CountingLink, main_array_cost
+from muntin.contract.boards import board as board_of
 from muntin.host.engines import SplitJoin
 from muntin.host.index.specs import BiSort, Index, RapTable, WibTree
 from muntin.host.join.manager import Manager
@@ -36,7 +37,6 @@ from muntin.host.native import _core
 from muntin.host.predicates import Band
 from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows
-from muntin.hw.boards.registry import board as board_of
 from muntin.sim.board.bisort_link import open_bisort_board
 
 PAPER = "PanJoin"

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from muntin.contract.registers import Operation
 from muntin.host.devices.arena import Arena
 from muntin.host.devices.index_slots import IndexSlots
 from muntin.host.devices.kernel_command import KernelCommand
@@ -14,7 +15,6 @@ from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.devices.lane_run import LaneRun
 from muntin.host.devices.ranges import Ranges
 from muntin.host.errors import CapacityError, DeviceError
-from muntin.hw.register_map import Operation
 
 _ROW_BYTES = 4  # of a row number, a position, a count
 _LIMIT_BYTES = 8

@@ -8,6 +8,10 @@ import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from muntin.contract.boards import BOARDS, Board
+from muntin.contract.design import design_of
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.errors import UnknownBoardError
 from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.design_name import split_design
@@ -15,11 +19,6 @@ from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.devices.opencl_board_device import OpenClBoardDevice
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError, LinkIdentityError, LinkPortError
-from muntin.hw.boards.board import Board
-from muntin.hw.boards.build_errors import UnknownBoardError
-from muntin.hw.boards.registry import boards
-from muntin.hw.parameters import Parameters
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 if TYPE_CHECKING:
     from muntin.host.link.link_client import Port
@@ -45,9 +44,7 @@ class BoardDevice(BisortDevice):
     """
 
     def __init__(self, board: Board, path: str, design: str = ""):
-        designs = {
-            name: of for name, of in board.parameters.items() if isinstance(of, Parameters) and design in ("", name)
-        }
+        designs = {name: of for name, of in board.builds("runs").items() if design in ("", name)}
         info = _info(board, path, design)
         # No method of this device, as that would be a cycle.
         super().__init__(info, functools.partial(_open_bisort, info.name, board, path, designs))
@@ -58,9 +55,9 @@ class BoardDevice(BisortDevice):
         has not, with the reason."""
         serial = [
             _info(board, "", design)
-            for board in boards().values()
+            for board in BOARDS.values()
             if board.serial is not None
-            for design in ("", *(name for name, of in board.parameters.items() if isinstance(of, SplitJoinParameters)))
+            for design in ("", *board.builds("split_join"))
         ]
         return serial + OpenClBoardDevice.found()
 
@@ -82,7 +79,7 @@ class BoardDevice(BisortDevice):
         with_shell = OpenClBoardDevice.kinds()
         if name in with_shell:
             return OpenClBoardDevice.open(which)
-        with_line = {board.name: board for board in boards().values() if board.serial is not None}
+        with_line = {board.name: board for board in BOARDS.values() if board.serial is not None}
         if name not in with_line:
             raise DeviceError(
                 f"there is no board {name!r} that can be opened: there are {', '.join([*with_line, *with_shell])}; "
@@ -96,7 +93,7 @@ class BoardDevice(BisortDevice):
         info = _info(board, path, design)
         if not info.available:
             raise DeviceError(f"device {info.name} cannot be opened: {info.reason}")
-        if isinstance(parameters, SplitJoinParameters):
+        if design_of(parameters).engine == "split_join":
             return SplitJoinDevice(info, parameters, functools.partial(_open, board, path, {design: parameters}))
         return cls(board, path, design)
 
@@ -187,9 +184,10 @@ def _info(board: Board, path: str, design: str) -> DeviceInfo:
     name = f"board:{board.name}" + (f":{path}" if path else "") + (f":design={design}" if design else "")
     description, memory = board.description, board.memory_bytes
     parameters = board.parameters[board.design(design)]
-    if isinstance(parameters, SplitJoinParameters):
+    rows = design_of(parameters).engine == "split_join"
+    if rows:
         description += f"; SplitJoin, windows of at most {parameters.capacity:,} rows"
     else:
         memory -= SCRATCH_BYTES
-    indexes = SplitJoinDevice.indexes if isinstance(parameters, SplitJoinParameters) else BisortDevice.indexes
+    indexes = SplitJoinDevice.indexes if rows else BisortDevice.indexes
     return DeviceInfo(name, "board", description, 0 if reason else memory, not reason, reason, indexes)

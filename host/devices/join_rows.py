@@ -6,8 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, ROW_FLAGS, row_fields, row_words
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import NUMBER_BITS, ROW_FLAGS, SplitJoinParameters, row_fields, row_words
 
 
 @dataclasses.dataclass
@@ -23,7 +22,7 @@ class JoinRows:
     number : ndarray of int64, shape (n,)
         The row's number in its stream, of which the board keeps the low `NUMBER_BITS` bits.
     null, mark, again, more : ndarray of bool, shape (n,)
-        As `muntin.hw.splitjoin.memory_layout.ROW_FLAGS` has them.
+        As `muntin.contract.designs.splitjoin.ROW_FLAGS` has them.
     key, lower, upper, time : ndarray of uint64, shape (n,)
     """
 

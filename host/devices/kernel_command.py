@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from muntin.hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS, Operation
+from muntin.contract.registers import COMMAND_FIELDS, COMMAND_FLAGS, Operation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KernelCommand:
-    """A command for a kernel: fields and flags by the names of `muntin.hw.register_map`, which says what they mean.
+    """A command for a kernel: fields and flags by the names of `muntin.contract.registers`, which says what they mean.
 
     Lengths in rows (COPY: bytes), addresses in bytes, offsets in units of a key and signed.
     """

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap, parameter_hash
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.errors import DeviceError, KernelError
-from muntin.hw.identity import parameter_hash
-from muntin.hw.register_map import BISORT, ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap
 
 _TAGS = 1 << 16
 _ADVICE: dict[ErrorCode, str] = {
@@ -246,7 +246,7 @@ class KernelDriver:
         )
 
     def counters(self, lane: int = 0) -> dict[str, int]:
-        """A lane's performance counters of `muntin.hw.register_map`, by name, since the reset or `clear_counters`."""
+        """A lane's counters, of `KernelMap.counters`, by name, since the reset or `clear_counters`."""
         return {
             name: self._read(f"{name.upper()}_LOW", lane) | self._read(f"{name.upper()}_HIGH", lane) << 32
             for name, _ in self._kind.counters

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from muntin.contract.design import design_of
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.opencl import KERNEL, Request, request, state_bytes
+from muntin.contract.registers import LANE_STRIDE
 from muntin.host.devices.opencl_device import cl, finish
 from muntin.host.errors import DeviceError
-from muntin.hw.opencl.model_state import state_bytes
-from muntin.hw.opencl.names import KERNEL
-from muntin.hw.register_map import LANE_STRIDE, kernel_map, registers
-from muntin.hw.request_map import Request, request
 
-_CONTROL = next(register for register in registers() if register.name == "CONTROL")
+_CONTROL = next(register for register in BISORT.registers() if register.name == "CONTROL")
 _DONE = _CONTROL.field("done").mask
 _MOST_REQUESTS = 4096  # handed over at a time
 _BANK_LSB = 16  # of a buffer's flags: which bank of memory it goes to, from 1 on; 0 leaves it to the shell
@@ -33,7 +33,7 @@ class OpenClBoard:
     Parameters
     ----------
     program : pyopencl.Program
-        Built; it has the OpenCL kernel `muntin.hw.opencl.names.KERNEL`.
+        Built; it has the OpenCL kernel `muntin.contract.opencl.KERNEL`.
     parameters : Parameters or SplitJoinParameters
         What the kernel was built with.
     memory_bytes : int
@@ -57,7 +57,7 @@ class OpenClBoard:
         self.parameters = parameters
         self.memory_bytes = memory_bytes
         p, context = parameters, program.context
-        self._lanes = kernel_map(p).lanes(p)
+        self._lanes = design_of(p).registers.lanes(p)
         ports = self._lanes * p.channels
         self._channel_bytes = memory_bytes // ports
         self._space_bits = p.address_bits - (p.channels.bit_length() - 1)
@@ -93,7 +93,7 @@ class OpenClBoard:
             self._state = cl.Buffer(context, flags, state_bytes(p))
             self._requests = cl.Buffer(context, flags, 8 * _MOST_REQUESTS)
             self._results = cl.Buffer(context, flags, 4 * _MOST_REQUESTS)
-            # The first member of the state is the host's; see muntin.hw.opencl.model_state.
+            # The first member of the state is the host's; see muntin.contract.opencl.state_fields.
             cl.enqueue_copy(self._queue, self._state, np.array([self._channel_bytes], np.uint64))
         except cl.Error as error:
             raise DeviceError(

@@ -7,6 +7,10 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from muntin.contract.boards import BOARDS, Board
+from muntin.contract.design import design_of
+from muntin.contract.errors import UnknownBoardError
+from muntin.contract.opencl import BINARY
 from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.design_name import split_design
@@ -15,12 +19,6 @@ from muntin.host.devices.opencl_board import OpenClBoard
 from muntin.host.devices.opencl_device import OpenClDevice, built, cl
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError
-from muntin.hw.boards.build_errors import UnknownBoardError
-from muntin.hw.boards.de5a_board import De5aBoard
-from muntin.hw.boards.registry import boards
-from muntin.hw.opencl.names import BINARY
-from muntin.hw.parameters import Parameters
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _BUILDS = Path(__file__).resolve().parents[2] / "build" / "bitstreams"
 _VENDOR = "intel(r) fpga"  # how the platform's name begins
@@ -34,14 +32,14 @@ class OpenClBoardDevice(BisortDevice):
 
     Parameters
     ----------
-    board : De5aBoard
+    board : Board
     folder : str
         Where the bitstream is; empty for what `make bitstream` has built last.
     design : str
         What it is; empty for any with a BI-Sort kernel.
     """
 
-    def __init__(self, board: De5aBoard, folder: str, design: str = ""):
+    def __init__(self, board: Board, folder: str, design: str = ""):
         info = _info(board, folder, design)
         super().__init__(info, _Shell(info.name, board, folder, design))
 
@@ -54,18 +52,14 @@ class OpenClBoardDevice(BisortDevice):
             for board in cls.kinds().values()
             for design in (
                 "",
-                *(
-                    name
-                    for name, of in board.parameters.items()
-                    if isinstance(of, SplitJoinParameters) and board.in_shell(name)
-                ),
+                *filter(board.in_shell, board.builds("split_join")),
             )
         ]
 
     @classmethod
-    def kinds(cls) -> dict[str, De5aBoard]:
+    def kinds(cls) -> dict[str, Board]:
         """The boards that have a shell, by name."""
-        return {board.name: board for board in boards().values() if isinstance(board, De5aBoard)}
+        return {board.name: board for board in BOARDS.values() if board.shell}
 
     @classmethod
     def open(cls, which: str = "") -> Device:
@@ -84,7 +78,7 @@ class OpenClBoardDevice(BisortDevice):
         if not info.available:
             raise DeviceError(f"device {info.name} cannot be opened: {info.reason}")
         parameters = designs.get(design)
-        if isinstance(parameters, SplitJoinParameters):
+        if parameters is not None and design_of(parameters).engine == "split_join":
             return SplitJoinDevice(
                 info, parameters, functools.partial(_load_splitjoin, info.name, board, folder, designs)
             )
@@ -96,7 +90,7 @@ class _Shell:
     """Loads a bitstream of BI-Sort for keys of one width. Not the device itself, as that would be a cycle."""
 
     name: str
-    board: De5aBoard
+    board: Board
     folder: str
     design: str
     loaded: int | None = None
@@ -139,11 +133,11 @@ def _load(name: str, binary: Path, parameters: Any, memory_bytes: int) -> OpenCl
     return OpenClBoard(program, parameters, memory_bytes, banks=True)
 
 
-def _load_splitjoin(name: str, board: De5aBoard, folder: str, designs: dict[str, Any]) -> OpenClBoard:
+def _load_splitjoin(name: str, board: Board, folder: str, designs: dict[str, Any]) -> OpenClBoard:
     return _load(name, *_binary(board, folder, designs), _SPLITJOIN_BYTES)
 
 
-def _designs(board: De5aBoard, design: str) -> dict[str, Any]:
+def _designs(board: Board, design: str) -> dict[str, Any]:
     """That design of the shell's, with its parameters, or all with a BI-Sort kernel. Raises DeviceError if the board
     has no such design."""
     if design:
@@ -156,10 +150,10 @@ def _designs(board: De5aBoard, design: str) -> dict[str, Any]:
                 f"the design {design!r} of board {board.name} has no OpenCL shell that it is reached through"
             )
         return {design: board.parameters[design]}
-    return {name: of for name, of in board.parameters.items() if isinstance(of, Parameters) and board.in_shell(name)}
+    return {name: of for name, of in board.builds("runs").items() if board.in_shell(name)}
 
 
-def _binary(board: De5aBoard, folder: str, fitting: dict[str, Any]) -> tuple[Path, Any]:
+def _binary(board: Board, folder: str, fitting: dict[str, Any]) -> tuple[Path, Any]:
     """The bitstream of one of these designs, newest first, and what it was built with. Raises DeviceError if there is
     none."""
     places: dict[Path, Any] = {}
@@ -177,7 +171,7 @@ def _binary(board: De5aBoard, folder: str, fitting: dict[str, Any]) -> tuple[Pat
     return newest, places[newest]
 
 
-def _info(board: De5aBoard, folder: str, design: str) -> DeviceInfo:
+def _info(board: Board, folder: str, design: str) -> DeviceInfo:
     reason = ""
     try:
         _device()
@@ -187,8 +181,9 @@ def _info(board: De5aBoard, folder: str, design: str) -> DeviceInfo:
     name = f"board:{board.name}" + (f":{folder}" if folder else "") + (f":design={design}" if design else "")
     description, memory = board.description, board.memory_bytes - SCRATCH_BYTES
     parameters = board.parameters.get(design)
-    if isinstance(parameters, SplitJoinParameters):
+    rows = parameters is not None and design_of(parameters).engine == "split_join"
+    if parameters is not None and rows:
         description += f"; SplitJoin, windows of at most {parameters.capacity:,} rows"
         memory = _SPLITJOIN_BYTES
-    indexes = SplitJoinDevice.indexes if isinstance(parameters, SplitJoinParameters) else BisortDevice.indexes
+    indexes = SplitJoinDevice.indexes if rows else BisortDevice.indexes
     return DeviceInfo(name, "board", description, 0 if reason else memory, not reason, reason, indexes)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from muntin.contract.opencl import BUILD_HEADER, HEADER, build_header, declaration, kernels, model
 from muntin.host.devices.opencl_board import OpenClBoard
 from muntin.host.devices.opencl_device import OpenClDevice, built, cl, shared_context
 from muntin.host.errors import DeviceError
-from muntin.hw.opencl.build_header import build_header
-from muntin.hw.opencl.model import model
-from muntin.hw.opencl.names import BUILD_HEADER, HEADER
-from muntin.hw.opencl.sources import declaration, kernels
 
 
 def model_source(parameters: Any) -> str:

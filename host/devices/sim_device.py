@@ -7,6 +7,9 @@ import functools
 import importlib
 from collections.abc import Callable
 
+from muntin.contract.boards import BOARDS
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.errors import ParameterError
 from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.compiling import Compiling
@@ -14,9 +17,6 @@ from muntin.host.devices.design_name import split_design
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.sim_board import SimBoard
 from muntin.host.errors import DeviceError, LinkIdentityError
-from muntin.hw.boards.registry import boards
-from muntin.hw.errors import ParameterError
-from muntin.hw.parameters import Parameters
 
 _MODEL_BYTES = 1 << 28
 
@@ -62,14 +62,10 @@ def _opencl_model(key_bits: int, lanes: int) -> BoardLink:
 
 def _designs(board: str, *, ethernet: bool = False) -> dict[str, Parameters]:
     """The designs of a board that have a BI-Sort kernel, and Ethernet or not; none where there is no such board."""
-    if board not in boards():
+    if board not in BOARDS:
         return {}
-    kind = boards()[board]
-    return {
-        name: of
-        for name, of in kind.parameters.items()
-        if isinstance(of, Parameters) and (kind.ethernet_of(name) is not None) == ethernet
-    }
+    kind = BOARDS[board]
+    return {name: of for name, of in kind.builds("runs").items() if (kind.ethernet_of(name) is not None) == ethernet}
 
 
 _BOARDS: dict[str, SimBoard] = {

@@ -7,14 +7,14 @@ import functools
 import importlib
 from collections.abc import Callable
 
+from muntin.contract.boards import board as board_of
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.compiling import Compiling
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.sim_board import SimBoard
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError
-from muntin.hw.boards.registry import board as board_of
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _BUILD = SplitJoinParameters.preset("operator")
 _ECPIX5: SplitJoinParameters = board_of("ecpix5").parameters["splitjoin"]

@@ -6,15 +6,14 @@ import dataclasses
 
 import numpy as np
 
+from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_FIELDS, SplitJoinParameters, row_words
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.join_rows import JoinRows
 from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.devices.splitjoin_settings import SplitJoinSettings
 from muntin.host.errors import DeviceError
-from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
-from muntin.hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS, row_words
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _MOST_ROW_BYTES = 1 << 20
 _MOST_RESULT_BYTES = 1 << 23
@@ -28,7 +27,7 @@ class Joined:
     Attributes
     ----------
     results : ndarray of uint32, shape (m, 2)
-        As `muntin.hw.splitjoin.memory_layout` has them, in the order in which they came out.
+        As `muntin.contract.designs.splitjoin` has them, in the order in which they came out.
     overflow : bool
         A time window did not fit: pairs are missing.
     dead_core : int or None

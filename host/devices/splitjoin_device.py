@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import cast
 
+from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.devices.splitjoin_board import SplitJoinBoard
@@ -17,8 +18,6 @@ from muntin.host.index import Index, NestedLoop
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import EngineSpec
 from muntin.host.join.splitjoin_engine import SplitJoinEngine
-from muntin.hw.register_map import SPLITJOIN
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 class SplitJoinDevice(Device):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_FIELDS, Order
 from muntin.host.devices.join_rows import JoinRows
 from muntin.host.devices.splitjoin_board import Joined
 from muntin.host.devices.splitjoin_settings import SplitJoinSettings
@@ -31,8 +32,6 @@ from muntin.host.join.engine import (
     beyond_capacity,
 )
 from muntin.host.join.held_rows import HeldRows
-from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_FIELDS
-from muntin.hw.splitjoin.order import Order
 
 if TYPE_CHECKING:
     from muntin.host.devices.splitjoin_device import SplitJoinDevice

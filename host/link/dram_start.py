@@ -6,9 +6,9 @@ import dataclasses
 import random
 from typing import Any
 
+from muntin.contract.link import DRAM_BASE
 from muntin.host.errors import MemoryStartError
 from muntin.host.link.link_client import LinkClient
-from muntin.hw.link.protocol import DRAM_BASE
 
 # Bits of a phase's command register and of the control register, as `muntin.hw.dram.start_description` numbers them.
 _SELECT, _WRITE, _COLUMN, _ROW, _WRITE_DATA, _READ_DATA = (1 << bit for bit in range(6))

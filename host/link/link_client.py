@@ -7,9 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from muntin.contract.link import DATA_WORDS, MAGIC, STATUS_TEXT, FrameReader, Request, Status, to_frame
 from muntin.host.errors import LinkDamagedError, LinkRefusedError, LinkSilentError
-from muntin.hw.link.frame import FrameReader, to_frame
-from muntin.hw.link.protocol import DATA_WORDS, MAGIC, STATUS_TEXT, Request, Status
 
 TRIES = 4
 PATIENCE = 0.5

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from muntin.contract.boards import from_description
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.link import DESCRIPTION_BASE, KERNEL_BASE
 from muntin.host.errors import LinkIdentityError
 from muntin.host.link.dram_start import DramStart, LaneTiming
 from muntin.host.link.link_client import LinkClient
-from muntin.hw.boards.description import from_description
-from muntin.hw.link.protocol import DESCRIPTION_BASE, KERNEL_BASE
-from muntin.hw.register_map import registers
 
-_OFFSETS = {register.name: register.offset for register in registers()}
+_OFFSETS = {register.name: register.offset for register in BISORT.registers()}
 _WAIT_CYCLES = 1 << 17  # for each question whether it is done
 _TIMEOUT_CYCLES = 1 << 20  # in which a memory may owe an answer
 _WORD = 4
@@ -40,7 +40,7 @@ class SerialBoard:
     Attributes
     ----------
     description : dict
-        What the board says of itself, as given to `muntin.hw.boards.description.to_description`.
+        What the board says of itself, as given to `muntin.contract.boards.to_description`.
     lanes : list of LaneTiming
         How its memory was set.
 

@@ -6,8 +6,8 @@ import socket
 import time
 import weakref
 
+from muntin.contract.link import DATAGRAM_BYTES
 from muntin.host.errors import LinkError, LinkLostError, LinkPortError
-from muntin.hw.link.protocol import DATAGRAM_BYTES
 
 _LARGEST = 1 << 16
 

@@ -6,9 +6,9 @@ from amaranth.hdl import C, Cat, Module, Signal, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.hw.control.command_layout import CommandLayout
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, ErrorCode, Operation
 
 ARRAYS = ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out")
 """The arrays of a command: four that are read, three that are written."""

@@ -6,6 +6,8 @@ from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, PureInterface
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.hw.bisort.buffer_path import BufferPath
 from muntin.hw.bisort.command_plan import ARRAYS, CommandPlan
 from muntin.hw.bisort.gather_path import GatherPath
@@ -21,8 +23,6 @@ from muntin.hw.memory.memory_port import MemoryPort
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.memory.stream_writer import StreamWriter
 from muntin.hw.memory.transfer_status import TransferStatus
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, ErrorCode, Operation
 
 READERS = sum(not name.endswith("_out") for name in ARRAYS)
 WRITERS = len(ARRAYS) - READERS

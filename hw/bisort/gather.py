@@ -4,10 +4,10 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.bisort import ROW_BITS
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.pair_beat import pair_beat
 from muntin.hw.bisort.range_layout import range_layout
-from muntin.hw.errors import ParameterError
-from muntin.hw.parameters import ROW_BITS
 
 
 class Gather(wiring.Component):

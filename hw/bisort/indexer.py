@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.key_beat import key_beat
 from muntin.hw.bisort.row_beat import row_beat
-from muntin.hw.errors import ParameterError
 
 
 class Indexer(wiring.Component):

@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.bisort import ROW_BITS
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.bound_layout import bound_layout
 from muntin.hw.bisort.position_layout import position_layout
 from muntin.hw.bisort.row_beat import row_beat
 from muntin.hw.bisort.row_layout import row_layout
-from muntin.hw.errors import ParameterError
-from muntin.hw.parameters import ROW_BITS
 
 
 class InsertionBuffer(wiring.Component):

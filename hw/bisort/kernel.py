@@ -7,13 +7,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import LANE_STRIDE
 from muntin.hw.bisort.engine import Engine
 from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
 from muntin.hw.control.command_lane import CommandLane
 from muntin.hw.control.lane_decoder import LaneDecoder
 from muntin.hw.memory.axi4_signature import Axi4Signature
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, LANE_STRIDE
 
 
 class Kernel(wiring.Component):
@@ -29,7 +29,7 @@ class Kernel(wiring.Component):
     Attributes
     ----------
     control : In(Axi4LiteSignature)
-        The registers of `muntin.hw.register_map`, those of lane n at ``n * LANE_STRIDE``.
+        The registers of `muntin.contract.registers`, those of lane n at ``n * LANE_STRIDE``.
     irq : Out(1)
         That of any lane.
     axi : array of Out(Axi4Signature), shape (lanes * channels,)

@@ -6,13 +6,13 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.bisort import ROW_BITS, Parameters
 from muntin.hw.bisort.indexer import Indexer
 from muntin.hw.bisort.item_beat import item_beat
 from muntin.hw.bisort.merger import Merger
 from muntin.hw.bisort.row_beat import row_beat
 from muntin.hw.bisort.streams import beats_of, items_of, resized
 from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.parameters import ROW_BITS, Parameters
 
 
 class MergePath(wiring.Component):

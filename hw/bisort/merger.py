@@ -6,9 +6,9 @@ from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value, ValueLik
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.bisort import ROW_BITS
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.row_beat import row_beat
-from muntin.hw.errors import ParameterError
-from muntin.hw.parameters import ROW_BITS
 
 _ADDRESS_BITS = 4
 _DEPTH = 1 << _ADDRESS_BITS  # beats in a memory, one less; what distributed RAM holds at least

@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.bisort import ROW_BITS, Parameters
 from muntin.hw.bisort.bound_layout import bound_layout
 from muntin.hw.bisort.bound_merger import BoundMerger
 from muntin.hw.bisort.boundary_generator import BoundaryGenerator
@@ -15,7 +16,6 @@ from muntin.hw.bisort.position_layout import position_layout
 from muntin.hw.bisort.prober import Prober
 from muntin.hw.bisort.streams import beats_of, items_of, resized
 from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.parameters import ROW_BITS, Parameters
 
 
 class ProbePath(wiring.Component):

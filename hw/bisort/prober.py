@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.key_beat import key_beat
 from muntin.hw.bisort.partitioned_bound import partitioned_bound
 from muntin.hw.bisort.position_layout import position_layout
-from muntin.hw.errors import ParameterError
 
 
 class Prober(wiring.Component):

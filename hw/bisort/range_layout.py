@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from muntin.hw.parameters import ROW_BITS
+from muntin.contract.designs.bisort import ROW_BITS
 
 
 def range_layout() -> data.StructLayout:

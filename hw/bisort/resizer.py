@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.item_beat import item_beat
-from muntin.hw.errors import ParameterError
 
 
 class Resizer(wiring.Component):

@@ -12,22 +12,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from muntin.hw.boards.board import Board
-from muntin.hw.boards.build_errors import BuildError, UnknownBoardError
-from muntin.hw.boards.registry import board as board_of
-from muntin.hw.boards.registry import boards
+from muntin.contract.boards import BOARDS
+from muntin.contract.errors import UnknownBoardError
+from muntin.hw.boards.board_build import BoardBuild, build_of
+from muntin.hw.boards.build_errors import BuildError
 from muntin.hw.boards.steps import Steps
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "bitstreams"
 REPORT = "report.json"
 
 
-def build(board: Board, design: str | None = None, *, steps: Steps | None = None, root: Path = BUILD) -> Path:
+def build(board: BoardBuild, design: str | None = None, *, steps: Steps | None = None, root: Path = BUILD) -> Path:
     """Build a design for a board, unless the same content was built before.
 
     Parameters
     ----------
-    board : Board
+    board : BoardBuild
     design : str, optional
         One of `Board.designs`; the first by default.
     steps : Steps, optional
@@ -95,7 +95,7 @@ def _commit() -> str:
 
 
 def _listing() -> str:
-    known = boards()
+    known = BOARDS
     width = max(map(len, known))
     lines = [f"  {name:{width}}  {known[name].description} ({', '.join(known[name].designs)})" for name in known]
     return "\n".join(["boards, and the designs that each can be built with:", *lines])
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(_listing())
         return 0
     try:
-        folder = build(board_of(given.board), given.design)
+        folder = build(build_of(given.board), given.design)
     except UnknownBoardError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,10 +1,6 @@
 """Errors of building for a board."""
 
-from muntin.hw.errors import HardwareError
-
-
-class UnknownBoardError(HardwareError, ValueError):
-    """There is no such board, or no such design for it."""
+from muntin.contract.errors import HardwareError
 
 
 class BuildError(HardwareError, RuntimeError):

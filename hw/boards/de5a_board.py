@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from muntin.hw.boards.board import Board
-from muntin.hw.boards.build_errors import BuildError, ToolMissingError
-from muntin.hw.boards.steps import Steps
-from muntin.hw.opencl.names import (
+from muntin.contract.design import design_of
+from muntin.contract.opencl import (
     BINARY,
     BUILD_HEADER,
     HEADER,
@@ -24,56 +22,47 @@ from muntin.hw.opencl.names import (
     OBJECT,
     VERILOG,
 )
-from muntin.hw.parameters import Parameters
+from muntin.hw.boards.board_build import BoardBuild
+from muntin.hw.boards.build_errors import BuildError, ToolMissingError
+from muntin.hw.boards.steps import Steps
 
 SCRIPT = "build.sh"
-_PROJECT = "-quartus"
 PROJECT = "muntin"
 COMPONENT = "muntin_kernel"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class De5aBoard(Board):
+class De5aBoard(BoardBuild):
     """A board with an Arria 10, built with Intel's tools.
 
-    A design is an RTL library for the vendor's OpenCL shell, or, where its name ends in ``-quartus``, a Quartus
-    project of its own.
+    A design is an RTL library for the vendor's OpenCL shell, or one of its `projects`, a Quartus project of its own.
 
     Parameters
     ----------
-    shell : str
-        The board's name in the OpenCL SDK.
     global_address_bits : int
         Bits of an address of the shell's global memory.
     project_hz : int
         Clock of the kernel in a project of its own.
     """
 
-    shell: str
     global_address_bits: int
     project_hz: int
 
-    def in_shell(self, design: str) -> bool:
-        """Whether a design is a library for the OpenCL shell."""
-        return not _is_project(design)
-
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         p = self.parameters[design]
-        if _is_project(design):
-            return self._project(design.removesuffix(_PROJECT), p, steps)
-        return self._library(design, p, steps)
+        if design in self.projects:
+            return self._project(p, steps)
+        return self._library(p, steps)
 
-    def _library(self, design: str, p: Any, steps: Steps) -> dict[str, str]:
+    def _library(self, p: Any, steps: Steps) -> dict[str, str]:
         from amaranth.back import verilog
 
+        from muntin.contract.opencl import build_header, declaration, kernels, model
         from muntin.hw.boards.kernel_of import kernel_of
-        from muntin.hw.opencl.build_header import build_header
         from muntin.hw.opencl.manifest import manifest
-        from muntin.hw.opencl.model import model
         from muntin.hw.opencl.rtl_module import RtlModule
-        from muntin.hw.opencl.sources import declaration, kernels
 
-        module = RtlModule(*kernel_of(design, p), address_bits=self.global_address_bits)
+        module = RtlModule(*kernel_of(p), address_bits=self.global_address_bits)
         with steps.step("RTL module to Verilog"):
             text = verilog.convert(module, name=MODULE, strip_internal_attrs=True, emit_src=False)
         return {
@@ -91,7 +80,7 @@ class De5aBoard(Board):
             ),
         }
 
-    def _project(self, kind: str, p: Any, steps: Steps) -> dict[str, str]:
+    def _project(self, p: Any, steps: Steps) -> dict[str, str]:
         from amaranth.back import verilog
 
         from muntin.hw.boards.axi_component import axi_component
@@ -100,7 +89,7 @@ class De5aBoard(Board):
         from muntin.hw.boards.de5a_top import SYSTEM, De5aTop
         from muntin.hw.boards.kernel_of import kernel_of
 
-        kernel = AxiKernel(kernel_of(kind, p)[0])
+        kernel = AxiKernel(kernel_of(p)[0])
         component = axi_component(kernel, COMPONENT, p.outstanding)
         with steps.step("kernel to Verilog"):
             text = verilog.convert(kernel, name=COMPONENT, strip_internal_attrs=True, emit_src=False)
@@ -133,16 +122,16 @@ class De5aBoard(Board):
 
     def _use(self, design: str) -> str:
         """What to do with what was made."""
-        if _is_project(design):
+        if design in self.projects:
             return "Then load it with quartus_pgm, and reach it over JTAG with System Console."
-        named = "" if isinstance(self.parameters[design], Parameters) else f":design={design}"
+        named = "" if design_of(self.parameters[design]).engine == "runs" else f":design={design}"
         return f'Then `device="board:{self.name}:FOLDER{named}"` loads FOLDER/{BINARY}.'
 
     def tools(self) -> Mapping[str, str]:
         return {name: _version(name) for name in ("aocl", "aoc", "qsys-script", "qsys-generate", "quartus_sh")}
 
     def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
-        if _is_project(design):
+        if design in self.projects:
             needed, suite, made = ("qsys-script", "qsys-generate", "quartus_sh"), _QUARTUS, f"{PROJECT}.sof"
         else:
             needed, suite, made = ("aocl", "aoc"), _SDK.format(shell=self.shell), BINARY
@@ -168,10 +157,6 @@ _SDK = (
     "named by AOCL_BOARD_PACKAGE_ROOT"
 )
 _QUARTUS = "Quartus Prime Standard Edition 16.0 or newer with the Arria 10 devices and its licence"
-
-
-def _is_project(design: str) -> bool:
-    return design.endswith(_PROJECT)
 
 
 def _script(*commands: str) -> str:

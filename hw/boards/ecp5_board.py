@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from muntin.hw.boards.board import Board
+from muntin.hw.boards.board_build import BoardBuild
 from muntin.hw.boards.build_errors import RoutingError, TimingError
 from muntin.hw.boards.ecp5_free_rows import keep_rows_free
 from muntin.hw.boards.ecp5_output_registers import use_output_registers
@@ -26,7 +26,7 @@ _ETHERNET_HZ = 125_000_000  # of RGMII at 1 Gbit/s
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ecp5Board(Board):
+class Ecp5Board(BoardBuild):
     """A board with a Lattice ECP5 and one DDR3 channel.
 
     Parameters
@@ -98,7 +98,7 @@ class Ecp5Board(Board):
             clocks["eth_clk_rx"] = _ETHERNET_HZ
         pins = {port: at for port, at in self.pins.items() if ethernet is not None or not port.startswith("eth_")}
         assert self.serial is not None
-        kernel, shape = kernel_of(design, self.parameters[design])
+        kernel, shape = kernel_of(self.parameters[design])
         linked = LinkedKernel(
             kernel,
             shape,
@@ -130,7 +130,7 @@ class Ecp5Board(Board):
 
     def description_of(self, design: str, start: dict[str, Any]) -> bytes:
         """What the design says of itself, with that start of its memory."""
-        from muntin.hw.boards.description import to_description
+        from muntin.contract.boards import to_description
 
         return to_description(
             board=self.name,

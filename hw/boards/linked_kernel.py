@@ -4,7 +4,7 @@ from amaranth.hdl import Module, ResetInserter, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.errors import ParameterError
 from muntin.hw.link.csr_signature import CsrSignature
 from muntin.hw.link.datagram_signature import DatagramSignature
 from muntin.hw.link.link import Link

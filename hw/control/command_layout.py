@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from muntin.hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS
+from muntin.contract.registers import COMMAND_FIELDS, COMMAND_FLAGS
 
 
 class CommandLayout(data.StructLayout):

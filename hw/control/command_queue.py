@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.registers import COMMAND_WORDS
 from muntin.hw.control.command_layout import CommandLayout
-from muntin.hw.register_map import COMMAND_WORDS
 
 
 class CommandQueue(wiring.Component):

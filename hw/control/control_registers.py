@@ -4,14 +4,14 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.registers import Access, KernelMap
 from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
 from muntin.hw.control.settings_layout import SettingsLayout
 from muntin.hw.control.status_layout import StatusLayout
-from muntin.hw.register_map import Access, KernelMap
 
 
 class ControlRegisters(wiring.Component):
-    """The registers of a kernel behind AXI4-Lite, as `muntin.hw.register_map` lists them.
+    """The registers of a kernel behind AXI4-Lite, as `muntin.contract.registers` lists them.
 
     Start, done and idle work as in OpenCL RTL kernels: the host sets start, which stays until the kernel has
     taken it; done and ready stay until the host has read them.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from amaranth.lib import data
 
-from muntin.hw.register_map import KernelMap
+from muntin.contract.registers import KernelMap
 
 
 class EventLayout(data.StructLayout):

@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from muntin.contract.registers import LANE_STRIDE
 from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
-from muntin.hw.register_map import LANE_STRIDE
 
 
 class LaneDecoder(wiring.Component):

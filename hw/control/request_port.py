@@ -4,9 +4,9 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.opencl import WAIT_CYCLES, Request
 from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
 from muntin.hw.control.request_layout import RequestLayout
-from muntin.hw.request_map import WAIT_CYCLES, Request
 
 
 class RequestPort(wiring.Component):
@@ -23,7 +23,7 @@ class RequestPort(wiring.Component):
     ----------
     i : In(stream of RequestLayout)
     o : Out(stream of 32 bits)
-        The results, in order: see `muntin.hw.request_map.Request`.
+        The results, in order: see `muntin.contract.opencl.Request`.
     control : Out(Axi4LiteSignature)
     quiet : In(1)
         A reset would cut nothing off.

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from muntin.hw.register_map import ErrorCode
+from muntin.contract.registers import ErrorCode
 
 
 class ResultLayout(data.StructLayout):

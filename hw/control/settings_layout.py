@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from muntin.hw.register_map import KernelMap
+from muntin.contract.registers import KernelMap
 
 
 class SettingsLayout(data.StructLayout):

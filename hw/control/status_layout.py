@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from muntin.hw.register_map import Access, KernelMap
+from muntin.contract.registers import Access, KernelMap
 
 OWN = ("CONTROL", "INTERRUPT_STATUS")
 """Registers that the register block keeps by itself, though they are not plain ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.errors import ParameterError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

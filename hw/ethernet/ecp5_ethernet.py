@@ -8,7 +8,7 @@ from liteeth.phy.ecp5rgmii import LiteEthPHYRGMII
 from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
 from migen import Module, Record, Signal
 
-from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.contract.boards import EthernetLine
 from muntin.hw.ethernet.udp_core import udp_core
 
 _CLOCKS = [("tx", 1), ("rx", 1)]

@@ -10,7 +10,7 @@ from liteeth.core import LiteEthUDPIPCore
 from litex.gen.fhdl.verilog import convert
 from migen import ClockDomain, Module, Signal
 
-from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.contract.boards import EthernetLine
 from muntin.hw.ethernet.buffered_phy import BufferedPhy
 
 # The wire brings three bytes in a cycle of a design at 40 MHz, which takes one: so many bytes wait, more than all of a

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.link.protocol import DATAGRAM_BYTES
+from muntin.contract.link import DATAGRAM_BYTES
 
 _DEPTH = 1 << (DATAGRAM_BYTES - 1).bit_length()
 

@@ -6,7 +6,7 @@ from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.link.protocol import DATA_WORDS, ESCAPE, ESCAPED, FLAG, HEADER_WORDS
+from muntin.contract.link import DATA_WORDS, ESCAPE, ESCAPED, FLAG, HEADER_WORDS
 
 _DEPTH = 512
 assert HEADER_WORDS + DATA_WORDS + 1 <= _DEPTH

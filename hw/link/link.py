@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.link import PATIENCE
 from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
 from muntin.hw.link.csr_signature import CsrSignature
 from muntin.hw.link.datagram_sender import DatagramSender
@@ -12,7 +13,6 @@ from muntin.hw.link.frame_receiver import FrameReceiver
 from muntin.hw.link.frame_sender import FrameSender
 from muntin.hw.link.line_chooser import LineChooser
 from muntin.hw.link.link_server import LinkServer
-from muntin.hw.link.protocol import PATIENCE
 from muntin.hw.link.register_decoder import RegisterDecoder
 from muntin.hw.link.serial_receiver import SerialReceiver
 from muntin.hw.link.serial_sender import SerialSender

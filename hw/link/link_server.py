@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.link.protocol import DATA_WORDS, HEADER_WORDS, MAGIC, PATIENCE, Request, Status
+from muntin.contract.link import DATA_WORDS, HEADER_WORDS, MAGIC, PATIENCE, Request, Status
 from muntin.hw.link.register_bus_signature import RegisterBusSignature
 from muntin.hw.link.word_memory_signature import WordMemorySignature
 
@@ -13,7 +13,7 @@ _RESET_CYCLES = 8
 
 
 class LinkServer(wiring.Component):
-    """Carries out the requests that `muntin.hw.link.protocol` lists, one at a time, each of them once.
+    """Carries out the requests that `muntin.contract.link` lists, one at a time, each of them once.
 
     Parameters
     ----------

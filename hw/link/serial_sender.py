@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.errors import ParameterError
 
 
 class SerialSender(wiring.Component):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muntin.hw.errors import ParameterError
-from muntin.hw.parameters import Parameters
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.contract.errors import ParameterError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from muntin.hw.opencl.names import FUNCTION, MODEL, MODULE, VERILOG
+from muntin.contract.opencl import FUNCTION, MODEL, MODULE, VERILOG
 from muntin.hw.opencl.rtl_module import RtlModule
 
 STREAM_PORTS = ("clock", "resetn", "ivalid", "iready", "ovalid", "oready")

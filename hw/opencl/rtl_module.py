@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, ClockDomain, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.errors import ParameterError
+from muntin.contract.opencl import REQUEST_BITS, WAIT_CYCLES
 from muntin.hw.control.request_port import RequestPort
-from muntin.hw.errors import ParameterError
 from muntin.hw.memory.avalon_reader import AvalonReader
 from muntin.hw.memory.avalon_writer import AvalonWriter
 from muntin.hw.memory.port_shape import PortShape
-from muntin.hw.request_map import REQUEST_BITS, WAIT_CYCLES
 
 POINTER_BITS = 64
 
@@ -46,7 +46,7 @@ class RtlModule(wiring.Component):
     state : In(64)
         Unused: it is for the model in C that takes the module's place where kernels are emulated.
     request : In(64)
-        See `muntin.hw.request_map`.
+        See `muntin.contract.opencl`.
     ovalid, iready : Out(1), In(1)
         The result is there; it is taken.
     result : Out(32)

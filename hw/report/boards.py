@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from muntin.hw.parameters import Parameters
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.report.designs import ECP5, merged_per_cycle
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 _CELLS = {"logic": "TRELLIS_COMB", "flip_flops": "TRELLIS_FF", "block_ram": "DP16KD", "dsp": "MULT18X18D"}
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from amaranth.lib import wiring
 
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.bisort.kernel import Kernel
 from muntin.hw.bisort.merger import Merger
 from muntin.hw.bisort.probe_path import ProbePath
-from muntin.hw.parameters import Parameters
 from muntin.hw.splitjoin.join_core import JoinCore
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.splitjoin import SplitJoin
 
 ECP5, ARRIA_10 = "ECP5-85", "Arria 10"

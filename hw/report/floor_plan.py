@@ -11,7 +11,7 @@ from typing import Any
 
 from amaranth.lib import wiring
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.errors import ParameterError
 from muntin.hw.report.ecp5 import place_and_route, synthesize
 from muntin.hw.report.ring import Ring
 

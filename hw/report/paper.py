@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muntin.hw.parameters import Parameters
+from muntin.contract.designs.bisort import Parameters
 from muntin.hw.report.designs import ARRIA_10
 
 PAPER_ALMS, PAPER_M20K, PAPER_MHZ = 178_647, 848, 252.7

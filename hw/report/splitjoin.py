@@ -8,13 +8,13 @@ import json
 import tempfile
 from pathlib import Path
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.boards.build_errors import RoutingError
 from muntin.hw.report.designs import SPLITJOIN_PARTS
 from muntin.hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
 from muntin.hw.report.floor_plan import SLOTS, core_places, plan
 from muntin.hw.report.ring import Ring
 from muntin.hw.splitjoin.join_core import JoinCore
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.splitjoin import SplitJoin
 
 

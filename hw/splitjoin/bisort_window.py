@@ -3,16 +3,15 @@
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, memory, wiring
 
+from muntin.contract.designs.bisort import ROW_BITS
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.insertion_buffer import InsertionBuffer
 from muntin.hw.bisort.merger import Merger
 from muntin.hw.bisort.row_layout import row_layout
-from muntin.hw.errors import ParameterError
-from muntin.hw.parameters import ROW_BITS
 from muntin.hw.splitjoin.band_sums import BandSums
 from muntin.hw.splitjoin.closed_range import ClosedRange
 from muntin.hw.splitjoin.nested_loop import NO_COLLISION
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.result_layout import result_layout, result_of
 from muntin.hw.splitjoin.side import Side

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.settings_signature import SettingsSignature, copy_settings
 from muntin.hw.splitjoin.tagged_row import tagged_row
 

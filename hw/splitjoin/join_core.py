@@ -6,9 +6,8 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.region import Region
 from muntin.hw.splitjoin.result_fifo import ResultFlow
 from muntin.hw.splitjoin.result_layout import result_layout

@@ -9,6 +9,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_FIELDS, SplitJoinParameters, row_words
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.hw.control.command_layout import CommandLayout
 from muntin.hw.control.event_layout import EventLayout
 from muntin.hw.control.result_layout import ResultLayout
@@ -18,10 +20,7 @@ from muntin.hw.memory.burst_reader import BurstReader
 from muntin.hw.memory.memory_port import MemoryPort
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.memory.stream_writer import StreamWriter
-from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
-from muntin.hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS, row_words
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.result_packer import ResultPacker
 from muntin.hw.splitjoin.row_cutter import RowCutter
 from muntin.hw.splitjoin.splitjoin import SplitJoin

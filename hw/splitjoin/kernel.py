@@ -8,13 +8,12 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
 from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
 from muntin.hw.control.command_lane import CommandLane
 from muntin.hw.memory.axi4_signature import Axi4Signature
-from muntin.hw.register_map import SPLITJOIN
 from muntin.hw.splitjoin.join_engine import JoinEngine
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 class SplitJoinKernel(wiring.Component):
@@ -31,7 +30,7 @@ class SplitJoinKernel(wiring.Component):
     Attributes
     ----------
     control : In(Axi4LiteSignature)
-        The registers of `muntin.hw.register_map.SPLITJOIN`.
+        The registers of `muntin.contract.designs.splitjoin.SPLITJOIN`.
     irq : Out(1)
     axi : array of one Out(Axi4Signature)
     fault : In(cores)

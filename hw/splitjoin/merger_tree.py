@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.rap_merger import MERGER_WAY, RapMerger
 from muntin.hw.splitjoin.result_fifo import ResultFlow
 

@@ -3,12 +3,11 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 
-from muntin.hw.parameters import ROW_BITS
+from muntin.contract.designs.bisort import ROW_BITS
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.splitjoin.admission import Admission
 from muntin.hw.splitjoin.band_sums import BandSums
 from muntin.hw.splitjoin.closed_range import ClosedRange
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_of
 from muntin.hw.splitjoin.side import Side

@@ -6,12 +6,11 @@ from amaranth.hdl import Const, EnableInserter, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from muntin.hw.splitjoin.distributor import rows_way
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
 from muntin.hw.splitjoin.side import Side

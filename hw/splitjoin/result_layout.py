@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Const, Value
 from amaranth.lib import data
 
-from muntin.hw.parameters import ROW_BITS
+from muntin.contract.designs.bisort import ROW_BITS
 
 ARRIVAL_BITS = 16
 """Width of a count of rows, modulo which more rows than ever are under way can be told apart."""

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_BYTES
 from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_BYTES
 from muntin.hw.splitjoin.result_layout import result_layout
 
 
@@ -26,7 +26,7 @@ class ResultPacker(wiring.Component):
         No result comes any more: the rest goes out. It stays until `closed`.
     i : In(stream of result_layout, tagged)
     o : Out(stream of BeatLayout)
-        As `muntin.hw.splitjoin.memory_layout` has them. The last beat is one that fills the room, or one with what was
+        As `muntin.contract.designs.splitjoin` has them. The last beat is one that fills the room, or one with what was
         left when `finish` was set, which may be nothing.
     full : Out(1)
         Every place has been taken; no more results are taken.

@@ -4,9 +4,8 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.splitjoin import NUMBER_BITS, ROW_FLAGS, SplitJoinParameters, row_fields, row_words
 from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, ROW_FLAGS, row_fields, row_words
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.tagged_row import tagged_row
 
 
@@ -20,7 +19,7 @@ class RowCutter(wiring.Component):
     Attributes
     ----------
     i : In(stream of BeatLayout)
-        Whole rows, as `muntin.hw.splitjoin.memory_layout` has them. `keep` says how many are in the last beat.
+        Whole rows, as `muntin.contract.designs.splitjoin` has them. `keep` says how many are in the last beat.
     o : Out(stream of tagged_row)
 
     Timing

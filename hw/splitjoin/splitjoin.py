@@ -6,14 +6,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.splitjoin.combiner import Combiner
 from muntin.hw.splitjoin.core_watch import CORE_BITS, CoreWatch
 from muntin.hw.splitjoin.distributor import Distributor
 from muntin.hw.splitjoin.join_core import RESULTS_WAY, JoinCore
 from muntin.hw.splitjoin.merger_tree import MergerTree
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
 from muntin.hw.splitjoin.tagged_row import tagged_row

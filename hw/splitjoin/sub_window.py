@@ -3,8 +3,8 @@
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.parameters import ROW_BITS
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.bisort import ROW_BITS
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
 

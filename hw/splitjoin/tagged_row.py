@@ -2,8 +2,8 @@
 
 from amaranth.lib import data
 
-from muntin.hw.parameters import ROW_BITS
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.bisort import ROW_BITS
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 
 
 def tagged_row(parameters: SplitJoinParameters) -> data.StructLayout:

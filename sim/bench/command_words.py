@@ -1,11 +1,11 @@
 """Words of a command, by the names of its fields."""
 
-from muntin.hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS, COMMAND_WORDS, Operation
-from muntin.hw.register_map import command_word as first_word
+from muntin.contract.registers import COMMAND_FIELDS, COMMAND_FLAGS, COMMAND_WORDS, Operation
+from muntin.contract.registers import command_word as first_word
 
 
 def command_words(operation: Operation, **fields: int) -> list[int]:
-    """The words to push for a command; fields and flags by the names of `muntin.hw.register_map`, the others are 0."""
+    """The words to push for a command; fields and flags by the names in `muntin.contract.registers`, others 0."""
     flags = sum(flag.mask for flag in COMMAND_FLAGS if fields.pop(flag.name, 0))
     words = [0] * COMMAND_WORDS
     words[0] = operation | flags

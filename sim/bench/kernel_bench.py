@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import ERROR_TEXT, ErrorCode, Operation
 from muntin.hw.memory.copy_operation import CopyOperation
 from muntin.hw.memory.transfer_status import TransferStatus
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import COUNTERS, ERROR_TEXT, ErrorCode, Operation
 from muntin.sim.bench.command_words import command_words
 from muntin.sim.bench.kernel_figure import KernelFigure
 from muntin.sim.board.bisort_link import open_bisort_board
@@ -69,7 +69,7 @@ class KernelBench:
         self.board.close()
 
     def run(self, operation: Operation, *, trace: str = "", **fields: int) -> dict[str, int]:
-        """Carry out a command; fields and flags by the names of `muntin.hw.register_map`.
+        """Carry out a command; fields and flags by the names of `muntin.contract.registers`.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class KernelBench:
             self.board.board.watch(0)
         if code := self.board.read("ERROR_CODE"):
             raise RuntimeError(f"{operation.name}: {ERROR_TEXT[ErrorCode(code)]}")
-        return {name: self.board.read(name) for name, _ in COUNTERS}
+        return {name: self.board.read(name) for name, _ in BISORT.counters}
 
     def sorted_keys(self, rows: int) -> NDArray[np.int32]:
         """Ascending keys, uniform over all int32."""

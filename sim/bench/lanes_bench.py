@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.hw.register_map import ERROR_TEXT, LANE_STRIDE, ErrorCode, Operation, registers
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, ErrorCode, Operation
 from muntin.sim.bench.command_words import command_words
 from muntin.sim.bench.lanes_figure import LanesFigure
 from muntin.sim.board.bisort_link import open_bisort_board
@@ -13,7 +14,7 @@ from muntin.sim.board.bisort_link import open_bisort_board
 Ki, Mi = 1 << 10, 1 << 20
 KEY_BYTES = 4
 HALF_BAND = 1 << 11
-_PUSH = next(register.offset for register in registers() if register.name == "QUEUE_PUSH")
+_PUSH = next(register.offset for register in BISORT.registers() if register.name == "QUEUE_PUSH")
 
 
 class LanesBench:

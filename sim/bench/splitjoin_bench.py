@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.bisort_window import BisortWindow
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.bench.splitjoin_figure import SplitJoinFigure
 from muntin.sim.block_runner import run_bench
 from muntin.sim.meters.splitjoin_meter import SplitJoinMeter

@@ -4,7 +4,7 @@ import dataclasses
 
 from amaranth.sim import Simulator
 
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.splitjoin import SplitJoin
 
 

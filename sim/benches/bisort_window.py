@@ -6,8 +6,7 @@ import random
 
 import cocotb
 
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.hw.splitjoin.sub_window import command_layout
 from muntin.sim.benches.join_ports import set_settings, unpack_result

@@ -6,7 +6,7 @@ import random
 
 import cocotb
 
-from muntin.hw.splitjoin.order import Order
+from muntin.contract.designs.splitjoin import Order
 from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.sim.benches.join_ports import pack_result, unpack_result
 from muntin.sim.benches.order_monitor import check_order

@@ -6,8 +6,8 @@ import random
 
 import cocotb
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.distributor import rows_way
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.tagged_row import tagged_row
 from muntin.sim.benches.join_ports import pack_row
 from muntin.sim.models.distributor import distribute

@@ -6,7 +6,7 @@ import dataclasses
 import random
 from collections.abc import Iterator, Sequence
 
-from muntin.hw.splitjoin.order import Order
+from muntin.contract.designs.splitjoin import Order
 from muntin.sim.models.join_settings import JoinRow, JoinSettings
 
 KEYS = ("uniform", "few", "equal", "extreme", "narrow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 
 

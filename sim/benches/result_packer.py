@@ -6,8 +6,8 @@ import random
 
 import cocotb
 
+from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_BYTES
 from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_BYTES
 from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.sim.models.join_settings import JoinResult
 from muntin.sim.models.memory_beats import pack_results

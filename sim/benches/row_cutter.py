@@ -6,9 +6,8 @@ import random
 
 import cocotb
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters, row_words
 from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.splitjoin.memory_layout import row_words
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.tagged_row import tagged_row
 from muntin.sim.benches.join_ports import pack_row
 from muntin.sim.models.memory_beats import cut_rows

@@ -7,8 +7,7 @@ from collections import Counter
 
 import cocotb
 
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.hw.splitjoin.tagged_row import tagged_row
 from muntin.sim.benches.join_cases import JoinCase, cases

@@ -6,8 +6,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer, with_timeout
 
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.sim.benches.join_ports import set_settings
 from muntin.sim.meters.splitjoin_meter import SIDES
 from muntin.sim.models.join_settings import JoinSettings

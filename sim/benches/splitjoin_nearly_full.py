@@ -9,7 +9,7 @@ import random
 
 import cocotb
 
-from muntin.hw.splitjoin.order import Order
+from muntin.contract.designs.splitjoin import Order
 from muntin.sim.benches.join_cases import JoinCase
 from muntin.sim.benches.splitjoin import PARAMETERS, SETTINGS, join, make_bench, until_idle
 from muntin.sim.models.join_oracle import join_oracle

@@ -7,7 +7,7 @@ import json
 import cocotb
 from cocotb.triggers import Timer
 
-from muntin.hw.splitjoin.order import Order
+from muntin.contract.designs.splitjoin import Order
 from muntin.sim.benches.join_ports import set_settings
 from muntin.sim.benches.splitjoin_meter import PARAMETERS, PERIOD, fill, run, start
 from muntin.sim.models.join_settings import JoinSettings

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from muntin.hw.errors import ParameterError
-from muntin.hw.parameters import Parameters
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.errors import ParameterError
 from muntin.sim.board.kernel_board import KernelBoard
 from muntin.sim.board.memory_settings import MemorySettings
 from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings

@@ -6,7 +6,7 @@ from amaranth import Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signa
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.errors import ParameterError
 from muntin.hw.memory.port_interleaver import PortInterleaver
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.memory_core import MemoryCore

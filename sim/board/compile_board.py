@@ -245,7 +245,9 @@ def _compile(
 def _sources() -> list[str]:
     """All that Verilog is made from: digests of the sources, and versions of the packages."""
     root = Path(__file__).resolve().parents[2]
-    files = [path for folder in ("hw", "sim") for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES]
+    files = [
+        path for folder in ("contract", "hw", "sim") for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES
+    ]
     found = [f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sorted(files)]
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

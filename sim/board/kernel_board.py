@@ -6,11 +6,11 @@ import numpy as np
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.contract.registers import LANE_STRIDE, KernelMap, Register
 from muntin.hw.bisort.kernel import Kernel
 from muntin.hw.memory.port_shape import PortShape
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, LANE_STRIDE, KernelMap, Register
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.board.compile_board import compile_board
 from muntin.sim.board.memory_settings import MemorySettings
 from muntin.sim.board.simulated_board import SimulatedBoard

@@ -4,10 +4,9 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 
-from muntin.hw.errors import ParameterError
-from muntin.hw.register_map import SPLITJOIN
+from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
+from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.kernel import SplitJoinKernel
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.board.kernel_board import KernelBoard
 from muntin.sim.board.memory_settings import MemorySettings
 from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings

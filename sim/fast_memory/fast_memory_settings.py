@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.errors import ParameterError
 from muntin.sim.board.memory_core import MemoryCore
 
 _SOURCE = Path(__file__).with_name("fast_memory.v")

@@ -15,7 +15,7 @@ from dpkt.ethernet import ETH_TYPE_ARP, ETH_TYPE_IP, Ethernet
 from dpkt.ip import IP, IP_PROTO_UDP
 from dpkt.udp import UDP
 
-from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.contract.boards import EthernetLine
 
 LOCAL = "127.0.0.1"
 _PREAMBLE = b"\x55" * 7 + b"\xd5"

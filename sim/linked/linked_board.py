@@ -116,7 +116,7 @@ def _give_back(
 def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
     dram = board.dram_of(design)
     core = simulated_dram(dram, "dram")
-    kernel, shape = kernel_of(design, board.parameters[design])
+    kernel, shape = kernel_of(board.parameters[design])
     linked = LinkedKernel(
         kernel,
         shape,

@@ -8,8 +8,8 @@ from muntin.host.link.link_client import LinkClient, Port
 from muntin.host.link.serial_board import SerialBoard
 from muntin.host.link.serial_port import SerialPort
 from muntin.host.link.udp_port import UdpPort
+from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.ecp5_board import Ecp5Board
-from muntin.hw.boards.registry import board as board_of
 from muntin.sim.linked.linked_board import LinkedBoard
 
 _PATIENCE = 60.0  # seconds; a simulated clock is slow, and its line loses nothing
@@ -52,7 +52,7 @@ def open_linked_board(
     Parameters
     ----------
     name : str
-        One of `muntin.hw.boards.registry`.
+        One of `muntin.contract.boards`.
     design : str
         One of the board's.
     ethernet : bool
@@ -65,8 +65,7 @@ def open_linked_board(
     BoardBuildError
         If it cannot be compiled.
     """
-    board = board_of(name)
-    assert isinstance(board, Ecp5Board)
+    board = build_of(name)
     simulated = LinkedBoard(board, design, progress=progress)
     if ethernet:
         assert simulated.computer is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 from migen import Module, Signal
 
-from muntin.hw.boards.ethernet_line import EthernetLine
+from muntin.contract.boards import EthernetLine
 from muntin.hw.ethernet.udp_core import udp_core
 from muntin.sim.linked.ethernet_phy_model import EthernetPhyModel
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.errors import ParameterError
 from muntin.sim.board.memory_core import MemoryCore
 
 

@@ -6,8 +6,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
 from muntin.hw.splitjoin.splitjoin import SplitJoin
 from muntin.sim.meters.merger_meter import row_hash

@@ -1,6 +1,6 @@
 """Why a command fails in a model."""
 
-from muntin.hw.register_map import ErrorCode
+from muntin.contract.registers import ErrorCode
 
 
 class CommandFaultError(Exception):

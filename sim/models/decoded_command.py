@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from muntin.hw.register_map import COMMAND_FIELDS, COMMAND_FLAGS
+from muntin.contract.registers import COMMAND_FIELDS, COMMAND_FLAGS
 
 
 @dataclasses.dataclass(frozen=True)

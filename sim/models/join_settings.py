@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from muntin.hw.splitjoin.order import Order
+from muntin.contract.designs.splitjoin import Order
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, ErrorCode, Operation
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.sim.models.command_fault_error import CommandFaultError
 from muntin.sim.models.decoded_command import DecodedCommand
 from muntin.sim.models.kernel_shell import KernelShell
@@ -33,7 +33,7 @@ class KernelModel(KernelShell):
     memory : ndarray of uint8, shape (memory_bytes,)
         The channels' memories, one behind the other.
     counters : dict of str to int
-        The counters of `muntin.hw.register_map`, by name. All of `commands`, `rows_in`, `rows_out`, `partitions`,
+        The counters of `muntin.contract.registers`, by name. All of `commands`, `rows_in`, `rows_out`, `partitions`,
         `read_beats` and `write_beats` are those of the hardware where no command failed; as there is no clock, the
         others stay 0.
     interrupt : bool

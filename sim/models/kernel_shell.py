@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.hw.identity import parameter_hash
-from muntin.hw.register_map import COMMAND_WORDS, CONTROL_REGISTERS, Access, ErrorCode, KernelMap
+from muntin.contract.registers import COMMAND_WORDS, CONTROL_REGISTERS, Access, ErrorCode, KernelMap, parameter_hash
 from muntin.sim.models.command_fault_error import CommandFaultError
 from muntin.sim.models.decoded_command import DecodedCommand
 

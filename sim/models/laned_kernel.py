@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import LANE_STRIDE
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.registers import LANE_STRIDE
 from muntin.sim.models.kernel import KernelModel
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from muntin.hw.link.frame import FrameReader, to_frame
-from muntin.hw.link.protocol import DATA_WORDS, HEADER_WORDS, MAGIC, Request, Status
+from muntin.contract.link import DATA_WORDS, HEADER_WORDS, MAGIC, FrameReader, Request, Status, to_frame
 
 
 class Behind(Protocol):

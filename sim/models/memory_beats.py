@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from muntin.hw.splitjoin.memory_layout import NUMBER_BITS, RESULT_BYTES, ROW_FLAGS, row_fields, row_words
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import (
+    NUMBER_BITS,
+    RESULT_BYTES,
+    ROW_FLAGS,
+    SplitJoinParameters,
+    row_fields,
+    row_words,
+)
 from muntin.sim.models.join_settings import JoinResult, JoinRow
 
 

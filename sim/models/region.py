@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muntin.hw.splitjoin.order import Order
+from muntin.contract.designs.splitjoin import Order
 from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 
 

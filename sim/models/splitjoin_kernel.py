@@ -7,18 +7,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
-from muntin.hw.splitjoin.memory_layout import (
+from muntin.contract.designs.splitjoin import (
     NUMBER_BITS,
     RESULT_BYTES,
     RESULT_FIELDS,
     ROW_FLAGS,
+    SPLITJOIN,
     SUMMARY_FIELDS,
+    Order,
+    SplitJoinParameters,
     row_fields,
     row_words,
 )
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.sim.models.command_fault_error import CommandFaultError
 from muntin.sim.models.decoded_command import DecodedCommand
 from muntin.sim.models.kernel_shell import KernelShell
@@ -47,8 +48,8 @@ class SplitJoinKernelModel(KernelShell):
     memory_bytes : int
     memory : ndarray of uint8, shape (memory_bytes,)
     counters : dict of str to int
-        Of `muntin.hw.register_map.SPLITJOIN`. `cycles` and both stalls stay 0, as there is no clock, and `compared` is
-        that of the hardware for count windows.
+        Of `muntin.contract.designs.splitjoin.SPLITJOIN`. `cycles` and both stalls stay 0, as there is no clock, and
+        `compared` is that of the hardware for count windows.
     frozen : set of int
         Cores that have stopped answering; a test may put some in. From then on their pairs are missing, and each JOIN
         says so; where CORE_TIMEOUT_CYCLES is 0, a JOIN never ends.

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TREE = Path(__file__).parents[2]
-FOLDERS = ("host", "hw", "sim", "pyspark_bridge", "bench")
+FOLDERS = ("contract", "host", "hw", "sim", "pyspark_bridge", "bench")
 
 #: The folders at the top that each of them may import.
 ABOVE = {
-    "hw": set(),
-    "sim": {"hw"},
-    "host": set(),
+    "contract": set(),
+    "hw": {"contract"},
+    "sim": {"contract", "hw"},
+    "host": {"contract"},
     "pyspark_bridge": {"host"},
-    "bench": {"host", "hw", "sim", "pyspark_bridge"},
+    "bench": {"contract", "host", "hw", "sim", "pyspark_bridge"},
 }
 #: The parts of host: each imports those of its own row and of the rows before it.
 ROWS = (

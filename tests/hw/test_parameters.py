@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from muntin.hw.errors import ParameterError
-from muntin.hw.parameters import PRESETS, Parameters
+from muntin.contract.designs.bisort import PRESETS, Parameters
+from muntin.contract.errors import ParameterError
 
 
 @pytest.mark.parametrize("name", ["tiny", "ecp5", "de5a"])
@@ -27,8 +27,8 @@ def test_board_presets_hold_a_subwindow_of_8m():
     [
         ({"key_bits": 16}, "key_bits must be one of 32, 64, not 16"),
         ({"width": 3}, "width must be one of 1, 2, 4, 8, 16, not 3"),
-        ({"width": 0}, "width must be a positive integer, not 0"),
-        ({"lanes": True}, "lanes must be a positive integer, not True"),
+        ({"width": 0}, "width must be an integer of at least 1, not 0"),
+        ({"lanes": True}, "lanes must be an integer of at least 1, not True"),
         ({"index_rows": 100}, "index_rows must be a power of two, not 100"),
         ({"address_bits": 8}, "address_bits must lie in"),
         ({"key_bits": 64, "data_bits": 32}, "data_bits must be at least key_bits"),
@@ -52,7 +52,7 @@ def test_unknown_preset():
 
 def test_standard_library_alone():
     code = (
-        "import sys, muntin.hw.parameters, muntin.hw.register_map, muntin.hw.splitjoin.memory_layout; "
+        "import sys, muntin.contract.designs.bisort, muntin.contract.registers, muntin.contract.designs.splitjoin; "
         "sys.exit(any(m.startswith(('amaranth', 'numpy', 'muntin.host')) for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

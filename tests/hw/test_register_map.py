@@ -2,21 +2,19 @@
 
 import pytest
 
-from muntin.hw.register_map import (
-    BISORT,
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.designs.splitjoin import PRESETS, SPLITJOIN
+from muntin.contract.registers import (
     COMMAND_FIELDS,
     COMMAND_FLAGS,
     COMMAND_WORDS,
     CONTROL_REGISTERS,
     ERROR_TEXT,
     LANE_STRIDE,
-    SPLITJOIN,
     Access,
     ErrorCode,
     command_word,
-    registers,
 )
-from muntin.hw.splitjoin.parameters import PRESETS
 
 KERNELS = [BISORT, SPLITJOIN]
 
@@ -44,7 +42,7 @@ def test_fields_do_not_overlap(kernel):
 
 
 def test_control_is_that_of_an_rtl_kernel():
-    control = registers()[0]
+    control = BISORT.registers()[0]
     assert (control.name, control.offset, control.access) == ("CONTROL", 0, Access.CONTROL)
     assert [control.field(name).lsb for name in ("start", "done", "idle", "ready", "auto_restart")] == [
         0,

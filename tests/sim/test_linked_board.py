@@ -15,7 +15,7 @@ from muntin.host.link.link_client import LinkClient
 from muntin.host.link.serial_board import SerialBoard
 from muntin.host.link.serial_port import SerialPort
 from muntin.host.selftest import selftest
-from muntin.hw.boards.registry import board as board_of
+from muntin.hw.boards.board_build import build_of
 from tests.simulated import simulated
 
 pytest.importorskip("litedram")
@@ -165,7 +165,7 @@ def test_a_cable_that_is_cut(terminal):
 
 
 def test_another_design_than_expected(terminal):
-    board = board_of("ecpix5")
+    board = build_of("ecpix5")
     other = dataclasses.replace(board.parameters["bisort"], index_rows=1024)
     with (
         Proxy(terminal, lambda direction, piece: piece) as proxy,

@@ -8,12 +8,12 @@ import zlib
 import numpy as np
 import pytest
 
+from muntin.contract.link import DATA_WORDS
 from muntin.host.errors import LinkDamagedError, LinkRefusedError, LinkSilentError
 from muntin.host.link.link_client import LinkClient
 from muntin.host.link.serial_port import SerialPort
 from muntin.host.link.udp_port import UdpPort
 from muntin.host.selftest import selftest
-from muntin.hw.link.protocol import DATA_WORDS
 from tests.simulated import simulated
 
 pytest.importorskip("liteeth")

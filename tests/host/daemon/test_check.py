@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from muntin import Band, JoinSpec, Rows, WindowJoin, Within
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon, FlightOptions
 from muntin.host.devices import Device
@@ -26,7 +27,6 @@ from muntin.host.errors import (
     UnsupportedError,
 )
 from muntin.host.state import check_place, local_folder
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, expected, open_query, process
 

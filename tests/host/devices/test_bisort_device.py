@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muntin import Band, Rows, WindowJoin, Within
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.registers import LANE_STRIDE, Operation
 from muntin.host.devices.bisort_device import BisortDevice
 from muntin.host.devices.device import DeviceInfo, Limits
 from muntin.host.devices.numpy_device import NumpyDevice
 from muntin.host.errors import CapacityError, DeviceError, KernelError
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import LANE_STRIDE, Operation
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.models.laned_kernel import LanedKernelModel
 

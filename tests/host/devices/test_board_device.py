@@ -7,11 +7,11 @@ import types
 import pytest
 from serial.tools import list_ports
 
+from muntin.contract.boards import board
 from muntin.hardware import list_devices, open_device
 from muntin.host.devices import board_device
 from muntin.host.errors import DeviceError, LinkIdentityError, LinkPortError, LinkSilentError
 from muntin.host.selftest import selftest
-from muntin.hw.boards.registry import board
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.link.board_model import MEMORY_BYTES, BoardModel, TerminalBoard
 from tests.host.link.udp_board import UdpBoard

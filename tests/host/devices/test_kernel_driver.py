@@ -5,17 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import ErrorCode, Operation, parameter_hash
 from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.errors import DeviceError, KernelError, from_wire, to_wire
-from muntin.hw.identity import parameter_hash
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import ErrorCode, Operation, layout_hash, registers
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.models.laned_kernel import LanedKernelModel
 
 TINY = Parameters.preset("tiny")
-OFFSETS = {register.name: register.offset for register in registers()}
+OFFSETS = {register.name: register.offset for register in BISORT.registers()}
 
 
 class Board(KernelModel):
@@ -130,7 +129,7 @@ def test_another_build(board, change, says):
 
 def test_other_tables(board):
     board.instead = {OFFSETS["LAYOUT_HASH"]: 0x12345678}
-    with pytest.raises(DeviceError, match=f"LAYOUT_HASH reads 0x12345678, not {layout_hash():#010x}"):
+    with pytest.raises(DeviceError, match=f"LAYOUT_HASH reads 0x12345678, not {BISORT.layout_hash():#010x}"):
         KernelDriver(board, "test")
 
 

@@ -5,16 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.errors import ParameterError
+from muntin.contract.opencl import KERNEL
+from muntin.contract.registers import Operation
 from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.devices.opencl_board import OpenClBoard
 from muntin.host.devices.opencl_device import OpenClDevice, cl
 from muntin.host.devices.opencl_model import model_program, model_source, open_opencl_model
 from muntin.host.errors import DeviceError, KernelError
-from muntin.hw.errors import ParameterError
-from muntin.hw.opencl.names import KERNEL
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, COUNTERS, Operation, registers
 from muntin.sim.models.kernel import KernelModel
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
 
@@ -25,7 +25,7 @@ BUILDS = {
     "wide_keys": dataclasses.replace(TINY, key_bits=64, data_bits=256, width=4),
     "de5a": dataclasses.replace(Parameters.preset("de5a"), address_bits=20, burst_bytes=1024),
 }
-OFFSET = {register.name: register.offset for register in registers()}
+OFFSET = {register.name: register.offset for register in BISORT.registers()}
 MODELLED = ("commands", "rows_in", "rows_out")
 
 
@@ -91,7 +91,7 @@ def test_the_model_in_c_is_the_model(board, seed):
     for _ in range(12):
         for operation in BISORT.operations:
             twin.check(operation, 90)
-    for name, _ in COUNTERS:
+    for name, _ in BISORT.counters:
         low, high = (board.read_register(OFFSET[f"{name.upper()}_{end}"]) for end in ("LOW", "HIGH"))
         assert low | high << 32 == (twin.model.counters[name] if name in MODELLED else 0)
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from muntin.contract.opencl import BINARY
 from muntin.hardware import list_devices, open_device
 from muntin.host.devices import opencl_board_device
 from muntin.host.devices.opencl_board import OpenClBoard
@@ -14,7 +15,6 @@ from muntin.host.devices.opencl_model import model_program
 from muntin.host.errors import DeviceError
 from muntin.host.selftest import selftest
 from muntin.hw.boards.data.de5a import BOARD
-from muntin.hw.opencl.names import BINARY
 
 SMALL = dataclasses.replace(BOARD, memory_bytes=1 << 25)
 

@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.devices.opencl_device import OpenClDevice
@@ -13,8 +15,6 @@ from muntin.host.devices.opencl_model import open_opencl_model
 from muntin.host.devices.splitjoin_board import SplitJoinBoard
 from muntin.host.errors import DeviceError
 from muntin.host.selftest import selftest
-from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import SplitJoin

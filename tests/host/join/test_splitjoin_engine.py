@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from muntin import AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.engines import Outer
@@ -17,7 +18,6 @@ from muntin.host.index import NestedLoop as NestedLoopIndex
 from muntin.host.join.engine import Batch, EngineSpec, OrderedPairs
 from muntin.host.join.splitjoin_engine import SplitJoinEngine
 from muntin.host.spec import JoinSpec
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_of, table
 from tests.oracles.nested_loop import NestedLoop

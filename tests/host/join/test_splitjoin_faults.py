@@ -11,10 +11,10 @@ if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
 from muntin import Compare
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError, IncompleteError
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.board.splitjoin_link import open_splitjoin_board
 from tests.conformance.small_joins import agree, open_join, pairs_of, table
 

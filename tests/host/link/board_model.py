@@ -4,10 +4,10 @@ import os
 import threading
 import tty
 
+from muntin.contract.boards import to_description
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.link import DESCRIPTION_BASE, DRAM_BASE
 from muntin.host.link.dram_start import LaneTiming
-from muntin.hw.boards.description import to_description
-from muntin.hw.link.protocol import DESCRIPTION_BASE, DRAM_BASE
-from muntin.hw.parameters import Parameters
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.models.link import LinkModel
 

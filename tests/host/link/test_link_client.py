@@ -5,6 +5,9 @@ import time
 import numpy as np
 import pytest
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.link import DATA_WORDS, FLAG
+from muntin.contract.registers import Operation
 from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.errors import (
@@ -23,12 +26,9 @@ from muntin.host.link.link_client import TRIES, LinkClient
 from muntin.host.link.memory_check import memory_check
 from muntin.host.link.serial_board import SerialBoard
 from muntin.host.link.serial_port import SerialPort
-from muntin.hw.link.protocol import DATA_WORDS, FLAG
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import Operation, registers
 from tests.host.link.board_model import MEMORY_BYTES, PARAMETERS, TIMINGS, BoardModel, FaultyLine, TerminalBoard
 
-OFFSETS = {register.name: register.offset for register in registers()}
+OFFSETS = {register.name: register.offset for register in BISORT.registers()}
 DESIGNS = {"bisort": PARAMETERS}
 
 

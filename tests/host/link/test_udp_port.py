@@ -7,12 +7,11 @@ import time
 import numpy as np
 import pytest
 
+from muntin.contract.link import DATA_WORDS, DATAGRAM_BYTES, to_frame
 from muntin.host.errors import LinkDamagedError, LinkLostError, LinkPortError, LinkRefusedError, LinkSilentError
 from muntin.host.link.link_client import LinkClient
 from muntin.host.link.serial_board import SerialBoard
 from muntin.host.link.udp_port import UdpPort
-from muntin.hw.link.frame import to_frame
-from muntin.hw.link.protocol import DATA_WORDS, DATAGRAM_BYTES
 from tests.host.link.board_model import MEMORY_BYTES, PARAMETERS, TIMINGS, BoardModel
 from tests.host.link.udp_board import UdpBoard
 

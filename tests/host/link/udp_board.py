@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from muntin.hw.link.protocol import DATAGRAM_BYTES
+from muntin.contract.link import DATAGRAM_BYTES
 from muntin.sim.models.link import LinkModel
 
 _LOCAL = "127.0.0.1"

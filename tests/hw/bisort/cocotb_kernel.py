@@ -8,9 +8,9 @@ from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from cocotbext.axi.sparse_memory import SparseMemory
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import COMMAND_WORDS, LANE_STRIDE, ErrorCode, Operation
 from muntin.host.devices.kernel_command import KernelCommand
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, COMMAND_WORDS, COUNTERS, LANE_STRIDE, ErrorCode, Operation, registers
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenario, Scenarios, same
@@ -19,8 +19,8 @@ from tests.hw.memory.memory_bench import MemoryBench
 SETTINGS = settings()
 PARAMETERS = Parameters(**SETTINGS["parameters"])
 LANE = PARAMETERS.lanes - 1  # the one under test
-OFFSET = {register.name: LANE * LANE_STRIDE + register.offset for register in registers()}
-MODEL = {register.name: register.offset for register in registers()}
+OFFSET = {register.name: LANE * LANE_STRIDE + register.offset for register in BISORT.registers()}
+MODEL = {register.name: register.offset for register in BISORT.registers()}
 PORTS = [f"axi__{number}" for number in range(PARAMETERS.channels * PARAMETERS.lanes)]
 CHANNEL = (1 << PARAMETERS.address_bits) // PARAMETERS.channels
 SPAN = CHANNEL // 2
@@ -127,7 +127,7 @@ class KernelBench(MemoryBench):
     async def counters(self):
         return {
             name: await self.read(f"{name.upper()}_LOW") | await self.read(f"{name.upper()}_HIGH") << 32
-            for name, _ in COUNTERS
+            for name, _ in BISORT.counters
         }
 
 

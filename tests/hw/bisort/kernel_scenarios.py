@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.kernel_command import KernelCommand
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, ErrorCode, Operation
 
 
 @dataclass

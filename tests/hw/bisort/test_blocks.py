@@ -4,6 +4,7 @@ import functools
 
 import pytest
 
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.bound_merger import BoundMerger
 from muntin.hw.bisort.boundary_generator import BoundaryGenerator
 from muntin.hw.bisort.gather import Gather
@@ -11,7 +12,6 @@ from muntin.hw.bisort.indexer import Indexer
 from muntin.hw.bisort.insertion_buffer import InsertionBuffer
 from muntin.hw.bisort.partitioner import Partitioner
 from muntin.hw.bisort.prober import Prober
-from muntin.hw.errors import ParameterError
 from muntin.sim.block_runner import run_bench
 from muntin.sim.bundle import Bundle
 

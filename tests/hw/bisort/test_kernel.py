@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotbext.axi")
 
+from muntin.contract.designs.bisort import Parameters
 from muntin.hw.bisort.kernel import Kernel
-from muntin.hw.parameters import Parameters
 from muntin.sim.block_runner import run_bench
 
 TINY = dataclasses.replace(Parameters.preset("tiny"), address_bits=17)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.merger import Merger
-from muntin.hw.errors import ParameterError
 from muntin.sim.block_runner import run_bench
 from muntin.sim.meters.merger_meter import MergerMeter
 

@@ -12,13 +12,13 @@ from amaranth.hdl import ClockDomain, Const, Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.boards import from_description
+from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.build import build
 from muntin.hw.boards.build_errors import BuildError, TimingError
-from muntin.hw.boards.description import from_description
 from muntin.hw.boards.ecp5_board import Ecp5Board
 from muntin.hw.boards.ecp5_constraints import ecp5_constraints
 from muntin.hw.boards.ecp5_free_rows import keep_rows_free
-from muntin.hw.boards.registry import board
 from muntin.hw.boards.run_tool import run_tool
 from muntin.hw.dram.ecp5_dram import ecp5_dram
 from muntin.hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
@@ -28,7 +28,7 @@ from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.linked.simulated_dram import simulated_dram
 from muntin.sim.linked.simulated_ethernet import simulated_ethernet
 
-ECPIX5 = board("ecpix5")
+ECPIX5 = build_of("ecpix5")
 
 
 def test_every_pin_is_placed_once():

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from muntin.hw.boards.registry import board
-from muntin.hw.errors import ParameterError
+from muntin.contract.boards import board
+from muntin.contract.errors import ParameterError
 
 LINE = board("ecpix5").ethernet
 

@@ -5,17 +5,18 @@ import json
 
 import pytest
 
+from muntin.contract.boards import BOARDS, board
+from muntin.contract.errors import UnknownBoardError
 from muntin.hw.boards import build as build_module
-from muntin.hw.boards.board import Board
+from muntin.hw.boards.board_build import BoardBuild
 from muntin.hw.boards.build import REPORT, build, main
-from muntin.hw.boards.build_errors import BuildError, TimingError, ToolMissingError, UnknownBoardError
-from muntin.hw.boards.registry import board, boards
+from muntin.hw.boards.build_errors import BuildError, TimingError, ToolMissingError
 from muntin.hw.boards.steps import Steps
 
 
 def test_every_board_is_complete():
-    assert "ecpix5" in boards()
-    for name, found in boards().items():
+    assert "ecpix5" in BOARDS
+    for name, found in BOARDS.items():
         assert found.name == name
         assert found.designs
         assert found.memory_bytes > 0
@@ -36,13 +37,13 @@ def test_an_unknown_design_lists_those_there_are(capsys):
 def test_no_board_lists_the_boards(capsys):
     assert main([]) == 0
     listed = capsys.readouterr().out
-    for name, found in boards().items():
+    for name, found in BOARDS.items():
         assert f"{name} " in listed
         assert found.description in listed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Board(Board):
+class _Board(BoardBuild):
     """A board that takes no tools to build for."""
 
     content: str = "content"
@@ -98,7 +99,7 @@ def test_a_build_is_made_once_for_each_content(tmp_path, capsys):
 )
 def test_what_fails_is_said_and_not_kept(error, message, tmp_path, capsys, monkeypatch):
     failing = _of(fails=error)
-    monkeypatch.setattr(build_module, "board_of", lambda name: failing)
+    monkeypatch.setattr(build_module, "build_of", lambda name: failing)
     monkeypatch.setattr(build_module.build, "__kwdefaults__", {**build.__kwdefaults__, "root": tmp_path})
     assert main(["some"]) == 1
     told = capsys.readouterr().err

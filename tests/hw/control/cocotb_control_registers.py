@@ -7,12 +7,13 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 
-from muntin.hw import register_map
-from muntin.hw.register_map import Access
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.designs.splitjoin import SPLITJOIN
+from muntin.contract.registers import Access
 from muntin.sim.stream_bench import settings
 from tests.hw.memory.stalls import stalls
 
-KERNEL = getattr(register_map, settings()["kernel"])
+KERNEL = {"BISORT": BISORT, "SPLITJOIN": SPLITJOIN}[settings()["kernel"]]
 REGISTERS = KERNEL.registers()
 OFFSET = {register.name: register.offset for register in REGISTERS}
 INPUTS = ("ready", "done", "idle", "status")

@@ -5,8 +5,9 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotbext.axi")
 
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.designs.splitjoin import SPLITJOIN
 from muntin.hw.control.control_registers import ControlRegisters
-from muntin.hw.register_map import BISORT, SPLITJOIN
 from muntin.sim.block_runner import run_bench
 
 

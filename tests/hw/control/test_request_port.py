@@ -8,12 +8,12 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.sim import Simulator
 
+from muntin.contract.designs.bisort import BISORT
+from muntin.contract.opencl import Request, request
 from muntin.hw.control.control_registers import ControlRegisters
 from muntin.hw.control.request_port import RequestPort
-from muntin.hw.register_map import BISORT, BUILD_ID, registers
-from muntin.hw.request_map import Request, request
 
-OFFSET = {register.name: register.offset for register in registers()}
+OFFSET = {register.name: register.offset for register in BISORT.registers()}
 WAIT_CYCLES = 64
 
 
@@ -60,8 +60,8 @@ def test_reads_and_writes_and_how_long_they_take():
     bench = Bench()
 
     async def testbench(ctx):
-        ctx.set(bench.registers.status.build_id, BUILD_ID)
-        assert await bench.call(ctx, Request.READ, OFFSET["BUILD_ID"]) == (BUILD_ID, 3)
+        ctx.set(bench.registers.status.build_id, BISORT.build_id)
+        assert await bench.call(ctx, Request.READ, OFFSET["BUILD_ID"]) == (BISORT.build_id, 3)
         assert await bench.call(ctx, Request.WRITE, OFFSET["TIMEOUT_CYCLES"], 0x12345678) == (0, 3)
         assert await bench.call(ctx, Request.READ, OFFSET["TIMEOUT_CYCLES"], held=5) == (0x12345678, 3)
 

@@ -14,16 +14,16 @@ pytest.importorskip("amaranth")
 
 import itertools
 
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.contract.opencl import BINARY, FUNCTION, HEADER, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
 from muntin.hw.boards import build as build_module
 from muntin.hw.boards.build import build
 from muntin.hw.boards.build_errors import BuildError, ToolMissingError
-from muntin.hw.boards.data.de5a import BOARD
+from muntin.hw.boards.data.de5a import BUILD as BOARD
 from muntin.hw.boards.de5a_board import De5aBoard
 from muntin.hw.boards.de5a_platform import CONSTRAINTS
 from muntin.hw.boards.steps import Steps
-from muntin.hw.opencl.names import BINARY, FUNCTION, HEADER, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
-from muntin.hw.parameters import Parameters
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from tests.hw.de5a.tools import black_box, joined, lint, other_side, ports_of, read_component, read_system
 
 _TINY = dataclasses.replace(Parameters.preset("tiny"), channels=2, address_bits=33)
@@ -310,7 +310,7 @@ def test_without_the_tools_everything_is_written_and_they_are_named(design, tool
     assert str(folder) in str(caught.value)
     assert (":design=splitjoin" in str(caught.value)) == (design == "splitjoin")
     assert {path.name for path in folder.iterdir()} == set(SMALL.files(design, Steps()))
-    monkeypatch.setattr(build_module, "board_of", lambda name: SMALL)
+    monkeypatch.setattr(build_module, "build_of", lambda name: SMALL)
     monkeypatch.setattr(build_module, "BUILD", tmp_path / "builds")
     assert build_module.main(["de5a", "--design", design]) != 0
     assert tools in capsys.readouterr().err

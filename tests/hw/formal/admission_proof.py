@@ -11,10 +11,9 @@ from unittest import mock
 
 from amaranth.hdl import Assert, Assume, Elaboratable, Fragment, Module, Mux, Signal, signed
 
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.splitjoin import nested_loop
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.side import Side
 from tests.hw.formal.command_law import command_law

@@ -9,8 +9,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin import region
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.region import Region
 from muntin.hw.splitjoin.side import Side

@@ -17,13 +17,12 @@ import pytest
 from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import fifo
 
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.bisort import merger
 from muntin.hw.memory import burst_splitter
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.splitjoin import quick_fifo, region
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from tests.hw.formal.admission_proof import AdmissionProof
 from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo

@@ -5,8 +5,8 @@ import random
 from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
+from muntin.contract.link import DESCRIPTION_BASE, DRAM_BASE
 from muntin.hw.link.link import Link
-from muntin.hw.link.protocol import DESCRIPTION_BASE, DRAM_BASE
 from muntin.hw.memory.port_shape import PortShape
 
 DIVISOR = 4

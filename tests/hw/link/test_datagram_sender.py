@@ -5,8 +5,8 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
+from muntin.contract.link import DATAGRAM_BYTES
 from muntin.hw.link.datagram_sender import DatagramSender
-from muntin.hw.link.protocol import DATAGRAM_BYTES
 
 LENGTHS = (1, 2, DATAGRAM_BYTES - 1, DATAGRAM_BYTES, DATAGRAM_BYTES + 1, 2 * DATAGRAM_BYTES, 18)
 PEERS = [(0x0A000001 + number, 5000 + number) for number in range(len(LENGTHS))]

@@ -5,9 +5,19 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
-from muntin.hw.link.frame import FrameReader, to_frame
+from muntin.contract.link import (
+    DATA_WORDS,
+    DESCRIPTION_BASE,
+    DRAM_BASE,
+    ESCAPE,
+    FLAG,
+    MAGIC,
+    FrameReader,
+    Request,
+    Status,
+    to_frame,
+)
 from muntin.hw.link.frame_receiver import FrameReceiver
-from muntin.hw.link.protocol import DATA_WORDS, DESCRIPTION_BASE, DRAM_BASE, ESCAPE, FLAG, MAGIC, Request, Status
 from muntin.sim.models.link import LinkModel
 from tests.hw.link.link_bench import BAD_REGISTER, DESCRIPTION, MEMORY_WORDS, Registers, answers
 

@@ -5,9 +5,8 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
-from muntin.hw.link.frame import FrameReader, to_frame
+from muntin.contract.link import DATAGRAM_BYTES, DESCRIPTION_BASE, MAGIC, FrameReader, Request, Status, to_frame
 from muntin.hw.link.link import Link
-from muntin.hw.link.protocol import DATAGRAM_BYTES, DESCRIPTION_BASE, MAGIC, Request, Status
 from tests.hw.link.link_bench import DESCRIPTION, DIVISOR, SHAPE
 
 SESSION = 0x7D7E

@@ -6,10 +6,10 @@ import cocotb
 import numpy as np
 from cocotb.utils import get_sim_time
 
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.opencl import Request, request
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.kernel_command import KernelCommand
-from muntin.hw.parameters import Parameters
-from muntin.hw.register_map import BISORT, BUILD_ID, ErrorCode, Operation, registers
-from muntin.hw.request_map import Request, request
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
@@ -17,17 +17,17 @@ from tests.hw.opencl.module_bench import ModuleBench
 
 SETTINGS = settings()
 PARAMETERS = Parameters(**SETTINGS["parameters"])
-OFFSET = {register.name: register.offset for register in registers()}
+OFFSET = {register.name: register.offset for register in BISORT.registers()}
 CHANNEL = (1 << PARAMETERS.address_bits) // PARAMETERS.channels
 KEY = np.dtype(np.uint32 if PARAMETERS.key_bits == 32 else np.uint64)
-DONE = next(register for register in registers() if register.name == "CONTROL").field("done").mask
+DONE = next(register for register in BISORT.registers() if register.name == "CONTROL").field("done").mask
 
 
 class Twin(ModuleBench):
     """The module, and a model that is given the same."""
 
     def __init__(self, dut, share, *, by_burst):
-        super().__init__(dut, PARAMETERS, registers(), share, by_burst=by_burst)
+        super().__init__(dut, PARAMETERS, BISORT.registers(), share, by_burst=by_burst)
         self.model = KernelModel(PARAMETERS, 1 << PARAMETERS.address_bits)
         self.scenarios = Scenarios(PARAMETERS, self.random.getrandbits(32), CHANNEL // 2)
         self.tag = 0
@@ -66,7 +66,7 @@ class Twin(ModuleBench):
 async def every_command(dut, share, by_burst):
     bench = Twin(dut, share, by_burst=by_burst)
     await bench.start()
-    assert await bench.read("BUILD_ID") == BUILD_ID
+    assert await bench.read("BUILD_ID") == BISORT.build_id
     for _ in range(6):
         for operation in BISORT.operations:
             if operation != Operation.NOP:

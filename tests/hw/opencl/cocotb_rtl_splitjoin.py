@@ -5,13 +5,11 @@ from collections import Counter
 
 import cocotb
 
+from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_FIELDS, Order, SplitJoinParameters
+from muntin.contract.opencl import Request, request
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.join_rows import JoinRows
 from muntin.host.devices.kernel_command import KernelCommand
-from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
-from muntin.hw.request_map import Request, request
-from muntin.hw.splitjoin.memory_layout import RESULT_BYTES, SUMMARY_FIELDS
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.join_settings import JoinResult

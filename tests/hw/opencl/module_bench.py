@@ -7,7 +7,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
-from muntin.hw.request_map import Request, request
+from muntin.contract.opencl import Request, request
 from tests.hw.memory.stalls import stalls
 from tests.hw.opencl.avalon_memory import AvalonMemory
 

@@ -7,14 +7,14 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotb")
 
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.contract.errors import ParameterError
+from muntin.contract.opencl import Request, request
 from muntin.hw.boards.kernel_of import kernel_of
-from muntin.hw.errors import ParameterError
 from muntin.hw.memory.avalon_writer import AvalonWriter
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.opencl.rtl_module import RtlModule
-from muntin.hw.parameters import Parameters
-from muntin.hw.request_map import Request, request
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.block_runner import run_bench
 
 TWO_CHANNELS = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, channels=2)
@@ -22,7 +22,7 @@ TWO_CHANNELS = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, c
 
 def test_module_against_the_model(seed):
     run_bench(
-        RtlModule(*kernel_of("bisort", TWO_CHANNELS), address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
+        RtlModule(*kernel_of(TWO_CHANNELS), address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
         "opencl_rtl_module",
         "tests.hw.opencl.cocotb_rtl_module",
         seed=seed,
@@ -36,7 +36,7 @@ def test_module_with_splitjoin_against_the_model(seed):
         SplitJoinParameters.preset("tiny"), cores=2, lanes=1, rows=4, time_bits=0, bounds=0, address_bits=18
     )
     run_bench(
-        RtlModule(*kernel_of("splitjoin", small), address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
+        RtlModule(*kernel_of(small), address_bits=24, wait_cycles=1 << 14, settle_cycles=128),
         "opencl_rtl_splitjoin",
         "tests.hw.opencl.cocotb_rtl_splitjoin",
         seed=seed,
@@ -48,7 +48,7 @@ def test_what_cannot_be_built_is_refused():
     with pytest.raises(ParameterError, match="settle_cycles must be a power of two, not 100"):
         AvalonWriter(PortShape(), 32, settle_cycles=100)
     with pytest.raises(ParameterError, match="address_bits must lie in"):
-        RtlModule(*kernel_of("bisort", TWO_CHANNELS), address_bits=65)
+        RtlModule(*kernel_of(TWO_CHANNELS), address_bits=65)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.contract.errors import ParameterError
 from muntin.hw.report.ecp5 import place_and_route, synthesize
 from muntin.hw.report.floor_plan import SLOTS, WIDTH, gather_memory, places, plan
 from muntin.hw.report.ring import Ring
 from muntin.hw.splitjoin.join_core import JoinCore
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 TINY = dataclasses.replace(
     SplitJoinParameters.preset("ecp5"), cores=2, rows=256, probe_rows=1, result_rows=2, fan_out=2, fan_in=2

@@ -6,10 +6,10 @@ pytest.importorskip("amaranth")
 
 from amaranth.back import rtlil
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.report.ports import ports
 from muntin.hw.report.ring import Ring
 from muntin.hw.splitjoin.join_core import JoinCore
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 def _core():

@@ -14,9 +14,10 @@ from amaranth.hdl import Module
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.bisort import Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.bisort.merger import Merger
 from muntin.hw.boards.build_errors import BuildError, RoutingError
-from muntin.hw.parameters import Parameters
 from muntin.hw.report import __main__ as report
 from muntin.hw.report import ecp5
 from muntin.hw.report.arria10 import Estimate, memories, of_cells, without_first_content
@@ -25,7 +26,6 @@ from muntin.hw.report.comparison import joined, losses
 from muntin.hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
 from muntin.hw.report.ecp5 import Routed
 from muntin.hw.report.paper import PAPER_ALMS, paper_text
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 LINE = {
     "design": "a",

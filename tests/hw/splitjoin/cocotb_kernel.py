@@ -8,10 +8,9 @@ import numpy as np
 from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
+from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters
+from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.kernel_command import KernelCommand
-from muntin.hw.register_map import SPLITJOIN, ErrorCode, Operation
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.benches.join_cases import JoinCase, cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.join_oracle import join_oracle

@@ -6,17 +6,18 @@ import dataclasses
 
 import numpy as np
 
-from muntin.host.devices.kernel_command import KernelCommand
-from muntin.hw.register_map import SPLITJOIN, Operation
-from muntin.hw.splitjoin.memory_layout import (
+from muntin.contract.designs.splitjoin import (
     NUMBER_BITS,
     RESULT_BYTES,
     ROW_FLAGS,
+    SPLITJOIN,
     SUMMARY_FIELDS,
+    SplitJoinParameters,
     row_fields,
     row_words,
 )
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.registers import Operation
+from muntin.host.devices.kernel_command import KernelCommand
 from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
 
 OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}

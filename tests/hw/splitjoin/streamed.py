@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from muntin.hw.splitjoin.combiner import Combiner
 from muntin.hw.splitjoin.distributor import Distributor, rows_way
 from muntin.hw.splitjoin.join_core import RESULTS_WAY, JoinCore
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.rap_merger import MERGER_WAY, RapMerger
 from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature

@@ -5,10 +5,10 @@ import functools
 
 import pytest
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.designs.splitjoin import PRESETS, SplitJoinParameters
+from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.bisort_window import BisortWindow
 from muntin.hw.splitjoin.join_core import JoinCore
-from muntin.hw.splitjoin.parameters import PRESETS, SplitJoinParameters
 from muntin.hw.splitjoin.rap_merger import RapMerger
 from muntin.hw.splitjoin.result_packer import ResultPacker
 from muntin.hw.splitjoin.row_cutter import RowCutter

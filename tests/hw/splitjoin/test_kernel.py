@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotbext.axi")
 
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.kernel import SplitJoinKernel
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.sim.block_runner import run_bench
 
 TINY = dataclasses.replace(SplitJoinParameters.preset("tiny"), address_bits=18)

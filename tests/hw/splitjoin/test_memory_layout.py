@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from muntin.hw.splitjoin.memory_layout import (
+from muntin.contract.designs.splitjoin import (
+    PRESETS,
     RESULT_BYTES,
     RESULT_FIELDS,
     ROW_FLAGS,
@@ -12,7 +13,6 @@ from muntin.hw.splitjoin.memory_layout import (
     row_fields,
     row_words,
 )
-from muntin.hw.splitjoin.parameters import PRESETS
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from muntin.hw.splitjoin.order import Order
+from muntin.contract.designs.splitjoin import Order
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import OrderMonitor
 from muntin.sim.models.join_oracle import join_oracle

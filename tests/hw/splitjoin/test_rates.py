@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.sim.bench.splitjoin_latency import splitjoin_latency
 from muntin.sim.block_runner import run_bench
 from muntin.sim.meters.splitjoin_meter import SplitJoinMeter

@@ -5,11 +5,10 @@ import functools
 
 import pytest
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.bisort_window import BisortWindow
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.order import Order
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 from muntin.hw.splitjoin.side import Side
 from muntin.hw.splitjoin.splitjoin import SplitJoin
 from muntin.sim.block_runner import run_bench

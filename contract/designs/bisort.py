@@ -1,24 +1,20 @@
-"""Build parameters of the BI-Sort engine: the one place that holds a default. Standard library only."""
+"""BI-Sort (PanJoin, section IV) as data: build parameters with the presets, what a build tells of itself, counters."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from muntin.hw.errors import ParameterError
+from muntin.contract.design import Design
+from muntin.contract.errors import ParameterError
+from muntin.contract.memory_port import MemoryPort
+from muntin.contract.registers import Field, KernelMap, Operation
 
 ROW_BITS = 32
 """Width of a row number: the low bits of a row's arrival number, compared modulo 2**32."""
 
-_MAX_BURST_BYTES = 4096  # an AXI4 burst must not cross a 4 KiB boundary
-_MAX_BURST_BEATS = 256
-
-
-def _power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(MemoryPort):
     """How large and how wide a BI-Sort engine is built.
 
     Attributes
@@ -41,21 +37,8 @@ class Parameters:
         Engines that work side by side on disjoint ranges of keys.
     channels : int
         Memory channels; runs are read from one and written to another where there are two.
-    data_bits : int
-        Width of a memory port, 32 to 1024.
-    address_bits : int
-        Width of a byte address.
-    burst_bytes : int
-        Longest burst: at most 4 KiB, and at most 256 beats.
-    outstanding : int
-        Bursts that may be under way at once, of all readers of a channel together, and of all writers.
-    turn_bytes : int
-        Bytes moved in one direction before a shared channel turns to the other.
-    alternate_bytes : int
-        Bytes after which the memory goes on in a row of its own, a power of two: bursts that follow each other go to
-        rows of different parity where there is a choice. 0: it does not matter.
-    clock_hz : int
-        The clock the preset is meant for; figures in time are made with it, nothing is built from it.
+
+    The others are those of `MemoryPort`.
 
     Raises
     ------
@@ -72,31 +55,16 @@ class Parameters:
     queue_rows: int
     lanes: int
     channels: int
-    data_bits: int
-    address_bits: int
-    burst_bytes: int
-    outstanding: int
-    turn_bytes: int
-    alternate_bytes: int
-    clock_hz: int
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if type(value) is not int or value < (field.name != "alternate_bytes"):
-                raise ParameterError(f"{field.name} must be a positive integer, not {value!r}")
+        self._at_least(1, "key_bits", "width", "partition_log2", "index_rows", "buffer_rows", "bound_rows")
+        self._at_least(1, "queue_rows", "lanes", "channels")
+        super().__post_init__()
         self._one_of("key_bits", (32, 64))
         self._one_of("width", (1, 2, 4, 8, 16))
-        self._one_of("data_bits", (32, 64, 128, 256, 512, 1024))
         self._one_of("channels", (1, 2, 4, 8, 16, 32))
         self._one_of("lanes", (1, 2, 4, 8, 16, 32))
-        for name in ("index_rows", "bound_rows", "queue_rows", "burst_bytes", "turn_bytes"):
-            if not _power_of_two(getattr(self, name)):
-                raise ParameterError(f"{name} must be a power of two, not {getattr(self, name)}")
-        if self.alternate_bytes and not _power_of_two(self.alternate_bytes):
-            raise ParameterError(f"alternate_bytes must be 0 or a power of two, not {self.alternate_bytes}")
-        if not 12 <= self.address_bits <= 64:
-            raise ParameterError(f"address_bits must lie in 12..64, not {self.address_bits}")
+        self._powers_of_two("index_rows", "bound_rows", "queue_rows")
         if self.data_bits < self.key_bits:
             raise ParameterError(f"data_bits must be at least key_bits, {self.key_bits}, not {self.data_bits}")
         if self.partition_log2 > 31:
@@ -114,21 +82,6 @@ class Parameters:
             )
         if self.buffer_rows % self.width:
             raise ParameterError(f"buffer_rows must be a multiple of width, {self.width}, not {self.buffer_rows}")
-        if not self.beat_bytes <= self.burst_bytes <= _MAX_BURST_BYTES:
-            raise ParameterError(
-                f"burst_bytes must lie in {self.beat_bytes}..{_MAX_BURST_BYTES}, not {self.burst_bytes}"
-            )
-        if self.burst_beats > _MAX_BURST_BEATS:
-            raise ParameterError(
-                f"burst_bytes must be at most {_MAX_BURST_BEATS} beats of {self.beat_bytes} bytes, "
-                f"not {self.burst_bytes}"
-            )
-        if self.turn_bytes < self.burst_bytes:
-            raise ParameterError(f"turn_bytes must be at least burst_bytes, {self.burst_bytes}, not {self.turn_bytes}")
-
-    def _one_of(self, name: str, allowed: tuple[int, ...]) -> None:
-        if getattr(self, name) not in allowed:
-            raise ParameterError(f"{name} must be one of {', '.join(map(str, allowed))}, not {getattr(self, name)}")
 
     @property
     def partition_rows(self) -> int:
@@ -139,16 +92,6 @@ class Parameters:
     def run_rows(self) -> int:
         """Rows of the longest run whose index fits on chip."""
         return self.index_rows << self.partition_log2
-
-    @property
-    def beat_bytes(self) -> int:
-        """Bytes of a memory beat."""
-        return self.data_bits // 8
-
-    @property
-    def burst_beats(self) -> int:
-        """Beats of the longest burst."""
-        return self.burst_bytes // self.beat_bytes
 
     @property
     def keys_per_beat(self) -> int:
@@ -252,3 +195,68 @@ PRESETS: dict[str, Parameters] = {
         clock_hz=252_700_000,
     ),
 }
+
+_BISORT_BUILD: tuple[Field, ...] = (
+    Field("key_words", 0, 2, "Words of a key: 1 or 2."),
+    Field("width_log2", 2, 3, "log2 of the merger's width."),
+    Field("partition_log2", 5, 5, "k."),
+    Field("data_log2", 10, 4, "log2 of the memory port's bits."),
+    Field("channels_log2", 14, 3, "log2 of the memory channels."),
+    Field("lanes_log2", 17, 3, "log2 of the lanes."),
+    Field("index_log2", 20, 5, "log2 of the index entries on chip."),
+    Field("buffer_rows", 25, 7, "Rows of the insertion buffer, at most 127 shown."),
+)
+
+_COUNTERS: tuple[tuple[str, str], ...] = (
+    ("cycles", "Cycles in which a command was under way."),
+    ("commands", "Commands completed."),
+    ("read_beats", "Memory beats read."),
+    ("write_beats", "Memory beats written."),
+    ("read_stalls", "Cycles in which the datapath waited for data from memory."),
+    ("write_stalls", "Cycles in which a write beat was ready and the memory did not take it."),
+    ("address_stalls", "Cycles in which a burst was ready and the memory did not take its address."),
+    ("output_stalls", "Cycles in which the datapath waited for its own output to drain."),
+    ("partitions", "Partitions requested by the prober."),
+    (
+        "rows_in",
+        "Taken in by completed commands: MERGE: rows of both runs. PROBE: bounds, two a probe. GATHER, COUNT: ranges. "
+        "INSERT: rows. Others: none.",
+    ),
+    (
+        "rows_out",
+        "Put out by completed commands: MERGE: rows. PROBE: positions, two a probe. GATHER: pairs. COUNT: counts. "
+        "Others: none.",
+    ),
+    ("turns", "Times a shared channel changed its direction."),
+)
+"""64-bit performance counters of the BI-Sort kernel, low word first, from `COUNTER_BASE`.
+
+Reading a low word keeps the high word that belongs to it for the next read.
+"""
+
+
+def _bisort_values(parameters: Parameters) -> dict[str, int]:
+    return {
+        "key_words": parameters.key_bits // 32,
+        "width_log2": parameters.width.bit_length() - 1,
+        "partition_log2": parameters.partition_log2,
+        "data_log2": parameters.data_bits.bit_length() - 1,
+        "channels_log2": parameters.channels.bit_length() - 1,
+        "lanes_log2": parameters.lanes.bit_length() - 1,
+        "index_log2": parameters.index_rows.bit_length() - 1,
+        "buffer_rows": min(parameters.buffer_rows, 127),
+    }
+
+
+BISORT = KernelMap(
+    "BI-Sort",
+    0x4D554C31,
+    "the letters MUL1: layout version 1",
+    _BISORT_BUILD,
+    _bisort_values,
+    _COUNTERS,
+    tuple(Operation)[: Operation.DISCARD + 1],
+    lanes=lambda parameters: parameters.lanes,
+)
+
+DESIGN = Design("bisort", Parameters, BISORT, kernel="bisort.kernel:Kernel", engine="runs")

@@ -1,7 +1,8 @@
-"""Control registers, commands and error codes of the kernels, as data. Standard library only.
+"""Control registers, commands and error codes of the kernels, as data, and hashes of them.
 
 The gateware, the host's constants and the reference page are all made from these tables. What the kernels have in
-common stands at the same offsets in all of them; what tells them apart is in a `KernelMap` of each.
+common stands here, at the same offsets in all of them; what tells them apart is in a `KernelMap` of each
+(`muntin.contract.designs`).
 
 Source: the start/done/idle register is the one of OpenCL RTL kernels (``ap_ctrl_hs`` behind AXI4-Lite).
 """
@@ -11,12 +12,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from typing import Any
-
-from muntin.hw.identity import table_hash
-from muntin.hw.parameters import Parameters
-from muntin.hw.splitjoin.parameters import SplitJoinParameters
 
 
 class Access(enum.Enum):
@@ -212,44 +210,6 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
 )
 """The registers that all kernels have alike."""
 
-_BISORT_BUILD: tuple[Field, ...] = (
-    Field("key_words", 0, 2, "Words of a key: 1 or 2."),
-    Field("width_log2", 2, 3, "log2 of the merger's width."),
-    Field("partition_log2", 5, 5, "k."),
-    Field("data_log2", 10, 4, "log2 of the memory port's bits."),
-    Field("channels_log2", 14, 3, "log2 of the memory channels."),
-    Field("lanes_log2", 17, 3, "log2 of the lanes."),
-    Field("index_log2", 20, 5, "log2 of the index entries on chip."),
-    Field("buffer_rows", 25, 7, "Rows of the insertion buffer, at most 127 shown."),
-)
-
-COUNTERS: tuple[tuple[str, str], ...] = (
-    ("cycles", "Cycles in which a command was under way."),
-    ("commands", "Commands completed."),
-    ("read_beats", "Memory beats read."),
-    ("write_beats", "Memory beats written."),
-    ("read_stalls", "Cycles in which the datapath waited for data from memory."),
-    ("write_stalls", "Cycles in which a write beat was ready and the memory did not take it."),
-    ("address_stalls", "Cycles in which a burst was ready and the memory did not take its address."),
-    ("output_stalls", "Cycles in which the datapath waited for its own output to drain."),
-    ("partitions", "Partitions requested by the prober."),
-    (
-        "rows_in",
-        "Taken in by completed commands: MERGE: rows of both runs. PROBE: bounds, two a probe. GATHER, COUNT: ranges. "
-        "INSERT: rows. Others: none.",
-    ),
-    (
-        "rows_out",
-        "Put out by completed commands: MERGE: rows. PROBE: positions, two a probe. GATHER: pairs. COUNT: counts. "
-        "Others: none.",
-    ),
-    ("turns", "Times a shared channel changed its direction."),
-)
-"""64-bit performance counters of the BI-Sort kernel, low word first, from `COUNTER_BASE`.
-
-Reading a low word keeps the high word that belongs to it for the next read.
-"""
-
 COUNTER_BASE = 0x80
 
 LANE_STRIDE = 0x1000
@@ -299,7 +259,7 @@ Those of two words are byte addresses, multiples of a memory beat, but for the `
   counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range and
   the row, 32 bits each.
 - DISCARD, CLEAR and NOP have none, and use no length.
-- JOIN: rows, results and the summary are those of `muntin.hw.splitjoin.memory_layout`. It ends when all that came of
+- JOIN: rows, results and the summary are those of `muntin.contract.designs.splitjoin`. It ends when all that came of
   its rows is in memory, or the room for results is full: then rows that were not taken, and what is under way, wait for
   the next JOIN, which may have no rows.
 - A command that is done has written whole arrays and the memory has acknowledged them. One that failed may have
@@ -323,79 +283,8 @@ COMMAND_FLAGS: tuple[Field, ...] = (
 
 COMMAND_WORDS: int = sum(words for _, words, _ in COMMAND_FIELDS)
 
-_SPLITJOIN_BUILD: tuple[Field, ...] = (
-    Field("key_words", 0, 2, "Words of a key: 1 or 2."),
-    Field("time_words", 2, 2, "Words of a time; 0 without time windows."),
-    Field("bounds", 4, 1, "1 where rows may carry bounds of their own."),
-    Field("lanes_log2", 5, 2, "log2 of the rows that a region compares per cycle."),
-    Field("rows_log2", 7, 5, "log2 of the rows of one stream that a core holds."),
-    Field("data_log2", 12, 4, "log2 of the memory port's bits."),
-    Field("cores", 16, 16, "Join cores, at most 65535 shown."),
-)
-
-_SPLITJOIN_COUNTERS: tuple[tuple[str, str], ...] = (
-    ("cycles", "Cycles in which a command was under way."),
-    ("commands", "Commands completed."),
-    ("read_beats", "Memory beats read."),
-    ("write_beats", "Memory beats written."),
-    ("input_stalls", "Cycles in which a row could have been taken and none was there."),
-    ("output_stalls", "Cycles in which a result waited for the memory."),
-    ("rows_in", "Rows taken in."),
-    ("rows_out", "Results put out, punctuation included."),
-    ("compared", "Stored rows compared with a probing row."),
-)
-
-
 SETTINGS_BASE = 0x100
 """Where a kernel's settings begin: written only while it is idle and nothing waits in it."""
-
-
-def _settings() -> tuple[Register, ...]:
-    """The settings of SplitJoin, from `SETTINGS_BASE` on."""
-    table: tuple[tuple[str, int, str, tuple[Field, ...]], ...] = (
-        ("LEFT_ROWS", 1, "Length of the left stream's count window.", ()),
-        ("RIGHT_ROWS", 1, "Length of the right stream's count window.", ()),
-        ("LOW", 3, "Lower bound of the predicate, signed, of which the low key_bits + 1 bits count.", ()),
-        ("HIGH", 3, "Upper bound of the predicate, as LOW.", ()),
-        (
-            "PREDICATE",
-            1,
-            "How stored rows are compared.",
-            (
-                Field("complement", 0, 1, "1 to take the pairs that the predicate leaves out."),
-                Field("own_bounds", 1, 1, "1 to compare with the bounds that rows carry, in a build with bounds."),
-            ),
-        ),
-        (
-            "ORDER",
-            1,
-            "How far results come out in order.",
-            (
-                Field("order", 0, 2, "0 none, 1 by probing row, or by groups as rows say, 2 also by stored row."),
-                Field("every", 8, 5, "For order 2: a punctuation after every 2**every comparisons of each core."),
-            ),
-        ),
-        (
-            "TIMED",
-            1,
-            "Kind of the windows, in a build with times.",
-            (Field("timed", 0, 1, "1 for time windows, 0 for count windows."),),
-        ),
-        ("TIME_LOW", 3, "Lower bound of the time window, signed, of which the low time_bits + 1 bits count.", ()),
-        ("TIME_HIGH", 3, "Upper bound of the time window, as TIME_LOW.", ()),
-        ("LEFT_LATE", 2, "How much earlier than a row of the left stream a later one can be.", ()),
-        ("RIGHT_LATE", 2, "How much earlier than a row of the right stream a later one can be.", ()),
-        ("CORE_TIMEOUT_CYCLES", 1, "Cycles in which a core that has something to do may stand still; 0 for any.", ()),
-    )
-    made = []
-    offset = SETTINGS_BASE
-    for name, words, doc, fields in table:
-        for word in range(words):
-            full = name if words == 1 else f"{name}_{word}"
-            text = doc if words == 1 else f"{doc} Bits {32 * word + 31}:{32 * word}."
-            made.append(Register(full, offset, Access.WRITE, text, fields))
-            offset += 4
-    return tuple(made)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -414,13 +303,14 @@ class KernelMap:
     build_values : callable
         From build parameters to the values of `build_fields`, by name.
     counters : tuple of (str, str)
-        Names and meanings, as `COUNTERS`.
+        Names and meanings of 64-bit performance counters, low word first, from `COUNTER_BASE` on. Reading a low word
+        keeps the high word that belongs to it for the next read.
     operations : tuple of Operation
     settings : tuple of Register
     lanes : callable
         From build parameters to the lanes that there are: each with registers, a queue and memory of its own.
-    memory : callable
-        Gives the tables of what commands read and write in memory, for `layout_hash`.
+    memory : tuple
+        The tables of what commands read and write in memory, for `layout_hash`.
     """
 
     name: str
@@ -432,7 +322,7 @@ class KernelMap:
     operations: tuple[Operation, ...]
     settings: tuple[Register, ...] = ()
     lanes: Callable[[Any], int] = lambda parameters: 1
-    memory: Callable[[], tuple[object, ...]] = tuple
+    memory: tuple[object, ...] = ()
 
     def counter_registers(self) -> tuple[Register, ...]:
         """Two registers for each counter, ``<NAME>_LOW`` and ``<NAME>_HIGH``."""
@@ -450,7 +340,10 @@ class KernelMap:
             Register("BUILD_ID", 0x3C, Access.READ, f"{self.build_id:#010X}, {self.version}.".replace("0X", "0x")),
             Register("LAYOUT_HASH", 0x40, Access.READ, "`KernelMap.layout_hash`."),
             Register(
-                "PARAMETER_HASH", 0x44, Access.READ, "`muntin.hw.identity.parameter_hash` of all build parameters."
+                "PARAMETER_HASH",
+                0x44,
+                Access.READ,
+                "`muntin.contract.registers.parameter_hash` of all build parameters.",
             ),
         )
         return (*CONTROL_REGISTERS, *build, *self.counter_registers(), *self.settings)
@@ -464,90 +357,7 @@ class KernelMap:
     def layout_hash(self) -> int:
         """The value of LAYOUT_HASH: of every register, operation, error code, command field and flag, and `memory`."""
         tables = (self.registers(), LANE_STRIDE, self.operations, Operation, ErrorCode, COMMAND_FIELDS, COMMAND_FLAGS)
-        return table_hash(*tables, *self.memory())
-
-
-def _bisort_values(parameters: Parameters) -> dict[str, int]:
-    return {
-        "key_words": parameters.key_bits // 32,
-        "width_log2": parameters.width.bit_length() - 1,
-        "partition_log2": parameters.partition_log2,
-        "data_log2": parameters.data_bits.bit_length() - 1,
-        "channels_log2": parameters.channels.bit_length() - 1,
-        "lanes_log2": parameters.lanes.bit_length() - 1,
-        "index_log2": parameters.index_rows.bit_length() - 1,
-        "buffer_rows": min(parameters.buffer_rows, 127),
-    }
-
-
-def _splitjoin_values(parameters: SplitJoinParameters) -> dict[str, int]:
-    return {
-        "key_words": parameters.key_bits // 32,
-        "time_words": parameters.time_bits // 32,
-        "bounds": parameters.bounds,
-        "lanes_log2": parameters.lanes.bit_length() - 1,
-        "rows_log2": parameters.rows.bit_length() - 1,
-        "data_log2": parameters.data_bits.bit_length() - 1,
-        "cores": min(parameters.cores, 65535),
-    }
-
-
-BISORT = KernelMap(
-    "BI-Sort",
-    0x4D554C31,
-    "the letters MUL1: layout version 1",
-    _BISORT_BUILD,
-    _bisort_values,
-    COUNTERS,
-    tuple(Operation)[: Operation.DISCARD + 1],
-    lanes=lambda parameters: parameters.lanes,
-)
-
-
-def _splitjoin_memory() -> tuple[object, ...]:
-    from muntin.hw.splitjoin import memory_layout  # which is made of this module's fields
-
-    return memory_layout.ROW_FLAGS, memory_layout.RESULT_FIELDS, memory_layout.SUMMARY_FIELDS
-
-
-SPLITJOIN = KernelMap(
-    "SplitJoin",
-    0x4D554C53,
-    "the letters MULS",
-    _SPLITJOIN_BUILD,
-    _splitjoin_values,
-    _SPLITJOIN_COUNTERS,
-    (Operation.NOP, Operation.JOIN, Operation.CLEAR),
-    _settings(),
-    memory=_splitjoin_memory,
-)
-
-BUILD_ID = BISORT.build_id
-
-
-def kernel_map(parameters: Any) -> KernelMap:
-    """What kind of kernel is built with such parameters."""
-    return SPLITJOIN if isinstance(parameters, SplitJoinParameters) else BISORT
-
-
-def counter_registers() -> tuple[Register, ...]:
-    """Those of the BI-Sort kernel."""
-    return BISORT.counter_registers()
-
-
-def registers() -> tuple[Register, ...]:
-    """Every register of the BI-Sort kernel, by ascending offset."""
-    return BISORT.registers()
-
-
-def build_parameters(parameters: Parameters) -> int:
-    """The value of the BI-Sort kernel's BUILD_PARAMETERS."""
-    return BISORT.build_parameters(parameters)
-
-
-def layout_hash() -> int:
-    """The value of the BI-Sort kernel's LAYOUT_HASH."""
-    return BISORT.layout_hash()
+        return table_hash(*tables, *self.memory)
 
 
 def command_word(name: str) -> int:
@@ -558,3 +368,48 @@ def command_word(name: str) -> int:
             return at
         at += words
     raise KeyError(name)
+
+
+def table_hash(*tables: object) -> int:
+    """A hash, 32 bits, of tables of registers, commands and the like: of names, numbers and places, not of what is
+    said about them.
+
+    Parameters
+    ----------
+    *tables : object
+        Numbers, names, enumerations, dataclasses, and sequences of them. Members of a dataclass called ``doc``, and
+        the last member of a tuple of a name, a number and a text, say what something means and are left out.
+    """
+    return _hash(_plain(tables))
+
+
+def parameter_hash(parameters: Any) -> int:
+    """A hash, 32 bits, of all that a dataclass of build parameters says, in the order of its fields' names."""
+    return _hash(sorted((field.name, getattr(parameters, field.name)) for field in dataclasses.fields(parameters)))
+
+
+def _hash(content: object) -> int:
+    return int.from_bytes(hashlib.sha256(repr(content).encode()).digest()[:4], "little")
+
+
+def _plain(value: object) -> object:
+    """The same, of tuples, texts and numbers alone."""
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        return tuple((member.name, member.value) for member in value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, str | int):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple(
+            (field.name, _plain(getattr(value, field.name)))
+            for field in dataclasses.fields(value)
+            if field.name != "doc"
+        )
+    if isinstance(value, tuple) and len(value) == 3 and [type(part) for part in value] == [str, int, str]:
+        return value[:2]
+    if isinstance(value, Iterable):
+        return tuple(_plain(part) for part in value)
+    raise TypeError(
+        f"a table must be of names, numbers, enumerations, dataclasses and sequences of them, not {value!r}"
+    )

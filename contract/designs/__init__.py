@@ -1,0 +1,1 @@
+"""The kernels that there are, each as a module of data with its `DESIGN`."""

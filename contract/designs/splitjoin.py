@@ -1,0 +1,427 @@
+"""SplitJoin (section 3 of its paper) as data: build parameters with the presets, settings, rows and results in memory.
+
+Rows, results and the summary of a join lie in memory as 32-bit words, low word first; keys, bounds and times are
+unsigned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from muntin.contract.design import Design
+from muntin.contract.errors import ParameterError
+from muntin.contract.memory_port import MemoryPort
+from muntin.contract.registers import SETTINGS_BASE, Access, Field, KernelMap, Operation, Register
+
+
+class Order(enum.IntEnum):
+    """Where punctuation is put among the results.
+
+    ``NONE``: nowhere. ``OUTER``: after each probing row that does not say that there are ``more`` in its group.
+    ``INNER``: after each probing row, and within it after every ``1 << every`` comparisons of each core; with 0 for
+    `every`, the pairs of a probing row come out by the stored row's age.
+    """
+
+    NONE = 0
+    OUTER = 1
+    INNER = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitJoinParameters(MemoryPort):
+    """How many join cores SplitJoin has, how large they are, and what memory the kernel around it has.
+
+    Attributes
+    ----------
+    cores : int
+        J, any number.
+    lanes : int
+        C, the stored rows that a region compares per cycle: 1, 2, 4 or 8.
+    rows : int
+        Rows of one stream that a core holds, a power of two and at least `lanes`; both streams alike.
+    key_bits : int
+        Width of an encoded key, 32 or 64.
+    time_bits : int
+        Width of an encoded time, 32 or 64; 0 builds no time windows.
+    bounds : int
+        1 to let rows carry the bounds that stored keys are compared with, 0 to build nothing for that.
+    fan_out : int
+        k, the branches of a node of the distributor, at least 2.
+    depth : int
+        Levels of the distributor; 0 for the fewest that reach every core.
+    fan_in : int
+        Branches of a node of the merger trees, at least 2.
+    probe_rows : int
+        Probing rows that may wait in a region while later rows are stored, at most 1024.
+    result_rows : int
+        Results, or words of `lanes` rows that have some, that may wait in a sub-window (twelve at least in nested
+        loops), and results at each input of a node of the merger trees; 2 to 1024.
+    queue_rows : int
+        Commands that may wait.
+
+    The others are those of `MemoryPort`, `data_bits` 128 at least.
+
+    Raises
+    ------
+    ParameterError
+        Naming the parameter, its value and what it may be.
+    """
+
+    cores: int
+    lanes: int
+    rows: int
+    key_bits: int
+    time_bits: int
+    fan_out: int
+    depth: int
+    fan_in: int
+    probe_rows: int
+    result_rows: int
+    bounds: int
+    queue_rows: int
+
+    def __post_init__(self) -> None:
+        self._at_least(1, "cores", "lanes", "rows", "probe_rows", "queue_rows")
+        self._at_least(2, "fan_out", "fan_in", "result_rows")
+        self._at_least(0, "depth", "bounds")
+        super().__post_init__()
+        for name in ("probe_rows", "result_rows"):  # rows under way are told apart by 16 bits
+            if getattr(self, name) > 1024:
+                raise ParameterError(f"{name} must be at most 1024, not {getattr(self, name)}")
+        self._one_of("lanes", (1, 2, 4, 8))
+        self._one_of("key_bits", (32, 64))
+        self._one_of("time_bits", (0, 32, 64))
+        self._one_of("bounds", (0, 1))
+        self._powers_of_two("rows", "queue_rows")
+        if self.rows < self.lanes:
+            raise ParameterError(f"rows must be at least lanes, {self.lanes}, not {self.rows}")
+        if self.capacity >> 32:
+            raise ParameterError(f"cores * rows must be below 2**32, not {self.capacity}")
+        if self.depth and self.fan_out**self.depth < self.cores:
+            raise ParameterError(
+                f"depth must be at least {_levels(self.cores, self.fan_out)}, or 0, for {self.cores} cores and a "
+                f"fan-out of {self.fan_out}, not {self.depth}"
+            )
+
+    @classmethod
+    def _data_bits(cls) -> tuple[int, ...]:
+        return 128, 256, 512, 1024
+
+    @property
+    def capacity(self) -> int:
+        """Rows of the longest window of one stream."""
+        return self.cores * self.rows
+
+    @property
+    def channels(self) -> int:
+        """Memory channels: one."""
+        return 1
+
+    @property
+    def place_bits(self) -> int:
+        """Width of a place: a row's number in its core, modulo four times what the core holds, and eight at least.
+
+        A sub-window knows some places up to three rows late, and tells them apart over a window and these rows.
+        """
+        return max((self.rows - 1).bit_length() + 2, 3)
+
+    @property
+    def every_log2_max(self) -> int:
+        """The greatest `every`: a punctuation after as many comparisons as a core holds rows."""
+        return self.rows.bit_length() - 1
+
+    @property
+    def levels(self) -> int:
+        """Levels of the distributor."""
+        return self.depth or _levels(self.cores, self.fan_out)
+
+    @property
+    def merger_levels(self) -> int:
+        """Levels of a merger tree."""
+        return _levels(self.cores, self.fan_in)
+
+    @classmethod
+    def preset(cls, name: str) -> SplitJoinParameters:
+        """A named set of parameters.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such preset.
+        """
+        if name not in PRESETS:
+            raise ParameterError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}")
+        return PRESETS[name]
+
+
+def _levels(leaves: int, branches: int) -> int:
+    """Levels of the flattest tree with so many leaves."""
+    levels = 0
+    while branches**levels < leaves:
+        levels += 1
+    return levels
+
+
+PRESETS: dict[str, SplitJoinParameters] = {
+    # Small enough that Verilator compiles it in seconds and a test reaches every limit.
+    "tiny": SplitJoinParameters(
+        cores=3,
+        lanes=2,
+        rows=8,
+        key_bits=32,
+        time_bits=32,
+        fan_out=2,
+        depth=0,
+        fan_in=2,
+        probe_rows=2,
+        result_rows=2,
+        bounds=1,
+        queue_rows=4,
+        data_bits=128,
+        address_bits=32,
+        burst_bytes=64,
+        outstanding=4,
+        turn_bytes=256,
+        alternate_bytes=0,
+        clock_hz=100_000_000,
+    ),
+    # Eight cores of 1 K rows a side on an ECP5-85: 8 K rows a window, count windows. The memory as for BI-Sort.
+    "ecp5": SplitJoinParameters(
+        cores=8,
+        lanes=1,
+        rows=1024,
+        key_bits=32,
+        time_bits=0,
+        fan_out=4,
+        depth=0,
+        fan_in=2,
+        probe_rows=4,
+        result_rows=16,
+        bounds=0,
+        queue_rows=16,
+        data_bits=128,
+        address_bits=32,
+        burst_bytes=2048,
+        outstanding=16,
+        turn_bytes=16384,
+        alternate_bytes=2048,
+        clock_hz=100_000_000,
+    ),
+    # All that the operator asks for: any key, both kinds of windows, bounds made by the host. 16 K rows a window.
+    "operator": SplitJoinParameters(
+        cores=8,
+        lanes=4,
+        rows=2048,
+        key_bits=64,
+        time_bits=64,
+        fan_out=4,
+        depth=0,
+        fan_in=2,
+        probe_rows=4,
+        result_rows=16,
+        bounds=1,
+        queue_rows=16,
+        data_bits=128,
+        address_bits=29,
+        burst_bytes=2048,
+        outstanding=16,
+        turn_bytes=16384,
+        alternate_bytes=2048,
+        clock_hz=100_000_000,
+    ),
+    # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave: 8 K rows a
+    # window. Few rows that wait, as larger builds left more overused wires. The memory port as of BI-Sort's build
+    # for that board, but at the clock that LiteX runs this board with, which this kernel reaches.
+    "ecpix5": SplitJoinParameters(
+        cores=2,
+        lanes=4,
+        rows=4096,
+        key_bits=64,
+        time_bits=64,
+        fan_out=4,
+        depth=0,
+        fan_in=2,
+        probe_rows=1,
+        result_rows=16,
+        bounds=1,
+        queue_rows=16,
+        data_bits=128,
+        address_bits=29,
+        burst_bytes=512,
+        outstanding=16,
+        turn_bytes=4096,
+        alternate_bytes=2048,
+        clock_hz=75_000_000,
+    ),
+}
+
+NUMBER_BITS = 31
+"""Width of the number that names a row in memory: the low bits of its arrival number. The next bit is zero in a row."""
+
+ROW_FLAGS: tuple[Field, ...] = (
+    Field("side", 0, 1, "0 for a row of the left stream, 1 for one of the right stream."),
+    Field("null", 1, 1, "The row matches nothing, though it takes its place in the window."),
+    Field("mark", 2, 1, "No row, but the promise that no later row of its stream has an earlier time."),
+    Field("again", 3, 1, "The row before it once more, with other bounds: it probes, and is not stored again."),
+    Field("more", 4, 1, "For order 1: no punctuation behind its results; the next row of its stream is of its group."),
+)
+"""The second word of a row."""
+
+RESULT_FIELDS: tuple[tuple[Field, ...], ...] = (
+    (
+        Field("probe", 0, NUMBER_BITS, "The number of the probing row."),
+        Field("side", 31, 1, "The stream of the probing row."),
+    ),
+    (
+        Field("row", 0, NUMBER_BITS, "The number of the stored row; of a punctuation 1 if it ends a probe, else 0."),
+        Field("star", 31, 1, "1 for a punctuation, 0 for a pair."),
+    ),
+)
+"""The words of a result."""
+
+RESULT_BYTES = 4 * len(RESULT_FIELDS)
+
+SUMMARY_FIELDS: tuple[tuple[Field, ...], ...] = (
+    (Field("rows", 0, 32, "Rows taken."),),
+    (Field("results", 0, 32, "Results written."),),
+    (
+        Field("drained", 0, 1, "Nothing is under way any more: all that came of the rows is in memory."),
+        Field("overflow", 1, 1, "A time window did not fit: pairs are missing."),
+        Field("incomplete", 2, 1, "A core is dead: its pairs are missing."),
+        Field("core", 16, 16, "The first core that died."),
+    ),
+    (),
+)
+"""The words of a summary, which is the first 128 bits of a beat; the rest of the beat is zero."""
+
+
+def row_fields(parameters: SplitJoinParameters) -> dict[str, tuple[int, int]]:
+    """First word and number of words of each field of a row.
+
+    Returns
+    -------
+    dict of str to (int, int)
+        ``row``, the number; ``flags``, see `ROW_FLAGS`; ``key``; ``lower`` and ``upper`` where rows carry bounds;
+        ``time`` where there are times.
+    """
+    sizes = {"row": 1, "flags": 1, "key": parameters.key_bits // 32}
+    if parameters.bounds:
+        sizes |= {"lower": parameters.key_bits // 32, "upper": parameters.key_bits // 32}
+    if parameters.time_bits:
+        sizes["time"] = parameters.time_bits // 32
+    made, at = {}, 0
+    for name, words in sizes.items():
+        made[name] = (at, words)
+        at += words
+    return made
+
+
+def row_words(parameters: SplitJoinParameters) -> int:
+    """Words of a row in memory, a power of two: zeros behind its fields."""
+    at, words = list(row_fields(parameters).values())[-1]
+    return 1 << (at + words - 1).bit_length()
+
+
+_SPLITJOIN_BUILD: tuple[Field, ...] = (
+    Field("key_words", 0, 2, "Words of a key: 1 or 2."),
+    Field("time_words", 2, 2, "Words of a time; 0 without time windows."),
+    Field("bounds", 4, 1, "1 where rows may carry bounds of their own."),
+    Field("lanes_log2", 5, 2, "log2 of the rows that a region compares per cycle."),
+    Field("rows_log2", 7, 5, "log2 of the rows of one stream that a core holds."),
+    Field("data_log2", 12, 4, "log2 of the memory port's bits."),
+    Field("cores", 16, 16, "Join cores, at most 65535 shown."),
+)
+
+_SPLITJOIN_COUNTERS: tuple[tuple[str, str], ...] = (
+    ("cycles", "Cycles in which a command was under way."),
+    ("commands", "Commands completed."),
+    ("read_beats", "Memory beats read."),
+    ("write_beats", "Memory beats written."),
+    ("input_stalls", "Cycles in which a row could have been taken and none was there."),
+    ("output_stalls", "Cycles in which a result waited for the memory."),
+    ("rows_in", "Rows taken in."),
+    ("rows_out", "Results put out, punctuation included."),
+    ("compared", "Stored rows compared with a probing row."),
+)
+
+
+def _settings() -> tuple[Register, ...]:
+    """The settings of SplitJoin, from `SETTINGS_BASE` on."""
+    table: tuple[tuple[str, int, str, tuple[Field, ...]], ...] = (
+        ("LEFT_ROWS", 1, "Length of the left stream's count window.", ()),
+        ("RIGHT_ROWS", 1, "Length of the right stream's count window.", ()),
+        ("LOW", 3, "Lower bound of the predicate, signed, of which the low key_bits + 1 bits count.", ()),
+        ("HIGH", 3, "Upper bound of the predicate, as LOW.", ()),
+        (
+            "PREDICATE",
+            1,
+            "How stored rows are compared.",
+            (
+                Field("complement", 0, 1, "1 to take the pairs that the predicate leaves out."),
+                Field("own_bounds", 1, 1, "1 to compare with the bounds that rows carry, in a build with bounds."),
+            ),
+        ),
+        (
+            "ORDER",
+            1,
+            "How far results come out in order.",
+            (
+                Field("order", 0, 2, "0 none, 1 by probing row, or by groups as rows say, 2 also by stored row."),
+                Field("every", 8, 5, "For order 2: a punctuation after every 2**every comparisons of each core."),
+            ),
+        ),
+        (
+            "TIMED",
+            1,
+            "Kind of the windows, in a build with times.",
+            (Field("timed", 0, 1, "1 for time windows, 0 for count windows."),),
+        ),
+        ("TIME_LOW", 3, "Lower bound of the time window, signed, of which the low time_bits + 1 bits count.", ()),
+        ("TIME_HIGH", 3, "Upper bound of the time window, as TIME_LOW.", ()),
+        ("LEFT_LATE", 2, "How much earlier than a row of the left stream a later one can be.", ()),
+        ("RIGHT_LATE", 2, "How much earlier than a row of the right stream a later one can be.", ()),
+        ("CORE_TIMEOUT_CYCLES", 1, "Cycles in which a core that has something to do may stand still; 0 for any.", ()),
+    )
+    made = []
+    offset = SETTINGS_BASE
+    for name, words, doc, fields in table:
+        for word in range(words):
+            full = name if words == 1 else f"{name}_{word}"
+            text = doc if words == 1 else f"{doc} Bits {32 * word + 31}:{32 * word}."
+            made.append(Register(full, offset, Access.WRITE, text, fields))
+            offset += 4
+    return tuple(made)
+
+
+def _splitjoin_values(parameters: SplitJoinParameters) -> dict[str, int]:
+    return {
+        "key_words": parameters.key_bits // 32,
+        "time_words": parameters.time_bits // 32,
+        "bounds": parameters.bounds,
+        "lanes_log2": parameters.lanes.bit_length() - 1,
+        "rows_log2": parameters.rows.bit_length() - 1,
+        "data_log2": parameters.data_bits.bit_length() - 1,
+        "cores": min(parameters.cores, 65535),
+    }
+
+
+SPLITJOIN = KernelMap(
+    "SplitJoin",
+    0x4D554C53,
+    "the letters MULS",
+    _SPLITJOIN_BUILD,
+    _splitjoin_values,
+    _SPLITJOIN_COUNTERS,
+    (Operation.NOP, Operation.JOIN, Operation.CLEAR),
+    _settings(),
+    memory=(ROW_FLAGS, RESULT_FIELDS, SUMMARY_FIELDS),
+)
+
+DESIGN = Design(
+    "splitjoin",
+    SplitJoinParameters,
+    SPLITJOIN,
+    kernel="splitjoin.kernel:SplitJoinKernel",
+    engine="split_join",
+)

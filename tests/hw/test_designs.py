@@ -1,0 +1,74 @@
+"""A design is one module of data in contract/designs, and its gateware."""
+
+import dataclasses
+import hashlib
+import sys
+
+import pytest
+
+pytest.importorskip("amaranth")
+
+from amaranth.back import rtlil
+
+import muntin.hw
+from muntin.contract import designs as package
+from muntin.contract.design import design_of, designs
+from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.errors import ParameterError
+from muntin.hw.boards.kernel_of import kernel_of
+
+DATA = """
+import dataclasses
+from muntin.contract.design import Design
+from muntin.contract.designs.bisort import BISORT, Parameters
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThirdParameters(Parameters):
+    pass
+
+THIRD = dataclasses.replace(BISORT, name="Third", build_id=0x4D554C39)
+DESIGN = Design("third", ThirdParameters, THIRD, kernel="third:ThirdKernel", engine="runs")
+TINY = ThirdParameters(**dataclasses.asdict(Parameters.preset("tiny")))
+"""
+GATEWARE = """
+from muntin.hw.bisort.kernel import Kernel
+
+class ThirdKernel(Kernel):
+    pass
+"""
+
+
+def digest(parameters):
+    kernel, _ = kernel_of(parameters)
+    return hashlib.sha256(rtlil.convert(kernel, name="top", emit_src=False).encode()).hexdigest()
+
+
+def test_a_third_design_is_one_module_and_its_gateware(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/third.py").write_text(DATA)
+    (tmp_path / "gateware").mkdir()
+    (tmp_path / "gateware/third.py").write_text(GATEWARE)
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path / "data")])
+    monkeypatch.setattr(muntin.hw, "__path__", [*muntin.hw.__path__, str(tmp_path / "gateware")])
+    designs.cache_clear()
+    try:
+        third = {design.name: design for design in designs().values()}["third"]
+        assert third.registers.build_id != BISORT.build_id
+        tiny = sys.modules["muntin.contract.designs.third"].TINY
+        assert design_of(tiny) is third
+        assert third.registers.build_parameters(tiny) == BISORT.build_parameters(Parameters.preset("tiny"))
+        assert type(kernel_of(tiny)[0]).__name__ == "ThirdKernel"
+        assert digest(tiny) == digest(Parameters.preset("tiny"))
+    finally:
+        designs.cache_clear()
+        for name in ("muntin.contract.designs.third", "muntin.hw.third"):
+            sys.modules.pop(name, None)
+
+
+def test_parameters_of_no_design_are_refused():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Others(Parameters):
+        pass
+
+    with pytest.raises(ParameterError, match="no design is built with Others: there are Parameters, SplitJoinParam"):
+        design_of(Others(**dataclasses.asdict(Parameters.preset("tiny"))))
