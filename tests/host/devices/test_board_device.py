@@ -99,7 +99,7 @@ def test_a_udp_port_that_is_none(port):
 
 def test_a_board_without_ethernet(monkeypatch):
     without = dataclasses.replace(board("ecpix5"), ethernet=None)
-    monkeypatch.setattr(board_device, "boards", lambda: {"ecpix5": without})
+    monkeypatch.setattr(board_device, "BOARDS", {"ecpix5": without})
     for path in ("ethernet", "10.0.0.7"):
         with pytest.raises(DeviceError, match="board ecpix5 has no Ethernet"):
             open_device(f"board:ecpix5:{path}")

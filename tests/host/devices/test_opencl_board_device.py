@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from muntin.contract.boards import board
 from muntin.contract.opencl import BINARY
 from muntin.hardware import list_devices, open_device
 from muntin.host.devices import opencl_board_device
@@ -14,8 +15,8 @@ from muntin.host.devices.opencl_device import OpenClDevice
 from muntin.host.devices.opencl_model import model_program
 from muntin.host.errors import DeviceError
 from muntin.host.selftest import selftest
-from muntin.hw.boards.data.de5a import BOARD
 
+BOARD = board("de5a")
 SMALL = dataclasses.replace(BOARD, memory_bytes=1 << 25)
 
 
