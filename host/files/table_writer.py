@@ -129,6 +129,9 @@ class TableWriter:
             raise SchemaError(f"cannot write {self._place}: {reason}") from error
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 class _JsonLines:
     """Writes an object a line."""
 
@@ -137,12 +140,13 @@ class _JsonLines:
         self._text = pa.schema([field.with_type(_as_text(field.type)) for field in schema])
 
     def write_table(self, table: pa.Table) -> None:
-        for row in table.cast(self._text).to_pylist():
-            try:
-                self._sink.write(json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-            except ValueError as error:
-                name, value = next((name, value) for name, value in row.items() if not _finite(value))
-                raise SchemaError(f"column {name!r} has {value}, for which JSON has no word: {_ELSE}") from error
+        rows = table.cast(self._text).to_pylist()
+        try:
+            lines = [_encode(row) for row in rows]
+        except ValueError as error:
+            found = next((name, each) for row in rows for name, each in row.items() if not _finite(each))
+            raise SchemaError(f"column {found[0]!r} has {found[1]}, for which JSON has no word: {_ELSE}") from error
+        self._sink.write("".join(f"{line}\n" for line in lines).encode())
 
     def close(self) -> None:
         """Nothing waits."""
