@@ -1,13 +1,19 @@
 """DataFrames that are not streams."""
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
 from muntin import AllOf, Band, Compare, Rows, Where, Within
+from muntin.host.daemon import start_private
 from muntin.pyspark_bridge import window_join
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
+from tests.random_joins.case import draw
+from tests.random_joins.check import run
+from tests.random_joins.seeds import quiet
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +115,23 @@ def test_no_query_is_left_open(spark, daemon, sides):
     joined.take(1)
     with DaemonClient(daemon.address) as client:
         assert not [name for name in client.status()["queries"] if name.startswith(("batch/", "check/"))]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(4))
+def test_random_joins(spark, part, monkeypatch):
+    """Joins of all kinds as random seeds draw them, against the nested loop."""
+    from tests.random_joins import spark as route
+
+    quiet()
+    verdicts = Counter()
+    with start_private("cpu", max_queries=10_000) as running:
+        monkeypatch.setattr(route, "session", spark)
+        monkeypatch.setattr(route, "daemon", running.address)
+        for seed in range(part * 250, (part + 1) * 250):
+            case = route.over_frames(draw(seed))
+            if case is not None:
+                outcome = run(case)
+                assert not outcome.fault, f"{case.told()}\n{outcome.text}"
+                verdicts[outcome.verdict, outcome.pairs > 0] += 1
+    assert verdicts["right", True] > 20, verdicts

@@ -134,7 +134,7 @@ class Way:
     ----------
     name : str
         ``"process"``, ``"blocks"``, ``"push"``, ``"state"`` (in one process), ``"stream"`` or ``"request"`` (by a
-        daemon), ``"shell"`` (by the command, over files; made of a drawn case).
+        daemon), ``"shell"`` (by the command, over files) or ``"spark"`` (of DataFrames), which are made of drawn cases.
     block_bytes, max_rows
         For blocks and pushes; rows of a batch of a file.
     reopened : tuple of (int, bool, str, Partitions or int, bool)

@@ -147,7 +147,13 @@ class Checker:
         self.mirror = None
         if self.form == "ranges":
             self.mirror = RangeMirror(spec, *case.schemas)
-        ways = {"state": _with_state, "stream": _by_daemon, "request": _by_daemon, "shell": _in_shell}
+        ways = {
+            "state": _with_state,
+            "stream": _by_daemon,
+            "request": _by_daemon,
+            "shell": _in_shell,
+            "spark": _in_spark,
+        }
         way = ways.get(case.way.name, _in_process)
         calls, number = _calls(case), 0
         with contextlib.closing(way(case, self)) as results:
@@ -265,7 +271,7 @@ class Checker:
         else:
             found = self._found(tables)
             _multiset(found, due, place)
-            if self.case.way.name not in ("request", "shell"):
+            if self.case.way.name not in ("request", "shell", "spark"):
                 self._in_order(found, due, place)
 
     def _same(self, tables: list[pa.Table], place: str) -> None:
@@ -551,6 +557,12 @@ def _in_shell(case: Case, checker: Checker) -> Results:
     from tests.random_joins import shell
 
     return shell.results(case)
+
+
+def _in_spark(case: Case, checker: Checker) -> Results:
+    from tests.random_joins import spark
+
+    return spark.results(case)
 
 
 _queries = itertools.count()

@@ -45,8 +45,8 @@ def over_files(case: Case) -> Case | None:
     sides = []
     for side, schema in enumerate(case.schemas):
         tables = [push[side] for call in case.calls for push in call if push[side] is not None]
-        whole = _whole(tables, schema)
-        sides.append(whole if sequence is None else values.sorted_by(whole, sequence))
+        rows = whole(tables, schema)
+        sides.append(rows if sequence is None else values.sorted_by(rows, sequence))
     batch = rng.choice([1, 3, 8, 100])
     most = 1 if sequence is not None else -(-max(map(len, sides)) // batch)
     calls = tuple(
@@ -63,7 +63,8 @@ def _slice(table: pa.Table, at: int, batch: int, sequence: str | None) -> pa.Tab
     return table.slice(at * batch, batch) if at * batch < len(table) else None
 
 
-def _whole(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+def whole(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    """All rows of a side."""
     return pa.Table.from_batches([batch for table in tables for batch in table.to_batches()], schema)
 
 
@@ -79,7 +80,7 @@ def results(case: Case) -> Iterator[tuple[str, list[pa.Table]]]:
         places = []
         for side, which in enumerate(SIDES):
             tables = [call[0][side] for call in case.calls if call[0][side] is not None]
-            places.append(_written(folder / which, _whole(tables, case.schemas[side]), rng))
+            places.append(_written(folder / which, whole(tables, case.schemas[side]), rng))
         out = folder / "out.arrows"
         words = ["join", *places, *_options(case, rng), "-o", out]
         told = CliRunner().invoke(main, ["--debug", *map(str, words)])
