@@ -42,6 +42,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "<=>": DISTINCT, DISTINCT: "<=>"}
 _HOLDS = {"=": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "<=>": "__eq__",
           DISTINCT: "__ne__"}  # fmt: skip
+_MOST_COMBINED = 64
 _MOST_DIGITS = 400
 """Of a constant: float64 has values of 309 digits before the point, and of 324 places behind it."""
 
@@ -282,21 +283,29 @@ class Reader(Text):
         return (bool(getattr(one.number + one.duration, _HOLDS[operator])(other.number + other.duration)),)
 
     def _union(self, node: Node, branches: list[tuple[Node, list[Any]]]) -> list[Any]:
-        """The part that holds where the parts of one branch at least all do."""
-        made = []
+        """The parts that hold where all parts of one branch at least do: one of each branch, in all combinations but
+        those that another one implies."""
+        sets: list[list[Any]] = [[]]
+        several = None
         for branch, parts in branches:
-            if not parts:
-                return []
             predicates = [part.predicate() for part in parts]
             if AnyOf() in predicates:
                 continue
-            if len(parts) > 1:
-                self.refuse(branch, "a conjunction inside OR is not supported, but for both ends of one band")
-            made += predicates
-        if len(made) == 1:
-            return [Part(made[0])]
-        with self.at(node):
-            return [Part(AnyOf(*made))]
+            if len(predicates) > 1:
+                several = branch
+            if len(sets) * len(predicates) > _MOST_COMBINED:
+                self.refuse(
+                    branch, f"a conjunction inside OR that makes more than {_MOST_COMBINED} parts is not supported"
+                )
+            sets = [[*each, *([p] if p not in each else [])] for each in sets for p in predicates]
+        if sets == [[]]:
+            return [Part(AnyOf())]
+        least: list[list[Any]] = []
+        for each in sorted(sets, key=len):
+            if not any(all(p in each for p in other) for other in least):
+                least.append(each)
+        with self.at(node if several is None else several):
+            return [Part(each[0] if len(each) == 1 else AnyOf(*each)) for each in least]
 
     def _compared(self, node: Node, operator: str, one: Node, other: Node) -> list[Any]:
         one, other = one.unnest(), other.unnest()

@@ -189,7 +189,6 @@ class Query:
         self._options = {"rows": rows, "times": times, "watermark": watermark, "suffix": suffix, **options}
         self._parts: list[Joined | Handed] = []
         self._handed: dict[str, Any] = {}  # what the engine's texts may name
-        self._columns: dict[str, list[str]] = {}
         self._taken: set[str] = set()
         self._made_names: set[str] = set()
         self._of_given: dict[str, str] = {}  # by alias, which of the given tables it is
@@ -303,7 +302,6 @@ class Query:
         if not table.args.get("alias"):
             table.set("alias", _alias(table.name))
         table.set("this", exp.to_identifier(given, quoted=True))
-        self._columns[given] = self.engine.columns(frame)
         table.meta["ours"] = True
 
     def _known(self, table: Node, scope: Mapping[str, Any]) -> str:

@@ -106,6 +106,7 @@ CONDITIONS = [
     'NOT (a.price + b."limit" > 15 AND 1 < 2)',
     "a.fee + b.fee > 1.5 AND a.fee - b.fee < 0.05 AND a.venue <> b.venue",
     'abs(a.price + b."limit" - 30) <= 2 AND a.venue IS NOT NULL',
+    'a.day = b.day AND a.price > b."limit" OR a.day = b.day AND a.price < b."limit" - 9',
     'a.venue IS DISTINCT FROM b.venue AND a.price = b."limit"',
     "a.venue != b.venue AND a.time = b.time",
     'b."limit" = 3 AND a.price IS DISTINCT FROM 7',
@@ -493,7 +494,7 @@ REFUSED = [
     ("a.price + b.limit < a.id", 1, 37, "difference or sum of one column of each side"),
     ("a.price = b.limit AND a.raw = x'123'", 1, 67, "hexadecimal"),
     ("a.price = b.limit OR a.id = b.id", 1, 37, "several pairs"),
-    ("a.price = b.limit OR (a.id = b.id AND a.day = b.day)", 1, 59, "conjunction inside OR"),
+    ("a.price = b.limit OR (a.id = b.id AND a.day = b.day)", 1, 59, "AnyOf over several pairs"),
     ("a.price = b.limit AND b.venue = NULL", 1, 59, "IS NULL"),
     ("a.price =", 1, 45, "expression"),
 ]

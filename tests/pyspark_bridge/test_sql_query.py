@@ -4,9 +4,12 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
 
 from muntin import sql, sql_explain
 from muntin.errors import SqlError, UnsupportedError
+from tests.host.test_sql import TYPED
+from tests.host.test_sql_query import selects
 from tests.oracles.nested_loop import NestedLoop
 from tests.pyspark_bridge.data import bids_and_asks, seconds
 
@@ -146,3 +149,18 @@ def test_explain_shows_the_cut(spark):
     assert told[-1] == (
         "Spark runs: SELECT `joined`.`b_id` AS `id`, COUNT(*) AS `n` FROM `joined` AS `joined` GROUP BY `joined`.`b_id`"
     )
+
+
+def test_random_selects_as_spark_reads_them(spark, daemon, request):
+    frames = {name: spark.createDataFrame(table) for name, table in TYPED.items()}
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
+
+    @settings(max_examples=40 if request.config.getoption("--full") else 6, deadline=None)
+    @given(text=selects())
+    def check(text):
+        ours, theirs = sql(text, **frames, daemon=daemon.address), spark.sql(text)
+        assert ours.columns == theirs.columns
+        assert Counter(map(tuple, ours.collect())) == Counter(map(tuple, theirs.collect()))
+
+    check()
