@@ -30,7 +30,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 DEV_STAMP := $(VENV)/.installed-dev
 STAMP := $(DEV_STAMP) $(CORE)
 
-.PHONY: help demo demo-cluster test test-spark lint format docs bench bench-papers bench-cluster bench-grid bitstream report fault fault-real random-joins soak house walk wheel sanitize lock clean
+.PHONY: help demo demo-cluster test test-spark lint format docs bench bench-papers bench-cluster bench-grid bench-kafka bitstream report fault fault-real random-joins soak house walk wheel sanitize lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -113,6 +113,9 @@ bench-papers: $(STAMP) ## the papers' figures, made again (BENCH_ARGS="--help" l
 
 bench-cluster: $(STAMP) ## a model of 8 to 64 machines, fitted to work measured here (BENCH_ARGS="--help" lists its options)
 	@$(BIN)/python -m bench.cluster_model $(BENCH_ARGS)
+
+bench-kafka: $(STAMP) ## messages a second of the join of two topics, beside Quix Streams and Bytewax where these are installed
+	@$(BIN)/python -m bench.kafka_join $(BENCH_ARGS)
 
 bench-grid: $(STAMP) ## which index is best at which batch, window, selectivity, skew and order, and how close 'auto' comes
 	@$(BIN)/python -m bench.grid $(BENCH_ARGS)

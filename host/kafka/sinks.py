@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from muntin.host.errors import KafkaError, RecordError
 from muntin.host.kafka.formats import BLOCK_BYTES, Format
-from muntin.host.kafka.source import LOG, Aborted, Source, confluent_kafka, named
+from muntin.host.kafka.source import Aborted, Source, confluent_kafka, named
 
 HEADER = "muntin.batch"
 """Of each message of a result: the number of its batch."""
@@ -97,7 +97,7 @@ class TopicSink(Sink):
         self._topic, self._format, self._dead_letters, self._timeout = topic, format, dead_letters, timeout
         with named("open a producer"):
             self._producer = confluent_kafka().Producer(
-                {"linger.ms": 5, **settings, "transactional.id": name, "enable.idempotence": True}, logger=LOG
+                {"linger.ms": 5, **settings, "transactional.id": name, "enable.idempotence": True}
             )
 
     def begin(self) -> None:

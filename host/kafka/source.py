@@ -138,7 +138,7 @@ class Source:
 
     def _open(self) -> Any:
         with named("open a consumer"):
-            return self._kafka.Consumer(self._settings, logger=LOG)
+            return self._kafka.Consumer(self._settings)
 
     def _look(self) -> list[tuple[str, int]]:
         """The partitions there are. Not asked for a topic alone, which would make it."""

@@ -31,11 +31,14 @@ Plain = confluent_kafka.Producer  # a test puts the one below in its place
 class Producer(Plain):
     """Commits the offsets of its transactions in this cluster."""
 
-    def __init__(self, settings: dict[str, Any], **more: Any):
-        super().__init__(settings, **more)
+    def __init__(self, settings: dict[str, Any]):
+        super().__init__(settings)
         own = {"bootstrap.servers": settings["bootstrap.servers"], "group.id": settings["transactional.id"]}
         self._consumer = confluent_kafka.Consumer(QUIET | own)
         self._offsets: list[Any] = []
+
+    def __del__(self) -> None:
+        self._consumer.close()
 
     def send_offsets_to_transaction(self, offsets: list[Any], *more: Any) -> None:
         super().send_offsets_to_transaction(offsets, *more)
