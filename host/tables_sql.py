@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -96,13 +97,13 @@ class TablesSql(SqlEngine):
     def _connection(self) -> Any:
         """A DuckDB of our own. Raises UnsupportedError."""
         if self._own is None:
-            self._own = _database().cursor()
+            self._own = _database(os.getpid()).cursor()
         return self._own
 
 
 @functools.cache
-def _database() -> Any:
-    """The DuckDB of this process: to open one takes longer than most texts."""
+def _database(process: int) -> Any:
+    """The DuckDB of a process: to open one takes longer than most texts, and threads do not follow a fork."""
     try:
         import duckdb
     except ImportError as error:

@@ -83,6 +83,11 @@ class ColumnCondition(ComputedColumns):
     def names(self) -> list[str]:
         return [name for _, name, _ in self._computed]
 
+    @property
+    def shown(self) -> dict[str, str]:
+        """What is computed, by the names of the columns."""
+        return {name: each.shown() for _, name, each in self._computed}
+
     def frames(self) -> tuple[DataFrame, DataFrame]:
         """The sides with the columns that are computed; one object where they are one frame."""
         if self._frames[0] != len(self._computed):

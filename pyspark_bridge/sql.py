@@ -96,7 +96,7 @@ class FramesSql(SqlEngine):
                 column.set("table", exp.to_identifier(SIDES[column.table], quoted=True))
         text = " AND ".join(f"({self.text(part)})" for part in parts)
         made = computed_condition(left, right, text, same_rows(left, right))
-        return Computed(*made.frames(), made.text, dict.fromkeys(made.names, "by Spark"))
+        return Computed(*made.frames(), made.text, made.shown)
 
     def query(self, tree: Node, frames: Mapping[str, DataFrame], reader: Reader) -> DataFrame:
         from pyspark.errors import PySparkException

@@ -296,7 +296,7 @@ class Query:
         name = self._known(table, scope)
         frame = scope[name]
         given = name
-        while given in handed and handed[given] is not frame:
+        while any(each.lower() == given.lower() and handed[each] is not frame for each in handed):
             given += "_"
         handed[given] = frame
         if not table.args.get("alias"):

@@ -194,6 +194,12 @@ def test_tables_of_any_name():
         assert rows_of(sql(text.format(other), tables=named)) == rows_of(wanted)
     plain = "SELECT r.id, q.id AS o FROM rows r JOIN suffix q ON q.id = r.id"
     assert rows_of(sql(plain, rows=BIDS, suffix=ASKS)) == rows_of(wanted)
+    text = (
+        'SELECT "T".id, (SELECT count(*) FROM "t") AS n, (SELECT count(*) FROM "T") AS m FROM "T" JOIN "t" c USING (id)'
+    )
+    cased = sql(text, tables={"T": BIDS.slice(0, 7), "t": ASKS})
+    assert cased["n"].to_pylist() == [70] * 7
+    assert cased["m"].to_pylist() == [7] * 7
     with pytest.raises(SchemaError, match="'rows' is given twice"):
         sql(plain, rows=BIDS, tables=named)
     with pytest.raises(UnsupportedError, match="no parameter of this name; there is partitions="):

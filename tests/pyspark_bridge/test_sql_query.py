@@ -144,11 +144,32 @@ def test_explain_shows_the_cut(spark):
     text += "b.id"
     told = sql_explain(text, bids=bids, asks=bids.limit(2)).splitlines()
     assert told[0] == "join 1, here: bids with asks, inner"
-    assert told[1] == "  computed:  _on0 = by Spark"
+    assert told[1] == "  computed:  _on0 = CAST(`right side`.a_t AS INT)"
     assert "join 2, here: the result of join 1 with bids, inner" in told
     assert told[-1] == (
         "Spark runs: SELECT `joined`.`b_id` AS `id`, COUNT(*) AS `n` FROM `joined` AS `joined` GROUP BY `joined`.`b_id`"
     )
+
+
+def test_what_duckdb_and_spark_compute_differently(spark, daemon):
+    """As docs/sql.md lists it."""
+    tables = {name: pa.table({"l": [[1, 2], None], "k": [1, 2], "v": [1, None]}) for name in "ab"}
+    frames = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    listed = (
+        ("7 / 2", 3.5, 3.5), ("7 // 2", 3, 3), ("CAST(2.7 AS BIGINT)", 3, 2), ("concat('a', NULL)", "a", None),
+        ("greatest(1, NULL)", 1, 1), ("a.l[1]", 1, 2),
+    )  # fmt: skip
+    for order, of_duckdb, of_spark in (("", [1, None], [None, 1]), ("DESC", [1, None], [1, None])):
+        columns = ", ".join(f"{each[0]} AS c{at}" for at, each in enumerate(listed))
+        text = f"SELECT a.v, {columns} FROM a JOIN b USING (k) ORDER BY v {order}"
+        rows = sql(text, **tables).to_pylist(), sql(text, **frames, daemon=daemon.address).collect()
+        assert [[row["v"] for row in each] for each in rows] == [of_duckdb, of_spark]
+        found = [next(row for row in each if row["v"] == 1) for each in rows]
+        for at, (expression, *values) in enumerate(listed):
+            assert [row[f"c{at}"] for row in found] == values, expression
+    text = "SELECT * FROM (SELECT l, k FROM a) a JOIN b USING (k)"
+    assert sql(text, **tables).column_names == ["l", "k", "l_right", "v"]
+    assert sql(text, **frames, daemon=daemon.address).columns == ["k", "l", "l_right", "v"]
 
 
 def test_random_selects_as_spark_reads_them(spark, daemon, request):
