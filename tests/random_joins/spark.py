@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
+from muntin import errors
 from tests.random_joins import values
 from tests.random_joins.case import Case, Way
 from tests.random_joins.shell import whole
@@ -79,6 +81,7 @@ def _in_spark(kind: pa.DataType) -> pa.DataType | None:
 
 def results(case: Case) -> Iterator[tuple[str, list[pa.Table]]]:
     """What `window_join` gives."""
+    from pyspark.errors import PythonException
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from muntin.spark import window_join
@@ -88,7 +91,12 @@ def results(case: Case) -> Iterator[tuple[str, list[pa.Table]]]:
         session.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True)) for table in tables
     ]
     partitions = {"partitions": case.partitions} if case.within is not None else {}
-    found = window_join(*frames, **case.arguments(), daemon=daemon, **partitions).toArrow()
+    joined = window_join(*frames, **case.arguments(), daemon=daemon, **partitions)
+    try:
+        found = joined.toArrow()
+    except PythonException as error:  # of a value, which a task refused
+        kind, text = re.search(r"muntin\.errors\.(\w+): (.*)", str(error)).groups()  # type: ignore[union-attr]
+        raise getattr(errors, kind)(text) from error
     due = {name: kind for schema in case.schemas[::-1] for name, kind in zip(schema.names, schema.types, strict=True)}
     suffix = case.options.get("suffix", "_right")
     due |= {f"{name}{suffix}": kind for name, kind in zip(case.schemas[1].names, case.schemas[1].types, strict=True)}
