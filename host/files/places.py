@@ -80,7 +80,8 @@ def find(place: str) -> Files:
     ----------
     place : str
         A path or an address (``s3://bucket/path``), of a file or a folder, or with ``*`` (of one name), ``**`` (of
-        any names) and ``[...]``, in a path ``?`` too. In folders names that begin with a dot or ``_`` are passed over.
+        any names) and ``[...]``, in a path ``?`` too. Names that begin with a dot or ``_`` are passed over, unless a
+        pattern has such a name.
 
     Raises
     ------
@@ -90,27 +91,27 @@ def find(place: str) -> Files:
         An address of a kind that pyarrow does not open.
     """
     system, path, rest = _opened(place)
-    if rest:
-        matches = re.compile(_pattern(rest))
-        selector = pyarrow.fs.FileSelector(path or ".", recursive="/" in rest or "**" in rest, allow_not_found=True)
-        base = path.rstrip("/") + "/" if path else ""
-        found = [(each.path.removeprefix("./"), each) for each in system.get_file_info(selector)]
-        named = [at for at, each in found if each.is_file and matches.fullmatch(at.removeprefix(base))]
-        if not named:
-            raise SchemaError(f"no file matches {place}")
-        return Files(system, [File(at, _keys(at.removeprefix(base))) for at in sorted(named)])
-    info = system.get_file_info(path)
-    if info.type == pyarrow.fs.FileType.Directory:
-        base = path.rstrip("/") + "/"
-        infos = system.get_file_info(pyarrow.fs.FileSelector(path, recursive=True))
-        below = sorted(each.path.removeprefix(base) for each in infos if each.is_file)
-        below = [name for name in below if not any(part[0] in "._" for part in name.split("/"))]
-        if not below:
-            raise SchemaError(f"the folder {place} has no files")
-        return Files(system, [File(base + name, _keys(name)) for name in below])
-    if info.type == pyarrow.fs.FileType.NotFound:
-        raise SchemaError(f"cannot read {place}: there is no such file or folder")
-    return Files(system, [File(path, {})])
+    if not rest:
+        info = system.get_file_info(path)
+        if info.type == pyarrow.fs.FileType.NotFound:
+            raise SchemaError(f"cannot read {place}: there is no such file or folder")
+        if info.is_file:
+            return Files(system, [File(path, {})])
+    base = path.rstrip("/") + "/" if path else ""
+    pattern = rest or "**"
+    matches = re.compile(_pattern(pattern))
+    selector = pyarrow.fs.FileSelector(path or ".", recursive="/" in pattern or "**" in pattern, allow_not_found=True)
+    infos = [each for each in system.get_file_info(selector) if each.is_file]
+    names = sorted(each.path.removeprefix("./").removeprefix(base) for each in infos)
+    found = [name for name in names if matches.fullmatch(name) and (_hidden(pattern) or not _hidden(name))]
+    if not found:
+        raise SchemaError(f"no file matches {place}" if rest else f"the folder {place} has no files")
+    return Files(system, [File(base + name, _keys(name)) for name in found])
+
+
+def _hidden(path: str) -> bool:
+    """Whether one of its names begins as those do that are passed over."""
+    return any(part.startswith((".", "_")) for part in path.split("/"))
 
 
 def file_system(place: str) -> tuple[Any, str]:
