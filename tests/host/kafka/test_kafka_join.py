@@ -360,8 +360,10 @@ def test_dead_letters_outlive_their_process(half: float, world: World, monkeypat
     assert {message.value() for message in world.topics.read(world.dead)} == {b"\xff", None}
 
 
-def test_partitions_are_read_in_the_order_of_time(world: World) -> None:
-    """A join that catches up has no late rows, though each partition comes as a whole."""
+@pytest.mark.parametrize("waiting", [50, 10_000])
+def test_partitions_are_read_in_the_order_of_time(waiting: int, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join that catches up has no late rows, though each partition comes as a whole, and is paused where it waits."""
+    monkeypatch.setattr(source, "LEAST_WAITING", waiting)
     rng = np.random.default_rng(1)
     for side, schema, topic in (("left", LEFT, world.left), ("right", RIGHT, world.right)):
         times = np.sort(rng.integers(0, 20_000, 1200))
