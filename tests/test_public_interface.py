@@ -72,6 +72,7 @@ from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, Stats, Win
 from muntin.errors import CapacityError
 from muntin.hardware import DeviceInfo, list_devices
 from muntin.index import PimTree, open_window_index
+from muntin.kafka import KafkaJoin
 from muntin.spark import window_join
 
 spec = JoinSpec(on=AnyOf(Band("a", "b", -1, 1), Compare("a", "<", "b")), left=Rows(10), right=Rows(20))
@@ -120,6 +121,7 @@ WRONG = {
     'join(frame, frame, "a", form="ranges")': "call-overload",
     'sql("SELECT 1", l=3)': "call-overload",
     'sql("SELECT 1", l=frame, watermark=3)': "call-overload",
+    'KafkaJoin(("a", "b"), "k", servers="x", output=print, wihtin=3)': "call-arg",
     "window_join()": "call-arg",
 }
 

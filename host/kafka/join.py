@@ -25,7 +25,7 @@ from muntin.host.index.specs import Index
 from muntin.host.join.collector import MAX_ROWS
 from muntin.host.join.engine import SIDES
 from muntin.host.join.late_rows import marked_schema
-from muntin.host.kafka.formats import Format, Json
+from muntin.host.kafka.formats import Arrow, Format, Json
 from muntin.host.kafka.sinks import CallbackSink, Letter, Sink, TopicSink
 from muntin.host.kafka.source import LOG, Aborted, Offsets, Source
 from muntin.host.marked_result import marked
@@ -39,6 +39,10 @@ TRIES = 5
 """For a step that the brokers gave up."""
 KEEP_SECONDS = 3600.0
 """After which offsets are committed again that have not changed."""
+
+
+def _has_no_text(kind: pa.DataType) -> bool:
+    return pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_duration(kind)
 
 
 @public("muntin.kafka")
@@ -69,6 +73,9 @@ class KafkaJoin:
         The columns of each side, not needed where its format has them or `state` has a batch. Others are skipped.
     left_format, right_format, output_format : Format
         What messages are: `Json`, `Avro` or `Arrow`.
+    output_key : str, optional
+        The column of the result whose text is the key of its messages, which has Kafka put equal ones into one
+        partition; not for `Arrow`, whose messages are of many rows.
     dead_letters : str, optional
         The topic for messages that cannot be read, written in the batch's transaction, their place and error in
         headers. By default such a message is an error, and nothing after it is read.
@@ -133,6 +140,7 @@ class KafkaJoin:
         left_format: Format | None = None,
         right_format: Format | None = None,
         output_format: Format | None = None,
+        output_key: str | None = None,
         dead_letters: str | None = None,
         start: str = "earliest",
         max_rows: int = MAX_ROWS,
@@ -181,7 +189,9 @@ class KafkaJoin:
         formats = dict(zip(SIDES, (left_format or Json(), right_format or Json()), strict=True))
         schemas = dict(zip(SIDES, (left_schema, right_schema), strict=True))
         self._formats = dict(zip(SIDES, [formats[side] for side, _ in self._sides], strict=False))
-        self._output_format = output_format or Json()
+        self._output_format, self._output_key = output_format or Json(), output_key
+        if output_key is not None and (callable(output) or isinstance(output_format, Arrow)):
+            raise KafkaError("output_key= is of messages of one row: output= must be a topic, and not of Arrow")
         self._settings = {"bootstrap.servers": servers, **(config or {})}
         self._options: dict[str, Any] = {
             "on": on, "how": how, "left": left, "right": right, "within": within, "watermark": watermark, "late": late,
@@ -216,8 +226,9 @@ class KafkaJoin:
             source = self._source = Source(self._settings, self._name, self._topics, others, self._start, self._timeout)
             if isinstance(self._output, str):
                 self._sink = TopicSink(
-                    self._settings, self._name, self._output, self._output_format, self._dead_letters, self._timeout
-                )
+                    self._settings, self._name, self._output, self._output_format, self._output_key,
+                    self._dead_letters, self._timeout,
+                )  # fmt: skip
                 self._sink.begin()  # before the state is read: what an earlier process writes is complete, or ended
             join = self._join = WindowJoin(**self._options)
             if join.output_schema is None:
@@ -246,6 +257,13 @@ class KafkaJoin:
             self._formats[side].check(self._schemas[side], topic)
         if isinstance(self._output, str):
             self._output_format.check(schema, self._output, writing=True)
+        key = self._output_key
+        if key is not None and key not in schema.names:
+            raise SchemaError(f"output_key={key!r} is no column of the result: it has {', '.join(schema.names)}")
+        if key is not None and _has_no_text(schema.field(key).type):
+            raise SchemaError(
+                f"output_key={key!r} has type {schema.field(key).type}, which has no text: choose another"
+            )
 
     def _apart(self, given: int, last: int) -> str:
         """Why a state does not go on."""

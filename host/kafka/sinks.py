@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ class TopicSink(Sink):
         The transactional id: of two producers that have it, the later one goes on.
     topic : str
     format : Format
+    key : str, optional
+        The column whose text is the key of a message.
     dead_letters : str, optional
         The topic for messages that could not be read.
     timeout : float
@@ -91,10 +94,12 @@ class TopicSink(Sink):
         name: str,
         topic: str,
         format: Format,
+        key: str | None,
         dead_letters: str | None,
         timeout: float,
     ):
-        self._topic, self._format, self._dead_letters, self._timeout = topic, format, dead_letters, timeout
+        self._topic, self._format, self._key = topic, format, key
+        self._dead_letters, self._timeout = dead_letters, timeout
         with named("open a producer"):
             self._producer = confluent_kafka().Producer(
                 {"linger.ms": 5, **settings, "transactional.id": name, "enable.idempotence": True}
@@ -113,8 +118,8 @@ class TopicSink(Sink):
             self._producer.begin_transaction()
         try:
             for table in tables:
-                for value in self._format.encode(table):
-                    self._produce(self._topic, value, headers)
+                for key, value in zip(self._keys(table), self._format.encode(table), strict=False):
+                    self._produce(self._topic, value, headers, key)
             for letter in letters:
                 assert self._dead_letters is not None
                 self._produce(self._dead_letters, letter.value, headers + letter.headers)
@@ -127,11 +132,19 @@ class TopicSink(Sink):
                 self._producer.abort_transaction(self._timeout)
             raise
 
-    def _produce(self, topic: str, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+    def _keys(self, table: pa.Table) -> Iterable[bytes | None]:
+        """Of the messages that rows become."""
+        if self._key is None:
+            return itertools.repeat(None)
+        return table.column(self._key).cast(pa.string()).cast(pa.binary()).to_pylist()
+
+    def _produce(
+        self, topic: str, value: bytes | None, headers: list[tuple[str, bytes]], key: bytes | None = None
+    ) -> None:
         while True:
             try:
                 with named(f"write a message of {len(value or b''):,} bytes to {topic!r}"):
-                    self._producer.produce(topic, value, headers=headers)
+                    self._producer.produce(topic, value, key, headers=headers)
                 return
             except BufferError:  # what was produced waits to be sent
                 self._producer.poll(0.05)

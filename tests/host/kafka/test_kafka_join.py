@@ -536,6 +536,40 @@ def test_what_brokers_give_up_is_tried_again(world: World, monkeypatch: pytest.M
         join.run(to_end=True)
 
 
+def test_messages_of_a_result_have_keys(world: World) -> None:
+    world.write(60)
+    with world.open(output_key="a") as join:
+        join.run(to_end=True)
+    messages = world.topics.read(world.out)
+    assert all(message.key() == str(json.loads(message.value())["a"]).encode() for message in messages)
+    assert Counter((row["id"], row["rid"]) for row in map(json.loads, (m.value() for m in messages))) == world.due()
+    places: dict[bytes, set[int]] = {}
+    for message in messages:
+        places.setdefault(message.key(), set()).add(message.partition())
+    assert all(len(partitions) == 1 for partitions in places.values())
+    for options, error, said in (
+        (
+            {"output_key": "nope"},
+            SchemaError,
+            "output_key='nope' is no column of the result: it has id, t, a, rid, u, b",
+        ),
+        ({"output_key": "a", "output_format": Arrow()}, KafkaError, "of messages of one row"),
+        ({"output_key": "a", "output": print}, KafkaError, "of messages of one row"),
+    ):
+        with pytest.raises(error, match=said):
+            world.open(**options)
+
+
+def test_a_producer_that_was_fenced_says_who_has_taken_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fenced(*_: Any) -> None:
+        raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._FENCED, fatal=True))
+
+    world.write(20)
+    monkeypatch.setattr(Producer, "commit_transaction", fenced)
+    with world.open() as join, pytest.raises(KafkaError, match="another process of this name has taken over"):
+        join.run(to_end=True)
+
+
 def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     monkeypatch.setitem(sys.modules, "fastavro", None)
