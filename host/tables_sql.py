@@ -37,7 +37,7 @@ class TablesSql(SqlEngine):
 
     name = "DuckDB"
     reads, writes = DuckText(), DuckDB()
-    keys_first = False
+    keys_first = lazy = False
     of_one = ("state",)
 
     def __init__(self, rows: Mapping[int, int] | None = None, **options: Any):

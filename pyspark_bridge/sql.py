@@ -52,7 +52,7 @@ class FramesSql(SqlEngine):
 
     name = "Spark"
     reads, writes = SparkText(), Spark()
-    keys_first = True
+    keys_first = lazy = True
     of_one = ("name", "observe", "result_watermark")
 
     def __init__(self, session: SparkSession, *, dry: bool = False, **options: Any):

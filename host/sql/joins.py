@@ -29,11 +29,13 @@ _WORDS = ("JOIN", "INNER", "CROSS", "OUTER", "LEFT", "RIGHT", "FULL", "SEMI", "A
 _PARTS = ("this", "side", "kind", "method", "on", "using", "match_condition")
 
 #: Functions of which no two calls need give the same, by sqlglot's names and the engines'.
-_VOLATILE = {
+_RANDOM = {
     "rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "setseed", "nextval", "currval", "uuidv4",
-    "uuidv7", "genrandomuuid", "monotonicallyincreasingid", "sparkpartitionid", "inputfilename", "now", "today",
-    "currenttimestamp", "currenttimestamptz", "currenttimestampltz", "currentdate", "currenttime", "currentdatetime",
-    "localtime", "localtimestamp", "getcurrenttimestamp", "getcurrenttime", "transactiontimestamp", "txidcurrent",
+    "uuidv7", "genrandomuuid", "monotonicallyincreasingid", "sparkpartitionid", "inputfilename", "txidcurrent",
+}  # fmt: skip
+_CLOCK = {
+    "now", "today", "currenttimestamp", "currenttimestamptz", "currenttimestampltz", "currentdate", "currenttime",
+    "currentdatetime", "localtime", "localtimestamp", "getcurrenttimestamp", "getcurrenttime", "transactiontimestamp",
     "utctimestamp", "utcdate", "utctime", "currentlocaltimestamp",
 }  # fmt: skip
 
@@ -77,6 +79,8 @@ class Step:
         Parts of ON, and whether they are to hold or to fail.
     where : list of (Node, bool)
         Parts of the WHERE that are parts of its condition, and whether they are to hold or to fail.
+    behind : list of (Node, bool)
+        Parts of ON that are asked of its result, before the next join.
     either : list of (str, str, str)
         Columns that a full join by name has besides: what each is called, and whose value it has, the left column's or
         the right one's.
@@ -91,6 +95,7 @@ class Step:
     using: list[tuple[Column, Column]]
     on: list[tuple[Node, bool]]
     where: list[tuple[Node, bool]] = dataclasses.field(default_factory=list)
+    behind: list[tuple[Node, bool]] = dataclasses.field(default_factory=list)
     either: list[tuple[str, str, str]] = dataclasses.field(default_factory=list)
 
     @property
@@ -132,15 +137,28 @@ class Step:
         place = self.join.args.get("on") or self.match or self.join.this
         return reader.nearest(place, parts, self.match, [Apart(*pair) for pair in self.using])
 
-    def names(self, reader: Reader) -> Iterator[str]:
-        """The columns that its condition needs."""
-        for pair in self.using:
-            yield from (column.path for column in pair)
-        for node, sources in self.conditions():
+    def names(self, reader: Reader, *, behind: bool = False) -> Iterator[str]:
+        """The columns that its condition needs, or what is asked behind it."""
+        waiting = [(node, self.before) for node, _ in self.behind]
+        if not behind:
+            waiting += self.conditions()
+            for pair in self.using:
+                yield from (column.path for column in pair)
+        for node, sources in waiting:
             reader.sources = sources
             for column in node.find_all(exp.Column):
                 for source, path in reader.found(reader.names(column)):
                     yield next(name for name in source.names.values() if path == name or path.startswith(f"{name}."))
+
+    def filter(self, reader: Reader, table: str) -> Node:
+        """What is asked of its result, as a table."""
+        made = [
+            exp.Paren(this=_written(reader, node, self.before, table))
+            if positive
+            else exp.Not(this=exp.Paren(this=_written(reader, node, self.before, table)))
+            for node, positive in self.behind
+        ]
+        return exp.and_(*made, copy=False)
 
     def written(self, reader: Reader) -> list[Node]:
         """The parts of its condition over columns of ``left`` and ``right``, what is asked of times among them."""
@@ -187,20 +205,21 @@ def behind_comma(reader: Reader, table: Node) -> bool:
     return bool(before) and before[-1].token_type == TokenType.COMMA
 
 
-def _of_side(column: Column) -> Node:
-    """A column or field by its side's name."""
+def _of_side(column: Column, table: str | None = None) -> Node:
+    """A column or field by its side's name, or of a table."""
     name, *fields = column.path.split(".")
-    made: Node = exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(column.side, quoted=True))
+    of = exp.to_identifier(table or column.side, quoted=True)
+    made: Node = exp.column(exp.to_identifier(name, quoted=True), of)
     for field in fields:
         made = exp.Dot(this=made, expression=exp.to_identifier(field, quoted=True))
     return made
 
 
-def _written(reader: Reader, node: Node, sources: list[Source]) -> Node:
+def _written(reader: Reader, node: Node, sources: list[Source], table: str | None = None) -> Node:
     holder = exp.Paren(this=node.copy())
     reader.sources = sources
     for column in list(holder.find_all(exp.Column)):
-        column.replace(_of_side(reader.column(column)))
+        column.replace(_of_side(reader.column(column), table))
     return holder.this
 
 
@@ -243,16 +262,24 @@ def steps(
     return found
 
 
+def random_call(tree: Node, names: set[str] = _RANDOM) -> Node | None:
+    """A function in a tree of which no two calls need give the same."""
+    for each in tree.find_all(exp.Func):
+        name = each.name if isinstance(each, exp.Anonymous) else type(each).__name__
+        if name.lower().replace("_", "") in names:
+            return each
+    return None
+
+
 def check_condition(reader: Reader, node: Node) -> None:
     """Refuses what no condition of a join can have, by its name."""
+    if (call := random_call(node, _RANDOM | _CLOCK)) is not None:
+        reader.refuse(
+            call,
+            f"{told(call)} in the condition of a join: no two calls of it need give the same, so it cannot be "
+            "computed before the join; ask for it in WHERE, or make a column of it first",
+        )
     for each in node.walk():
-        name = (each.name if isinstance(each, exp.Anonymous) else type(each).__name__).lower().replace("_", "")
-        if isinstance(each, exp.Func) and name in _VOLATILE:
-            reader.refuse(
-                each,
-                f"{told(each)} in the condition of a join: no two calls of it need give the same, so it cannot be "
-                "computed before the join; ask for it in WHERE, or make a column of it first",
-            )
         if isinstance(each, (exp.Query, exp.AggFunc, exp.Window)):
             kind = "a subquery" if isinstance(each, exp.Query) else "a function of several rows"
             reader.refuse(each, f"{kind} in the condition of a join is not supported: make a column of it first")
@@ -315,15 +342,19 @@ _OVER_BOTH = (
 
 def leave_behind(reader: Reader, found: list[Step]) -> list[tuple[Node, bool]]:
     """Takes out of inner joins, where others are left, the parts that are of both sides and no comparison of one
-    operand of each: behind the join they mean the same, if no later one makes rows without a left side."""
+    operand of each, which mean the same behind the join. Gives those that may wait until all joins are made."""
     rest = []
     for at, step in enumerate(found):
-        if step.how != "inner" or step.as_of or any(each.how not in _KEEPS_LEFT for each in found[at + 1 :]):
+        if step.how != "inner" or step.as_of:
             continue
         beyond = [part for part in step.on if not _parses(reader, step, *part) and _beyond(reader, step, part[0])]
-        if len(beyond) < len(step.on) or step.using:
-            step.on = [part for part in step.on if part not in beyond]
+        if len(beyond) == len(step.on) and not step.using:
+            continue
+        step.on = [part for part in step.on if part not in beyond]
+        if all(each.how in _KEEPS_LEFT for each in found[at + 1 :]):
             rest += beyond
+        else:
+            step.behind = beyond
     return rest
 
 

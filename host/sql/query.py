@@ -15,7 +15,7 @@ from sqlglot.dialects.dialect import Dialect
 from muntin.host.errors import MuntinError, SqlError, UnsupportedError, WindowError
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader, sides_of
-from muntin.host.sql.joins import Operand, Step, leave_behind, place_where, steps
+from muntin.host.sql.joins import Operand, Step, leave_behind, place_where, random_call, steps
 from muntin.host.sql.names import Outputs, inner_columns
 from muntin.host.sql.terms import SIDES, Node, Source, known
 from muntin.host.sql.text import argument, told
@@ -32,6 +32,8 @@ class SqlEngine(ABC):
         Of texts over its tables, with either's quotes around names; and its own.
     keys_first : bool
         Whether ``*`` has columns of USING before all others.
+    lazy : bool
+        Whether what a text gives is computed each time that it is read.
     options : mapping
         Of its joins; `of_one` are those that several in one text cannot share.
     """
@@ -40,6 +42,7 @@ class SqlEngine(ABC):
     reads: ClassVar[Dialect]
     writes: ClassVar[Dialect]
     keys_first: ClassVar[bool]
+    lazy: ClassVar[bool]
     of_one: ClassVar[tuple[str, ...]] = ()
     options: Mapping[str, Any]
 
@@ -242,6 +245,13 @@ class Query:
         for each in clause.expressions:
             alias = each.args["alias"]
             inner = each.this
+            call = random_call(inner) if self.engine.lazy else None
+            if call is not None and sum(t.name.lower() == alias.name.lower() for t in tree.find_all(exp.Table)) > 1:
+                self.reader.refuse(
+                    call,
+                    f"{told(call)} in WITH {alias.name}, which is read more than once: {self.engine.name} would "
+                    "compute it each time; make a table of it first",
+                )
             if clause.args.get("recursive") and any(
                 t.name.lower() == alias.name.lower() for t in inner.find_all(exp.Table)
             ):
@@ -412,7 +422,15 @@ class Query:
         for at, step in enumerate(found):
             needed = [*outputs.used, *(path for each in found[at + 1 :] for path in each.names(reader))]
             ordered = outputs.plain and len(found) == 1
+            needed += step.names(reader, behind=True)
             frame = self._join(step, frame, frames[at + 1], needed, name=name, single=single, ordered=ordered)
+            if step.behind:
+                table = self.unique("joined")
+                asked = exp.select("*").from_(
+                    exp.Table(this=exp.to_identifier(table, quoted=True), alias=_alias(table))
+                )
+                asked.set("where", exp.Where(this=step.filter(reader, table)))
+                frame = self._finished(asked, {table: frame})
             name = f"the result of join {at + 1}"
         return frame, sources, outputs
 

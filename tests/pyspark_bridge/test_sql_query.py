@@ -128,6 +128,7 @@ def test_refusals_name_the_place(spark):
         ("SELECT nosuch(b.id) FROM bids b JOIN asks a ON a.id = b.id", 8, "nosuch"),
         ("SELECT b.id FROM bids b JOIN asks a ON a.id = b.id WHERE a.x + nosuch > 1", 64, "'nosuch'"),
         ("SELECT b.id FROM bids b JOIN asks a ON a.id = b.id AND rand() < 0.5", 56, "no two calls of it"),
+        ("WITH r AS (SELECT id * rand(3) AS x FROM bids) SELECT a.x FROM r a JOIN r b USING (x)", 24, "read more than"),
     ):
         with pytest.raises(SqlError, match=said) as error:
             sql(text, **frames)
