@@ -312,6 +312,17 @@ class Checker:
                 found.append((numbers[0], numbers[1]))
         return found
 
+    def check_late(self, join: WindowJoin) -> None:
+        """Raises WrongError where the late rows of the newest call are others, if they are kept."""
+        if join.spec.late == "drop" or isinstance(self.loop, AsOfLoop):
+            return
+        for side, table in join.late.items():
+            new = self.loop.streams[side].rows[self.before[side] :]
+            due = [self.rows[side][row.number] for row in new if row.late]
+            found = list(zip(*map(values.plain, table.columns), strict=True))
+            if repr(found) != repr(due) or table.schema.types != self.schemas[side].types:
+                raise WrongError(f"late {side} rows come as {found} of {table.schema.types}, and had come as {due}")
+
     def _names(self) -> list[tuple[str, int, str]]:
         """Side, place and name of each column of a result of rows."""
         suffix = self.case.options.get("suffix", "_right")
@@ -476,7 +487,8 @@ def _arguments(case: Case) -> dict[str, Any]:
     schemas = {"left_schema": case.schemas[0]}
     if not case.self_join:
         schemas["right_schema"] = case.schemas[1]
-    return case.arguments() | schemas
+    kept = {"late": "keep"} if case.seed % 2 and (case.within or case.as_of) is not None else {}
+    return case.arguments() | schemas | kept
 
 
 def _given(case: Case, push: Any) -> tuple[Any, ...]:
@@ -492,6 +504,7 @@ def _in_process(case: Case, checker: Checker) -> Results:
             for push in itertools.chain(*case.calls):
                 if (table := join.push(*_given(case, push))) is not None:
                     yield "call", [table]
+                    checker.check_late(join)
             yield "call", [join.flush()]
         else:
             for call in case.calls:
@@ -503,6 +516,7 @@ def _in_process(case: Case, checker: Checker) -> Results:
                     if checker.mirror is not None:
                         table = checker.mirror.pairs(table, *push)
                     yield "call", [table]
+                checker.check_late(join)
         yield "end", [join.finish()]
         stats, loop = join.stats, checker.loop
         late = loop.late if isinstance(loop, AsOfLoop) else {side: loop.streams[side].late for side in SIDES}
@@ -529,8 +543,10 @@ def _with_state(case: Case, checker: Checker) -> Results:
                     if repeat:
                         rows = _given(case, case.calls[number - 1][0]) if given else ()
                         yield "again", [join.repeat(*rows)]
+                        checker.check_late(join)
                 if number < len(case.calls):
                     yield "call", [join.process(*_given(case, case.calls[number][0]))]
+                    checker.check_late(join)
             yield "end", [join.finish()]
         finally:
             join.close()
