@@ -27,6 +27,7 @@ from muntin.host.join.engine import (
     OrderedPairs,
     Pairs,
     beyond_capacity,
+    key_order,
 )
 from muntin.host.join.folds import FOLDS
 from muntin.host.join.index_engine import cut_steps
@@ -524,7 +525,7 @@ def _order(keys: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
     """Places in the order of keys, ties by time where it is given, then by place; shape (n,)."""
     if times is not None:
         return np.lexsort((times, keys["low"], keys["high"]) if keys.dtype == LONG else (times, keys))
-    return np.lexsort((keys["low"], keys["high"])) if keys.dtype == LONG else np.argsort(keys, kind="stable")
+    return key_order(keys)
 
 
 def _words(keys: np.ndarray) -> np.ndarray:

@@ -116,13 +116,13 @@ class BoundaryGenerator:
         if self._floating:
             values = decode_float(keys).astype(np.float64)
             ends_of = _float_forward if side == "left" else _float_backward
+            least = np.full(len(keys), _INT64.min)  # beyond the intervals before
             for group in self._float_groups if side == "left" else self._float_groups[::-1]:
                 lowers, uppers = zip(*(ends_of(values, band) for band in group), strict=True)
                 lower, upper = np.minimum.reduce(lowers), np.maximum.reduce(uppers)
                 lower, upper = _to_width(lower, target, up=True), _to_width(upper, target, up=False)
-                if pairs:
-                    lower = np.maximum(lower, pairs[-1][1] + 1)
-                    upper = np.maximum(upper, pairs[-1][1])
+                lower = np.maximum(lower, least)
+                least = np.where(lower <= upper, upper + 1, least)  # an interval without values ends nowhere
                 pairs.append((lower, upper))
         else:
             for integer in self._integer_bands if side == "left" else self._integer_bands[::-1]:

@@ -13,6 +13,7 @@ import numpy as np
 from muntin.host.engines import EngineKind, Steps
 from muntin.host.errors import CapacityError, ResultTooLargeError
 from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.key_type import LONG
 
 SIDES = ("left", "right")
 OTHER = {"left": "right", "right": "left"}
@@ -170,6 +171,11 @@ class Batch:
             words.sort()
             return self.take(words & 0xFFFFFFFF)
         return self.take(np.argsort(self.keys))
+
+
+def key_order(keys: np.ndarray) -> np.ndarray:
+    """Places in the order of keys, ties by place; shape (n,)."""
+    return np.lexsort((keys["low"], keys["high"])) if keys.dtype == LONG else np.argsort(keys, kind="stable")
 
 
 def ordered_within(order: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ from muntin.host.join.engine import (
     Engine,
     Found,
     Ranges,
+    key_order,
     ordered_within,
 )
 from muntin.host.join.folds import merged_aggregates
@@ -369,7 +370,8 @@ class PartitionedEngine(Engine):
         """For each partition which rows probe it, in the order that comes with it: that of coordinates, or of keys."""
         values = batch.keys if coordinates is None else coordinates
         if order is None:
-            order = np.argsort(values, kind="stable")
+            by_key = self.coordinates is None or self.coordinates.by_key
+            order = key_order(batch.keys) if by_key else np.argsort(values, kind="stable")
         placement = self._placements[OTHER[side]]
         intervals = None
         if self.coordinates is not None:

@@ -95,3 +95,6 @@ def test_random_float_bounds_round_the_same_from_both_sides(index, device, seed)
 def test_an_infinite_key_meets_an_infinite_key(device):
     keys = table([math.inf, -math.inf, 0.0])
     assert agree(device, ("band", -5, 5), [keys], [keys]) == 3
+    # The second band has no value for an infinite key, which must not hide those of the first.
+    apart = ("any", [("band", -3, -2), ("band", -0.1, 0, "left")])
+    assert agree(device, apart, [keys, None], [None, keys]) == agree(device, apart, [None, keys], [keys, None]) == 2

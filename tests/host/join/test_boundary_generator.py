@@ -1,6 +1,7 @@
 """Bounds against the predicate itself, for every stored key and every probe."""
 
 import math
+import operator
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +45,10 @@ def bands(floating):
     else:
         ends = st.one_of(st.none(), st.integers(-9, 9), st.integers(-(2**66), 2**66))
     ordered = st.tuples(ends, ends).map(lambda e: sorted(e) if None not in e else list(e))
-    band = ordered.map(lambda e: Band("l", "r", *e))
+    closed = st.sampled_from(["both", "left", "right", "neither"])
+    band = st.tuples(ordered, closed).map(
+        lambda drawn: Band("l", "r", *drawn[0], closed="both" if drawn[0][0] == drawn[0][1] else drawn[1])
+    )
     return st.one_of(band, st.sampled_from(["=", "<", "<=", ">", ">=", "!="]).map(lambda op: Compare("l", op, "r")))
 
 
@@ -56,12 +60,14 @@ def holds(predicate, left, right):
             "=": left == right, "<": left < right, "<=": left <= right,
             ">": left > right, ">=": left >= right, "!=": left != right,
         }[predicate.op]  # fmt: skip
+    above = operator.le if predicate.closed in ("both", "left") else operator.lt
+    below = operator.le if predicate.closed in ("both", "right") else operator.lt
     if isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
-        low = predicate.low is None or left + float(predicate.low) <= right
-        return low and (predicate.high is None or right <= left + float(predicate.high))
-    return (predicate.low is None or predicate.low <= right - left) and (
-        predicate.high is None or right - left <= predicate.high
+        low = predicate.low is None or above(left + float(predicate.low), right)
+        return low and (predicate.high is None or below(right, left + float(predicate.high)))
+    return (predicate.low is None or above(predicate.low, right - left)) and (
+        predicate.high is None or below(right - left, predicate.high)
     )
 
 

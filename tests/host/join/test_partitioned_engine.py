@@ -30,6 +30,7 @@ CONDITIONS: dict[str, Any] = {
     "text": Compare("x", "=", "x"),
     "null_safe": Compare("x", "<=>", "x"),
     "composite": AllOf(EQUAL, Band("a", "a", -20, 20)),
+    "wide": AllOf(EQUAL, Band("t", "t", -19, 19)),
     "residual": AllOf(EQUAL, Band("f", "f", -1.0, 1.0), Compare("a", "!=", "a")),
     "band": BAND,
     "float_band": Band("f", "half", -0.5, 1.0),
@@ -39,7 +40,7 @@ CONDITIONS: dict[str, Any] = {
     "below": Compare("a", "<", "a"),
     "near": Band("t", "t", -9, 9),
 }
-BY = dict(zip(CONDITIONS, 8 * ["equality"] + 4 * ["ranges"] + 2 * ["subwindows"] + ["ranges"], strict=True))
+BY = dict(zip(CONDITIONS, 9 * ["equality"] + 4 * ["ranges"] + 2 * ["subwindows"] + ["ranges"], strict=True))
 WINDOWS: dict[str, dict[str, Any]] = {
     "count": {"left": Rows(70), "right": Rows(50)},
     "time": {"within": Within("t", "t", -40, 30), "watermark": Watermark(left=20, right=30, lag=1)},
@@ -110,6 +111,10 @@ def test_as_in_one_window(condition: str, window: str, seed: int) -> None:
 )
 @example(  # its keys take 128 bits
     condition="residual", window="count", how="left", form="rows", by="ranges", partitions=3, subwindow_rows=20,
+    order="none", seed=0,
+)  # fmt: skip
+@example(
+    condition="wide", window="count", how="inner", form="pairs", by="ranges", partitions=3, subwindow_rows=None,
     order="none", seed=0,
 )  # fmt: skip
 def test_every_kind_of_join(
