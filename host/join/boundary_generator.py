@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -116,14 +116,12 @@ class BoundaryGenerator:
         if self._floating:
             values = decode_float(keys).astype(np.float64)
             ends_of = _float_forward if side == "left" else _float_backward
-            least = np.full(len(keys), _INT64.min)  # beyond the intervals before
             for group in self._float_groups if side == "left" else self._float_groups[::-1]:
                 lowers, uppers = zip(*(ends_of(values, band) for band in group), strict=True)
                 lower, upper = np.minimum.reduce(lowers), np.maximum.reduce(uppers)
-                lower, upper = _to_width(lower, target, up=True), _to_width(upper, target, up=False)
-                lower = np.maximum(lower, least)
-                least = np.where(lower <= upper, upper + 1, least)  # an interval without values ends nowhere
-                pairs.append((lower, upper))
+                pairs.append((_to_width(lower, target, up=True), _to_width(upper, target, up=False)))
+            if len(pairs) > 1:
+                return [bounds for pair in _disjoint(pairs) for bounds in _ascending(_kept(*pair, target))]
         else:
             for integer in self._integer_bands if side == "left" else self._integer_bands[::-1]:
                 low, high = integer.low, integer.high
@@ -362,6 +360,32 @@ def between(left: np.ndarray, right: np.ndarray, low: int | None, high: int | No
     return found
 
 
+def _disjoint(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Intervals of each key whose union is that of these, which may meet or change places once their ends are
+    rounded."""
+    lowers, uppers = (np.stack(ends) for ends in zip(*pairs, strict=True))
+    if (lowers[1:] < lowers[:-1]).any():
+        order = np.argsort(lowers, axis=0, kind="stable")
+        lowers, uppers = (np.take_along_axis(ends, order, axis=0) for ends in (lowers, uppers))
+    least = np.full(lowers.shape[1], _INT64.min)  # beyond the intervals before
+    for lower, upper in zip(lowers, uppers, strict=True):
+        lower = np.maximum(lower, least)
+        least = np.where(lower <= upper, upper + 1, least)  # an interval without values ends nowhere
+        yield lower, upper
+
+
+def _ascending(bounds: Bounds) -> Iterator[Bounds]:
+    """The same, in as many as it takes for the ends of each to ascend."""
+    lower, upper = bounds.lower, bounds.upper
+    chosen = (lower == np.maximum.accumulate(lower)) & (upper == np.maximum.accumulate(upper))
+    if chosen.all():
+        yield bounds
+        return
+    probes = np.arange(len(lower)) if bounds.probes is None else bounds.probes
+    yield Bounds(probes[chosen], lower[chosen], upper[chosen])
+    yield from _ascending(Bounds(probes[~chosen], lower[~chosen], upper[~chosen]))
+
+
 def _kept(lower: np.ndarray, upper: np.ndarray, target: KeyType) -> Bounds:
     keep = lower <= upper
     if keep.all():
@@ -449,24 +473,24 @@ def _float_band(piece: Piece, columns: str) -> _FloatBand:
 
 
 def _group_float(bands: list[_FloatBand]) -> list[list[_FloatBand]]:
-    """The bands in groups, ascending; those of a group leave no gap between them, those of different groups do.
+    """The bands in groups, ascending; those of a group leave no gap between them, whatever the key.
 
-    Rounding is monotone, so bands that overlap exactly still leave no gap once their ends are rounded. Which end of
-    a group is the outermost depends on the rounding, though, where one is left out and another is not.
+    Rounding is monotone, so bands that meet and leave no end out still meet once their ends are rounded. Others may
+    have no value then, or leave out the one at which they meet.
     """
     inf = float("inf")
     groups: list[list[_FloatBand]] = []
-    end, end_strict = -inf, True
+    end, whole = -inf, False
     for band in sorted(bands, key=lambda b: (-inf if b.low is None else b.low, b.low_strict)):
         start = -inf if band.low is None else band.low
         high = inf if band.high is None else band.high
-        if groups and (start < end or (start == end and not (end_strict and band.low_strict))):
+        plain = not (band.low_strict or band.high_strict)
+        if plain and whole and start <= end:
             groups[-1].append(band)
-            end, end_strict = min((-end, end_strict), (-high, band.high_strict))
-            end = -end
+            end = max(end, high)
         else:
             groups.append([band])
-            end, end_strict = high, band.high_strict
+            end, whole = high, plain
     return groups
 
 
