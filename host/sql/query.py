@@ -330,6 +330,8 @@ class Query:
         if plain and _given(table) <= {"this", "alias", "db", "catalog"} and not table.alias_column_names:
             name = self._known(table, scope)
             return Operand(alias, name, scope[name], self.engine.schema(scope[name], name), table)
+        if _nested(table):
+            self.reader.refuse(table, "a join inside a join is not supported: write it as (SELECT ...) AS name")
         if not alias:
             self.reader.refuse(table, "a subquery that is joined needs a name: (SELECT ...) AS name")
         frame = self._run(exp.select("*").from_(table.copy()), scope)
@@ -553,6 +555,11 @@ def _origin(path: str, sources: list[Source]) -> tuple[str, str] | None:
     return None
 
 
+def _nested(table: Node) -> bool:
+    """Whether it is a join, in parentheses or before the ON of another one, and no table."""
+    return bool(table.args.get("joins")) or (isinstance(table, exp.Subquery) and isinstance(table.this, exp.Table))
+
+
 def _lateral(join: Node) -> bool:
     return isinstance(join.this, (exp.Unnest, exp.Lateral))
 
@@ -572,6 +579,13 @@ def _joins(reader: Reader, tree: Node) -> int:
     count = 0
     for select in tree.find_all(exp.Select):
         source = argument(select, "from")
+        while (
+            source is not None
+            and isinstance(source.this, exp.Subquery)
+            and _nested(source.this)
+            and not source.this.alias
+        ):  # FROM (a JOIN b ON ...)
+            source.set("this", source.this.this)
         if source is not None and source.this.args.get("joins"):  # FROM a JOIN b SELECT ...
             select.set("joins", [*source.this.args["joins"], *(select.args.get("joins") or ())])
             source.this.set("joins", None)

@@ -39,6 +39,7 @@ TEXTS = [
     f"SELECT id * 2 AS id FROM (SELECT b.id FROM {JOINED}) ORDER BY id",
     f"SELECT b.id AS venue FROM {JOINED} ORDER BY venue",
     f"SELECT b.id, a.id AS o FROM {JOINED} UNION ALL SELECT id, NULL FROM bids ORDER BY 1, 2",
+    "SELECT t.id FROM (bids t JOIN asks a USING (id)) JOIN bids c USING (id)",
     "FROM bids b JOIN range(9) r(i) ON b.id = r.i SELECT b.id, i",
     # WHERE
     'SELECT * FROM bids b LEFT JOIN asks a ON b."limit" = a.price WHERE a.id IS NULL OR a.id > 3',
@@ -79,6 +80,13 @@ TEXTS = [
     "ON d.id = b.id AND d.id + a.id + b.id < 90 WHERE a.venue || d.id = 'x' || c.id OR b.venue = 'y' AND c.flag",
     "SELECT b.id, a.id AS x, c.id AS y FROM bids b JOIN asks a ON a.venue = b.venue AND NOT (a.id * b.id < 99) FULL "
     "JOIN bids c ON c.id = a.id AND c.time <= b.time",
+    # Names
+    "SELECT b.id FROM bids b JOIN asks a USING (id) WHERE EXISTS (SELECT 1 FROM asks b WHERE b.id = a.id AND price > 9)",
+    "SELECT b.id + 1 AS x, x * 2 AS y FROM bids b JOIN asks a USING (id)",
+    f"SELECT b.id AS price FROM {JOINED} ORDER BY price",
+    f"SELECT b.id % 2 AS odd, count(*) FILTER (WHERE a.flag) AS n FROM {JOINED} GROUP BY odd HAVING n > 3 ORDER BY odd",
+    "SELECT b.i FROM bids AS b(i, l) JOIN asks a ON a.id = b.i",
+    "SELECT b.id, l.v FROM bids b JOIN asks a USING (id), LATERAL (SELECT a.price + b.id AS v) l",
     # Computed before the join
     'SELECT b.id, a.id AS o FROM bids b JOIN asks a ON CAST(a.high AS BIGINT) = b."limit"',
     'SELECT b.id, a.id AS o FROM bids b LEFT JOIN asks a ON a.price * 2 BETWEEN b."limit" - 5 AND b."limit" + 5',
