@@ -53,9 +53,10 @@ class Outputs:
         self, reader: Reader, select: Node, sources: list[Source], gone: list[Source], joins: list[Node], suffix: str,
         keys_first: bool, inner: Callable[[Node], list[str] | None], outermost: bool,
     ):  # fmt: skip
-        self._reader, self._select, self._joins, self._suffix = reader, select, joins, suffix
+        self._reader, self._select, self._suffix = reader, select, suffix
         self._sources, self._gone, self._keys_first = sources, gone, keys_first
         self._inner, self._outermost = inner, outermost
+        self._more = joins or select.args.get("laterals")  # whose columns are not known
         self.used: dict[str, None] = {}
         self._found: list[tuple[Node, str, str]] = []  # nodes, columns and fields
         self._paths = {path for source in sources for path in source.names.values()}
@@ -261,7 +262,7 @@ class Outputs:
             root = self._root(path)
             self.used[root] = None
             self._found.append((node, root, path[len(root) :]))
-        elif parts[0] not in later and self._outermost and not shadows and not self._joins:
+        elif parts[0] not in later and self._outermost and not shadows and not self._more:
             names = self._reader.names(node)
             raise self._reader.no_column(node, names, [])
 

@@ -414,6 +414,7 @@ class Query:
         left = [exp.Paren(this=node) if positive else exp.Not(this=exp.Paren(this=node)) for node, positive in rest]
         select.set("where", exp.Where(this=exp.and_(*left, copy=False)) if left else None)
         select.set("joins", laterals)
+        select.set("hint", None)  # of joins of the engine
         sources, gone = self._shown(found, several=several)
         columns = inner_columns(scope, engine.columns)
         suffix = self._options["suffix"]

@@ -81,7 +81,7 @@ TEXTS = [
     "SELECT b.id, a.id AS x, c.id AS y FROM bids b JOIN asks a ON a.venue = b.venue AND NOT (a.id * b.id < 99) FULL "
     "JOIN bids c ON c.id = a.id AND c.time <= b.time",
     # Names
-    "SELECT b.id FROM bids b JOIN asks a USING (id) WHERE EXISTS (SELECT 1 FROM asks b WHERE b.id = a.id AND price > 9)",
+    "SELECT b.id FROM bids b JOIN asks a USING (id) WHERE EXISTS (SELECT 1 FROM asks b WHERE b.id = a.id + 9)",
     "SELECT b.id + 1 AS x, x * 2 AS y FROM bids b JOIN asks a USING (id)",
     f"SELECT b.id AS price FROM {JOINED} ORDER BY price",
     f"SELECT b.id % 2 AS odd, count(*) FILTER (WHERE a.flag) AS n FROM {JOINED} GROUP BY odd HAVING n > 3 ORDER BY odd",

@@ -26,6 +26,8 @@ TEXTS = [
     "b.id + 1)",
     "SELECT b.id, a.id AS o FROM {bids} b JOIN {asks} a ON CAST(a.price AS STRING) = CAST(b.limit AS STRING) AND "
     "a.id * 2 < b.id + 30",
+    f"SELECT /*+ BROADCAST(a) */ b.id, e.x, '{{{{}}}} it\\'s' AS t FROM {JOINED} LATERAL VIEW "
+    "explode(array(a.id, 5)) e AS x",
     f"SELECT b.id, row_number() OVER (PARTITION BY b.limit ORDER BY b.id, a.id) AS r FROM {JOINED}",
 ]  # fmt: skip
 
