@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 import muntin
 from muntin.host.cli import main
 from muntin.host.errors import SchemaError, UnsupportedError
-from muntin.host.files import TableReader, TableWriter
+from muntin.host.files import TableReader, TableWriter, pushdown
+from muntin.host.sql import parse_condition
 
 ROOT = Path(__file__).parents[2]
 TYPED = ["parquet", "pq", "arrow", "feather", "ipc", "arrows", "arrows.zst"]
@@ -377,6 +378,49 @@ def test_rows_tested_early_change_nothing(tmp_path: Path, data: st.DataObject) -
     assert found.schema.names == names
     due = due.select(names)
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, due.to_pylist()))
+
+
+#: A type, values of it, a test of them, and the values that are read; None where Arrow is not asked.
+EARLY = [
+    (pa.int8(), [1, 2, 3, None], "v >= 2", [2, 3]),
+    (pa.int8(), [1, 2], "v <= 300", None),
+    (pa.int64(), [1, 2, 3], "v > 2.5", None),
+    (pa.uint64(), [2**64 - 1, 5], "v = 18446744073709551615", [2**64 - 1]),
+    (pa.float64(), [0.1, 0.25, float("nan")], "v = 0.1", [0.1]),
+    (pa.float32(), [0.5, 1.5, None], "v != 0.5", [1.5]),
+    (pa.decimal128(9, 2), [Decimal("1.50"), Decimal("1.60")], "v < 1.6", [Decimal("1.50")]),
+    (pa.decimal128(9, 2), [Decimal("1.50")], "v < 1.605", None),
+    (pa.string(), ["a", "b", None], "v <=> 'b'", ["b"]),
+    (pa.large_string(), ["a", "b", None], "v = 'b' OR v = 'c'", ["b"]),
+    (pa.bool_(), [True, False, None], "v = TRUE", [True]),
+    (pa.binary(), [b"a"], "v = X'61'", None),
+    (pa.date32(), [dt.date(2024, 1, 1), dt.date(2024, 1, 3)], "v < DATE '2024-01-03'", [dt.date(2024, 1, 1)]),
+    (pa.timestamp("s"), [EPOCH, EPOCH + dt.timedelta(days=1)], "v < DATE '1970-01-02'", [EPOCH]),
+    (pa.timestamp("ms"), [EPOCH, EPOCH + dt.timedelta(milliseconds=7)],
+     "v >= TIMESTAMP '1970-01-01 00:00:00.007'", [EPOCH + dt.timedelta(milliseconds=7)]),
+    (pa.timestamp("ms"), [EPOCH], "v >= TIMESTAMP '1970-01-01 00:00:00.0005'", None),
+    (pa.timestamp("us", "UTC"), [EPOCH.replace(tzinfo=dt.UTC), None],
+     "v = TIMESTAMP '1970-01-01 00:00:00Z'", [EPOCH.replace(tzinfo=dt.UTC)]),
+    (pa.int64(), [1, None], "v IS NULL", [None]),
+    (pa.int64(), [1, None], "v IS NOT NULL", [1]),
+    (pa.int64(), [1, None], "v IS DISTINCT FROM 1", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "text", "kept"), EARLY, ids=[f"{kind}: {text}" for kind, _, text, _ in EARLY]
+)
+def test_what_is_tested_early(tmp_path: Path, kind: pa.DataType, given: list, text: str, kept: list | None) -> None:
+    table = pa.table({"v": pa.array(given, kind), "k": pa.array([1] * len(given))})
+    write(tmp_path / "x.arrow", table)
+    reader = TableReader(tmp_path / "x.arrow", 9)
+    on = muntin.Compare("k", "=", "j") & parse_condition(text, reader.schema, pa.schema([("j", pa.int64())]))
+    _, condition = pushdown.tested_early(muntin.JoinSpec(on=on), "left", reader.schema)
+    assert pushdown.tested_early(muntin.JoinSpec(on=on), "right", pa.schema([("j", pa.int64())])) == ([], None)
+    assert (condition is None) == (kept is None)
+    if kept is not None:
+        reader.narrow(["v"], condition)
+        assert reader.read()["v"].to_pylist() == kept
 
 
 def test_a_large_file_is_read_in_blocks(tmp_path: Path) -> None:
