@@ -191,7 +191,6 @@ class Query:
         self.frames = frames
         self._options = {"rows": rows, "times": times, "watermark": watermark, "suffix": suffix, **options}
         self._parts: list[Joined | Handed] = []
-        self._handed: dict[str, Any] = {}  # what the engine's texts may name
         self._taken: set[str] = set()
         self._made_names: set[str] = set()
         self._of_given: dict[str, str] = {}  # by alias, which of the given tables it is
@@ -215,12 +214,10 @@ class Query:
                         "tables one by one"
                     )
             scope = dict(self.frames)
-            if isinstance(tree, exp.Select) and _split(reader, tree)[0]:
-                result = self._outermost(tree, self._with(tree, scope))
-            else:
-                result = self._run(tree, scope), {}
-                if self._spec is not None and self._spec.form != "rows":
-                    self._alone(tree)
+            joins = isinstance(tree, exp.Select) and _split(reader, tree)[0]
+            if not joins and self._options.get("form", "rows") != "rows":
+                self._alone(tree)
+            result = self._outermost(tree, self._with(tree, scope)) if joins else (self._run(tree, scope), {})
         return Result(*result, self._spec, self._parts)
 
     def unique(self, name: str) -> str:

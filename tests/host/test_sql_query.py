@@ -222,6 +222,8 @@ def test_options_of_one_join():
             sql(text, **TABLES, **options)
     with pytest.raises(SqlError, match="form='pairs' is of a join alone"):
         sql(f"SELECT count(*) FROM {JOINED}", **TABLES, form="pairs")
+    with pytest.raises(SqlError, match="form='counts' is of a join alone"):
+        sql(f"WITH j AS (SELECT b.id FROM {JOINED}) SELECT * FROM j", **TABLES, form="counts")
     with pytest.raises(WindowError, match="a left row may always match once more"):
         sql(f"SELECT * FROM {JOINED}", **TABLES, form="aggregate", aggregates="count(*)", at="close")
 
