@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import io
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,8 +22,6 @@ from muntin.host.files.places import STANDARD, STREAMS, format_of
 
 BLOCK_BYTES = 1 << 20
 _MOST_ROWS = 1 << 17  # that a file gives at a time, whatever a batch is
-#: An empty field is NULL, an empty text stands in quotes, and no word is NULL, not even NA.
-_CONVERT = pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
 
 
 class Part:
@@ -78,8 +78,8 @@ class Fragment(Part):
             path, system, functools.reduce(lambda a, b: a & b, tests) if tests else None
         )
         self.schema = self._fragment.physical_schema
-        if self.guessed and CSV_WRAPS_FAR_TIMES:  # finer texts are an error then
-            self.schema = pa.schema([field.with_type(_to_microseconds(field.type)) for field in self.schema])
+        if self.guessed and CSV_WRAPS_FAR_TIMES:
+            self.schema = _in_microseconds(self.schema)
         self._system, self._form = system, form
         if not self.guessed:
             self.rows = self._fragment.count_rows()
@@ -93,8 +93,10 @@ class Fragment(Part):
             yield from scanner.to_batches()
 
 
-def _to_microseconds(kind: pa.DataType) -> pa.DataType:
-    return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) and kind.unit == "ns" else kind
+def _in_microseconds(schema: pa.Schema) -> pa.Schema:
+    """What was guessed, with microseconds for nanoseconds: finer texts are an error then."""
+    kinds = [pa.timestamp("us", kind.tz) if str(kind).startswith("timestamp[ns") else kind for kind in schema.types]
+    return pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])
 
 
 class _Begun(NamedTuple):
@@ -111,6 +113,9 @@ class Stream(Part):
         self._begin = functools.partial(_BEGIN[kind], opened)
         begun = self._begin()
         self.schema = begun.schema
+        if kind == "csv" and CSV_WRAPS_FAR_TIMES:
+            self.schema = _in_microseconds(begun.schema)
+            self._begin = functools.partial(_begin_csv, opened, self.schema)
         self._begun = None if again else begun
 
     def batches(self, schema: pa.Schema, columns: list[str], condition: Any, rows: int) -> Iterator[pa.RecordBatch]:
@@ -126,10 +131,10 @@ def _begin_arrows(opened: Callable[[], Any]) -> _Begun:
     return _Begun(reader.schema, lambda _: iter(reader))
 
 
-def _begin_csv(opened: Callable[[], Any]) -> _Begun:
+def _begin_csv(opened: Callable[[], Any], known: pa.Schema | None = None) -> _Begun:
     source = io.BufferedReader(opened(), BLOCK_BYTES)
     one_column = b"," not in source.peek().split(b"\n", 1)[0]
-    reader = pyarrow.csv.open_csv(source, parse_options=_parse(one_column), convert_options=_CONVERT)
+    reader = pyarrow.csv.open_csv(source, parse_options=_parse(one_column), convert_options=_convert(known))
     return _Begun(reader.schema, lambda _: iter(reader))
 
 
@@ -174,6 +179,13 @@ def _blocks_of_lines(source: Any) -> Iterator[bytes]:
 _BEGIN = {"arrows": _begin_arrows, "csv": _begin_csv, "json": _begin_json}
 
 
+def _convert(known: pa.Schema | None = None) -> pyarrow.csv.ConvertOptions:
+    """Of CSV: an empty field is NULL, an empty text stands in quotes, and no word is NULL, not even NA."""
+    return pyarrow.csv.ConvertOptions(
+        null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False, column_types=known
+    )
+
+
 def _parse(one_column: bool) -> pyarrow.csv.ParseOptions:
     """Of CSV; in one column an empty line is a NULL."""
     return pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not one_column)
@@ -186,8 +198,13 @@ def standard_input(place: str, kind: str | None) -> Part:
             f"{place} is read from its beginning to its end: give --format csv, json or arrows"
             + (f", rather than {kind}" if kind else ", which no ending says here")
         )
-    opened = functools.partial(open, 0 if place == STANDARD else place, "rb", closefd=place != STANDARD)
-    return Stream(place, kind, (lambda: sys.stdin.buffer) if place == STANDARD else opened, {}, again=False)
+    opened = (lambda: sys.stdin.buffer) if place == STANDARD else functools.partial(open, place, "rb")
+    if kind == "csv" and CSV_WRAPS_FAR_TIMES:  # it is begun twice
+        copy = tempfile.NamedTemporaryFile(prefix="muntin-")  # noqa: SIM115 - it goes with the function that opens it
+        shutil.copyfileobj(opened(), copy)
+        copy.flush()
+        return Stream(place, kind, lambda: open(copy.name, "rb"), {})
+    return Stream(place, kind, opened, {}, again=False)
 
 
 def open_part(system: Any, path: str, given: str | None, keys: dict[str, pa.Scalar]) -> Part:
@@ -211,7 +228,7 @@ def open_part(system: Any, path: str, given: str | None, keys: dict[str, pa.Scal
 def _csv(one_column: bool) -> pyarrow.dataset.CsvFileFormat:
     return pyarrow.dataset.CsvFileFormat(
         parse_options=_parse(one_column),
-        default_fragment_scan_options=pyarrow.dataset.CsvFragmentScanOptions(convert_options=_CONVERT),
+        default_fragment_scan_options=pyarrow.dataset.CsvFragmentScanOptions(convert_options=_convert()),
     )
 
 

@@ -155,6 +155,23 @@ def test_text_and_null_in_csv(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "x.csv").to_pydict() == {"a": [1, 2, None, 4], "b": ["NA", "", None, "two\nlines"]}
 
 
+def test_times_far_away_in_csv(tmp_path: Path) -> None:
+    """Not all are guessed as times by each version of Arrow; none becomes another one."""
+    text = b"t,n\n9999-12-31 23:59:59.999999,1\n0001-01-01 00:00:00.5,2\n"
+    write(tmp_path / "right.arrow", pa.table({"m": [1, 2]}))
+    for name in ("x.csv", "x.csv.zst"):
+        with pa.output_stream(str(tmp_path / name), compression="detect") as sink:
+            sink.write(text)
+    options = ("--on", "n = m", "--select", "t", "--order", "inner", "--output-format", "json")
+    for place, given in ((tmp_path / "x.csv", b""), (tmp_path / "x.csv.zst", b""), ("-", text)):
+        told = shell("join", place, tmp_path / "right.arrow", *options, "--format", "csv", given=given)
+        times = [line for line in told.output.splitlines() if line.startswith("{")]
+        assert [time.rstrip('0"}') for time in times] == [
+            '{"t": "9999-12-31 23:59:59.999999',
+            '{"t": "0001-01-01 00:00:00.5',
+        ]
+
+
 # Folders, patterns, layouts
 
 
