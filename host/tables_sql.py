@@ -60,6 +60,9 @@ class TablesSql(SqlEngine):
             frame = frame.append_column(name, pc.coalesce(frame[one], frame[other]))
         return frame
 
+    def numbered(self, frame: pa.Table, name: str) -> pa.Table:
+        return frame.append_column(name, pa.array(range(len(frame)), pa.int64()))
+
     def joined(self, left: pa.Table, right: pa.Table, spec: JoinSpec) -> pa.Table:
         if self._rows is not None:
             return spec.output_schema(left.schema, right.schema).empty_table()

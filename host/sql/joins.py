@@ -304,8 +304,8 @@ def _using(reader: Reader, join: Node, left: list[Source], right: Source) -> lis
         if len(of_left) > 1:
             raise reader.no_column(place, [name], of_left)
         found.append((Column("left", of_left[0][1], place), Column("right", path, place)))
-        if natural:
-            join.set("using", [*(join.args.get("using") or ()), name])
+    if natural:
+        join.set("using", names)
     return found
 
 
@@ -340,18 +340,19 @@ _OVER_BOTH = (
 )  # fmt: skip
 
 
-def leave_behind(reader: Reader, found: list[Step]) -> list[tuple[Node, bool]]:
-    """Takes out of inner joins, where others are left, the parts that are of both sides and no comparison of one
-    operand of each, which mean the same behind the join. Gives those that may wait until all joins are made."""
+def leave_behind(reader: Reader, found: list[Step], *, outer: bool) -> list[tuple[Node, bool]]:
+    """Takes out of joins, where others are left, the parts that are of both sides and no comparison of one operand of
+    each: of inner joins, which mean the same behind them, and of others too if `outer` is. Gives those that may wait
+    until all joins are made."""
     rest = []
     for at, step in enumerate(found):
-        if step.how != "inner" or step.as_of:
+        if step.as_of or (step.how != "inner" and (not outer or step.either)):
             continue
         beyond = [part for part in step.on if not _parses(reader, step, *part) and _beyond(reader, step, part[0])]
         if len(beyond) == len(step.on) and not step.using:
             continue
         step.on = [part for part in step.on if part not in beyond]
-        if all(each.how in _KEEPS_LEFT for each in found[at + 1 :]):
+        if step.how == "inner" and all(each.how in _KEEPS_LEFT for each in found[at + 1 :]):
             rest += beyond
         else:
             step.behind = beyond

@@ -70,6 +70,10 @@ class SqlEngine(ABC):
     def either(self, frame: Any, columns: list[tuple[str, str, str]]) -> Any:
         """A table with columns more: of each its name, and two columns, of which it has the one that is not NULL."""
 
+    def numbered(self, frame: Any, name: str) -> Any:
+        """A table with a column of numbers of its rows; of engines that are not `lazy`."""
+        raise NotImplementedError
+
     @abstractmethod
     def computed(self, reader: Reader, step: Step, left: Any, right: Any) -> Computed:
         """What a condition needs and a join here has not, as columns of the tables.
@@ -397,17 +401,23 @@ class Query:
         if outermost:
             self._of_given = {e.alias: e.name for e in operands if e.frame is self.frames.get(e.name)}
         several = len(operands) > 2
-        names = [
-            {column: self.unique(f"{each.alias}_{column}") if several else column for column in each.schema.names}
-            for each in operands
-        ]
+        outer = not engine.lazy and self._options.get("form", "rows") == "rows"
+        while True:
+            names = [
+                {column: self.unique(f"{each.alias}_{column}") if several else column for column in each.schema.names}
+                for each in operands
+            ]
+            found = steps(reader, joins, operands, names, self.unique)
+            rest = leave_behind(reader, found, outer=outer)
+            if several or not any(step.behind for step in found):
+                break
+            several = True  # names of both sides in one table
         frames = [
             engine.renamed(each.frame, named.items()) if several else each.frame
             for each, named in zip(operands, names, strict=True)
         ]
-        found = steps(reader, joins, operands, names, self.unique)
         where = select.args.get("where")
-        rest = [*leave_behind(reader, found), *([] if where is None else place_where(reader, where, found))]
+        rest += [] if where is None else place_where(reader, where, found)
         left = [exp.Paren(this=node) if positive else exp.Not(this=exp.Paren(this=node)) for node, positive in rest]
         select.set("where", exp.Where(this=exp.and_(*left, copy=False)) if left else None)
         select.set("joins", laterals)
@@ -422,15 +432,10 @@ class Query:
         for at, step in enumerate(found):
             needed = [*outputs.used, *(path for each in found[at + 1 :] for path in each.names(reader))]
             ordered = outputs.plain and len(found) == 1
-            needed += step.names(reader, behind=True)
-            frame = self._join(step, frame, frames[at + 1], needed, name=name, single=single, ordered=ordered)
             if step.behind:
-                table = self.unique("joined")
-                asked = exp.select("*").from_(
-                    exp.Table(this=exp.to_identifier(table, quoted=True), alias=_alias(table))
-                )
-                asked.set("where", exp.Where(this=step.filter(reader, table)))
-                frame = self._finished(asked, {table: frame})
+                frame = self._behind(step, frame, frames[at + 1], needed, name=name, single=single)
+            else:
+                frame = self._join(step, frame, frames[at + 1], needed, name=name, single=single, ordered=ordered)
             name = f"the result of join {at + 1}"
         return frame, sources, outputs
 
@@ -452,6 +457,48 @@ class Query:
         return made, gone
 
     # One join
+
+    def _behind(self, step: Step, left: Any, right: Any, needed: list[str], *, name: str, single: bool) -> Any:
+        """What a join gives of whose condition a part is asked by the engine: the pairs; and of another than an inner
+        one, rows that are in none, or those that are in one."""
+        engine, how = self.engine, step.how
+        kept = [*dict.fromkeys(needed)]
+        needed = [*needed, *step.names(self.reader, behind=True)]
+        tables = {"left": left, "right": right}
+        rows = {}
+        if how != "inner":
+            rows = {side: self.unique("row") for side in SIDES}
+            tables = {side: engine.numbered(table, rows[side]) for side, table in tables.items()}
+        joined = dataclasses.replace(step, how="inner")
+        frame = self._join(
+            joined, tables["left"], tables["right"], [*needed, *rows.values()], name=name, single=single, ordered=False
+        )
+        table = self.unique("joined")
+        asked = exp.select("*").from_(exp.Table(this=exp.to_identifier(table, quoted=True), alias=_alias(table)))
+        asked.set("where", exp.Where(this=step.filter(self.reader, table)))
+        frame = self._finished(asked, {table: frame})
+        if how == "inner":
+            return frame
+        columns = {
+            side: [f'"{each}"' for each in engine.columns(of) if each in kept] or ["0 AS _"]
+            for side, of in tables.items()
+        }
+
+        def of_side(side: str, word: str) -> str:
+            row = rows[side]
+            return (
+                f'SELECT {", ".join(columns[side])} FROM "{side}" WHERE "{row}" {word} (SELECT "{row}" FROM "{table}")'
+            )
+
+        if how in ("left_semi", "left_anti"):
+            text = of_side("left", "IN" if how == "left_semi" else "NOT IN")
+        else:
+            alone = [side for side in SIDES if how in (side, "full")]
+            text = " UNION ALL BY NAME ".join(
+                [f'SELECT * FROM "{table}"', *(of_side(side, "NOT IN") for side in alone)]
+            )
+        made = self.engine.reads.parse(text)[0]
+        return self._finished(made, {table: frame, **tables})
 
     def _join(
         self, step: Step, left: Any, right: Any, needed: list[str], *, name: str, single: bool, ordered: bool

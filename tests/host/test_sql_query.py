@@ -80,6 +80,12 @@ TEXTS = [
     "ON d.id = b.id AND d.id + a.id + b.id < 90 WHERE a.venue || d.id = 'x' || c.id OR b.venue = 'y' AND c.flag",
     "SELECT b.id, a.id AS x, c.id AS y FROM bids b JOIN asks a ON a.venue = b.venue AND NOT (a.id * b.id < 99) FULL "
     "JOIN bids c ON c.id = a.id AND c.time <= b.time",
+    'SELECT b.id, a.id AS o, a.venue FROM bids b LEFT JOIN asks a ON a.price = b."limit" AND a.id * b.id > 99',
+    'SELECT * FROM bids b FULL JOIN asks a ON a.price < b."limit" AND a.id * b.id > 99 WHERE a.id > 3 OR b.flag',
+    'SELECT a.id, count(*) AS n FROM bids b RIGHT JOIN asks a ON a.price = b."limit" AND (a.flag OR b.flag) GROUP BY 1',
+    'SELECT b.id FROM bids b SEMI JOIN asks a ON a.price = b."limit" AND a.id * b.id > 99',
+    'SELECT b.id, c.id AS o FROM bids b ANTI JOIN asks a ON a.price = b."limit" AND a.id * b.id > 99 LEFT JOIN bids c '
+    "ON c.id = b.id + 1 AND (c.flag OR b.flag)",
     # Names
     "SELECT b.id FROM bids b JOIN asks a USING (id) WHERE EXISTS (SELECT 1 FROM asks b WHERE b.id = a.id + 9)",
     "SELECT b.id + 1 AS x, x * 2 AS y FROM bids b JOIN asks a USING (id)",
@@ -114,7 +120,7 @@ CONDITIONS = [
     "CAST(l.x AS BIGINT) = r.m", "l.d + l.i >= r.e AND l.b = r.c", "l.x + 0.25 <= r.y",
     "l.id + 3 < r.id OR l.id > r.id", "coalesce(l.i, 0) = coalesce(r.j, 0)", "length(l.s) < r.j AND r.u LIKE 'b%'",
 ]  # fmt: skip
-#: Beside others, of inner joins.
+#: Beside others.
 BOTH = ["l.i * r.j < 3", "l.s || r.u <> 'ab'", "l.i = r.j OR l.s = r.u", "l.n + r.m + l.i > 1"]
 SECOND = ["JOIN l q ON q.id = l.id", "LEFT JOIN r q ON q.id BETWEEN l.id AND l.id + 1", "FULL JOIN l q ON q.i = r.j",
           "RIGHT JOIN l q ON q.id = r.id AND q.f", "SEMI JOIN r q ON q.m > l.n",
@@ -133,7 +139,7 @@ def selects(draw: st.DrawFn) -> str:
     some = lambda of, most: draw(st.lists(st.sampled_from(of), max_size=most, unique=True))  # noqa: E731
     how = draw(st.sampled_from(["", "LEFT", "RIGHT", "FULL"]))
     second = draw(st.sampled_from(["", "", *SECOND]))
-    parts = [*(some(CONDITIONS, 2) or ["l.id = r.id"]), *(some(BOTH, 1) if not how else [])]
+    parts = [*(some(CONDITIONS, 2) or ["l.id = r.id"]), *some(BOTH, 1)]
     joined = f"l {how} JOIN r ON {' AND '.join(f'({each})' for each in draw(st.permutations(parts)))}"
     tests = some(TESTS, 2)
     if second.startswith(","):
