@@ -98,7 +98,7 @@ class Operation(enum.IntEnum):
 class ErrorCode(enum.IntEnum):
     """Why a command failed; the first one stays in ERROR_CODE until it is cleared.
 
-    Up to DECODE_ERROR these are the numbers of `muntin.hw.memory.transfer_status`.
+    Up to DECODE_ERROR these are the numbers of `muntin.hw.memory.layouts`.
     """
 
     NONE = 0

@@ -12,11 +12,8 @@ import numpy as np
 
 from muntin.host.devices.bisort_lane import BisortLane, Steps
 from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.board_run import BoardRun
-from muntin.host.devices.found_ranges import FoundRanges
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.key_cut import KeyCut
-from muntin.host.devices.lane_run import LaneRun
+from muntin.host.devices.lane_commands import BoardRun, FoundRanges, KeyCut, LaneRun
 from muntin.host.devices.ranges import Ranges
 from muntin.host.errors import CapacityError
 

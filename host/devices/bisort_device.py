@@ -10,10 +10,8 @@ import numpy as np
 
 from muntin.host.devices.bisort_board import BisortBoard
 from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.board_run import BoardRun
 from muntin.host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
-from muntin.host.devices.found_ranges import FoundRanges
-from muntin.host.devices.key_cut import KeyCut
+from muntin.host.devices.lane_commands import BoardRun, FoundRanges, KeyCut
 from muntin.host.devices.ranges import Ranges
 from muntin.host.devices.run_device import RunDevice
 from muntin.host.errors import CapacityError, DeviceError

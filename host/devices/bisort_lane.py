@@ -10,9 +10,8 @@ import numpy as np
 from muntin.contract.registers import Operation
 from muntin.host.devices.arena import Arena
 from muntin.host.devices.index_slots import IndexSlots
-from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_run import LaneRun
+from muntin.host.devices.lane_commands import KernelCommand, LaneRun
 from muntin.host.devices.ranges import Ranges
 from muntin.host.errors import CapacityError, DeviceError
 

@@ -14,9 +14,9 @@ from muntin.contract.designs.bisort import Parameters
 from muntin.contract.errors import UnknownBoardError
 from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.design_name import split_design
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.devices.opencl_board_device import OpenClBoardDevice
+from muntin.host.devices.sim_board import split_design
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError, LinkIdentityError, LinkPortError
 

@@ -11,7 +11,7 @@ import numpy as np
 from muntin.contract.designs.bisort import BISORT
 from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap, parameter_hash
 from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.errors import DeviceError, KernelError
 
 _TAGS = 1 << 16

@@ -13,10 +13,10 @@ from muntin.contract.errors import UnknownBoardError
 from muntin.contract.opencl import BINARY
 from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.design_name import split_design
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.devices.opencl_board import OpenClBoard
 from muntin.host.devices.opencl_device import OpenClDevice, built, cl
+from muntin.host.devices.sim_board import split_design
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError
 

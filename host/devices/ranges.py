@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from muntin.host.devices.lane_run import LaneRun
+from muntin.host.devices.lane_commands import LaneRun
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,10 +12,8 @@ from muntin.contract.designs.bisort import Parameters
 from muntin.contract.errors import ParameterError
 from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
 from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.compiling import Compiling
-from muntin.host.devices.design_name import split_design
 from muntin.host.devices.device import DeviceInfo
-from muntin.host.devices.sim_board import SimBoard
+from muntin.host.devices.sim_board import Compiling, SimBoard, split_design
 from muntin.host.errors import DeviceError, LinkIdentityError
 
 _MODEL_BYTES = 1 << 28

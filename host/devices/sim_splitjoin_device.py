@@ -10,9 +10,8 @@ from collections.abc import Callable
 from muntin.contract.boards import board as board_of
 from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.compiling import Compiling
 from muntin.host.devices.device import DeviceInfo
-from muntin.host.devices.sim_board import SimBoard
+from muntin.host.devices.sim_board import Compiling, SimBoard
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError
 

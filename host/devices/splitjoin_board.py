@@ -10,8 +10,8 @@ from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_F
 from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.join_rows import JoinRows
-from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.devices.splitjoin_settings import SplitJoinSettings
 from muntin.host.errors import DeviceError
 

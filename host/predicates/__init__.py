@@ -10,8 +10,7 @@ from muntin.host.predicates.any_of import AnyOf
 from muntin.host.predicates.as_of import AsOf
 from muntin.host.predicates.band import Band
 from muntin.host.predicates.compare import Compare
-from muntin.host.predicates.piece import Piece
-from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.predicate import Piece, Predicate
 from muntin.host.predicates.where import Where
 
 

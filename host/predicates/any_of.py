@@ -6,8 +6,7 @@ from typing import Any
 
 from muntin.host.errors import PredicateError, UnsupportedError
 from muntin.host.predicates.compare import Compare
-from muntin.host.predicates.piece import Piece
-from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.predicate import Piece, Predicate
 from muntin.host.predicates.where import DISTINCT, Where
 from muntin.host.public import public
 

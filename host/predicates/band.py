@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from muntin.host.errors import PredicateError
 from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable, is_duration
-from muntin.host.predicates.piece import Piece
-from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.predicate import Piece, Predicate
 from muntin.host.public import public
 
 CLOSED = ("both", "left", "right", "neither")

@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 from muntin.host.errors import PredicateError
-from muntin.host.predicates.piece import Piece
-from muntin.host.predicates.predicate import Predicate
+from muntin.host.predicates.predicate import Piece, Predicate
 from muntin.host.predicates.where import DISTINCT
 from muntin.host.public import public
 

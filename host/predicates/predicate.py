@@ -1,16 +1,34 @@
-"""The interface of a join condition."""
+"""Predicates as unions of intervals."""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from muntin.host.errors import PredicateError
-from muntin.host.predicates.piece import Piece
 
 if TYPE_CHECKING:
     from muntin.host.predicates.all_of import AllOf
     from muntin.host.predicates.any_of import AnyOf
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """One interval of ``right - left``, or of ``right + left``.
+
+    Attributes
+    ----------
+    low, high : object or None
+        Ends as the user gave them (number, Decimal, timedelta, text); None is open.
+    low_strict, high_strict : bool
+        The end itself is left out.
+    """
+
+    low: object = None
+    high: object = None
+    low_strict: bool = False
+    high_strict: bool = False
 
 
 class Combined:

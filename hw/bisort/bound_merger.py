@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.bisort.bound_layout import bound_layout
+from muntin.hw.bisort.layouts import bound_layout
 
 
 class BoundMerger(wiring.Component):

@@ -7,13 +7,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS, Parameters
-from muntin.hw.bisort.bound_layout import bound_layout
 from muntin.hw.bisort.insertion_buffer import InsertionBuffer
-from muntin.hw.bisort.item_beat import item_beat
-from muntin.hw.bisort.position_layout import position_layout
-from muntin.hw.bisort.row_beat import row_beat
+from muntin.hw.bisort.layouts import bound_layout, item_beat, position_layout, row_beat
 from muntin.hw.bisort.streams import items_of, resized
-from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.memory.layouts import BeatLayout
 
 
 class BufferPath(wiring.Component):

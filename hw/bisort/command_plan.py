@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.hw.control.command_layout import CommandLayout
+from muntin.hw.control.layouts import CommandLayout
 
 ARRAYS = ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out")
 """The arrays of a command: four that are read, three that are written."""

@@ -13,16 +13,14 @@ from muntin.hw.bisort.command_plan import ARRAYS, CommandPlan
 from muntin.hw.bisort.gather_path import GatherPath
 from muntin.hw.bisort.merge_path import MergePath
 from muntin.hw.bisort.probe_path import ProbePath
-from muntin.hw.control.command_layout import CommandLayout
-from muntin.hw.control.event_layout import EventLayout
-from muntin.hw.control.result_layout import ResultLayout
+from muntin.hw.control.layouts import CommandLayout, EventLayout, ResultLayout
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.burst_reader import BurstReader
 from muntin.hw.memory.burst_writer import BurstWriter
+from muntin.hw.memory.layouts import TransferStatus
 from muntin.hw.memory.memory_port import MemoryPort
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.memory.stream_writer import StreamWriter
-from muntin.hw.memory.transfer_status import TransferStatus
 
 READERS = sum(not name.endswith("_out") for name in ARRAYS)
 WRITERS = len(ARRAYS) - READERS

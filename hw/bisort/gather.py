@@ -6,8 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.errors import ParameterError
-from muntin.hw.bisort.pair_beat import pair_beat
-from muntin.hw.bisort.range_layout import range_layout
+from muntin.hw.bisort.layouts import pair_beat, range_layout
 
 
 class Gather(wiring.Component):

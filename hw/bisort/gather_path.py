@@ -8,9 +8,9 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS, Parameters
 from muntin.hw.bisort.gather import Gather
-from muntin.hw.bisort.item_beat import item_beat
+from muntin.hw.bisort.layouts import item_beat
 from muntin.hw.bisort.streams import beats_of, items_of, resized
-from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.memory.layouts import BeatLayout
 
 
 class GatherPath(wiring.Component):

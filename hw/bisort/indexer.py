@@ -5,8 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.errors import ParameterError
-from muntin.hw.bisort.key_beat import key_beat
-from muntin.hw.bisort.row_beat import row_beat
+from muntin.hw.bisort.layouts import key_beat, row_beat
 
 
 class Indexer(wiring.Component):

@@ -6,10 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.errors import ParameterError
-from muntin.hw.bisort.bound_layout import bound_layout
-from muntin.hw.bisort.position_layout import position_layout
-from muntin.hw.bisort.row_beat import row_beat
-from muntin.hw.bisort.row_layout import row_layout
+from muntin.hw.bisort.layouts import bound_layout, position_layout, row_beat, row_layout
 
 
 class InsertionBuffer(wiring.Component):

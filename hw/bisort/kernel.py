@@ -10,9 +10,9 @@ from amaranth.utils import exact_log2
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import LANE_STRIDE
 from muntin.hw.bisort.engine import Engine
-from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
 from muntin.hw.control.command_lane import CommandLane
 from muntin.hw.control.lane_decoder import LaneDecoder
+from muntin.hw.control.layouts import Axi4LiteSignature
 from muntin.hw.memory.axi4_signature import Axi4Signature
 
 

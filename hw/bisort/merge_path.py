@@ -8,11 +8,10 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS, Parameters
 from muntin.hw.bisort.indexer import Indexer
-from muntin.hw.bisort.item_beat import item_beat
+from muntin.hw.bisort.layouts import item_beat, row_beat
 from muntin.hw.bisort.merger import Merger
-from muntin.hw.bisort.row_beat import row_beat
 from muntin.hw.bisort.streams import beats_of, items_of, resized
-from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.memory.layouts import BeatLayout
 
 
 class MergePath(wiring.Component):

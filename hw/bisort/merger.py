@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.errors import ParameterError
-from muntin.hw.bisort.row_beat import row_beat
+from muntin.hw.bisort.layouts import row_beat
 
 _ADDRESS_BITS = 4
 _DEPTH = 1 << _ADDRESS_BITS  # beats in a memory, one less; what distributed RAM holds at least

@@ -4,9 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.bisort.bound_layout import bound_layout
-from muntin.hw.bisort.key_beat import key_beat
-from muntin.hw.bisort.partitioned_bound import partitioned_bound
+from muntin.hw.bisort.layouts import bound_layout, key_beat, partitioned_bound
 
 
 class Partitioner(wiring.Component):

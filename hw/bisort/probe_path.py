@@ -7,15 +7,13 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS, Parameters
-from muntin.hw.bisort.bound_layout import bound_layout
 from muntin.hw.bisort.bound_merger import BoundMerger
 from muntin.hw.bisort.boundary_generator import BoundaryGenerator
-from muntin.hw.bisort.item_beat import item_beat
+from muntin.hw.bisort.layouts import bound_layout, item_beat, position_layout
 from muntin.hw.bisort.partitioner import Partitioner
-from muntin.hw.bisort.position_layout import position_layout
 from muntin.hw.bisort.prober import Prober
 from muntin.hw.bisort.streams import beats_of, items_of, resized
-from muntin.hw.memory.beat_layout import BeatLayout
+from muntin.hw.memory.layouts import BeatLayout
 
 
 class ProbePath(wiring.Component):

@@ -5,9 +5,7 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.errors import ParameterError
-from muntin.hw.bisort.key_beat import key_beat
-from muntin.hw.bisort.partitioned_bound import partitioned_bound
-from muntin.hw.bisort.position_layout import position_layout
+from muntin.hw.bisort.layouts import key_beat, partitioned_bound, position_layout
 
 
 class Prober(wiring.Component):

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.errors import ParameterError
-from muntin.hw.bisort.item_beat import item_beat
+from muntin.hw.bisort.layouts import item_beat
 
 
 class Resizer(wiring.Component):

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, ValueLike
 from amaranth.lib import stream
 from amaranth.lib.wiring import PureInterface
 
-from muntin.hw.bisort.item_beat import item_beat
+from muntin.hw.bisort.layouts import item_beat
 from muntin.hw.bisort.resizer import Resizer
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from muntin.contract.boards import Board, board
-from muntin.hw.boards.steps import Steps
+from muntin.hw.boards.tools import Steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,7 @@ from typing import Any
 from muntin.contract.boards import BOARDS
 from muntin.contract.errors import UnknownBoardError
 from muntin.hw.boards.board_build import BoardBuild, build_of
-from muntin.hw.boards.build_errors import BuildError
-from muntin.hw.boards.steps import Steps
+from muntin.hw.boards.tools import BuildError, Steps
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "bitstreams"
 REPORT = "report.json"

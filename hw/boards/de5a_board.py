@@ -23,8 +23,7 @@ from muntin.contract.opencl import (
     VERILOG,
 )
 from muntin.hw.boards.board_build import BoardBuild
-from muntin.hw.boards.build_errors import BuildError, ToolMissingError
-from muntin.hw.boards.steps import Steps
+from muntin.hw.boards.tools import BuildError, Steps, ToolMissingError
 
 SCRIPT = "build.sh"
 PROJECT = "muntin"
@@ -83,10 +82,8 @@ class De5aBoard(BoardBuild):
     def _project(self, p: Any, steps: Steps) -> dict[str, str]:
         from amaranth.back import verilog
 
-        from muntin.hw.boards.axi_component import axi_component
-        from muntin.hw.boards.axi_kernel import AxiKernel
-        from muntin.hw.boards.de5a_platform import CONSTRAINTS, De5aPlatform
-        from muntin.hw.boards.de5a_top import SYSTEM, De5aTop
+        from muntin.hw.boards.axi_component import AxiKernel, axi_component
+        from muntin.hw.boards.de5a_platform import CONSTRAINTS, SYSTEM, De5aPlatform, De5aTop
         from muntin.hw.boards.kernel_of import kernel_of
 
         kernel = AxiKernel(kernel_of(p)[0])

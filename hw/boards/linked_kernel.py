@@ -5,9 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.errors import ParameterError
-from muntin.hw.link.csr_signature import CsrSignature
-from muntin.hw.link.datagram_signature import DatagramSignature
 from muntin.hw.link.link import Link
+from muntin.hw.link.signatures import CsrSignature, DatagramSignature
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.port_guard import PortGuard
 from muntin.hw.memory.port_interleaver import PortInterleaver

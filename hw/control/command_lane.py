@@ -9,13 +9,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.registers import ErrorCode, KernelMap, parameter_hash
-from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
-from muntin.hw.control.command_layout import CommandLayout
 from muntin.hw.control.command_queue import CommandQueue
 from muntin.hw.control.control_registers import ControlRegisters
-from muntin.hw.control.event_layout import EventLayout
-from muntin.hw.control.result_layout import ResultLayout
-from muntin.hw.control.settings_layout import SettingsLayout
+from muntin.hw.control.layouts import Axi4LiteSignature, CommandLayout, EventLayout, ResultLayout, SettingsLayout
 
 
 class CommandLane(wiring.Component):

@@ -5,7 +5,7 @@ from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.registers import COMMAND_WORDS
-from muntin.hw.control.command_layout import CommandLayout
+from muntin.hw.control.layouts import CommandLayout
 
 
 class CommandQueue(wiring.Component):

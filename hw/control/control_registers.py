@@ -5,9 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.registers import Access, KernelMap
-from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
-from muntin.hw.control.settings_layout import SettingsLayout
-from muntin.hw.control.status_layout import StatusLayout
+from muntin.hw.control.layouts import Axi4LiteSignature, SettingsLayout, StatusLayout
 
 
 class ControlRegisters(wiring.Component):

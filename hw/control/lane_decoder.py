@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from muntin.contract.registers import LANE_STRIDE
-from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
+from muntin.hw.control.layouts import Axi4LiteSignature
 
 
 class LaneDecoder(wiring.Component):

@@ -5,8 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.opencl import WAIT_CYCLES, Request
-from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
-from muntin.hw.control.request_layout import RequestLayout
+from muntin.hw.control.layouts import Axi4LiteSignature, RequestLayout
 
 
 class RequestPort(wiring.Component):

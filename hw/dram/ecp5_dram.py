@@ -11,8 +11,7 @@ from litedram.phy import ECP5DDRPHY
 from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
 from migen import ClockSignal, Module, Record, ResetSignal, Signal
 
-from muntin.hw.dram.dram_core import DramCore
-from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.dram_settings import DramCore, DramSettings
 from muntin.hw.dram.litedram_channel import litedram_channel
 
 _INIT_HZ = 25e6

@@ -15,8 +15,7 @@ from litex.gen.fhdl.verilog import convert
 from litex.soc.interconnect import csr_bus
 from migen import Module, Signal
 
-from muntin.hw.dram.dram_core import DramCore
-from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.dram_settings import DramCore, DramSettings
 from muntin.hw.dram.start_description import start_description
 
 _CHANNELS = {

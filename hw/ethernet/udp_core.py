@@ -1,4 +1,4 @@
-"""LiteEth's UDP core with one port, for any physical layer."""
+"""A UDP core, and the buffer between it and its PHY."""
 
 from __future__ import annotations
 
@@ -6,12 +6,44 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from liteeth.common import eth_phy_description
 from liteeth.core import LiteEthUDPIPCore
+from liteeth.mac.gap import LiteEthMACGap
+from litex.gen import LiteXModule
 from litex.gen.fhdl.verilog import convert
-from migen import ClockDomain, Module, Signal
+from litex.soc.interconnect.packet import PacketFIFO
+from migen import ClockDomain, ClockDomainsRenamer, Module, Signal
 
 from muntin.contract.boards import EthernetLine
-from muntin.hw.ethernet.buffered_phy import BufferedPhy
+
+_PACKET_BYTES = 2048
+_PACKETS = 8
+
+
+class BufferedPhy(LiteXModule):
+    """A physical layer that sends a packet once it has all of it.
+
+    A packet on the wire may have no gap, and the design's clock makes its bytes more slowly than the wire takes them.
+
+    Parameters
+    ----------
+    phy : Module
+        LiteEth's, of 8 bits, with clock domains ``eth_tx`` and ``eth_rx``.
+    """
+
+    dw = 8
+    integrated_ifg_inserter = True  # here, as packets wait here; the core then has none before
+
+    def __init__(self, phy):
+        self.phy = phy
+        in_line = ClockDomainsRenamer("eth_tx")
+        self.packets = packets = in_line(
+            PacketFIFO(eth_phy_description(8), payload_depth=_PACKET_BYTES, param_depth=_PACKETS, buffered=True)
+        )
+        self.gap = gap = in_line(LiteEthMACGap(8))
+        self.sink, self.source = packets.sink, phy.source
+        self.comb += [packets.source.connect(gap.sink), gap.source.connect(phy.sink)]
+
 
 # The wire brings three bytes in a cycle of a design at 40 MHz, which takes one: so many bytes wait, more than all of a
 # frame of the link.
@@ -44,7 +76,7 @@ def udp_core(
     Returns
     -------
     str
-        Verilog; the module takes ``clk`` and ``rst``, and has the ports of `muntin.hw.link.datagram_signature`.
+        Verilog; the module takes ``clk`` and ``rst``, and has the ports of `muntin.hw.link.signatures`.
     """
     top = Module()
     top.clock_domains.cd_sys = ClockDomain("sys")

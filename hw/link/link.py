@@ -5,10 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.link import PATIENCE
-from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
-from muntin.hw.link.csr_signature import CsrSignature
+from muntin.hw.control.layouts import Axi4LiteSignature
 from muntin.hw.link.datagram_sender import DatagramSender
-from muntin.hw.link.datagram_signature import DatagramSignature
 from muntin.hw.link.frame_receiver import FrameReceiver
 from muntin.hw.link.frame_sender import FrameSender
 from muntin.hw.link.line_chooser import LineChooser
@@ -16,6 +14,7 @@ from muntin.hw.link.link_server import LinkServer
 from muntin.hw.link.register_decoder import RegisterDecoder
 from muntin.hw.link.serial_receiver import SerialReceiver
 from muntin.hw.link.serial_sender import SerialSender
+from muntin.hw.link.signatures import CsrSignature, DatagramSignature
 from muntin.hw.link.word_memory import WordMemory
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.port_shape import PortShape

@@ -5,8 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.link import DATA_WORDS, HEADER_WORDS, MAGIC, PATIENCE, Request, Status
-from muntin.hw.link.register_bus_signature import RegisterBusSignature
-from muntin.hw.link.word_memory_signature import WordMemorySignature
+from muntin.hw.link.signatures import RegisterBusSignature, WordMemorySignature
 
 _PLACES = range(512)
 _RESET_CYCLES = 8

@@ -7,9 +7,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from muntin.contract.link import DESCRIPTION_BASE, DRAM_BASE, KERNEL_BASE, REGION_BITS
-from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
-from muntin.hw.link.csr_signature import CsrSignature
-from muntin.hw.link.register_bus_signature import RegisterBusSignature
+from muntin.hw.control.layouts import Axi4LiteSignature
+from muntin.hw.link.signatures import CsrSignature, RegisterBusSignature
 
 
 class RegisterDecoder(wiring.Component):

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from muntin.hw.link.word_memory_signature import WordMemorySignature
+from muntin.hw.link.signatures import WordMemorySignature
 from muntin.hw.memory.axi4_signature import Axi4Signature
 
 _INCREMENT = 1

@@ -6,12 +6,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from muntin.hw.memory.axi4_signature import Axi4Signature
-from muntin.hw.memory.beat_layout import BeatLayout
 from muntin.hw.memory.burst_splitter import BurstSplitter
+from muntin.hw.memory.layouts import BeatLayout, TransferLayout, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.memory.status_collector import StatusCollector
-from muntin.hw.memory.transfer_layout import TransferLayout
-from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class BurstReader(wiring.Component):

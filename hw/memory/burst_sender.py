@@ -6,10 +6,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from muntin.hw.memory.axi4_signature import Axi4Signature
-from muntin.hw.memory.burst_layout import BurstLayout
+from muntin.hw.memory.layouts import BurstLayout, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.memory.status_collector import StatusCollector
-from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class BurstSender(wiring.Component):

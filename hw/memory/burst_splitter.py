@@ -5,10 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from muntin.hw.memory.burst_layout import BurstLayout
+from muntin.hw.memory.layouts import BurstLayout, TransferLayout, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
-from muntin.hw.memory.transfer_layout import TransferLayout
-from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class BurstSplitter(wiring.Component):

@@ -7,9 +7,8 @@ from amaranth.lib.wiring import In, Out
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.burst_sender import BurstSender
 from muntin.hw.memory.burst_splitter import BurstSplitter
+from muntin.hw.memory.layouts import TransferLayout, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
-from muntin.hw.memory.transfer_layout import TransferLayout
-from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class BurstWriter(wiring.Component):

@@ -8,11 +8,9 @@ from muntin.contract.errors import ParameterError
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.burst_reader import BurstReader
 from muntin.hw.memory.burst_writer import BurstWriter
-from muntin.hw.memory.copy_layout import CopyLayout
-from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.layouts import CopyLayout, CopyOperation, TransferStatus
 from muntin.hw.memory.memory_port import MemoryPort
 from muntin.hw.memory.port_shape import PortShape
-from muntin.hw.memory.transfer_status import TransferStatus
 
 
 class CopyEngine(wiring.Component):

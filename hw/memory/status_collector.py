@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import TransferStatus
 
 
 class StatusCollector(wiring.Component):

@@ -6,13 +6,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from muntin.hw.memory.axi4_signature import Axi4Signature
-from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.memory.burst_layout import BurstLayout
 from muntin.hw.memory.burst_sender import BurstSender
+from muntin.hw.memory.layouts import BeatLayout, BurstLayout, TransferLayout, TransferStatus, WrittenLayout
 from muntin.hw.memory.port_shape import PortShape
-from muntin.hw.memory.transfer_layout import TransferLayout
-from muntin.hw.memory.transfer_status import TransferStatus
-from muntin.hw.memory.written_layout import WrittenLayout
 
 
 class StreamWriter(wiring.Component):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from muntin.hw.boards.build import BUILD as BUILDS
-from muntin.hw.boards.build_errors import BuildError, RoutingError
+from muntin.hw.boards.tools import BuildError, RoutingError
 from muntin.hw.report import arria10, ecp5, floor_plan
 from muntin.hw.report.boards import board_lines
 from muntin.hw.report.comparison import joined, losses

@@ -12,10 +12,9 @@ from amaranth.back import rtlil
 from amaranth.lib import wiring
 
 from muntin.hw.boards.ecp5_output_registers import use_output_registers
-from muntin.hw.boards.ecp5_placement import FOR_DELAYS
-from muntin.hw.boards.ecp5_synthesis import ecp5_synthesis
-from muntin.hw.boards.route_watch import given_up
-from muntin.hw.boards.run_tool import run_tool
+from muntin.hw.boards.ecp5_scripts import FOR_DELAYS, ecp5_synthesis
+from muntin.hw.boards.route_report import given_up
+from muntin.hw.boards.tools import run_tool
 from muntin.hw.report.ports import ports
 
 SPEEDS = (6, 7, 8)

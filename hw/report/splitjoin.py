@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.hw.boards.build_errors import RoutingError
+from muntin.hw.boards.tools import RoutingError
 from muntin.hw.report.designs import SPLITJOIN_PARTS
 from muntin.hw.report.ecp5 import DEVICE, SPEEDS, Area, Routed, area, place_and_route, synthesize
 from muntin.hw.report.floor_plan import SLOTS, core_places, plan

@@ -7,14 +7,12 @@ from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.insertion_buffer import InsertionBuffer
+from muntin.hw.bisort.layouts import row_layout
 from muntin.hw.bisort.merger import Merger
-from muntin.hw.bisort.row_layout import row_layout
-from muntin.hw.splitjoin.band_sums import BandSums
-from muntin.hw.splitjoin.closed_range import ClosedRange
+from muntin.hw.splitjoin.band import BandSums, ClosedRange
+from muntin.hw.splitjoin.layouts import Side, result_layout, result_of
 from muntin.hw.splitjoin.nested_loop import NO_COLLISION
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
-from muntin.hw.splitjoin.result_layout import result_layout, result_of
-from muntin.hw.splitjoin.side import Side
 from muntin.hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
 

@@ -5,9 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
+from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, Side, result_layout
 from muntin.hw.splitjoin.result_fifo import ResultFifo, ResultFlow
-from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
-from muntin.hw.splitjoin.side import Side
 
 _SIDES = tuple(side.name.lower() for side in Side)
 

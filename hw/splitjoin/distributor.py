@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.hw.splitjoin.layouts import tagged_row
 from muntin.hw.splitjoin.settings_signature import SettingsSignature, copy_settings
-from muntin.hw.splitjoin.tagged_row import tagged_row
 
 
 def rows_way(parameters: SplitJoinParameters) -> int:

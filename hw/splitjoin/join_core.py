@@ -7,13 +7,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.hw.splitjoin.layouts import Side, result_layout, tagged_row
 from muntin.hw.splitjoin.nested_loop import NestedLoop
 from muntin.hw.splitjoin.region import Region
 from muntin.hw.splitjoin.result_fifo import ResultFlow
-from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature, copy_settings
-from muntin.hw.splitjoin.side import Side
-from muntin.hw.splitjoin.tagged_row import tagged_row
 
 RESULTS_WAY = 2
 """Cycles in which a result may still come out, from the one on in which there is no room first."""

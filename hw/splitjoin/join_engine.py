@@ -11,10 +11,7 @@ from amaranth.utils import exact_log2
 
 from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_FIELDS, SplitJoinParameters, row_words
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.hw.control.command_layout import CommandLayout
-from muntin.hw.control.event_layout import EventLayout
-from muntin.hw.control.result_layout import ResultLayout
-from muntin.hw.control.settings_layout import SettingsLayout
+from muntin.hw.control.layouts import CommandLayout, EventLayout, ResultLayout, SettingsLayout
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.burst_reader import BurstReader
 from muntin.hw.memory.memory_port import MemoryPort

@@ -9,8 +9,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
-from muntin.hw.control.axi4_lite_signature import Axi4LiteSignature
 from muntin.hw.control.command_lane import CommandLane
+from muntin.hw.control.layouts import Axi4LiteSignature
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.splitjoin.join_engine import JoinEngine
 from muntin.hw.splitjoin.nested_loop import NestedLoop

@@ -6,11 +6,9 @@ from amaranth.lib import data, memory, wiring
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.splitjoin.admission import Admission
-from muntin.hw.splitjoin.band_sums import BandSums
-from muntin.hw.splitjoin.closed_range import ClosedRange
+from muntin.hw.splitjoin.band import BandSums, ClosedRange
+from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, Side, result_of
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
-from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_of
-from muntin.hw.splitjoin.side import Side
 from muntin.hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
 NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write

@@ -10,12 +10,10 @@ from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from muntin.hw.splitjoin.distributor import rows_way
+from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, Side, result_layout, tagged_row
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
-from muntin.hw.splitjoin.side import Side
 from muntin.hw.splitjoin.sub_window import command_layout
-from muntin.hw.splitjoin.tagged_row import tagged_row
 
 
 class Region(wiring.Component):

@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.hw.splitjoin.almost_full_fifo import least_depth, slack
+from muntin.hw.splitjoin.layouts import result_layout
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
-from muntin.hw.splitjoin.result_layout import result_layout
 
 
 class ResultFlow(wiring.Signature):

@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_BYTES
-from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.hw.memory.layouts import BeatLayout
+from muntin.hw.splitjoin.layouts import result_layout
 
 
 class ResultPacker(wiring.Component):

@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.splitjoin import NUMBER_BITS, ROW_FLAGS, SplitJoinParameters, row_fields, row_words
-from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.memory.layouts import BeatLayout
+from muntin.hw.splitjoin.layouts import tagged_row
 
 
 class RowCutter(wiring.Component):

@@ -11,11 +11,10 @@ from muntin.hw.splitjoin.combiner import Combiner
 from muntin.hw.splitjoin.core_watch import CORE_BITS, CoreWatch
 from muntin.hw.splitjoin.distributor import Distributor
 from muntin.hw.splitjoin.join_core import RESULTS_WAY, JoinCore
+from muntin.hw.splitjoin.layouts import result_layout, tagged_row
 from muntin.hw.splitjoin.merger_tree import MergerTree
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
-from muntin.hw.splitjoin.tagged_row import tagged_row
 
 _WAY = RESULTS_WAY + 2
 """With a register each way between cores and trees."""

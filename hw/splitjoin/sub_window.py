@@ -5,7 +5,7 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.hw.splitjoin.result_layout import ARRIVAL_BITS, result_layout
+from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
 
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from muntin.hw.memory.copy_operation import CopyOperation
-from muntin.hw.memory.transfer_status import TransferStatus
-from muntin.sim.bench.copy_figure import CopyFigure
+from muntin.hw.memory.layouts import CopyOperation, TransferStatus
+from muntin.sim.bench.figures import CopyFigure
 from muntin.sim.board.copy_board import CopyBoard
 from muntin.sim.litedram.litedram_settings import LitedramSettings
 

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import ERROR_TEXT, ErrorCode, Operation
-from muntin.hw.memory.copy_operation import CopyOperation
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import CopyOperation, TransferStatus
 from muntin.sim.bench.command_words import command_words
 from muntin.sim.bench.kernel_figure import KernelFigure
 from muntin.sim.board.bisort_link import open_bisort_board

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from muntin.contract.designs.bisort import BISORT
 from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, ErrorCode, Operation
 from muntin.sim.bench.command_words import command_words
-from muntin.sim.bench.lanes_figure import LanesFigure
+from muntin.sim.bench.figures import LanesFigure
 from muntin.sim.board.bisort_link import open_bisort_board
 
 Ki, Mi = 1 << 10, 1 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from muntin.hw.bisort.bound_layout import bound_layout
-from muntin.sim.models.bound_merger import merge_bounds
+from muntin.hw.bisort.layouts import bound_layout
+from muntin.sim.models.bisort import merge_bounds
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -6,8 +6,8 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 
-from muntin.hw.bisort.bound_layout import bound_layout
-from muntin.sim.models.boundary_generator import bounds
+from muntin.hw.bisort.layouts import bound_layout
+from muntin.sim.models.bisort import bounds
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

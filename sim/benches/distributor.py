@@ -8,10 +8,9 @@ import cocotb
 
 from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.splitjoin.distributor import rows_way
-from muntin.hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.splitjoin.layouts import tagged_row
 from muntin.sim.benches.join_ports import pack_row
-from muntin.sim.models.distributor import distribute
-from muntin.sim.models.join_settings import JoinRow
+from muntin.sim.models.splitjoin import JoinRow, distribute
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -6,9 +6,8 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 
-from muntin.hw.bisort.pair_beat import pair_beat
-from muntin.hw.bisort.range_layout import range_layout
-from muntin.sim.models.gather import gather
+from muntin.hw.bisort.layouts import pair_beat, range_layout
+from muntin.sim.models.bisort import gather
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

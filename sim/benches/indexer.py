@@ -5,10 +5,9 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from muntin.hw.bisort.key_beat import key_beat
-from muntin.hw.bisort.row_beat import row_beat
+from muntin.hw.bisort.layouts import key_beat, row_beat
 from muntin.sim.benches.beats import from_beats, to_beats
-from muntin.sim.models.indexer import index
+from muntin.sim.models.bisort import index
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -7,11 +7,9 @@ import random
 import cocotb
 from amaranth.lib import data
 
-from muntin.hw.bisort.bound_layout import bound_layout
-from muntin.hw.bisort.row_beat import row_beat
-from muntin.hw.bisort.row_layout import row_layout
+from muntin.hw.bisort.layouts import bound_layout, row_beat, row_layout
 from muntin.sim.benches.beats import from_beats
-from muntin.sim.models.insertion_buffer import InsertionBuffer
+from muntin.sim.models.bisort import InsertionBuffer
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from muntin.contract.designs.splitjoin import Order
-from muntin.sim.models.join_settings import JoinRow, JoinSettings
+from muntin.sim.models.splitjoin import JoinRow, JoinSettings
 
 KEYS = ("uniform", "few", "equal", "extreme", "narrow")
 PREDICATES = ("=", "!=", "<", "<=", ">", ">=", "band", "far band", "empty band", "all")

@@ -7,12 +7,10 @@ import random
 import cocotb
 
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
-from muntin.hw.splitjoin.result_layout import result_layout
-from muntin.hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.splitjoin.layouts import result_layout, tagged_row
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.join_ports import pack_row, set_settings, unpack_result
-from muntin.sim.models.join_core import JoinCore
-from muntin.sim.models.join_settings import JoinRow, JoinSettings
+from muntin.sim.models.splitjoin import JoinCore, JoinRow, JoinSettings
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

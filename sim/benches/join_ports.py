@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings
 
 
 def pack_row(row: JoinRow, parameters: SplitJoinParameters) -> dict[str, int]:

@@ -7,11 +7,11 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer, with_timeout
 
-from muntin.hw.bisort.row_beat import row_beat
+from muntin.hw.bisort.layouts import row_beat
 from muntin.sim.benches.beats import from_beats, to_beats
 from muntin.sim.meters.merger_meter import SHAPES as METER_SHAPES
 from muntin.sim.meters.merger_meter import row_hash
-from muntin.sim.models.merger import merge
+from muntin.sim.models.bisort import merge
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muntin.contract.designs.splitjoin import Order
-from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings
 
 
 class OrderMonitor:

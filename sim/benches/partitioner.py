@@ -5,10 +5,8 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from muntin.hw.bisort.bound_layout import bound_layout
-from muntin.hw.bisort.key_beat import key_beat
-from muntin.hw.bisort.partitioned_bound import partitioned_bound
-from muntin.sim.models.partitioner import partition
+from muntin.hw.bisort.layouts import bound_layout, key_beat, partitioned_bound
+from muntin.sim.models.bisort import partition
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

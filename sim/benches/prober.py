@@ -6,11 +6,8 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 
-from muntin.hw.bisort.key_beat import key_beat
-from muntin.hw.bisort.partitioned_bound import partitioned_bound
-from muntin.sim.models.indexer import index
-from muntin.sim.models.partitioner import partition
-from muntin.sim.models.prober import probe
+from muntin.hw.bisort.layouts import key_beat, partitioned_bound
+from muntin.sim.models.bisort import index, partition, probe
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

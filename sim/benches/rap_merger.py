@@ -7,10 +7,9 @@ from collections import Counter
 
 import cocotb
 
-from muntin.hw.splitjoin.result_layout import result_layout
+from muntin.hw.splitjoin.layouts import result_layout
 from muntin.sim.benches.join_ports import pack_result, unpack_result
-from muntin.sim.models.join_settings import JoinResult
-from muntin.sim.models.rap_merger import merge_punctuated
+from muntin.sim.models.splitjoin import JoinResult, merge_punctuated
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -7,10 +7,10 @@ import random
 import cocotb
 
 from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_BYTES
-from muntin.hw.memory.beat_layout import BeatLayout
-from muntin.hw.splitjoin.result_layout import result_layout
-from muntin.sim.models.join_settings import JoinResult
-from muntin.sim.models.memory_beats import pack_results
+from muntin.hw.memory.layouts import BeatLayout
+from muntin.hw.splitjoin.layouts import result_layout
+from muntin.sim.models.commands import pack_results
+from muntin.sim.models.splitjoin import JoinResult
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

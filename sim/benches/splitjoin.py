@@ -8,13 +8,11 @@ from collections import Counter
 import cocotb
 
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
-from muntin.hw.splitjoin.result_layout import result_layout
-from muntin.hw.splitjoin.tagged_row import tagged_row
+from muntin.hw.splitjoin.layouts import result_layout, tagged_row
 from muntin.sim.benches.join_cases import JoinCase, cases
 from muntin.sim.benches.join_ports import pack_row, set_settings, unpack_result
 from muntin.sim.benches.order_monitor import OrderMonitor, check_arrival
-from muntin.sim.models.join_oracle import join_oracle
-from muntin.sim.models.splitjoin import SplitJoin
+from muntin.sim.models.splitjoin import SplitJoin, join_oracle
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge, Timer, with_timeout
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.sim.benches.join_ports import set_settings
 from muntin.sim.meters.splitjoin_meter import SIDES
-from muntin.sim.models.join_settings import JoinSettings
+from muntin.sim.models.splitjoin import JoinSettings
 from muntin.sim.stream_bench import settings
 
 SETTINGS = settings()

@@ -12,8 +12,7 @@ import cocotb
 from muntin.contract.designs.splitjoin import Order
 from muntin.sim.benches.join_cases import JoinCase
 from muntin.sim.benches.splitjoin import PARAMETERS, SETTINGS, join, make_bench, until_idle
-from muntin.sim.models.join_oracle import join_oracle
-from muntin.sim.models.join_settings import JoinRow, JoinSettings
+from muntin.sim.models.splitjoin import JoinRow, JoinSettings, join_oracle
 
 
 @cocotb.test()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.errors import ParameterError
 from muntin.sim.board.kernel_board import KernelBoard
-from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.board.memories import MemorySettings
 from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings
 from muntin.sim.litedram.litedram_settings import LitedramSettings
 

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from muntin.contract.errors import ParameterError
 from muntin.hw.memory.port_interleaver import PortInterleaver
 from muntin.hw.memory.port_shape import PortShape
-from muntin.sim.board.memory_core import MemoryCore
+from muntin.sim.board.memories import MemoryCore
 
 ACTIVITY = (
     "read",  # a beat read

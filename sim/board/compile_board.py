@@ -20,7 +20,7 @@ from amaranth.lib import wiring
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.board import Board
 from muntin.sim.board.board_errors import BoardBuildError
-from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.board.memories import MemorySettings
 from muntin.sim.board.verilator_environment import verilator_environment
 from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog

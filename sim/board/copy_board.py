@@ -1,12 +1,10 @@
 """A board with nothing but a copy engine on it."""
 
 from muntin.hw.memory.copy_engine import CopyEngine
-from muntin.hw.memory.copy_layout import CopyLayout
-from muntin.hw.memory.copy_operation import CopyOperation
+from muntin.hw.memory.layouts import CopyLayout, CopyOperation, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
-from muntin.hw.memory.transfer_status import TransferStatus
 from muntin.sim.board.compile_board import compile_board
-from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.board.memories import MemorySettings
 from muntin.sim.board.simulated_board import SimulatedBoard
 from muntin.sim.litedram.litedram_settings import LitedramSettings
 

@@ -12,7 +12,7 @@ from muntin.contract.registers import LANE_STRIDE, KernelMap, Register
 from muntin.hw.bisort.kernel import Kernel
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.compile_board import compile_board
-from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.board.memories import MemorySettings
 from muntin.sim.board.simulated_board import SimulatedBoard
 
 _LIMIT = 1 << 40  # cycles; the kernel itself reports what does not end

@@ -8,7 +8,7 @@ from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
 from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.kernel import SplitJoinKernel
 from muntin.sim.board.kernel_board import KernelBoard
-from muntin.sim.board.memory_settings import MemorySettings
+from muntin.sim.board.memories import MemorySettings
 from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings
 from muntin.sim.litedram.litedram_settings import LitedramSettings
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muntin.contract.errors import ParameterError
-from muntin.sim.board.memory_core import MemoryCore
+from muntin.sim.board.memories import MemoryCore
 
 _SOURCE = Path(__file__).with_name("fast_memory.v")
 _ROW_BYTES = 4096

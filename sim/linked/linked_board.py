@@ -21,8 +21,7 @@ from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.linked.ethernet_computer import EthernetComputer
 from muntin.sim.linked.linked_top import LinkedTop
-from muntin.sim.linked.simulated_dram import simulated_dram
-from muntin.sim.linked.simulated_ethernet import simulated_ethernet
+from muntin.sim.linked.models import simulated_dram, simulated_ethernet
 
 DIVISOR = 4
 """Cycles of a bit on the line, which need not wait for a real one."""

@@ -23,7 +23,7 @@ class LinkedTop(wiring.Component):
     rx, tx, busy : In(1), Out(1), Out(1)
         As of the design.
     eth_clk, eth_rx_valid, eth_rx_data, eth_tx_valid, eth_tx_data : In(1), In(1), In(8), Out(1), Out(8)
-        As of `muntin.sim.linked.ethernet_phy_model`; only where it is at Ethernet.
+        As of `muntin.sim.linked.models`; only where it is at Ethernet.
     """
 
     def __init__(self, design: LinkedKernel):

@@ -11,7 +11,7 @@ from litedram.phy.model import SDRAMPHYModel, get_sdram_phy_settings
 from litex.gen.fhdl.verilog import convert
 from migen import ClockDomain, Module
 
-from muntin.sim.board.memory_core import MemoryCore
+from muntin.sim.board.memories import MemoryCore
 
 if TYPE_CHECKING:
     from muntin.sim.litedram.litedram_settings import LitedramSettings

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from muntin.contract.errors import ParameterError
-from muntin.sim.board.memory_core import MemoryCore
+from muntin.sim.board.memories import MemoryCore
 
 
 @dataclass(frozen=True, kw_only=True)

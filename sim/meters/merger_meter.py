@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.hw.bisort.layouts import row_beat
 from muntin.hw.bisort.merger import Merger
-from muntin.hw.bisort.row_beat import row_beat
 
 SHAPES = ("uniform", "equal", "one side first", "rotating", "zipped", "blocks")
 """How the keys of the two sides lie to each other; the number of each is what `shape` takes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 
-from muntin.sim.models.insertion_buffer import InsertionBuffer
+from muntin.sim.models.bisort import InsertionBuffer
 
 
 class BisortWindow:

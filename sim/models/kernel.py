@@ -9,8 +9,7 @@ import numpy as np
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.sim.models.command_fault_error import CommandFaultError
-from muntin.sim.models.decoded_command import DecodedCommand
+from muntin.sim.models.commands import CommandFaultError, DecodedCommand
 from muntin.sim.models.kernel_shell import KernelShell
 
 _ROW = np.dtype(np.uint32)

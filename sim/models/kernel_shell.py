@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from muntin.contract.registers import COMMAND_WORDS, CONTROL_REGISTERS, Access, ErrorCode, KernelMap, parameter_hash
-from muntin.sim.models.command_fault_error import CommandFaultError
-from muntin.sim.models.decoded_command import DecodedCommand
+from muntin.sim.models.commands import CommandFaultError, DecodedCommand
 
 _OFFSETS = {register.name: register.offset for register in CONTROL_REGISTERS}
 _CONTROL = {field.name: field.mask for field in CONTROL_REGISTERS[0].fields}

@@ -1,11 +1,165 @@
-"""Model of SplitJoin."""
+"""Models of SplitJoin's blocks, and joins by nested loop to compare with."""
 
 from __future__ import annotations
 
-from muntin.sim.models.distributor import distribute
-from muntin.sim.models.join_core import JoinCore
-from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
-from muntin.sim.models.rap_merger import merge_punctuated
+import dataclasses
+
+from muntin.contract.designs.splitjoin import Order
+from muntin.sim.models.region import Region
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JoinSettings:
+    """As `muntin.hw.splitjoin.settings_signature` has it; the lengths of windows by side."""
+
+    windows: tuple[int, int] = (0, 0)
+    low: int = 0
+    high: int = 0
+    complement: bool = False
+    own_bounds: bool = False
+    order: Order = Order.OUTER
+    every: int = 0
+    timed: bool = False
+    time_low: int = 0
+    time_high: int = 0
+    late: tuple[int, int] = (0, 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JoinRow:
+    """As `muntin.hw.splitjoin.layouts` has it."""
+
+    side: int
+    row: int
+    key: int = 0
+    time: int = 0
+    null: bool = False
+    mark: bool = False
+    again: bool = False
+    more: bool = False
+    lower: int = 0
+    upper: int = 0
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class JoinResult:
+    """A pair where `row` is a number; else a punctuation, which ends its probing row where `last` is set."""
+
+    probe: int
+    row: int | None = None
+    last: bool = False
+
+
+def join_oracle(rows: list[JoinRow], settings: JoinSettings) -> list[set[tuple[int, int]]]:
+    """The pairs (probing row, stored row) of rows that arrive in this order, by the side of the probing row.
+
+    A row joins the last rows of the other stream's window that arrived before it; in a time window, every row
+    whose time fits, whenever it arrived.
+    """
+    pairs: list[set[tuple[int, int]]] = [set(), set()]
+    rows = [row for row in rows if not row.mark]
+    for at, row in enumerate(rows):
+        others = [other for other in rows[:at] if other.side != row.side and not other.again]
+        if not settings.timed:
+            window = settings.windows[1 - row.side]
+            others = others[len(others) - window :] if window < len(others) else others
+        for other in others:
+            left, right = (row, other) if row.side == 0 else (other, row)
+            if settings.own_bounds:
+                matches = row.lower <= other.key <= row.upper
+            else:
+                matches = settings.low <= right.key - left.key <= settings.high
+            on_time = not settings.timed or settings.time_low <= right.time - left.time <= settings.time_high
+            if not row.null and not other.null and on_time and matches != settings.complement:
+                pairs[row.side].add((row.row, other.row))
+    return pairs
+
+
+def distribute(rows: list[JoinRow], cores: int) -> list[list[JoinRow]]:
+    """What each of the cores gets: every row, in order."""
+    return [list(rows) for _ in range(cores)]
+
+
+class JoinCore:
+    """Two regions, each of which sees every row.
+
+    Parameters
+    ----------
+    settings : JoinSettings
+    index, cores, rows : int
+        As of `Region`.
+    """
+
+    def __init__(self, settings: JoinSettings, *, index: int, cores: int, rows: int):
+        self.regions = [Region(settings, index=index, cores=cores, rows=rows, side=1 - side) for side in (0, 1)]
+
+    def take(self, row: JoinRow) -> list[JoinResult]:
+        """The results of a row, in order."""
+        return self.regions[row.side].take(row) + self.regions[1 - row.side].take(row)
+
+    @property
+    def overflow(self) -> bool:
+        """Whether a time window did not fit."""
+        return any(region.overflow for region in self.regions)
+
+
+def merge_punctuated(inputs: list[list[JoinResult]]) -> list[JoinResult]:
+    """Results of several inputs with the same punctuation as one, each input's pairs before the next one's.
+
+    Without order, pairs between two punctuations may come out in any order that keeps each input's own.
+
+    Raises
+    ------
+    ValueError
+        If the punctuations differ.
+    """
+    merged = []
+    at = [0] * len(inputs)
+    while True:
+        for number, results in enumerate(inputs):
+            while at[number] < len(results) and results[at[number]].row is not None:
+                merged.append(results[at[number]])
+                at[number] += 1
+        stars = {results[place] if place < len(results) else None for results, place in zip(inputs, at, strict=True)}
+        if len(stars) > 1:
+            raise ValueError(f"inputs must have the same punctuation, not {stars}")
+        star = stars.pop()
+        if star is None:
+            return merged
+        merged.append(star)
+        at = [place + 1 for place in at]
+
+
+def combine_ordered(left: list[JoinResult], right: list[JoinResult], sides: list[int]) -> list[tuple[int, JoinResult]]:
+    """Both sides' results, each with its side, in order of arrival.
+
+    Parameters
+    ----------
+    left, right : list of JoinResult
+        With a punctuation behind each probing row.
+    sides : list of int
+        The stream of each row that arrived.
+    """
+    made = []
+    inputs = iter(left), iter(right)
+    for side in sides:
+        for result in inputs[side]:
+            made.append((side, result))
+            if result.last:
+                break
+    return made
+
+
+def combine(left: list[JoinResult], right: list[JoinResult]) -> list[tuple[int, JoinResult]]:
+    """Both sides' results in turn, each with its side, when all are here from the start."""
+    made = []
+    sides = [list(left), list(right)]
+    turn = 0
+    while any(sides):
+        side = turn if sides[turn] else 1 - turn
+        made.append((side, sides[side].pop(0)))
+        turn = 1 - side
+    return made
 
 
 class SplitJoin:

@@ -20,8 +20,7 @@ from muntin.contract.designs.splitjoin import (
     row_words,
 )
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.sim.models.command_fault_error import CommandFaultError
-from muntin.sim.models.decoded_command import DecodedCommand
+from muntin.sim.models.commands import CommandFaultError, DecodedCommand
 from muntin.sim.models.kernel_shell import KernelShell
 from muntin.sim.models.stored_stream import StoredStream
 

@@ -9,10 +9,9 @@ pytest.importorskip("amaranth")
 pytest.importorskip("litedram")
 
 from muntin.sim.bench import __main__ as command
-from muntin.sim.bench.copy_figure import CopyFigure
+from muntin.sim.bench.figures import CopyFigure, LanesFigure
 from muntin.sim.bench.kernel_bench import Trace
 from muntin.sim.bench.kernel_figure import KernelFigure
-from muntin.sim.bench.lanes_figure import LanesFigure
 from muntin.sim.bench.merger_bench import MergerFigure
 
 

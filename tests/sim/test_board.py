@@ -6,8 +6,7 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("litedram")
 
-from muntin.hw.memory.copy_operation import CopyOperation
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import CopyOperation, TransferStatus
 from muntin.sim.board.board_errors import BoardMemoryError, BoardTimeoutError
 from muntin.sim.board.copy_board import CopyBoard
 

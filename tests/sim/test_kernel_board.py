@@ -15,7 +15,7 @@ from muntin.contract.designs.bisort import BISORT
 from muntin.contract.registers import COMMAND_WORDS, ErrorCode, Operation
 from muntin.host.devices.bisort_device import BisortDevice
 from muntin.host.devices.device import DeviceInfo
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.errors import KernelError
 from muntin.sim.board.bisort_link import open_bisort_board
 from muntin.sim.models.kernel import KernelModel

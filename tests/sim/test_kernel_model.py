@@ -7,7 +7,7 @@ import pytest
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import COMMAND_WORDS, ErrorCode, Operation
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.sim.models.kernel import KernelModel
 
 OFFSETS = {register.name: register.offset for register in BISORT.registers()}

@@ -16,12 +16,11 @@ if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
 from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters
 from muntin.contract.errors import ParameterError
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.sim.benches.join_cases import JoinCase, cases
 from muntin.sim.benches.order_monitor import check_arrival, check_order
 from muntin.sim.board.splitjoin_link import open_splitjoin_board
-from muntin.sim.models.join_oracle import join_oracle
-from muntin.sim.models.join_settings import JoinRow, JoinSettings
+from muntin.sim.models.splitjoin import JoinRow, JoinSettings, join_oracle
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results, setting_words
 

@@ -10,15 +10,14 @@ import pytest
 from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters, row_words
 from muntin.contract.registers import Operation
 from muntin.host.devices.join_rows import JoinRows
-from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.devices.splitjoin_board import SplitJoinBoard
 from muntin.host.devices.splitjoin_settings import SplitJoinSettings
 from muntin.host.errors import DeviceError, KernelError
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
-from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
-from muntin.sim.models.splitjoin import SplitJoin
+from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings, SplitJoin
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 
 TINY = SplitJoinParameters.preset("tiny")

@@ -7,8 +7,8 @@ import pytest
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import ErrorCode, Operation, parameter_hash
-from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.errors import DeviceError, KernelError, from_wire, to_wire
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.models.laned_kernel import LanedKernelModel

@@ -9,8 +9,8 @@ from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.errors import ParameterError
 from muntin.contract.opencl import KERNEL
 from muntin.contract.registers import Operation
-from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.devices.opencl_board import OpenClBoard
 from muntin.host.devices.opencl_device import OpenClDevice, cl
 from muntin.host.devices.opencl_model import model_program, model_source, open_opencl_model

@@ -8,8 +8,8 @@ import pytest
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.devices.opencl_device import OpenClDevice
 from muntin.host.devices.opencl_model import open_opencl_model
 from muntin.host.devices.splitjoin_board import SplitJoinBoard

@@ -8,8 +8,8 @@ import pytest
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.link import DATA_WORDS, FLAG
 from muntin.contract.registers import Operation
-from muntin.host.devices.kernel_command import KernelCommand
 from muntin.host.devices.kernel_driver import KernelDriver
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.errors import (
     DeviceError,
     LinkDamagedError,

@@ -10,7 +10,7 @@ from cocotbext.axi.sparse_memory import SparseMemory
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import COMMAND_WORDS, LANE_STRIDE, ErrorCode, Operation
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenario, Scenarios, same

@@ -6,7 +6,7 @@ import numpy as np
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 
 
 @dataclass

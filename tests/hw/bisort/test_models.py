@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from muntin.sim.models.bound_merger import merge_bounds
-from muntin.sim.models.boundary_generator import bounds
-from muntin.sim.models.gather import gather
-from muntin.sim.models.indexer import index
-from muntin.sim.models.insertion_buffer import InsertionBuffer
-from muntin.sim.models.merger import merge
-from muntin.sim.models.partitioner import partition
-from muntin.sim.models.prober import probe
+from muntin.sim.models.bisort import InsertionBuffer, bounds, gather, index, merge, merge_bounds, partition, probe
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])

@@ -15,18 +15,16 @@ from amaranth.lib.wiring import In, Out
 from muntin.contract.boards import from_description
 from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.build import build
-from muntin.hw.boards.build_errors import BuildError, TimingError
 from muntin.hw.boards.ecp5_board import Ecp5Board
-from muntin.hw.boards.ecp5_constraints import ecp5_constraints
 from muntin.hw.boards.ecp5_free_rows import keep_rows_free
-from muntin.hw.boards.run_tool import run_tool
+from muntin.hw.boards.ecp5_scripts import ecp5_constraints
+from muntin.hw.boards.tools import BuildError, TimingError, run_tool
 from muntin.hw.dram.ecp5_dram import ecp5_dram
 from muntin.hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
-from muntin.hw.link.datagram_signature import DatagramSignature
 from muntin.hw.link.link import Link
+from muntin.hw.link.signatures import DatagramSignature
 from muntin.hw.memory.port_shape import PortShape
-from muntin.sim.linked.simulated_dram import simulated_dram
-from muntin.sim.linked.simulated_ethernet import simulated_ethernet
+from muntin.sim.linked.models import simulated_dram, simulated_ethernet
 
 ECPIX5 = build_of("ecpix5")
 

@@ -10,8 +10,7 @@ from muntin.contract.errors import UnknownBoardError
 from muntin.hw.boards import build as build_module
 from muntin.hw.boards.board_build import BoardBuild
 from muntin.hw.boards.build import REPORT, build, main
-from muntin.hw.boards.build_errors import BuildError, TimingError, ToolMissingError
-from muntin.hw.boards.steps import Steps
+from muntin.hw.boards.tools import BuildError, Steps, TimingError, ToolMissingError
 
 
 def test_every_board_is_complete():

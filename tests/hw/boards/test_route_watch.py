@@ -2,7 +2,7 @@
 
 import pytest
 
-from muntin.hw.boards.route_watch import PATIENCE, given_up
+from muntin.hw.boards.route_report import PATIENCE, given_up
 
 
 def router2(*overused: int) -> str:

@@ -13,9 +13,9 @@ from amaranth.hdl import Assert, Assume, Elaboratable, Fragment, Module, Mux, Si
 
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.splitjoin import nested_loop
+from muntin.hw.splitjoin.layouts import Side
 from muntin.hw.splitjoin.nested_loop import NestedLoop
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
-from muntin.hw.splitjoin.side import Side
 from tests.hw.formal.command_law import command_law
 from tests.hw.formal.stream_law import law_domain
 

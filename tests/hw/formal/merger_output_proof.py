@@ -8,7 +8,7 @@ from unittest import mock
 from amaranth.hdl import Array, Assert, Cat, Elaboratable, Fragment, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import memory
 
-from muntin.hw.bisort import merger, row_layout
+from muntin.hw.bisort import layouts, merger
 from tests.hw.formal.stream_law import law_domain
 
 _ADDRESSES = merger._DEPTH - 1
@@ -29,7 +29,7 @@ class MergerOutputProof(Elaboratable):
 
     def __init__(self, *, width: int):
         self._width = width
-        with mock.patch.object(row_layout, "ROW_BITS", 1), mock.patch.object(merger, "ROW_BITS", 1):
+        with mock.patch.object(layouts, "ROW_BITS", 1), mock.patch.object(merger, "ROW_BITS", 1):
             self.dut = merger._Output(1, width)
         self.offer = Signal()
         self.follow = Signal()

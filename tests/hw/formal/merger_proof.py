@@ -7,7 +7,7 @@ from unittest import mock
 from amaranth.hdl import Assert, Assume, Cat, Elaboratable, Fragment, Module, Signal
 from amaranth.lib import wiring
 
-from muntin.hw.bisort import merger, row_layout
+from muntin.hw.bisort import layouts, merger
 from tests.hw.formal.stream_law import law_domain, stream_law
 
 
@@ -39,7 +39,7 @@ class MergerProof(Elaboratable):
         self._rule = rule
         self._stalls = stalls
         self._row_bits = int(rule == "rows")
-        with mock.patch.object(row_layout, "ROW_BITS", self._row_bits):
+        with mock.patch.object(layouts, "ROW_BITS", self._row_bits):
             self.dut = merger.Merger(key_bits=key_bits, width=width)
         self.second = Signal()  # which run is picked, the second or the first
         self.marked_key = Signal(key_bits)
@@ -51,7 +51,7 @@ class MergerProof(Elaboratable):
         m = Module()
         law = law_domain(platform)
         with (
-            mock.patch.object(row_layout, "ROW_BITS", self._row_bits),
+            mock.patch.object(layouts, "ROW_BITS", self._row_bits),
             mock.patch.object(merger, "ROW_BITS", self._row_bits),
         ):
             m.submodules.dut = Fragment.get(self.dut, platform)  # and the parts below it

@@ -6,9 +6,8 @@ from amaranth.hdl import Assert, Elaboratable, Module, Mux, Signal, signed
 from amaranth.utils import exact_log2
 
 from muntin.hw.memory.burst_splitter import BurstSplitter
+from muntin.hw.memory.layouts import TransferLayout, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
-from muntin.hw.memory.transfer_layout import TransferLayout
-from muntin.hw.memory.transfer_status import TransferStatus
 from tests.hw.formal.stream_law import law_domain, stream_law
 
 

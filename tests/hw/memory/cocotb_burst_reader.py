@@ -3,7 +3,7 @@
 import cocotb
 from cocotbext.axi import AxiResp
 
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import TransferStatus
 from tests.hw.memory.stalls import watch
 from tests.hw.memory.transfer_bench import ADDRESS_WIDTH, BEAT, MOVED, SPAN, TransferBench
 

@@ -3,7 +3,7 @@
 import cocotb
 from cocotbext.axi import AxiResp
 
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import TransferStatus
 from tests.hw.memory.stalls import watch
 from tests.hw.memory.transfer_bench import BEAT, MOVED, SPAN, TransferBench
 from tests.hw.memory.whole_bursts import whole_bursts

@@ -3,8 +3,7 @@
 import cocotb
 from cocotbext.axi import AxiResp
 
-from muntin.hw.memory.copy_operation import CopyOperation
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import CopyOperation, TransferStatus
 from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 

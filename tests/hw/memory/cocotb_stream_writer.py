@@ -4,7 +4,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import TransferStatus
 from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 from tests.hw.memory.stalls import watch

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muntin.hw.memory.transfer_status import TransferStatus
+from muntin.hw.memory.layouts import TransferStatus
 from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
 

@@ -9,7 +9,7 @@ from cocotb.utils import get_sim_time
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.opencl import Request, request
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenarios, same

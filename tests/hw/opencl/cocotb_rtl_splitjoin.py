@@ -9,11 +9,10 @@ from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_F
 from muntin.contract.opencl import Request, request
 from muntin.contract.registers import ErrorCode, Operation
 from muntin.host.devices.join_rows import JoinRows
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
-from muntin.sim.models.join_settings import JoinResult
-from muntin.sim.models.splitjoin import SplitJoin
+from muntin.sim.models.splitjoin import JoinResult, SplitJoin
 from muntin.sim.stream_bench import settings
 from tests.hw.opencl.module_bench import ModuleBench
 

@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.bisort.merger import Merger
-from muntin.hw.boards.build_errors import BuildError, RoutingError
+from muntin.hw.boards.tools import BuildError, RoutingError
 from muntin.hw.report import __main__ as report
 from muntin.hw.report import ecp5
 from muntin.hw.report.arria10 import Estimate, memories, of_cells, without_first_content

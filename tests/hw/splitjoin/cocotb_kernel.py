@@ -10,10 +10,10 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters
 from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.kernel_command import KernelCommand
+from muntin.host.devices.lane_commands import KernelCommand
 from muntin.sim.benches.join_cases import JoinCase, cases
 from muntin.sim.benches.order_monitor import check_order
-from muntin.sim.models.join_oracle import join_oracle
+from muntin.sim.models.splitjoin import join_oracle
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench

@@ -17,8 +17,8 @@ from muntin.contract.designs.splitjoin import (
     row_words,
 )
 from muntin.contract.registers import Operation
-from muntin.host.devices.kernel_command import KernelCommand
-from muntin.sim.models.join_settings import JoinResult, JoinRow, JoinSettings
+from muntin.host.devices.lane_commands import KernelCommand
+from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings
 
 OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}
 FIELDS = {(register.name, field.name): field for register in SPLITJOIN.registers() for field in register.fields}

@@ -9,10 +9,9 @@ from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from muntin.hw.splitjoin.combiner import Combiner
 from muntin.hw.splitjoin.distributor import Distributor, rows_way
 from muntin.hw.splitjoin.join_core import RESULTS_WAY, JoinCore
+from muntin.hw.splitjoin.layouts import result_layout, tagged_row
 from muntin.hw.splitjoin.rap_merger import MERGER_WAY, RapMerger
-from muntin.hw.splitjoin.result_layout import result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
-from muntin.hw.splitjoin.tagged_row import tagged_row
 
 
 class StreamedDistributor(wiring.Component):

@@ -9,10 +9,10 @@ from muntin.contract.designs.splitjoin import PRESETS, SplitJoinParameters
 from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.bisort_window import BisortWindow
 from muntin.hw.splitjoin.join_core import JoinCore
+from muntin.hw.splitjoin.layouts import Side
 from muntin.hw.splitjoin.rap_merger import RapMerger
 from muntin.hw.splitjoin.result_packer import ResultPacker
 from muntin.hw.splitjoin.row_cutter import RowCutter
-from muntin.hw.splitjoin.side import Side
 from muntin.sim.block_runner import run_bench
 from muntin.sim.bundle import Bundle
 from tests.hw.splitjoin.streamed import OrderedMerger, StreamedCombiner, StreamedCore, StreamedDistributor

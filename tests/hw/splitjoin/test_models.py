@@ -7,8 +7,7 @@ import pytest
 from muntin.contract.designs.splitjoin import Order
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import OrderMonitor
-from muntin.sim.models.join_oracle import join_oracle
-from muntin.sim.models.splitjoin import SplitJoin
+from muntin.sim.models.splitjoin import SplitJoin, join_oracle
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 8, 16])

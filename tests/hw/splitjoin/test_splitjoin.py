@@ -8,8 +8,8 @@ import pytest
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.bisort_window import BisortWindow
+from muntin.hw.splitjoin.layouts import Side
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.side import Side
 from muntin.hw.splitjoin.splitjoin import SplitJoin
 from muntin.sim.block_runner import run_bench
 
