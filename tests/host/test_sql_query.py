@@ -134,12 +134,12 @@ TOTALS = ["count(*)", "sum(l.i)", "max(r.m)", "count(DISTINCT l.s)", "min(coales
 
 
 @st.composite
-def selects(draw: st.DrawFn) -> str:
-    """A SELECT around a join of `TYPED`, or two."""
+def selects(draw: st.DrawFn, both: tuple[str, ...] = ("", "LEFT", "RIGHT", "FULL")) -> str:
+    """A SELECT around a join of `TYPED`, or two; `both` are those that take `BOTH`."""
     some = lambda of, most: draw(st.lists(st.sampled_from(of), max_size=most, unique=True))  # noqa: E731
     how = draw(st.sampled_from(["", "LEFT", "RIGHT", "FULL"]))
     second = draw(st.sampled_from(["", "", *SECOND]))
-    parts = [*(some(CONDITIONS, 2) or ["l.id = r.id"]), *some(BOTH, 1)]
+    parts = [*(some(CONDITIONS, 2) or ["l.id = r.id"]), *(some(BOTH, 1) if how in both else [])]
     joined = f"l {how} JOIN r ON {' AND '.join(f'({each})' for each in draw(st.permutations(parts)))}"
     tests = some(TESTS, 2)
     if second.startswith(","):
