@@ -108,7 +108,7 @@ def test_presets(name):
         ({"data_bits": 64}, "data_bits must be one of 128, 256, 512, 1024, not 64"),
         ({"address_bits": 8}, "address_bits must lie in 12..64, not 8"),
         ({"queue_rows": 3}, "queue_rows must be a power of two, not 3"),
-        ({"burst_bytes": 8192}, "burst_bytes must lie in 16..4096, not 8192"),
+        ({"burst_bytes": 8192}, "burst_bytes must lie in 16..4096, at most 256 beats of 16 bytes, not 8192"),
         ({"turn_bytes": 32}, "turn_bytes must be at least burst_bytes, 64, not 32"),
         ({"probe_rows": 2048}, "probe_rows must be at most 1024, not 2048"),
     ],
