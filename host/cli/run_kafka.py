@@ -135,6 +135,11 @@ def run_kafka_join(
     target = Topic(output) if to_topic else None
     if target is not None and target.servers != left.servers:
         raise click.UsageError("--output is a topic of another cluster: one transaction is of one")
+    if state is not None and target is None and output != STANDARD:
+        raise click.UsageError(
+            f"{output} is complete once this ends, and what is in it before would be lost with the process, but not be "
+            "given out again: leave out --state, or write to a topic or to standard output"
+        )
     started, rows = time.monotonic(), 0
     with ExitStack() as opened:
         writer: TableWriter | None = None

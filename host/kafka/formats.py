@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+import datetime as dt
 import io
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -196,8 +198,10 @@ def _json_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     elif pa.types.is_timestamp(kind):
         if kind.tz is not None:
             column = column.cast(pa.timestamp(kind.unit, "UTC"))
-        text = _quoted(pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1))
-    elif pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_decimal(kind):
+        text = _quoted(pc.replace_substring(_dated(column), " ", "T", max_replacements=1))
+    elif pa.types.is_date(kind):
+        text = _quoted(_dated(column))
+    elif pa.types.is_time(kind) or pa.types.is_decimal(kind):
         text = _quoted(column.cast(pa.string()))
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = column.cast(pa.string())
@@ -207,9 +211,33 @@ def _json_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         else:
             text = _quoted(text)
     else:
-        found = [None if each is None else json.dumps(each, default=str) for each in column.to_pylist()]
+        found = [None if each is None else json.dumps(_plain(each)) for each in column.to_pylist()]
         text = pa.chunked_array([pa.array(found, pa.string())])
     return pc.fill_null(text, "null")
+
+
+def _dated(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The text of times. Raises SchemaError where a year has none."""
+    text = column.cast(pa.string())
+    if pc.any(pc.starts_with(text, "<"), min_count=0).as_py():
+        raise SchemaError(
+            f"a result has a {column.type} whose year is beyond what can be written as JSON: choose another "
+            "output_format=, or leave the column out by select="
+        )
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """A value inside of another one, as columns of its type are written."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _quoted(text: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -368,7 +396,17 @@ class Avro(Format):
         return pa.table(columns, schema=schema)
 
     def encode(self, table: pa.Table) -> Iterator[bytes]:
-        for row in table.to_pylist():
+        for name, kind in self._fields.items():
+            if table.column(name).null_count and not _field_of(name, kind).nullable:
+                raise SchemaError(
+                    f"column {name!r} of the result has NULL, which the field of the Avro schema cannot be: give it "
+                    'the type ["null", ...]'
+                )
+        try:
+            rows = table.to_pylist()
+        except OverflowError as error:  # Python has the years from 1 to 9999 alone
+            raise SchemaError(f"a result has a time that fastavro does not write: {error}") from error
+        for row in rows:
             data = io.BytesIO()
             data.write(self._head)
             self._fastavro.schemaless_writer(data, self._parsed, row)

@@ -61,10 +61,14 @@ def test_topics_to_standard_output_and_to_a_file(servers: str, tmp_path: Path) -
     assert sorted((int(one), int(other)) for one, other in rows[1:]) == PAIRS
     assert f"40 left and 40 right rows, {len(PAIRS)} matches" in told.stderr
     out = tmp_path / "out.arrow"
-    told = muntin(servers, "-o", out, "--how", "left_semi", "--state", tmp_path / "state", "--name", "files")
+    told = muntin(servers, "-o", out, "--how", "left_semi")
     assert told.exit_code == 0, told.output
     assert sorted(pa.ipc.open_file(out).read_all()["id"].to_pylist()) == sorted({pair[0] for pair in PAIRS})
-    told = muntin(servers, "--how", "left_semi", "--state", tmp_path / "state", "--name", "files")
+    words = ("--how", "left_semi", "--state", tmp_path / "state", "--name", "files")
+    told = muntin(servers, *words, "-o", out)
+    assert (told.exit_code, "leave out --state" in " ".join(told.stderr.split())) == (2, True)
+    assert len(muntin(servers, *words).stdout.split()) == 1 + len({pair[0] for pair in PAIRS})
+    told = muntin(servers, *words)
     assert (told.exit_code, told.stdout) == (0, ""), "it has been given out"
 
 

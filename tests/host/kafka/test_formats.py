@@ -101,6 +101,11 @@ def test_types_that_json_alone_reads_and_writes() -> None:
     assert Json().decode(written, schema).equals(read)
     odd = pa.table({"x": [math.nan, math.inf, -math.inf, 1.0]})
     assert [json.loads(value)["x"] for value in Json().encode(odd)] == ["nan", "inf", "-inf", 1]
+    inside = {"x": [math.nan, 1.5, None], "t": dt.datetime(2026, 1, 31, 9), "d": decimal.Decimal("1.50"), "ok": True}
+    (value,) = Json().encode(pa.table({"of": [inside]}))
+    assert json.loads(value, parse_constant=pytest.fail) == {
+        "of": {"x": ["nan", 1.5, None], "t": "2026-01-31T09:00:00", "d": "1.50", "ok": True}
+    }
     assert list(Json().encode(odd.slice(0, 0))) == list(Arrow().encode(odd.slice(0, 0))) == []
     assert Json().decode([], schema).equals(schema.empty_table())
 
@@ -194,6 +199,17 @@ def test_columns_that_a_format_does_not_have_are_refused() -> None:
             Avro(schema)
     with pytest.raises(SchemaError, match=r"field 'x' of the Avro schema is .*which no column is here"):
         _ = Avro({"type": "record", "name": "r", "fields": [{"name": "x", "type": ["long", "string"]}]}).schema
+
+
+def test_what_cannot_be_written_is_refused() -> None:
+    avro = Avro({"type": "record", "name": "row", "fields": [{"name": "hit", "type": "boolean"}]})
+    with pytest.raises(SchemaError, match=r"column 'hit' of the result has NULL, .* the type \[\"null\", \.\.\.\]"):
+        list(avro.encode(pa.table({"hit": [True, None]})))
+    far = pa.table([[1], pa.array([10**17], pa.timestamp("ms"))], schema=COLUMNS)
+    days = far.set_column(1, "t", pa.array([2**31 - 1], pa.date32()))
+    for format, table in ((Json(), far), (Json(), days), (Avro(RECORD), far)):
+        with pytest.raises(SchemaError, match=r"a result has a (t|date)"):
+            list(format.encode(table))
 
 
 def test_examples_of_docstrings_run() -> None:
