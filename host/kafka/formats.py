@@ -20,12 +20,15 @@ from muntin.host.public import public
 BLOCK_BYTES = 1 << 19
 """Of a table whose rows become messages; half of what a broker takes in one by default."""
 
+REASON_LENGTH = 400
+
 
 class BadValueError(ValueError):
     """Values of messages among which one cannot be read. `field` is the column at fault, where one is."""
 
     def __init__(self, reason: str, field: str | None = None):
-        super().__init__(reason)
+        # It may quote the value, and is written with it: both have to be one message.
+        super().__init__(reason if len(reason) <= REASON_LENGTH else f"{reason[:REASON_LENGTH]}...")
         self.field = field
 
 
@@ -269,7 +272,8 @@ class Arrow(Format):
                 with pa.ipc.open_stream(pa.py_buffer(value)) as reader:
                     table = reader.read_all()
                 table.validate(full=True)
-            except (pa.ArrowException, OSError) as error:
+                _ = table.column_names
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise BadValueError(f"its value is no Arrow IPC stream: {error}") from error
             tables.append(_conform(table, schema))
         return pa.concat_tables(tables) if tables else schema.empty_table()

@@ -134,6 +134,7 @@ BAD: dict[str, tuple[Format, bytes | None, str, str | None]] = {
     "twice": (Json(), b'{"id": 1, "id": 2}', "twice", "id"),
     "no Arrow value": (Arrow(), None, "no value", None),
     "no stream": (Arrow(), b"id", "no Arrow IPC stream", None),
+    "no UTF-8": (Arrow(), b"".join(Arrow().encode(GOOD)).replace(b"id", b"i\xff"), "no Arrow IPC stream", None),
     "no column": (Arrow(), next(Arrow().encode(GOOD.select(["id"]))), "it has the columns id", "t"),
     "other type": (Arrow(), next(Arrow().encode(GOOD.set_column(1, "t", [[5]]))), "type int64, not timestamp", "t"),
     "NULL": (Arrow(), next(Arrow().encode(pa.table({"id": pa.nulls(1, pa.int64()), "t": GOOD["t"]}))), "NULL", "id"),
@@ -169,6 +170,11 @@ def test_what_cannot_be_read_is_named(name: str) -> None:
 def test_text_that_is_not_utf_8_is_bad() -> None:
     with pytest.raises(BadValueError, match=r"[Ii]nvalid UTF"):
         Json().decode([b'{"x": "\xff"}'], pa.schema({"x": pa.string()}))
+
+
+def test_what_is_told_of_a_value_is_short() -> None:
+    with pytest.raises(BadValueError, match=r"couldn't parse:x{300,400}\.\.\.$"):
+        Json().decode([b'{"id": 1, "t": "%s"}' % (b"x" * 900_000)], COLUMNS)
 
 
 def test_objects_do_not_run_into_each_other() -> None:
