@@ -7,8 +7,9 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -71,7 +72,7 @@ class TablesSql(SqlEngine):
 
     def computed(self, reader: Reader, step: Step, left: pa.Table, right: pa.Table) -> Computed:
         self._connection()
-        condition = _Computing(self, {"left": left, "right": right})
+        condition = _Computing(self, {"left": left, "right": right}, reader)
         parts = [condition.part(*leaf) for node in step.written(reader) for leaf in leaves(node, True, exp.And)]
         text = " AND ".join(f"({part})" for part in parts) or "TRUE"
         return Computed(condition.sides["left"], condition.sides["right"], text, condition.texts)
@@ -85,7 +86,7 @@ class TablesSql(SqlEngine):
 
         try:
             for name, frame in frames.items():
-                connection.register(name, frame)
+                connection.register(name, _held(connection, frame, reader))
             return connection.sql(text).to_arrow_table()
         except duckdb.Error as error:
             raise _refused(error, reader) from error
@@ -93,9 +94,19 @@ class TablesSql(SqlEngine):
             for name in frames:
                 connection.unregister(name)
 
-    def column(self, table: pa.Table, side: str, node: Node) -> pa.ChunkedArray:
-        """What an expression over one side is."""
-        return self._run(f'SELECT {self.text(node)} FROM "{side}"', {side: table}, Reader("")).column(0)
+    def column(self, table: pa.Table, side: str, node: Node, reader: Reader) -> pa.ChunkedArray:
+        """What an expression over one side is. An error over rows, and not over their types, is the `final` one."""
+        node, names = node.copy(), dict[str, str]()
+        for each in node.find_all(exp.Column):  # in DuckDB two names that differ in case alone are one
+            if each.name not in names:
+                names[each.name] = _other_than(each.name, names.values())
+            each.set("this", exp.to_identifier(names[each.name], quoted=True))
+        given = table.select(list(names)).rename_columns(list(names.values()))
+        try:
+            return self._run(f'SELECT {self.text(node)} FROM "{side}"', {side: given}, reader).column(0)
+        except SqlError as error:
+            reader.final = error if len(table) else reader.final
+            raise
 
     def _connection(self) -> Any:
         """A DuckDB of our own. Raises UnsupportedError."""
@@ -115,6 +126,65 @@ def _database(process: int) -> Any:
     return duckdb.connect(config={"python_enable_replacements": False})
 
 
+def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
+    """A table as DuckDB holds it: all of its columns, with each value. Raises SqlError where it would not."""
+
+    def refuse(name: str, what: str) -> NoReturn:
+        raise reader.error(reader.place([name]), f"column {name!r} {what}")
+
+    alike: dict[str, str] = {}
+    for at, field in enumerate(frame.schema):
+        name, kind = field.name, field.type
+        if (other := alike.setdefault(name.lower(), name)) != name:
+            refuse(name, f"is for DuckDB the same as {other!r}, as cases do not differ there: rename one of them")
+        if pa.types.is_decimal256(kind):
+            refuse(name, f"of type {kind} is none that DuckDB has: cast it to decimal128 or double")
+        if pa.types.is_float16(kind):
+            frame = frame.set_column(at, name, frame.column(at).cast(pa.float32()))
+        for least in _least_units(connection, kind):
+            try:
+                frame.column(at).cast(least)
+            except pa.ArrowInvalid as error:
+                refuse(
+                    name, f"of type {kind} has a value that DuckDB would change ({error}): round it, or leave it out"
+                )
+    return frame
+
+
+def _least_units(connection: Any, kind: pa.DataType) -> list[pa.DataType]:
+    """The types that hold what DuckDB keeps of one of times."""
+    if pa.types.is_duration(kind):  # it comes back in nanoseconds
+        return [pa.duration("us"), pa.duration("ns")]
+    zone = pa.types.is_timestamp(kind) and kind.tz is not None
+    if not (zone or pa.types.is_time(kind)) or kind.unit != "ns":
+        return []
+    given = connection.from_arrow(pa.table({"x": pa.nulls(0, kind)})).to_arrow_table().schema.field("x").type
+    return [] if given.unit == "ns" else [pa.timestamp("us", kind.tz) if zone else pa.time64("us")]
+
+
+def as_given(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column in the type in which DuckDB was given it. Raises ArrowNotImplementedError where there is no way back."""
+    if pa.types.is_duration(kind) and pa.types.is_interval(column.type):
+        layout = np.dtype([("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
+        made = [pa.array([], pa.duration("ns"))]
+        for chunk in filter(len, column.chunks):
+            values = np.frombuffer(chunk.buffers()[1], layout)[chunk.offset : chunk.offset + len(chunk)]
+            nulls = chunk.is_null().to_numpy(zero_copy_only=False)
+            made.append(pa.array(values["nanoseconds"], pa.duration("ns"), mask=nulls))
+        return pa.chunked_array(made).cast(kind)
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
+        column = column.cast(kind.value_type).dictionary_encode()
+    return column.cast(kind)
+
+
+def _other_than(name: str, taken: Iterable[str]) -> str:
+    """A name that is none of these in any case."""
+    there = {each.lower() for each in taken}
+    while name.lower() in there:
+        name += "_"
+    return name
+
+
 class _Computing:
     """Makes a condition one that a join here takes, by columns that DuckDB computes.
 
@@ -126,8 +196,8 @@ class _Computing:
         What was, by their names.
     """
 
-    def __init__(self, engine: TablesSql, sides: dict[str, pa.Table]):
-        self._engine = engine
+    def __init__(self, engine: TablesSql, sides: dict[str, pa.Table], reader: Reader):
+        self._engine, self._reader = engine, reader
         self.sides = sides
         self.texts: dict[str, str] = {}
 
@@ -142,7 +212,9 @@ class _Computing:
                 self._replace(holder.this, every, wanted, alone=True)
             tables = {side: table.slice(0, 0) for side, table in self.sides.items()}
             for name, (side, each) in wanted.items():
-                tables[side] = tables[side].append_column(name, self._engine.column(tables[side], side, each))
+                tables[side] = tables[side].append_column(
+                    name, self._engine.column(tables[side], side, each, self._reader)
+                )
             reader = Reader("")
             schemas = {side: table.schema for side, table in tables.items()}
             reader.know(sides_of(schemas["left"], schemas["right"]), schemas)
@@ -152,7 +224,7 @@ class _Computing:
                 failed = failed or error
                 continue
             for name, (side, each) in wanted.items():
-                column = self._engine.column(self.sides[side], side, each)
+                column = self._engine.column(self.sides[side], side, each, self._reader)
                 self.sides[side] = self.sides[side].append_column(name, column)
                 self.texts[name] = self._engine.text(each)
             return str(ConditionText().generate(holder.this, copy=True))

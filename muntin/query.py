@@ -448,7 +448,7 @@ def _tables(tables: Any, named: dict[str, Any], *, schemas: bool = False) -> tup
 
 def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
     from muntin.host.sql.query import Query
-    from muntin.host.tables_sql import TablesSql
+    from muntin.host.tables_sql import TablesSql, as_given
 
     read = as_tables({f"the table {name!r}": value for name, value in given.items()})
     tables = dict(zip(given, read.values(), strict=True))
@@ -460,7 +460,7 @@ def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
         kind, at = tables[table].schema.field(column).type, result.schema.get_field_index(name)
         if result.schema.field(at).type != kind:  # DuckDB has fewer types
             with contextlib.suppress(pa.ArrowNotImplementedError):
-                result = result.set_column(at, name, result.column(at).cast(kind))
+                result = result.set_column(at, name, as_given(result.column(at), kind))
     return answer(result, given.values(), sources)
 
 

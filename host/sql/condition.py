@@ -111,7 +111,7 @@ class Reader(Text):
         elif not found:
             what = f"{'neither side' if two else 'no table of this join'} has a column {text!r}"
         else:
-            written = " or ".join(f"{each.alias}.{text}" for each, _ in found)
+            written = " or ".join(f"{each.alias}.{text}" for each, _ in found if each.alias)
             what = f"{'both sides have' if two else 'several tables have'} a column {text!r}: write {written}"
         return self.error(self.start(node), what)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -148,7 +148,7 @@ class Step:
             reader.sources = sources
             for column in node.find_all(exp.Column):
                 for source, path in reader.found(reader.names(column)):
-                    yield next(name for name in source.names.values() if path == name or path.startswith(f"{name}."))
+                    yield _root(path, source.names.values())
 
     def filter(self, reader: Reader, table: str) -> Node:
         """What is asked of its result, as a table."""
@@ -166,7 +166,8 @@ class Step:
         for at, (_, positive) in enumerate([*self.on, *self.where]):
             if not positive:
                 made[at] = exp.Not(this=exp.Paren(this=made[at]))
-        return [*made, *(exp.EQ(this=_of_side(left), expression=_of_side(right)) for left, right in self.using)]
+        named = ([_of_side(column, self.before) for column in pair] for pair in self.using)
+        return [*made, *(exp.EQ(this=left, expression=right) for left, right in named)]
 
 
 def one_join(reader: Reader, join: Node) -> tuple[str, bool]:
@@ -205,9 +206,16 @@ def behind_comma(reader: Reader, table: Node) -> bool:
     return bool(before) and before[-1].token_type == TokenType.COMMA
 
 
-def _of_side(column: Column, table: str | None = None) -> Node:
+def _root(path: str, names: Iterable[str]) -> str:
+    """The column of these that is, or holds, a column or field."""
+    names = list(names)
+    return path if path in names else next(name for name in names if path.startswith(f"{name}."))
+
+
+def _of_side(column: Column, sources: list[Source], table: str | None = None) -> Node:
     """A column or field by its side's name, or of a table."""
-    name, *fields = column.path.split(".")
+    name = _root(column.path, (name for each in sources for name in each.names.values()))
+    fields = column.path[len(name) :].split(".")[1:]
     of = exp.to_identifier(table or column.side, quoted=True)
     made: Node = exp.column(exp.to_identifier(name, quoted=True), of)
     for field in fields:
@@ -219,7 +227,7 @@ def _written(reader: Reader, node: Node, sources: list[Source], table: str | Non
     holder = exp.Paren(this=node.copy())
     reader.sources = sources
     for column in list(holder.find_all(exp.Column)):
-        column.replace(_of_side(reader.column(column), table))
+        column.replace(_of_side(reader.column(column), sources, table))
     return holder.this
 
 

@@ -208,10 +208,11 @@ class Outputs:
     def _resolved(self, node: Node) -> tuple[Source, str] | None:
         """The table of a name and the column or field there; None for what is left to the engine."""
         reader = self._reader
-        reader.sources = [*self._sources, *self._gone]
         names = reader.names(node)
-        found = reader.found(names)
-        if not found:
+        for reader.sources in (self._sources, [*self._sources, *self._gone]):
+            if found := reader.found(names):
+                break
+        else:
             return None
         if len(found) > 1:
             raise reader.no_column(node, names, found)

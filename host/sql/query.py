@@ -579,7 +579,10 @@ class Query:
         except UnsupportedError as missing:
             raise SqlError(f"{error}; {missing}", error.line, error.column) from None
         except MuntinError as other:
-            raise error from other
+            if other is not self.reader.final:
+                raise error from other
+            reason = str(other).partition(": ")[2]
+            raise SqlError(f"{error}; {reason}", error.line, error.column) from other
 
 
 def _alias(name: str) -> Node:
