@@ -99,11 +99,21 @@ class Json(Format):
 
     def check(self, schema: pa.Schema, topic: str, *, writing: bool = False) -> None:
         for field in schema:
-            if _binary(field.type):
+            if _binary(field.type) or not (writing or self._reads(field)):
                 raise SchemaError(
                     f"column {field.name!r} of topic {topic!r} has type {field.type}, which JSON has not: use the "
                     "format Arrow() or Avro(), or text"
                 )
+
+    def _reads(self, field: pa.Field) -> bool:
+        """Whether there may be a message with such a column: else each would be one that cannot be read."""
+        if _as_text_inside(field.type):
+            return False
+        try:
+            self._read([b"{}"], pa.schema([field.with_nullable(True)]))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return False
+        return True
 
     def decode(self, values: Sequence[bytes | None], schema: pa.Schema) -> pa.Table:
         objects = []
@@ -171,6 +181,15 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_duration(kind) else kind
 
 
+def _as_text_inside(kind: pa.DataType) -> bool:
+    """Whether there are values inside of others that would have to be read as text and cast, as is done of whole
+    columns alone."""
+    if pa.types.is_dictionary(kind):
+        return not (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type))
+    inside = [kind.field(place).type for place in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return any(any(is_kind(each) for is_kind in _TEXT) or _as_text_inside(each) for each in inside)
+
+
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """What was read as another type."""
     if pa.types.is_time(kind):  # Arrow reads it as a part of a timestamp alone
@@ -183,7 +202,8 @@ def _binary(kind: pa.DataType) -> bool:
         return any(_binary(kind.field(place).type) for place in range(kind.num_fields))
     if pa.types.is_dictionary(kind):
         return _binary(kind.value_type)
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 def _json_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -61,7 +61,8 @@ class CallbackSink(Sink):
         self._callback, self._schema, self._durable = callback, schema, durable
 
     def write(self, number: int, tables: Iterable[pa.Table], source: Source, letters: Iterable[Letter]) -> None:
-        self._callback(pa.concat_tables([self._schema.empty_table(), *tables]), number)
+        found = list(tables)
+        self._callback(pa.concat_tables(found) if found else self._schema.empty_table(), number)
         self.keep(number, source)
 
     def keep(self, number: int, source: Source) -> None:

@@ -189,6 +189,17 @@ def test_columns_that_a_format_does_not_have_are_refused() -> None:
         Json().check(pa.schema({"raw": pa.binary(3)}), "in")
     with pytest.raises(SchemaError, match="column 'raw'"):
         Json().check(pa.schema({"raw": pa.list_(pa.binary())}), "in")
+    inside = pa.list_(pa.date32()), pa.struct({"at": pa.time32("s")}), pa.list_(pa.dictionary(pa.int8(), pa.string()))
+    for kind in (
+        *inside,
+        pa.binary_view(),
+        pa.float16(),
+        pa.map_(pa.string(), pa.int64()),
+        pa.dictionary(pa.int8(), pa.int64()),
+    ):
+        with pytest.raises(SchemaError, match=r"column 'x' of topic 'in' has type .*, which JSON has not"):
+            Json().check(pa.schema([pa.field("x", kind, nullable=False)]), "in")
+    Json().check(pa.schema({"x": pa.float16(), "y": pa.list_(pa.date32())}), "out", writing=True)
     with pytest.raises(SchemaError, match="topic 'in' has no field 'price': it has id, t"):
         Avro(RECORD).check(pa.schema({"price": pa.int64()}), "in")
     with pytest.raises(SchemaError, match="field 'id' of the Avro schema of topic 'in' is int64, not int32"):

@@ -23,6 +23,7 @@ import pytest
 
 from muntin import Compare, Watermark, WindowJoin, Within
 from muntin.errors import KafkaError, OrderError, RecordError, SchemaError, StateError, StateTakenError, WindowError
+from muntin.host.join.range_mirror import RUNS
 from muntin.host.kafka import source
 from muntin.kafka import Arrow, Avro, Format, Json, KafkaJoin
 from tests.host.kafka.cluster import PARTITIONS, Producer, Topics, batch_of, cluster, given
@@ -468,6 +469,9 @@ def test_without_state_nothing_goes_on(world: World) -> None:
         join.run(to_end=True)
         assert join.last_batch == len(tables) - 1
     assert pairs([row for table in tables for row in table.to_pylist()]) == world.due()
+    with world.open(lambda table, _: tables.append(table), state=None, name=None, form="ranges") as join:
+        join.run(to_end=True)
+    assert RUNS in (tables[-1].schema.metadata or {}), "what a mirror of the runs follows"
     with world.open(lambda *_: 1 / 0, state=None, name=None) as join:
         with pytest.raises(ZeroDivisionError):
             join.run(to_end=True)
