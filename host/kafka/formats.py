@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from muntin.host.aggregate_values import MOST_DIGITS
 from muntin.host.errors import KafkaError, SchemaError
 from muntin.host.public import public
 
@@ -367,6 +368,8 @@ class Avro(Format):
         if not isinstance(given, dict) or given.get("type") != "record":
             raise SchemaError("an Avro schema of messages is that of a record")
         self._fields = {field["name"]: field["type"] for field in given["fields"]}
+        if schema_id is not None and not 0 <= schema_id < 1 << 32:
+            raise SchemaError(f"schema_id={schema_id} is no number of a schema registry: they have 32 bits")
         self._head = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
         self._schema_id = schema_id
 
@@ -468,7 +471,7 @@ def _field_of(name: str, kind: Any) -> pa.Field:
         found = _PRIMITIVES.get(kind)
     elif isinstance(kind, dict):
         found = _LOGICAL.get(kind.get("logicalType", ""))
-        if kind.get("logicalType") == "decimal":
+        if kind.get("logicalType") == "decimal" and kind["precision"] <= MOST_DIGITS:
             found = pa.decimal128(kind["precision"], kind.get("scale", 0))
         elif kind["type"] == "array":
             found = pa.list_(_field_of("item", kind["items"]))

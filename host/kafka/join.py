@@ -42,7 +42,8 @@ KEEP_SECONDS = 3600.0
 
 
 def _has_no_text(kind: pa.DataType) -> bool:
-    return pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_duration(kind)
+    others = pa.types.is_duration(kind) or pa.types.is_interval(kind) or isinstance(kind, pa.BaseExtensionType)
+    return pa.types.is_nested(kind) or pa.types.is_binary(kind) or others
 
 
 @public("muntin.kafka")

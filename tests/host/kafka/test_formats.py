@@ -214,8 +214,12 @@ def test_columns_that_a_format_does_not_have_are_refused() -> None:
     ):
         with pytest.raises(SchemaError, match=said):
             Avro(schema)
-    with pytest.raises(SchemaError, match=r"field 'x' of the Avro schema is .*which no column is here"):
-        _ = Avro({"type": "record", "name": "r", "fields": [{"name": "x", "type": ["long", "string"]}]}).schema
+    many: dict[str, Any] = {"type": "bytes", "logicalType": "decimal", "precision": 50}
+    for kind in (["long", "string"], many):
+        with pytest.raises(SchemaError, match=r"field 'x' of the Avro schema is .*which no column is here"):
+            _ = Avro({"type": "record", "name": "r", "fields": [{"name": "x", "type": kind}]}).schema
+    with pytest.raises(SchemaError, match="schema_id=-1 is no number of a schema registry"):
+        Avro(RECORD, schema_id=-1)
 
 
 def test_what_cannot_be_written_is_refused() -> None:
