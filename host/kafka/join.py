@@ -246,6 +246,11 @@ class KafkaJoin:
                 self._owed = given == join.last_batch - 1
                 if not self._owed and given != join.last_batch:
                     raise StateError(self._apart(given, join.last_batch))
+                if self._owed and self._letters and self._dead_letters is None:
+                    raise StateError(
+                        f"batch {join.last_batch} of the state in {self._state} was not given out, and has messages "
+                        "that could not be read: give dead_letters=, and the output, of the process that has joined it"
+                    )
             self._taken = None  # from now on the group knows
             source.begin(offsets)
             self._written = time.monotonic()

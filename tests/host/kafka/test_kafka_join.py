@@ -361,6 +361,20 @@ def test_dead_letters_outlive_their_process(half: float, world: World, monkeypat
     assert {message.value() for message in world.topics.read(world.dead)} == {b"\xff", None}
 
 
+def test_dead_letters_that_are_due_need_their_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.topics.send(world.left, [b"no object"])
+    with monkeypatch.context() as dying:
+        dying.setattr(Producer, "commit_transaction", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError), world.open(dead_letters=world.dead) as join:
+            join.run(to_end=True)
+    for output in (world.out, print):
+        with pytest.raises(StateError, match=r"batch 0 of the state in .* could not be read: give dead_letters="):
+            world.open(output)
+    with world.open(dead_letters=world.dead) as join:
+        join.run(to_end=True)
+    assert {message.value() for message in world.topics.read(world.dead)} == {b"no object"}
+
+
 @pytest.mark.parametrize("waiting", [50, 10_000])
 def test_partitions_are_read_in_the_order_of_time(waiting: int, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join that catches up has no late rows, though each partition comes as a whole, and is paused where it waits."""
