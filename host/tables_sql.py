@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from muntin.host.errors import SqlError, UnsupportedError
+from muntin.host.errors import SchemaError, SqlError, UnsupportedError
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader, sides_of
 from muntin.host.sql.joins import Step
@@ -47,6 +48,9 @@ class TablesSql(SqlEngine):
         self._own: Any = None
 
     def schema(self, frame: pa.Table, name: str) -> pa.Schema:
+        twice = next((name for name, count in Counter(frame.column_names).items() if count > 1), None)
+        if twice is not None:
+            raise SchemaError(f"the table {name!r} has several columns {twice!r}: rename all but one")
         return frame.schema.remove_metadata()
 
     def bounded(self, frame: pa.Table) -> int | None:
@@ -135,8 +139,9 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
     alike: dict[str, str] = {}
     for at, field in enumerate(frame.schema):
         name, kind = field.name, field.type
-        if (other := alike.setdefault(name.lower(), name)) != name:
+        if (other := alike.get(name.lower())) is not None:
             refuse(name, f"is for DuckDB the same as {other!r}, as cases do not differ there: rename one of them")
+        alike[name.lower()] = name
         if pa.types.is_decimal256(kind):
             refuse(name, f"of type {kind} is none that DuckDB has: cast it to decimal128 or double")
         if pa.types.is_float16(kind):

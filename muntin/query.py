@@ -32,6 +32,7 @@ from muntin.host.public import public
 from muntin.host.spec import JoinSpec
 from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows, Watermark, Within
+from muntin.host.windows.rows import of_sides
 
 _OF_OPERATOR = ("device", "state", "partitions")
 
@@ -167,7 +168,7 @@ def join(
     tables = {"left": as_table("the left side", left)}
     itself = right is left and not isinstance(on, AsOf) and (within is None or within.left_time == within.right_time)
     tables["right"] = tables["left"] if right is left else as_table("the right side", right)
-    left_rows, right_rows = (None, None) if rows is None else rows
+    left_rows, right_rows = of_sides(rows)
     closing = form == "aggregate" and at == "close"
     if closing and rows is None and within is None and not isinstance(on, AsOf):
         if sequence is not None:

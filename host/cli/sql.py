@@ -37,23 +37,28 @@ def sql(
 
     The joins run here, what is around them in DuckDB, in this process. The tables are read whole.
     """
-    from muntin.host.files import TableReader, TableWriter, refuse_replacing
+    from muntin.host.files import STANDARD, TableReader, TableWriter, refuse_replacing
     from muntin.query import sql as run
     from muntin.query import sql_explain
 
-    tables = {}
+    found: dict[str, str] = {}
     for each in given:
         name, equals, place = each.partition("=")
         if not (name and equals and place):
             raise click.UsageError(f"--table must be like bids=bids.parquet, not {each!r}")
-        if name in tables:
+        if name in found:
             raise click.UsageError(f"--table {name} is given twice")
+        if place == STANDARD and place in found.values():
+            raise click.UsageError("two tables are standard input: one of them can be")
+        found[name] = place
+    tables = {}
+    for name, place in found.items():
         reader = TableReader(place, 1 << 17, file_format)
         refuse_replacing(output, reader)
         tables[name] = reader.read()
     if explain:
         click.echo(sql_explain(text, tables=tables))
         return
-    found = run(text, tables=tables, device=device)
-    with TableWriter(output, found.schema, output_format or file_format) as writer:
-        writer.write(found)
+    result = run(text, tables=tables, device=device)
+    with TableWriter(output, result.schema, output_format or file_format) as writer:
+        writer.write(result)

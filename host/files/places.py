@@ -102,7 +102,7 @@ def find(place: str) -> Files:
     matches = re.compile(_pattern(pattern))
     selector = pyarrow.fs.FileSelector(path or ".", recursive="/" in pattern or "**" in pattern, allow_not_found=True)
     infos = [each for each in system.get_file_info(selector) if each.is_file]
-    names = sorted(each.path.removeprefix("./").removeprefix(base) for each in infos)
+    names = sorted(each.path.removeprefix(base or "./") for each in infos)
     found = [name for name in names if matches.fullmatch(name) and (_hidden(pattern) or not _hidden(name))]
     if not found:
         raise SchemaError(f"no file matches {place}" if rest else f"the folder {place} has no files")

@@ -22,7 +22,7 @@ import pyarrow.parquet
 from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.files.places import STANDARD, file_system, format_of, is_stream
 
-_ELSE = "choose .parquet or .arrow, or leave it out by --select"
+_ELSE = "choose .parquet or .arrow, leave it out by --select, or cast it in a SELECT"
 
 
 class TableWriter:

@@ -20,6 +20,7 @@ from muntin.host.sql.names import Outputs, inner_columns
 from muntin.host.sql.terms import SIDES, Node, Source, known
 from muntin.host.sql.text import argument, told
 from muntin.host.windows import Rows, Within
+from muntin.host.windows.rows import of_sides
 
 
 class SqlEngine(ABC):
@@ -531,7 +532,7 @@ class Query:
         windows: dict[str, Any] = {}
         bounded = [engine.bounded(frame) for frame in (left, right)]
         if rows is not None:
-            windows = dict(zip(SIDES, rows, strict=True))
+            windows = dict(zip(SIDES, of_sides(rows), strict=True))
         elif within is not None:
             windows["within"] = within
         elif not step.as_of and None not in bounded:

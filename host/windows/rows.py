@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from muntin.host.constants import whole_number
 from muntin.host.errors import WindowError
@@ -40,3 +41,12 @@ class Rows:
         object.__setattr__(self, "count", count)
         if not 1 <= self.count <= MOST_ROWS:
             raise WindowError(f"Rows({self.count}) is not a window: use 1 to {MOST_ROWS} rows")
+
+
+def of_sides(rows: Any) -> tuple[Any, Any]:
+    """What ``rows=(left, right)`` gives each side; None where it is None. Raises WindowError."""
+    if rows is None:
+        return None, None
+    if not isinstance(rows, (tuple, list)) or len(rows) != 2:
+        raise WindowError(f"rows={rows!r} must be what is kept of both sides, such as rows=(1000, 250)")
+    return rows[0], rows[1]

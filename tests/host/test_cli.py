@@ -829,6 +829,8 @@ def test_sql(tmp_path: Path, seed: int) -> None:
         (f"SELECT * {join}", (*tables, *tables), "--table bids is given twice"),
         (f"SELECT * {join}", ("--table", "bids"), "must be like bids=bids.parquet"),
         (f"SELECT b.id {join}", (*tables, "-o", files[0]), "which it would replace"),
+        (f"SELECT b.id {join}", ("--table", "bids=-", "--table", "asks=-", "--format", "csv"), "are standard input"),
+        (f"SELECT sum(b.id) {join}", (*tables, "--output-format", "json"), "or cast it in a SELECT"),
     ):
         told = muntin("sql", text, *options)
         assert told.exit_code

@@ -198,9 +198,12 @@ def layout(folder: Path, ending: str = "parquet") -> pa.Table:
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv.gz", "jsonl", "feather", "arrows"])
-def test_partitioned_layouts(tmp_path: Path, ending: str) -> None:
+def test_partitioned_layouts(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names of folders are columns: keys of the join too."""
     due = layout(tmp_path / "trades", ending)
+    monkeypatch.chdir(tmp_path)
+    for place in ("trades//", "./trades/", "./*/**", "."):
+        assert rows_of(place).equals(due), place
     assert rows_of(tmp_path / "trades", 5).equals(due)
     assert rows_of(f"{tmp_path}/trades/**/*.{ending}").equals(due)
     assert rows_of(f"{tmp_path}/trades/**").equals(due)

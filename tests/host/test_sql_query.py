@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin import JoinSpec, Rows, sql, sql_explain, sql_spec
+from muntin import JoinSpec, Rows, join, sql, sql_explain, sql_spec
 from muntin.errors import SchemaError, SqlError, UnsupportedError, WindowError
 from tests.host.test_sql import ASKS, BIDS, DUCK, TABLES, TYPED, rows_of
 
@@ -245,6 +245,17 @@ def test_names_that_duckdb_has_not():
 def test_what_duckdb_says_of_a_condition():
     with pytest.raises(SqlError, match=r"line 1, column .*DuckDB: Conversion Error: Could not convert string '1x'"):
         sql("SELECT * FROM a JOIN b ON CAST(a.i || 'x' AS INT) = b.i", a=pa.table({"i": [1]}), b=pa.table({"i": [1]}))
+
+
+def test_tables_and_rows_that_are_no_such():
+    twice = pa.table([[1], [2]], names=["id", "id"])
+    with pytest.raises(SchemaError, match="the table 'a' has several columns 'id': rename all but one"):
+        sql("SELECT * FROM a JOIN b USING (id)", a=twice, b=twice)
+    for rows in (5, (1, 2, 3), "12"):
+        with pytest.raises(WindowError, match="must be what is kept of both sides"):
+            sql("SELECT * FROM a JOIN a b USING (id)", a=twice.select([0]), rows=rows)
+        with pytest.raises(WindowError, match="must be what is kept of both sides"):
+            join(twice.select([0]), twice.select([0]), "id", rows=rows)
 
 
 def test_names_behind_joins_by_name():
