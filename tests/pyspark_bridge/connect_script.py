@@ -135,6 +135,14 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
     plain = window_join(*frames, **options, left=Rows(50), right=Rows(50), sequence="seq", state=None)
     assert ids(plain.collect()) == expected(counts(), bids[:1], asks[:1])
 
+    # A stream and a table: the rows of the stream are those of all its files.
+    table = spark.read.parquet(str(folder / "asks")).alias("a")
+    near = C("a.price").between(C("b.limit") - 2, C("b.limit") + 2)
+    met = window_join(left.alias("b"), table, near, "inner", device="numpy", state=None)
+    whole = spark.read.schema(left.schema).parquet(str(folder / "bids"))
+    theirs = whole.alias("b").join(table, near).select("b.id", C("a.id").alias("id_right"))
+    assert ids(run(met)) == ids(theirs.collect()) != []
+
     try:
         window_join(*frames, on=Band("nowhere", "price", 0, 0), left=Rows(5), right=Rows(5), device="numpy", state=None)
     except errors.SchemaError:
