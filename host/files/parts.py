@@ -238,7 +238,11 @@ def _parquet(system: Any) -> Any:
     return pyarrow.dataset.ParquetFragmentScanOptions(use_buffered_stream=near, pre_buffer=not near)
 
 
-def damaged(path: str, error: Exception) -> SchemaError:
-    """What to raise where a file cannot be read."""
+def damaged(path: str, error: Exception, part: Part | None = None) -> SchemaError:
+    """What to raise where a file cannot be read: nothing of it, or no more of a part."""
     reason = re.sub(r"^Could not open \w+ input source '.*?': (\w+: )?", "", " ".join(str(error).split()))
+    if part is not None and part.guessed:
+        names = dict(enumerate(part.schema.names))
+        reason = re.sub(r"CSV column #(\d+)", lambda at: f"column {names.get(int(at[1]), at[0])!r}", reason)
+        reason += "; types and columns are those of its first megabyte: write it as parquet or Arrow, which tell them"
     return SchemaError(f"cannot read {path}: {reason}")

@@ -106,7 +106,7 @@ class TableReader:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for part in self._parts:
-            with _named(part.path):
+            with _named(part.path, part):
                 for batch in part.batches(self._all, self.schema.names, self._condition, self.batch_rows):
                     columns = []
                     for field in self.schema:
@@ -194,11 +194,11 @@ def _common(one: pa.DataType, other: pa.DataType, guessed: bool) -> pa.DataType 
 
 
 @contextlib.contextmanager
-def _named(path: str) -> Iterator[None]:
+def _named(path: str, part: Part | None = None) -> Iterator[None]:
     """Names the file where it cannot be read."""
     try:
         yield
     except (SchemaError, UnsupportedError):
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged(path, error) from error
+        raise damaged(path, error, part) from error

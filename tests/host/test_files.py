@@ -1,6 +1,7 @@
 """Files as tables: every format holds what is written, and what cannot be read or held is refused by its name."""
 
 import datetime as dt
+import gzip
 import os
 import subprocess
 import sys
@@ -299,8 +300,15 @@ def test_values_that_do_not_fit_the_guess(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"a": 1}\n' * 200_000 + '{"a": "x"}\n')
     (tmp_path / "y.json").write_text('{"a": 1}\n' * 200_000 + '{"a": 1, "late": 2}\n')
     for name, said in (("x.csv", "invalid value 'x'"), ("x.json", "Column"), ("y.json", "unexpected field")):
-        with pytest.raises(SchemaError, match=f"{name}: .*{said}"):
+        with pytest.raises(SchemaError, match=f"{name}: .*{said}.*; types and columns are those of its first megabyte"):
             rows_of(tmp_path / name)
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress((tmp_path / "x.csv").read_bytes(), 1))
+    (tmp_path / "x.csv.zst").write_bytes(pa.Codec("zstd").compress((tmp_path / "x.csv").read_bytes(), asbytes=True))
+    for place in tmp_path.glob("x.csv*"):
+        reader = TableReader(place, 1 << 16)
+        reader.narrow(["b"])
+        with pytest.raises(SchemaError, match=r"column 'b'.*invalid value 'x'"):
+            reader.read()
 
 
 # What is read
