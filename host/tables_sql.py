@@ -167,8 +167,12 @@ def _least_units(connection: Any, kind: pa.DataType) -> list[pa.DataType]:
     return [] if given.unit == "ns" else [pa.timestamp("us", kind.tz) if zone else pa.time64("us")]
 
 
-def as_given(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column in the type in which DuckDB was given it. Raises ArrowNotImplementedError where there is no way back."""
+def as_given(column: pa.ChunkedArray, given: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Rows of a column in the type in which DuckDB was given it, with its dictionary.
+
+    Raises ArrowNotImplementedError where there is no way back.
+    """
+    kind = given.type
     if pa.types.is_duration(kind) and pa.types.is_interval(column.type):
         layout = np.dtype([("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
         made = [pa.array([], pa.duration("ns"))]
@@ -177,8 +181,13 @@ def as_given(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
             nulls = chunk.is_null().to_numpy(zero_copy_only=False)
             made.append(pa.array(values["nanoseconds"], pa.duration("ns"), mask=nulls))
         return pa.chunked_array(made).cast(kind)
-    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
-        column = column.cast(kind.value_type).dictionary_encode()
+    if pa.types.is_dictionary(kind):
+        chunks = given.unify_dictionaries().chunks
+        values = chunks[0].dictionary if chunks else pa.array([], kind.value_type)
+        found = column.cast(kind.value_type).chunks or [pa.array([], kind.value_type)]
+        made = [pc.index_in(chunk, values).cast(kind.index_type) for chunk in found]
+        made = [pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered) for indices in made]
+        return pa.chunked_array(made, kind)
     return column.cast(kind)
 
 

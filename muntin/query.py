@@ -458,10 +458,10 @@ def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
     result, sources = found.frame, {}
     for name, (table, column) in found.sources.items():
         sources[name] = given[table], column
-        kind, at = tables[table].schema.field(column).type, result.schema.get_field_index(name)
-        if result.schema.field(at).type != kind:  # DuckDB has fewer types
+        before, at = tables[table].column(column), result.schema.get_field_index(name)
+        if result.schema.field(at).type != before.type:  # DuckDB has fewer types
             with contextlib.suppress(pa.ArrowNotImplementedError):
-                result = result.set_column(at, name, as_given(result.column(at), kind))
+                result = result.set_column(at, name, as_given(result.column(at), before))
     return answer(result, given.values(), sources)
 
 

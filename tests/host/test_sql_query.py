@@ -202,6 +202,11 @@ def test_columns_keep_the_types_that_duckdb_has_not():
     assert found.equals(rows.drop_columns("id"))
     frame = rows.select(["id", "of"]).to_pandas()
     assert sql("SELECT a.of, id + 1 AS n FROM a JOIN b USING (id)", a=frame, b=frame)["of"].dtype == "category"
+    frame = pd.DataFrame({"id": [1, 2], "size": pd.Categorical(["L", "S"], ["S", "M", "L"], ordered=True)})
+    for around in ("", "ORDER BY 2", "LIMIT 0"):
+        made = sql(f"SELECT a.size, id + 1 AS n FROM a JOIN b USING (id) {around}", a=frame, b=frame)
+        assert made["size"].dtype == frame["size"].dtype
+    assert made.empty
 
 
 @pytest.mark.parametrize(
