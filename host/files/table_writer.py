@@ -83,7 +83,7 @@ class TableWriter:
             with self._named():
                 self._writer.close()
                 if self._place == STANDARD:
-                    self._sink.flush()  # here it is told where nobody reads
+                    self._sink.flush()  # raises where nobody reads any more
                 else:
                     self._sink.close()
                 if kind is None and self._temporary is not None:

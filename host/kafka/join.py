@@ -281,7 +281,7 @@ class KafkaJoin:
             told = "has no offsets; brokers forget them after a week without a commit, then give taken="
         else:
             told = f"has those of batch {given}"
-        return f"{what}, and group {self._name!r} {told}. Restore the state, or begin anew with another name="
+        return f"{what}, and group {self._name!r} {told}. Restore the state, or start without it under another name="
 
     def _tag(self, offsets: Offsets) -> bytes:
         letters = [
