@@ -46,7 +46,7 @@ from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import UNEVEN, Routes, even_table, no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
 from muntin.host.join.whole_call import CallPart
-from muntin.host.join_part import JoinPart
+from muntin.host.window_join.join_part import JoinPart
 from muntin.pyspark_bridge.join_task import JoinTask
 
 PLACEMENTS = ("equality", "ranges", "subwindows")

@@ -8,9 +8,9 @@ import decimal
 import math
 from typing import Any, ClassVar
 
-from muntin.host.constants import whole_number
-from muntin.host.durations import length
 from muntin.host.errors import PredicateError, WindowError
+from muntin.host.keys.constants import whole_number
+from muntin.host.keys.durations import length
 from muntin.host.public import public
 
 

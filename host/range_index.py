@@ -13,13 +13,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from muntin.host.constants import plain, whole_number
 from muntin.host.devices.cpu_device import check_judy
 from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
-from muntin.host.float_order import decode_float, encode_float
 from muntin.host.frames import ArrowArray, ArrowStream, as_array
-from muntin.host.index.specs import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed, open_index
+from muntin.host.index import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed, open_index
 from muntin.host.join.native_engine import core_index
+from muntin.host.keys.constants import plain, whole_number
+from muntin.host.keys.float_order import decode_float, encode_float
 from muntin.host.native import _core
 from muntin.host.public import public
 

@@ -10,22 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.aggregate_plan import AggregatePlan, columns_of, window_of
 from muntin.host.aggregates import aggregate_from_dict, open_aggregates
-from muntin.host.columns import column_type, has_column, root_column
-from muntin.host.constants import whole_number
 from muntin.host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
 from muntin.host.errors import KeyTypeError, PredicateError, SchemaError, UnsupportedError, WindowError
-from muntin.host.index import Index, open_index
-from muntin.host.index.specs import index_from_dict
+from muntin.host.index import Index, index_from_dict, open_index
+from muntin.host.join.aggregate_plan import AggregatePlan, columns_of, window_of
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.condition import Condition, check_side, condition_columns, in_words
 from muntin.host.join.kept_types import first_known
-from muntin.host.key_type import key_types
+from muntin.host.keys.columns import column_type, has_column, root_column
+from muntin.host.keys.constants import whole_number
+from muntin.host.keys.key_type import key_types
 from muntin.host.predicates import AllOf, AsOf, Band, Compare, Predicate, Where, from_dict, one_sided
 from muntin.host.public import public
-from muntin.host.time_axis import TimeAxis, check_time_type
 from muntin.host.windows import Rows, Watermark, Within
+from muntin.host.windows.time_axis import TimeAxis, check_time_type
 
 FORMS = ("rows", "pairs", "counts", "ranges", "aggregate")
 MOMENTS = ("arrival", "close")

@@ -14,10 +14,10 @@ import pyarrow as pa
 from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
 
-from muntin.host.durations import nanoseconds
 from muntin.host.errors import MuntinError, PredicateError, SchemaError, SqlError, UnsupportedError
 from muntin.host.join.late_rows import LATE
-from muntin.host.key_type import NANOS_PER_DAY
+from muntin.host.keys.durations import nanoseconds
+from muntin.host.keys.key_type import NANOS_PER_DAY
 from muntin.host.predicates import AllOf, Compare
 from muntin.host.spec import JoinSpec
 from muntin.host.sql import condition_tokens, parse_condition, parse_windowed

@@ -31,7 +31,7 @@ from bench.papers.splitjoin import handshake
 from bench.simulated_join import CountingLink, main_array_cost
 from muntin.contract.boards import board as board_of
 from muntin.host.engines import SplitJoin
-from muntin.host.index.specs import BiSort, Index, RapTable, WibTree
+from muntin.host.index import BiSort, Index, RapTable, WibTree
 from muntin.host.join.manager import Manager
 from muntin.host.native import _core
 from muntin.host.predicates import Band

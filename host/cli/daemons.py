@@ -14,13 +14,13 @@ from typing import Any
 import click
 from rich.live import Live
 
+from muntin.host.cli.top import size, top_table
 from muntin.host.daemon.address import Address, default_socket
 from muntin.host.daemon.client import DaemonClient
 from muntin.host.daemon.daemon import read_token
 from muntin.host.daemon.rescale import rescale as rescale_windows
 from muntin.host.errors import ConnectionLostError, UnknownQueryError
 from muntin.host.progress import Progress
-from muntin.host.top import size, top_table
 
 _OF_A_DAEMON = (
     click.option("--daemon", "address", metavar="ADDRESS", help="unix:PATH, grpc://HOST:PORT or grpc+tls://HOST:PORT."),

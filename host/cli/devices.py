@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import click
 
+from muntin.host.cli.top import size
 from muntin.host.devices import list_devices
-from muntin.host.top import size
 
 
 @click.command()

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from muntin.host.content import check_repeat
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.certificate import check_trusted, read_file
 from muntin.host.daemon.definition import Definition
@@ -27,6 +26,7 @@ from muntin.host.errors import (
     UnknownQueryError,
     from_wire,
 )
+from muntin.host.keys.content import check_repeat
 from muntin.host.tracing import context_of
 
 ROWS_OF_A_MESSAGE = 1 << 20

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.content import Content, check_same, other_rows
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.query import Query
 from muntin.host.daemon.request import Request
@@ -31,8 +30,9 @@ from muntin.host.errors import (
     to_wire,
 )
 from muntin.host.join.stateless_placement import StatelessPlacement
-from muntin.host.join_part import JoinPart
-from muntin.host.marked_result import marked
+from muntin.host.keys.content import Content, check_same, other_rows
+from muntin.host.window_join.join_part import JoinPart
+from muntin.host.window_join.marked_result import marked
 
 
 @dataclass

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.content import check_repeat
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.frames import FrameSocket
 from muntin.host.daemon.rows import Body, cut, decode, encode_within
 from muntin.host.errors import ConnectionLostError, ProtocolError, from_wire
+from muntin.host.keys.content import check_repeat
 
 # Frames from the daemon are cut to its --max-message, which the client learns only later.
 MAX_ANSWER = 1 << 40

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from muntin.host.aggregate_plan import AggregatePlan
-from muntin.host.constants import whole_number
 from muntin.host.devices.device import Device, DeviceInfo, usable_memory
 from muntin.host.engines import EngineKind, Shared, SplitJoin, Steps
 from muntin.host.errors import DeviceError, UnsupportedError
-from muntin.host.index.specs import (
+from muntin.host.index import (
     Auto,
     BChain,
     BiSort,
@@ -31,11 +29,13 @@ from muntin.host.index.specs import (
     open_index,
 )
 from muntin.host.join.aggregate_engine import AggregateEngine
+from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import EngineSpec
 from muntin.host.join.native_engine import NativeEngine
 from muntin.host.join.splitjoin_threads import SplitJoinThreads
 from muntin.host.join.spo_engine import SpoEngine
+from muntin.host.keys.constants import whole_number
 from muntin.host.native import _core
 
 

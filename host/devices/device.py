@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from muntin.host.aggregate_plan import AggregatePlan
 from muntin.host.engines import EngineKind, Steps, open_engine_kind
 from muntin.host.errors import CapacityError, UnsupportedError
 from muntin.host.index import Auto, Index, open_index
+from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import Engine, EngineSpec
 from muntin.host.public import public

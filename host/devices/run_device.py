@@ -7,8 +7,8 @@ from typing import cast
 
 from muntin.host.devices.device import SOME_RUNS, Device, DeviceInfo, Room, RunStore
 from muntin.host.errors import DeviceError
+from muntin.host.index import BiSort, Index, RunPolicy, SortedRuns
 from muntin.host.index.sorted_runs import RunWindow
-from muntin.host.index.specs import BiSort, Index, RunPolicy, SortedRuns
 from muntin.host.index.window_index import WindowIndex
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import EngineSpec

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from muntin.host.aggregate_plan import AggregatePlan
+from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
     OTHER,
@@ -32,9 +32,9 @@ from muntin.host.join.engine import (
 from muntin.host.join.folds import FOLDS
 from muntin.host.join.index_engine import cut_steps
 from muntin.host.join.residual import RowColumn
-from muntin.host.key_type import LONG
+from muntin.host.keys.key_type import LONG
 from muntin.host.native import _core
-from muntin.host.time_axis import limit_of_times, reached_times
+from muntin.host.windows.time_axis import limit_of_times, reached_times
 
 if TYPE_CHECKING:
     from muntin.host.devices.device import Device

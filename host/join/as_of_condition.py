@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.columns import column_of, column_type
 from muntin.host.errors import KeyTypeError, PredicateError
 from muntin.host.join.boundary_generator import CODE_TYPE, BoundaryGenerator
 from muntin.host.join.condition import Condition, Filter, both
 from muntin.host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
-from muntin.host.key_type import Family, KeyType, key_types
+from muntin.host.keys.columns import column_of, column_type
+from muntin.host.keys.key_type import Family, KeyType, key_types
 from muntin.host.predicates import AsOf, Compare
 from muntin.host.predicates.literal import float_bound
-from muntin.host.time_axis import Axis, check_time_type, limit_of_times, saturated
 from muntin.host.windows import Watermark
+from muntin.host.windows.time_axis import Axis, check_time_type, limit_of_times, saturated
 from muntin.host.windows.watermark_tracker import WatermarkTracker
 
 

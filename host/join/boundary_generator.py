@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.durations import nanoseconds
 from muntin.host.errors import PredicateError
-from muntin.host.float_order import decode_float, encode_float
-from muntin.host.key_type import LONG, NANOS_PER_DAY, Family, KeyType
+from muntin.host.keys.durations import nanoseconds
+from muntin.host.keys.float_order import decode_float, encode_float
+from muntin.host.keys.key_type import LONG, NANOS_PER_DAY, Family, KeyType
 from muntin.host.predicates import Compare, Piece, Predicate
 from muntin.host.predicates.literal import float_bound, is_duration
 
@@ -66,7 +66,7 @@ class BoundaryGenerator:
     ----------
     predicate : Predicate
     left, right : KeyType
-        Encodings of the two columns, from `muntin.host.key_type.key_types`.
+        Encodings of the two columns, from `muntin.host.keys.key_type.key_types`.
 
     Attributes
     ----------

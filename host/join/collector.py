@@ -7,10 +7,10 @@ import time
 
 import pyarrow as pa
 
-from muntin.host.constants import whole_number
-from muntin.host.durations import nanoseconds
 from muntin.host.errors import WindowError
 from muntin.host.join.engine import SIDES
+from muntin.host.keys.constants import whole_number
+from muntin.host.keys.durations import nanoseconds
 
 MAX_ROWS = 1 << 16
 

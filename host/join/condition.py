@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.columns import column_of, column_type
-from muntin.host.constants import exact_float, moment, read_moment
-from muntin.host.durations import nanoseconds
 from muntin.host.errors import KeyTypeError, PredicateError
-from muntin.host.float_order import decode_float
 from muntin.host.join.boundary_generator import CODE_TYPE, BoundaryGenerator, CompositeGenerator, LongCompositeGenerator
 from muntin.host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
-from muntin.host.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
+from muntin.host.keys.columns import column_of, column_type
+from muntin.host.keys.constants import exact_float, moment, read_moment
+from muntin.host.keys.durations import nanoseconds
+from muntin.host.keys.float_order import decode_float
+from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
 from muntin.host.predicates.where import DISTINCT
 
@@ -173,7 +173,7 @@ class Condition:
 
         Returns
         -------
-        keys : ndarray of int32, int64 or `muntin.host.key_type.LONG`, shape (n,)
+        keys : ndarray of int32, int64 or `muntin.host.keys.key_type.LONG`, shape (n,)
             What drives; undefined where a row is not valid.
         valid : ndarray of bool, shape (n,), or None
             Which rows can match at all: they have a value in every column that needs one, and satisfy every part about

@@ -13,7 +13,7 @@ import numpy as np
 from muntin.host.engines import EngineKind, Steps
 from muntin.host.errors import CapacityError, ResultTooLargeError
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.key_type import LONG
+from muntin.host.keys.key_type import LONG
 
 SIDES = ("left", "right")
 OTHER = {"left": "right", "right": "left"}
@@ -107,7 +107,7 @@ class Batch:
     others : tuple of ndarray, shape (n,) each
         Encoded keys of the parts of a conjunction beside what drives.
     values : tuple of ndarray, shape (n,) or (n, 2) each
-        What aggregates are made of, as `muntin.host.aggregate_plan.AggregatePlan.encode` gives it.
+        What aggregates are made of, as `muntin.host.join.aggregate_plan.AggregatePlan.encode` gives it.
     stores, probes : ndarray of bool, shape (n,), or None
         Which rows are stored, and which probe, where an engine has a share of the rows; None: all.
     order : ndarray of uint32, shape (n,), or None

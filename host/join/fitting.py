@@ -7,7 +7,7 @@ import dataclasses
 from muntin.host.devices import Device
 from muntin.host.engines import Elements, EngineKind, Partitions
 from muntin.host.errors import UnsupportedError
-from muntin.host.index.specs import Index, SortedRuns, SpoJoin
+from muntin.host.index import Index, SortedRuns, SpoJoin
 from muntin.host.predicates import AsOf
 from muntin.host.spec import JoinSpec
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.aggregate_plan import AggregatePlan
 from muntin.host.errors import ResultTooLargeError
 from muntin.host.join import kept_types
+from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.engine import (
     OTHER,
     PAIR_BYTES,
@@ -29,7 +29,7 @@ from muntin.host.join.match_bits import MatchBits
 from muntin.host.join.row_log import RowLog, empty_table
 from muntin.host.join.sequencer import Call
 from muntin.host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
-from muntin.host.time_axis import reached_times
+from muntin.host.windows.time_axis import reached_times
 
 if TYPE_CHECKING:
     from muntin.host.devices.device import Memory

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from muntin.host.durations import nanoseconds
 from muntin.host.engines import EngineKind, Shared
 from muntin.host.errors import DeviceError, WindowError
-from muntin.host.index.specs import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
+from muntin.host.index import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
     OTHER,
@@ -38,7 +37,8 @@ from muntin.host.join.engine import (
     beyond_memory,
 )
 from muntin.host.join.index_engine import between, cut_at, cut_pairs, cut_steps, running
-from muntin.host.key_type import LONG
+from muntin.host.keys.durations import nanoseconds
+from muntin.host.keys.key_type import LONG
 from muntin.host.native import _core
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from muntin.host.aggregate_plan import AggregatePlan
 from muntin.host.engines import Elements, Partitions
 from muntin.host.errors import UnsupportedError
 from muntin.host.join.aggregate_engine import AggregateEngine, WaitingRows
+from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.condition import Condition
 from muntin.host.join.engine import (

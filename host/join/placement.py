@@ -24,7 +24,7 @@ import numpy as np
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.condition import Condition
 from muntin.host.join.engine import OTHER
-from muntin.host.key_type import LONG
+from muntin.host.keys.key_type import LONG
 
 HEAVY = 0.2
 """A coordinate is heavy with more than so much of a partition's even share of the rows."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.columns import column_of
 from muntin.host.engines import order_parts
 from muntin.host.errors import OrderError, StateError
 from muntin.host.join.boundary_generator import BoundaryGenerator
@@ -16,6 +15,7 @@ from muntin.host.join.engine import OTHER, SIDES, Batch, EngineSpec
 from muntin.host.join.residual import ResidualPart
 from muntin.host.join.routes import RoutePlanner
 from muntin.host.join.row_log import picked
+from muntin.host.keys.columns import column_of
 from muntin.host.predicates import AsOf
 from muntin.host.spec import JoinSpec
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from muntin.host.engines import SplitJoin
 from muntin.host.errors import IncompleteError, UnsupportedError
-from muntin.host.index.specs import Auto, Index
+from muntin.host.index import Auto, Index
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import SIDES, Batch, Border, Counts, EngineSpec, Found, OrderedPairs, Pairs
 from muntin.host.join.native_engine import NativeEngine

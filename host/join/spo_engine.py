@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from muntin.host.index.specs import Index, SpoJoin
+from muntin.host.index import Index, SpoJoin
 from muntin.host.join.engine import SIDES, Batch
 from muntin.host.join.native_engine import NativeEngine
 

@@ -25,16 +25,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.columns import column_of, column_type
-from muntin.host.content import row_hashes
 from muntin.host.engines import Partitions
 from muntin.host.errors import UnsupportedError, WindowError
-from muntin.host.float_order import decode_float
 from muntin.host.join.boundary_generator import exact_bound
 from muntin.host.join.condition import Condition
 from muntin.host.join.engine import OTHER
 from muntin.host.join.routes import Loads, Routes, bins_of
-from muntin.host.key_type import Family, KeyType
+from muntin.host.keys.columns import column_of, column_type
+from muntin.host.keys.content import row_hashes
+from muntin.host.keys.float_order import decode_float
+from muntin.host.keys.key_type import Family, KeyType
 from muntin.host.predicates import AllOf, AsOf, Band, Compare, Predicate, one_sided
 from muntin.host.spec import JoinSpec
 

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from muntin.host.arrow_versions import is_binary_view, is_string_view
 from muntin.host.errors import CapacityError, KeyTypeError
-from muntin.host.float_order import decode_float, encode_float
 from muntin.host.join.engine import SIDES
-from muntin.host.key_type import Family, KeyType, key_types
+from muntin.host.keys.float_order import decode_float, encode_float
+from muntin.host.keys.key_type import Family, KeyType, key_types
 
 MOST_CODES = 1 << 29  # of values that the windows hold at a time
 _APART = {side: object() for side in SIDES}  # stands for NaN

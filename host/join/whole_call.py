@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.content import mixed, row_hashes
 from muntin.host.errors import ProtocolError
 from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import Loads
 from muntin.host.join.sequencer import Sequencer
+from muntin.host.keys.content import mixed, row_hashes
 from muntin.host.spec import JoinSpec
 
 #: Places of rows as they are sent to all partitions: side (0 left, 1 right), sequence value, hash, partition.

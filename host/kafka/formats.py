@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from muntin.host.aggregate_values import MOST_DIGITS
+from muntin.host.aggregates.values import MOST_DIGITS
 from muntin.host.errors import KafkaError, SchemaError
 from muntin.host.public import public
 

@@ -7,14 +7,14 @@ import decimal
 import math
 from typing import Any
 
-from muntin.host.constants import exact_float
-from muntin.host.durations import length, nanoseconds
 from muntin.host.errors import PredicateError
+from muntin.host.keys.constants import exact_float
+from muntin.host.keys.durations import length, nanoseconds
 
 
 def check_bound(name: str, value: object) -> object:
-    """The bound itself as `muntin.host.durations.length` gives it, or None for an open end (None or an infinity on its
-    open side).
+    """The bound itself as `muntin.host.keys.durations.length` gives it, or None for an open end (None or an infinity
+    on its open side).
 
     Raises
     ------

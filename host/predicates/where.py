@@ -7,9 +7,9 @@ import datetime as dt
 from fractions import Fraction
 from typing import Any
 
-from muntin.host.constants import Moment, plain
 from muntin.host.errors import PredicateError
-from muntin.host.key_type import Family
+from muntin.host.keys.constants import Moment, plain
+from muntin.host.keys.key_type import Family
 from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound
 from muntin.host.predicates.predicate import Combined
 from muntin.host.public import public

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.columns import has_column, root_column
-from muntin.host.constants import exact_float
-from muntin.host.durations import duration_text
-from muntin.host.key_type import NANOS_PER_DAY, Family, KeyType
+from muntin.host.keys.columns import has_column, root_column
+from muntin.host.keys.constants import exact_float
+from muntin.host.keys.durations import duration_text
+from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType
 from muntin.host.predicates import AnyOf, Band, Compare, Predicate, Where
 from muntin.host.windows import Within
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from muntin.host.constants import whole_number
 from muntin.host.errors import WindowError
+from muntin.host.keys.constants import whole_number
 from muntin.host.public import public
 
 MOST_ROWS = (1 << 31) - (1 << 20)  # row numbers on a device have 32 bits

@@ -6,9 +6,9 @@ import dataclasses
 import datetime as dt
 from typing import Any
 
-from muntin.host.constants import whole_number
-from muntin.host.durations import length, nanoseconds
 from muntin.host.errors import WindowError
+from muntin.host.keys.constants import whole_number
+from muntin.host.keys.durations import length, nanoseconds
 from muntin.host.public import public
 
 MOST_LAG = 1 << 16

@@ -6,8 +6,8 @@ import dataclasses
 import datetime as dt
 from typing import Any
 
-from muntin.host.durations import length, nanoseconds
 from muntin.host.errors import WindowError
+from muntin.host.keys.durations import length, nanoseconds
 from muntin.host.public import public
 
 

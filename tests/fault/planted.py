@@ -20,9 +20,9 @@ from muntin.host.join.routes import Loads, RoutePlanner, Routes
 from muntin.host.join.sequencer import Sequencer
 from muntin.host.join.stateless_placement import StatelessPlacement
 from muntin.host.join.whole_call import WholeCall
-from muntin.host.join_part import JoinPart
 from muntin.host.state.log import StateLog
 from muntin.host.state.store import LocalStore
+from muntin.host.window_join.join_part import JoinPart
 from muntin.pyspark_bridge.join_task import Shipment
 from tests.fault.world import World
 

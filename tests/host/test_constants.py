@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from muntin import AllOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Where, WindowJoin, Within, sql
 from muntin.host.arguments import condition
-from muntin.host.constants import exact_float, whole_number
-from muntin.host.durations import nanoseconds
 from muntin.host.engines import Inner, Outer, Partitions, SplitJoin
 from muntin.host.errors import MuntinError, PredicateError, WindowError
 from muntin.host.index import BiSort, Slices
 from muntin.host.join.collector import Collector
+from muntin.host.keys.constants import exact_float, whole_number
+from muntin.host.keys.durations import nanoseconds
 from muntin.host.predicates import from_dict
 from muntin.host.range_index import open_window_index
 

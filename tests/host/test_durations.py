@@ -2,8 +2,8 @@ import datetime as dt
 
 import pytest
 
-from muntin.host.durations import nanoseconds
 from muntin.host.errors import WindowError
+from muntin.host.keys.durations import nanoseconds
 
 SECOND = 1_000_000_000
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from muntin.host.errors import KeyTypeError
-from muntin.host.key_type import key_type, key_types
+from muntin.host.keys.key_type import key_type, key_types
 
 EDGES = [
     (pa.int8(), [-128, 0, 127]),

@@ -22,19 +22,18 @@ ABOVE = {
 #: The parts of host: each imports those of its own row and of the rows before it.
 ROWS = (
     (
-        *("host.errors", "host.constants", "host.float_order", "host.key_type", "host.durations", "host.columns"),
-        *("host.arrow_versions", "host.progress", "host.tracing", "host.native", "host.arrays", "host.content"),
-        *("host.public", "host.frames"),
+        *("host.errors", "host.arrow_versions", "host.progress", "host.tracing", "host.native", "host.arrays"),
+        *("host.public", "host.frames", "host.keys"),
     ),
-    ("host.windows", "host.predicates", "host.time_axis", "host.aggregates", "host.engines", "host.index", "host.spec"),
+    ("host.windows", "host.predicates", "host.aggregates", "host.engines", "host.index", "host.spec"),
     ("host.sql", "host.arguments"),
-    ("host.join", "host.state", "host.aggregate_plan", "host.aggregate_values"),
+    ("host.join", "host.state"),
     ("host.link",),
     ("host.devices",),
-    ("host.stats", "host.window_join", "host.range_index", "host.join_part", "host.marked_result", "host.tables_sql"),
+    ("host.stats", "host.window_join", "host.range_index", "host.tables_sql"),
     ("host",),
     ("host.files", "host.selftest", "host.daemon", "host.kafka"),
-    ("host.top", "host.cli"),
+    ("host.cli",),
 )
 
 

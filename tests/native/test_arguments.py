@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from muntin import Band, Rows, WindowJoin
-from muntin.host.index.specs import BiSort, Index, SortedRuns
+from muntin.host.index import BiSort, Index, SortedRuns
 from muntin.host.native import _core
 from tests.native.nested_loop import open_engine
 

@@ -26,10 +26,10 @@ from muntin.host.join.engine import OTHER, SIDES
 from muntin.host.join.routes import RoutePlanner, Routes
 from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
 from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
-from muntin.host.join_part import JoinPart
 from muntin.host.predicates import AllOf, Band, Compare
 from muntin.host.state import LocalStore, open_store
 from muntin.host.state.tables import KeptTable, keep_part, keep_table
+from muntin.host.window_join.join_part import JoinPart
 from tests.host.join.test_whole_call import SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.host.state.test_state import bucket
 from tests.random_routes import at_random

@@ -25,9 +25,9 @@ from muntin.host.index import (
     SpoJoin,
     TimeKeyed,
     WibTree,
+    index_from_dict,
     open_index,
 )
-from muntin.host.index.specs import index_from_dict
 
 
 def play(policy, batches):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muntin import AnyOf, Band, Compare
 from muntin.host.errors import PredicateError
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.key_type import key_types
+from muntin.host.keys.key_type import key_types
 
 PAIRS = [
     (pa.int32(), pa.int32()),

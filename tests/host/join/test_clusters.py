@@ -11,7 +11,7 @@ import pytest
 from muntin import AllOf, Band, Compare, Rows, WindowJoin, Within
 from muntin.host.engines import Elements
 from muntin.host.errors import SchemaError, UnsupportedError, WindowError
-from muntin.host.index.specs import SpoJoin
+from muntin.host.index import SpoJoin
 from muntin.host.join.manager import Manager
 
 SCHEMA = pa.schema([("k", pa.int32()), ("a", pa.int32()), ("s", pa.int64())])

@@ -11,7 +11,7 @@ from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import Batch, Counts, EngineSpec
 from muntin.host.join.index_engine import IndexEngine
 from muntin.host.join.residual import Residual
-from muntin.host.key_type import key_type
+from muntin.host.keys.key_type import key_type
 from muntin.host.predicates import Band
 
 

@@ -16,7 +16,7 @@ from muntin import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoi
 from muntin.host.aggregates import Count, Max, Mean, Min, Sum
 from muntin.host.engines import Partitions
 from muntin.host.errors import CapacityError, UnsupportedError, WindowError
-from muntin.host.index.specs import BiSort, RapTable, SpoJoin, WibTree
+from muntin.host.index import BiSort, RapTable, SpoJoin, WibTree
 from muntin.host.join.placement import Planner
 from muntin.host.join.range_mirror import RangeMirror
 

@@ -19,8 +19,8 @@ from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes, bins_of, even_table, no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement
 from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
-from muntin.host.join_part import JoinPart
 from muntin.host.sql import parse_condition
+from muntin.host.window_join.join_part import JoinPart
 from tests.host.join.test_whole_call import ON, SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.random_routes import at_random
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from muntin import AllOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import OrderError, UnsupportedError
 from muntin.host.join.whole_call import CallPart, WholeCall, whole_call
-from muntin.host.join_part import JoinPart
+from muntin.host.window_join.join_part import JoinPart
 
 COUNT = 3
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("s", pa.int64()), ("n", pa.int64())])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.host.errors import KeyTypeError
-from muntin.host.float_order import decode_float, encode_float
+from muntin.host.keys.float_order import decode_float, encode_float
 
 NANOS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 NANOS_PER_DAY = 86_400 * 1_000_000_000

@@ -7,9 +7,9 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from muntin.host.constants import Moment, plain
 from muntin.host.errors import MuntinError, PredicateError, WindowError
-from muntin.host.key_type import Family
+from muntin.host.keys.constants import Moment, plain
+from muntin.host.keys.key_type import Family
 
 NANOSECONDS = {
     "nanosecond": 1,

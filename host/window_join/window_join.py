@@ -23,8 +23,6 @@ import pyarrow as pa
 from muntin.host.aggregates import Aggregate
 from muntin.host.arguments import is_name
 from muntin.host.arrays import PooledArrays
-from muntin.host.constants import whole_number
-from muntin.host.content import Content, check_same
 from muntin.host.devices import Device, open_device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions, Steps, open_partitioning
 from muntin.host.errors import (
@@ -37,7 +35,7 @@ from muntin.host.errors import (
     WindowError,
 )
 from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table, as_tables
-from muntin.host.index.specs import Index
+from muntin.host.index import Index
 from muntin.host.join.aggregate_engine import AggregateEngine, PairAggregateEngine
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.as_of_engine import AsOfEngine, AsOfMaterializer, SlotLog
@@ -58,6 +56,8 @@ from muntin.host.join.routes import Routes
 from muntin.host.join.row_log import RowLog, check_columns, empty_table
 from muntin.host.join.sequencer import Call, Sequencer
 from muntin.host.join.whole_call import WholeCall
+from muntin.host.keys.constants import whole_number
+from muntin.host.keys.content import Content, check_same
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
 from muntin.host.spec import JoinSpec

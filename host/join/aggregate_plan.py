@@ -10,16 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host import aggregate_values as values
-from muntin.host.aggregates import Aggregate, Collect, Count, Kinds, OfRow, result_type
-from muntin.host.columns import column_of, column_type, has_column, root_column
+from muntin.host.aggregates import Aggregate, Collect, Count, Kinds, OfRow, result_type, values
 from muntin.host.errors import KeyTypeError, SchemaError, SqlError, SumOverflowError, WindowError
 from muntin.host.join.condition import Filter, condition_columns, parts_of
 from muntin.host.join.folds import FOLDS
-from muntin.host.key_type import _raw_values
+from muntin.host.keys.columns import column_of, column_type, has_column, root_column
+from muntin.host.keys.key_type import _raw_values
 from muntin.host.predicates import one_sided
-from muntin.host.time_axis import TimeAxis
 from muntin.host.windows import Within
+from muntin.host.windows.time_axis import TimeAxis
 
 if TYPE_CHECKING:
     from muntin.host.join.engine import Batch

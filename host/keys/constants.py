@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.errors import MuntinError, PredicateError
-from muntin.host.key_type import NANOS_PER, NANOS_PER_DAY, Family
+from muntin.host.keys.key_type import NANOS_PER, NANOS_PER_DAY, Family
 
 _PLAIN = (type(None), bool, int, float, Decimal, str, bytes, dt.date, dt.datetime, dt.time, dt.timedelta)
 _BASES: tuple[type, ...] = (int, float, Decimal, str, bytes)

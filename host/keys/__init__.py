@@ -1,0 +1,1 @@
+"""Values as keys: their types, constants, durations, order and digests."""

@@ -1,0 +1,5 @@
+"""The operator: what a join of two streams of Arrow batches is planned, run, logged and restored by."""
+
+from muntin.host.window_join.window_join import BLOCK_BYTES, INCOMPLETE, Tables, WindowJoin
+
+__all__ = ["BLOCK_BYTES", "INCOMPLETE", "Tables", "WindowJoin"]
