@@ -13,7 +13,7 @@ import dataclasses
 import enum
 import functools
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
@@ -215,70 +215,129 @@ COUNTER_BASE = 0x80
 LANE_STRIDE = 0x1000
 """Bytes from the registers of one lane to those of the next."""
 
-COMMAND_FIELDS: tuple[tuple[str, int, str], ...] = (
-    (
-        "operation",
+
+def _words(count: int, doc: str) -> Any:
+    return dataclasses.field(default=0, metadata={"words": count, "doc": doc})
+
+
+def _flag(lsb: int, doc: str) -> Any:
+    return dataclasses.field(default=False, metadata={"lsb": lsb, "doc": doc})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command of a kernel.
+
+    Fields of several words are pushed low word first, in this order; flags go with the operation. Fields of two words
+    are byte addresses, multiples of a memory beat, but for the `index_out` of a PROBE; offsets are in units of a key.
+    Arrays:
+
+    - keys: `key_bits` each, ascending; an index: the key of every 2**k-th row of a run; row numbers, starts, stops and
+      counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range
+      and the row, 32 bits each.
+    - DISCARD, CLEAR and NOP have none, and use no length.
+    - JOIN: rows, results and the summary are those of `muntin.contract.designs.splitjoin`. It ends when all that came
+      of its rows is in memory, or the room for results is full: then rows that were not taken, and what is under way,
+      wait for the next JOIN, which may have no rows.
+    - A command that is done has written whole arrays and the memory has acknowledged them. One that failed may have
+      written part of them.
+    """
+
+    operation: int = _words(
         1,
         "An Operation, in bits 7:0; flags in bits 15:8; the tag in bits 31:16. DISCARD empties the insertion buffer, "
         "CLEAR both windows.",
-    ),
-    (
-        "length_a",
-        1,
-        "MERGE: rows of the older run. PROBE, GATHER, COUNT: rows of the run. INSERT, JOIN: rows. COPY: bytes.",
-    ),
-    (
-        "length_b",
+    )
+    length_a: int = _words(
+        1, "MERGE: rows of the older run. PROBE, GATHER, COUNT: rows of the run. INSERT, JOIN: rows. COPY: bytes."
+    )
+    length_b: int = _words(
         1,
         "MERGE: rows of the newer run. PROBE: probes. GATHER, COUNT: ranges. JOIN: the room for results, in results, a "
         "multiple of a beat.",
-    ),
-    (
-        "keys_a",
-        2,
-        "MERGE, PROBE, INSERT: keys of the first run. GATHER, COUNT: window limits. COPY: the source. JOIN: rows.",
-    ),
-    ("rows_a", 2, "MERGE, GATHER, COUNT, INSERT: row numbers of the first run. PROBE: its index."),
-    ("keys_b", 2, "MERGE: keys of the newer run. PROBE: keys that make the lower bounds. GATHER, COUNT: starts."),
-    ("rows_b", 2, "MERGE: row numbers of the newer run. PROBE: keys that make the upper bounds. GATHER, COUNT: stops."),
-    ("keys_out", 2, "MERGE: keys. PROBE: starts. GATHER: pairs. COUNT: counts. COPY: the destination. JOIN: results."),
-    (
-        "rows_out",
-        2,
-        "MERGE: row numbers. PROBE: stops. GATHER: one beat, the number of pairs. JOIN: one beat, the summary.",
-    ),
-    ("index_out", 2, "MERGE: the index that is made. PROBE: the first entry that the run's index takes on chip."),
-    ("low_offset", 3, "PROBE: offset of the lower bounds: signed, of which the low key_bits + 2 bits count."),
-    ("high_offset", 3, "PROBE: offset of the upper bounds, one more than the inclusive bound: as low_offset."),
-)
-"""Fields of a command: name, 32-bit words, meaning. Words are pushed in this order, low word first.
-
-Those of two words are byte addresses, multiples of a memory beat, but for the `index_out` of a PROBE. Arrays:
-
-- keys: `key_bits` each, ascending; an index: the key of every 2**k-th row of a run; row numbers, starts, stops and
-  counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range and
-  the row, 32 bits each.
-- DISCARD, CLEAR and NOP have none, and use no length.
-- JOIN: rows, results and the summary are those of `muntin.contract.designs.splitjoin`. It ends when all that came of
-  its rows is in memory, or the room for results is full: then rows that were not taken, and what is under way, wait for
-  the next JOIN, which may have no rows.
-- A command that is done has written whole arrays and the memory has acknowledged them. One that failed may have
-  written part of them.
-"""
-
-COMMAND_FLAGS: tuple[Field, ...] = (
-    Field("signed", 8, 1, "Keys are two's complement; else unsigned."),
-    Field("limits", 9, 1, "GATHER, COUNT: check window limits."),
-    Field(
-        "reuse", 10, 1, "PROBE: the run's index is on chip, as an earlier probe has put it, and is not loaded again."
-    ),
-    Field(
-        "buffer",
+    )
+    keys_a: int = _words(
+        2, "MERGE, PROBE, INSERT: keys of the first run. GATHER, COUNT: window limits. COPY: the source. JOIN: rows."
+    )
+    rows_a: int = _words(2, "MERGE, GATHER, COUNT, INSERT: row numbers of the first run. PROBE: its index.")
+    keys_b: int = _words(
+        2, "MERGE: keys of the newer run. PROBE: keys that make the lower bounds. GATHER, COUNT: starts."
+    )
+    rows_b: int = _words(
+        2, "MERGE: row numbers of the newer run. PROBE: keys that make the upper bounds. GATHER, COUNT: stops."
+    )
+    keys_out: int = _words(
+        2, "MERGE: keys. PROBE: starts. GATHER: pairs. COUNT: counts. COPY: the destination. JOIN: results."
+    )
+    rows_out: int = _words(
+        2, "MERGE: row numbers. PROBE: stops. GATHER: one beat, the number of pairs. JOIN: one beat, the summary."
+    )
+    index_out: int = _words(
+        2, "MERGE: the index that is made. PROBE: the first entry that the run's index takes on chip."
+    )
+    low_offset: int = _words(3, "PROBE: offset of the lower bounds: signed, of which the low key_bits + 2 bits count.")
+    high_offset: int = _words(3, "PROBE: offset of the upper bounds, one more than the inclusive bound: as low_offset.")
+    signed: bool = _flag(8, "Keys are two's complement; else unsigned.")
+    limits: bool = _flag(9, "GATHER, COUNT: check window limits.")
+    reuse: bool = _flag(
+        10, "PROBE: the run's index is on chip, as an earlier probe has put it, and is not loaded again."
+    )
+    buffer: bool = _flag(
         11,
-        1,
         "MERGE: the newer run is the insertion buffer, which is then empty. PROBE, GATHER, COUNT: the run is the "
         "insertion buffer. length_a, length_b or both still say how many rows it has.",
-    ),
+    )
+
+    def words(self, tag: int) -> list[int]:
+        """The words to push, `COMMAND_WORDS` of them. The tag has 16 bits.
+
+        Raises
+        ------
+        OverflowError
+            If a length or an address is negative or does not fit its words.
+        """
+        flags = sum(flag.mask for flag in COMMAND_FLAGS if getattr(self, flag.name))
+        words = []
+        for name, count, _ in COMMAND_FIELDS:
+            value = self.operation | flags | tag << 16 if name == "operation" else getattr(self, name)
+            raw = value.to_bytes(4 * count, "little", signed=name.endswith("_offset"))
+            words += [int.from_bytes(raw[at : at + 4], "little") for at in range(0, len(raw), 4)]
+        return words
+
+    @classmethod
+    def of_words(cls, words: Sequence[int], key_bits: int) -> tuple[Command, int]:
+        """A command as a kernel with keys of that width sees it, and its tag. The operation may be none that there
+        is."""
+        values: dict[str, Any] = {}
+        at = 0
+        for name, count, _ in COMMAND_FIELDS:
+            values[name] = sum(word << 32 * place for place, word in enumerate(words[at : at + count]))
+            at += count
+        head = values["operation"]
+        values["operation"] = head & 0xFF
+        for name in ("low_offset", "high_offset"):
+            values[name] = signed(values[name], key_bits + 2)
+        values |= {flag.name: bool(head & flag.mask) for flag in COMMAND_FLAGS}
+        return cls(**values), head >> 16
+
+
+def signed(value: int, bits: int) -> int:
+    """The low bits of a value as a signed number."""
+    value &= (1 << bits) - 1
+    return value - (value >> (bits - 1) << bits)
+
+
+COMMAND_FIELDS: tuple[tuple[str, int, str], ...] = tuple(
+    (field.name, field.metadata["words"], field.metadata["doc"])
+    for field in dataclasses.fields(Command)
+    if "words" in field.metadata
+)
+"""Fields of a command: name, 32-bit words, meaning, in the order in which their words are pushed."""
+
+COMMAND_FLAGS: tuple[Field, ...] = tuple(
+    Field(field.name, field.metadata["lsb"], 1, field.metadata["doc"])
+    for field in dataclasses.fields(Command)
+    if "lsb" in field.metadata
 )
 
 COMMAND_WORDS: int = sum(words for _, words, _ in COMMAND_FIELDS)

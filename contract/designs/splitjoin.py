@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 
 from muntin.contract.design import Design
 from muntin.contract.errors import ParameterError
 from muntin.contract.memory_port import MemoryPort
-from muntin.contract.registers import SETTINGS_BASE, Access, Field, KernelMap, Operation, Register
+from muntin.contract.registers import SETTINGS_BASE, Access, Field, KernelMap, Operation, Register, signed
 
 
 class Order(enum.IntEnum):
@@ -346,52 +347,153 @@ _SPLITJOIN_COUNTERS: tuple[tuple[str, str], ...] = (
 )
 
 
-def _settings() -> tuple[Register, ...]:
-    """The settings of SplitJoin, from `SETTINGS_BASE` on."""
-    table: tuple[tuple[str, int, str, tuple[Field, ...]], ...] = (
-        ("LEFT_ROWS", 1, "Length of the left stream's count window.", ()),
-        ("RIGHT_ROWS", 1, "Length of the right stream's count window.", ()),
-        ("LOW", 3, "Lower bound of the predicate, signed, of which the low key_bits + 1 bits count.", ()),
-        ("HIGH", 3, "Upper bound of the predicate, as LOW.", ()),
+_SETTINGS: tuple[tuple[str, int, str, tuple[Field, ...]], ...] = (
+    ("LEFT_ROWS", 1, "Length of the left stream's count window.", ()),
+    ("RIGHT_ROWS", 1, "Length of the right stream's count window.", ()),
+    ("LOW", 3, "Lower bound of the predicate, signed, of which the low key_bits + 1 bits count.", ()),
+    ("HIGH", 3, "Upper bound of the predicate, as LOW.", ()),
+    (
+        "PREDICATE",
+        1,
+        "How stored rows are compared.",
         (
-            "PREDICATE",
-            1,
-            "How stored rows are compared.",
-            (
-                Field("complement", 0, 1, "1 to take the pairs that the predicate leaves out."),
-                Field("own_bounds", 1, 1, "1 to compare with the bounds that rows carry, in a build with bounds."),
-            ),
+            Field("complement", 0, 1, "1 to take the pairs that the predicate leaves out."),
+            Field("own_bounds", 1, 1, "1 to compare with the bounds that rows carry, in a build with bounds."),
         ),
+    ),
+    (
+        "ORDER",
+        1,
+        "How far results come out in order.",
         (
-            "ORDER",
-            1,
-            "How far results come out in order.",
-            (
-                Field("order", 0, 2, "0 none, 1 by probing row, or by groups as rows say, 2 also by stored row."),
-                Field("every", 8, 5, "For order 2: a punctuation after every 2**every comparisons of each core."),
-            ),
+            Field("order", 0, 2, "0 none, 1 by probing row, or by groups as rows say, 2 also by stored row."),
+            Field("every", 8, 5, "For order 2: a punctuation after every 2**every comparisons of each core."),
         ),
-        (
-            "TIMED",
-            1,
-            "Kind of the windows, in a build with times.",
-            (Field("timed", 0, 1, "1 for time windows, 0 for count windows."),),
-        ),
-        ("TIME_LOW", 3, "Lower bound of the time window, signed, of which the low time_bits + 1 bits count.", ()),
-        ("TIME_HIGH", 3, "Upper bound of the time window, as TIME_LOW.", ()),
-        ("LEFT_LATE", 2, "How much earlier than a row of the left stream a later one can be.", ()),
-        ("RIGHT_LATE", 2, "How much earlier than a row of the right stream a later one can be.", ()),
-        ("CORE_TIMEOUT_CYCLES", 1, "Cycles in which a core that has something to do may stand still; 0 for any.", ()),
-    )
+    ),
+    (
+        "TIMED",
+        1,
+        "Kind of the windows, in a build with times.",
+        (Field("timed", 0, 1, "1 for time windows, 0 for count windows."),),
+    ),
+    ("TIME_LOW", 3, "Lower bound of the time window, signed, of which the low time_bits + 1 bits count.", ()),
+    ("TIME_HIGH", 3, "Upper bound of the time window, as TIME_LOW.", ()),
+    ("LEFT_LATE", 2, "How much earlier than a row of the left stream a later one can be.", ()),
+    ("RIGHT_LATE", 2, "How much earlier than a row of the right stream a later one can be.", ()),
+    ("CORE_TIMEOUT_CYCLES", 1, "Cycles in which a core that has something to do may stand still; 0 for any.", ()),
+)
+"""The settings: name, words, meaning, fields. Of several words each has a register, the low one first."""
+
+
+def _setting_registers() -> tuple[Register, ...]:
+    """The registers of the settings, from `SETTINGS_BASE` on."""
     made = []
     offset = SETTINGS_BASE
-    for name, words, doc, fields in table:
+    for name, words, doc, fields in _SETTINGS:
         for word in range(words):
             full = name if words == 1 else f"{name}_{word}"
             text = doc if words == 1 else f"{doc} Bits {32 * word + 31}:{32 * word}."
             made.append(Register(full, offset, Access.WRITE, text, fields))
             offset += 4
     return tuple(made)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JoinSettings:
+    """What a kernel is told before a join: the values of its settings. All stand still while it is not idle.
+
+    Predicate and time window are bands on the right row minus the left one, ``low <= right - left <= high``. Both
+    bounds are one bit wider than what they bound, and signed: the least value leaves the lower bound open, the greatest
+    one the upper bound. ``=`` is the band from 0 to 0, ``left < right`` that from 1 up, ``left >= right`` that to 0.
+
+    Attributes
+    ----------
+    windows : (int, int)
+        Length of each stream's count window, left and right.
+    low, high : int
+        The predicate.
+    complement : bool
+        Takes the pairs that the predicate leaves out: ``!=`` is the complement of ``=``.
+    own_bounds : bool
+        Compares stored keys with the bounds that the probing row carries, in the place of `low` and `high`.
+    order : Order
+    every : int
+        For inner order: a punctuation after every ``1 << every`` comparisons of each core.
+    timed : bool
+        For time windows; else count windows.
+    time_low, time_high : int
+        The time window.
+    late : (int, int)
+        How much earlier than a row of each stream a later one can be: what no later row can match is dropped. 0 where
+        times never decrease; all ones where rows promise nothing, and only marks do.
+    core_timeout_cycles : int
+        How long a core may stand still that has something to do; 0 for ever.
+    """
+
+    windows: tuple[int, int] = (0, 0)
+    low: int = 0
+    high: int = 0
+    complement: bool = False
+    own_bounds: bool = False
+    order: Order = Order.OUTER
+    every: int = 0
+    timed: bool = False
+    time_low: int = 0
+    time_high: int = 0
+    late: tuple[int, int] = (0, 0)
+    core_timeout_cycles: int = 1 << 16
+
+    def words(self, parameters: SplitJoinParameters) -> dict[str, int]:
+        """The registers of these settings by name, in a build with such parameters. A bound beyond what they hold is
+        open."""
+        values = {
+            "LEFT_ROWS": self.windows[0],
+            "RIGHT_ROWS": self.windows[1],
+            "LOW": _open(self.low, parameters.key_bits),
+            "HIGH": _open(self.high, parameters.key_bits),
+            "PREDICATE": self.complement | self.own_bounds << 1,
+            "ORDER": self.order | self.every << 8,
+            "TIMED": int(self.timed),
+            "TIME_LOW": _open(self.time_low, parameters.time_bits),
+            "TIME_HIGH": _open(self.time_high, parameters.time_bits),
+            "LEFT_LATE": self.late[0],
+            "RIGHT_LATE": self.late[1],
+            "CORE_TIMEOUT_CYCLES": self.core_timeout_cycles,
+        }
+        return {
+            name if words == 1 else f"{name}_{word}": values[name] >> 32 * word & 0xFFFFFFFF
+            for name, words, _, _ in _SETTINGS
+            for word in range(words)
+        }
+
+    @classmethod
+    def of_words(cls, registers: Mapping[str, int], parameters: SplitJoinParameters) -> JoinSettings:
+        """The settings as a build with such parameters reads its registers, by name."""
+        values = {
+            name: sum(registers[name if words == 1 else f"{name}_{word}"] << 32 * word for word in range(words))
+            for name, words, _, _ in _SETTINGS
+        }
+        key, time = parameters.key_bits, parameters.time_bits
+        late = [values[f"{side}_LATE"] & ((1 << time) - 1) for side in ("LEFT", "RIGHT")]
+        return cls(
+            windows=(values["LEFT_ROWS"], values["RIGHT_ROWS"]),
+            low=signed(values["LOW"], key + 1),
+            high=signed(values["HIGH"], key + 1),
+            complement=bool(values["PREDICATE"] & 1),
+            own_bounds=bool(parameters.bounds and values["PREDICATE"] & 2),
+            order=Order(values["ORDER"] & 3),
+            every=values["ORDER"] >> 8 & 31,
+            timed=bool(time and values["TIMED"] & 1),
+            time_low=signed(values["TIME_LOW"], time + 1),
+            time_high=signed(values["TIME_HIGH"], time + 1),
+            late=(late[0], late[1]),
+            core_timeout_cycles=values["CORE_TIMEOUT_CYCLES"],
+        )
+
+
+def _open(bound: int, bits: int) -> int:
+    """A bound as a register of so many bits and a sign takes it."""
+    return min(max(bound, -(1 << bits)), (1 << bits) - 1)
 
 
 def _splitjoin_values(parameters: SplitJoinParameters) -> dict[str, int]:
@@ -414,7 +516,7 @@ SPLITJOIN = KernelMap(
     _splitjoin_values,
     _SPLITJOIN_COUNTERS,
     (Operation.NOP, Operation.JOIN, Operation.CLEAR),
-    _settings(),
+    _setting_registers(),
     memory=(ROW_FLAGS, RESULT_FIELDS, SUMMARY_FIELDS),
 )
 

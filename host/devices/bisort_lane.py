@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from muntin.contract.registers import Operation
+from muntin.contract.registers import Command, Operation
 from muntin.host.devices.arena import Arena
 from muntin.host.devices.index_slots import IndexSlots
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import KernelCommand, LaneRun
+from muntin.host.devices.lane_commands import LaneRun
 from muntin.host.devices.ranges import Ranges
 from muntin.host.errors import CapacityError, DeviceError
 
@@ -21,7 +21,7 @@ _PAIR_BYTES = 8
 _GRANULE_BEATS = 16  # of row numbers; a granule has a beat for its index beside them
 
 _T = TypeVar("_T")
-Steps = Generator[list[KernelCommand], None, _T]
+Steps = Generator[list[Command], None, _T]
 """Work of a lane in steps: commands, which whoever takes the steps carries out before the next one; then a result."""
 
 
@@ -174,9 +174,7 @@ class BisortLane:
                 through = [new + at] if old - new >= length else [self._out, new + at]
                 source = old + at
                 for to in through:
-                    commands.append(
-                        KernelCommand(operation=Operation.COPY, length_a=length, keys_a=source, keys_out=to)
-                    )
+                    commands.append(Command(operation=Operation.COPY, length_a=length, keys_a=source, keys_out=to))
                     source = to
         self.arenas[channel] = arena
         self._driver.run(commands, self.number)
@@ -242,10 +240,8 @@ class BisortLane:
         """Makes a run of the insertion buffer with rows at these addresses, after what is nobody's has gone from it."""
         commands = []
         if self._buffer_rows and self._buffered is None:
-            commands.append(KernelCommand(operation=Operation.DISCARD))
-        commands.append(
-            KernelCommand(operation=Operation.INSERT, signed=True, length_a=count, keys_a=keys, rows_a=rows)
-        )
+            commands.append(Command(operation=Operation.DISCARD))
+        commands.append(Command(operation=Operation.INSERT, signed=True, length_a=count, keys_a=keys, rows_a=rows))
         yield commands
         self._buffer_rows = run.length
         self._buffered = run
@@ -266,7 +262,7 @@ class BisortLane:
         keys_b, rows_b, _ = (0, 0, 0) if buffered else self._places(newer)
         keys_out, rows_out, index_out = self._places(merged)
         yield [
-            KernelCommand(
+            Command(
                 operation=Operation.MERGE,
                 signed=True,
                 buffer=buffered,
@@ -332,7 +328,7 @@ class BisortLane:
                     entries = -(-run.length // self.parameters.partition_rows)
                     slot, there = self._indexes.place(run, entries)
                 commands.append(
-                    KernelCommand(
+                    Command(
                         operation=Operation.PROBE,
                         signed=True,
                         buffer=buffered,
@@ -471,7 +467,7 @@ class BisortLane:
                 arrays.append((at + 2 * size, np.ascontiguousarray(part.limits)))
             pairs = operation is Operation.GATHER
             commands.append(
-                KernelCommand(
+                Command(
                     operation=operation,
                     limits=part.limits is not None,
                     buffer=buffered,

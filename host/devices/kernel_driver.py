@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from muntin.contract.designs.bisort import BISORT
-from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, ErrorCode, KernelMap, parameter_hash
+from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, Command, ErrorCode, KernelMap, Operation, parameter_hash
 from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.errors import DeviceError, KernelError
 
 _TAGS = 1 << 16
@@ -130,13 +129,13 @@ class KernelDriver:
     # Commands
 
     def run(
-        self, commands: Sequence[KernelCommand], lane: int = 0, *, survive: Collection[ErrorCode] = ()
+        self, commands: Sequence[Command], lane: int = 0, *, survive: Collection[ErrorCode] = ()
     ) -> KernelFailure | None:
         """As `run_lanes`, of one lane."""
         return self.run_lanes({lane: commands}, survive)
 
     def run_lanes(
-        self, commands: Mapping[int, Sequence[KernelCommand]], survive: Collection[ErrorCode] = ()
+        self, commands: Mapping[int, Sequence[Command]], survive: Collection[ErrorCode] = ()
     ) -> KernelFailure | None:
         """Carries out the commands of each lane in order, and returns when all results are in memory.
 
@@ -145,7 +144,7 @@ class KernelDriver:
 
         Parameters
         ----------
-        commands : sequence of KernelCommand
+        commands : sequence of Command
         survive : collection of ErrorCode
             Codes that leave results behind, which the caller still wants. No command behind such a one is begun, and
             none at all before `recover`.
@@ -180,9 +179,7 @@ class KernelDriver:
                 )
             raise
 
-    def _run(
-        self, commands: Mapping[int, Sequence[KernelCommand]], survive: Collection[ErrorCode]
-    ) -> KernelFailure | None:
+    def _run(self, commands: Mapping[int, Sequence[Command]], survive: Collection[ErrorCode]) -> KernelFailure | None:
         """Carries out as many commands as the queues take."""
         # A lane without any is started, too: then done is set in all of them, which is what the link waits for.
         for lane, tag in enumerate(self._tags):
@@ -196,9 +193,7 @@ class KernelDriver:
         failures = [self._check(lane, some, survive) for lane, some in commands.items() if some]
         return next((failure for failure in failures if failure is not None), None)
 
-    def _check(
-        self, lane: int, commands: Sequence[KernelCommand], survive: Collection[ErrorCode]
-    ) -> KernelFailure | None:
+    def _check(self, lane: int, commands: Sequence[Command], survive: Collection[ErrorCode]) -> KernelFailure | None:
         """Raises what has gone wrong with the commands of a lane, or returns it where it is survived; they are over."""
         code = self._read("ERROR_CODE", lane)
         if code in survive:
@@ -226,10 +221,10 @@ class KernelDriver:
     def _fault_address(self, lane: int) -> int:
         return self._read("ERROR_ADDRESS_LOW", lane) | self._read("ERROR_ADDRESS_HIGH", lane) << 32
 
-    def _command_error(self, code: int, commands: Sequence[KernelCommand], lane: int) -> KernelError:
+    def _command_error(self, code: int, commands: Sequence[Command], lane: int) -> KernelError:
         place = (self._read("ERROR_COMMAND", lane) - self._tags[lane]) % _TAGS
         address = self._fault_address(lane)
-        operation = commands[place].operation.name if place < len(commands) else "a command it was not given"
+        operation = Operation(commands[place].operation).name if place < len(commands) else "a command it was not given"
         try:
             known = ErrorCode(code)
         except ValueError:

@@ -6,13 +6,18 @@ import dataclasses
 
 import numpy as np
 
-from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_FIELDS, SplitJoinParameters, row_words
-from muntin.contract.registers import ErrorCode, Operation
+from muntin.contract.designs.splitjoin import (
+    RESULT_BYTES,
+    SPLITJOIN,
+    SUMMARY_FIELDS,
+    JoinSettings,
+    SplitJoinParameters,
+    row_words,
+)
+from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.join_rows import JoinRows
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import KernelCommand
-from muntin.host.devices.splitjoin_settings import SplitJoinSettings
 from muntin.host.errors import DeviceError
 
 _MOST_ROW_BYTES = 1 << 20
@@ -85,29 +90,11 @@ class SplitJoinBoard:
         self._most_rows, self._most_results = row_bytes // self._row_bytes, result_bytes // RESULT_BYTES
         self.nbytes = unit + row_bytes + result_bytes
 
-    def configure(self, settings: SplitJoinSettings) -> None:
+    def configure(self, settings: JoinSettings) -> None:
         """Sets up a join, and empties both windows. Raises DeviceError as the driver does."""
-        p, write = self.parameters, self._driver.write
-        write("LEFT_ROWS", settings.left_rows)
-        write("RIGHT_ROWS", settings.right_rows)
-        self._write_bound("LOW", settings.low, p.key_bits)
-        self._write_bound("HIGH", settings.high, p.key_bits)
-        write("PREDICATE", settings.complement | settings.own_bounds << 1)
-        write("ORDER", settings.order | settings.every << 8)
-        if p.time_bits:
-            write("TIMED", settings.timed)
-            self._write_bound("TIME_LOW", settings.time_low, p.time_bits)
-            self._write_bound("TIME_HIGH", settings.time_high, p.time_bits)
-            for side in ("LEFT", "RIGHT"):
-                for word in range(2):  # rows promise nothing about later ones, only marks do
-                    write(f"{side}_LATE_{word}", 0xFFFFFFFF)
-        write("CORE_TIMEOUT_CYCLES", settings.core_timeout_cycles)
-        self._driver.run([KernelCommand(operation=Operation.CLEAR)])
-
-    def _write_bound(self, name: str, value: int, bits: int) -> None:
-        value = min(max(value, -(1 << bits)), (1 << bits) - 1)
-        for word in range(3):
-            self._driver.write(f"{name}_{word}", value >> 32 * word & 0xFFFFFFFF)
+        for name, word in settings.words(self.parameters).items():
+            self._driver.write(name, word)
+        self._driver.run([Command(operation=Operation.CLEAR)])
 
     def join(self, rows: JoinRows) -> Joined:
         """Joins rows, and returns when all that came of them was read back.
@@ -131,7 +118,7 @@ class SplitJoinBoard:
                     written, offset = taken, 0
                 failure = self._driver.run(
                     [
-                        KernelCommand(
+                        Command(
                             operation=Operation.JOIN,
                             length_a=len(part) - taken,
                             length_b=self._most_results,

@@ -7,11 +7,10 @@ import weakref
 from collections.abc import Callable
 from typing import cast
 
-from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
+from muntin.contract.designs.splitjoin import SPLITJOIN, JoinSettings, SplitJoinParameters
 from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.devices.splitjoin_board import SplitJoinBoard
-from muntin.host.devices.splitjoin_settings import SplitJoinSettings
 from muntin.host.engines import EngineKind, SplitJoin
 from muntin.host.errors import DeviceError, UnsupportedError
 from muntin.host.index import Index, NestedLoop
@@ -137,7 +136,7 @@ class _NoBoard:
 
     nbytes = 0
 
-    def configure(self, settings: SplitJoinSettings) -> None:
+    def configure(self, settings: JoinSettings) -> None:
         """Takes any settings."""
 
     def close(self) -> None:

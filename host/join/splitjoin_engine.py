@@ -10,14 +10,13 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_FIELDS, Order
+from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_FIELDS, JoinSettings, Order
 from muntin.host.devices.join_rows import JoinRows
 from muntin.host.devices.splitjoin_board import Joined
-from muntin.host.devices.splitjoin_settings import SplitJoinSettings
 from muntin.host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
@@ -40,6 +39,7 @@ STEP_ROWS = 1 << 14  # rows of a call that are joined at a time
 _ORDERS = {"none": Order.NONE, "outer": Order.OUTER, "inner": Order.INNER}
 _MOST_WINDOW = (1 << NUMBER_BITS) - STEP_ROWS  # so that rows that meet differ in the bits that the device keeps
 _NUMBER = (1 << NUMBER_BITS) - 1
+_ANY_LATER = ((1 << 64) - 1,) * 2  # rows promise nothing about later ones, only marks do
 
 
 class SplitJoinEngine(Engine):
@@ -128,27 +128,27 @@ class SplitJoinEngine(Engine):
                     most,
                 )
 
-    def _settings(self, key_bits: dict[str, int]) -> SplitJoinSettings:
+    def _settings(self, key_bits: dict[str, int]) -> JoinSettings:
         p, spec = self._parameters, self.spec
         if max(key_bits.values()) > p.key_bits:
             raise self._needs(f"keys of {max(key_bits.values())} bits", f"key_bits={max(key_bits.values())}")
-        windows: dict[str, int] = {}
+        windows: dict[str, Any] = {}
         if self._counts is not None:
-            windows = {f"{side}_rows": self._counts[side] for side in SIDES}
+            windows = {"windows": tuple(self._counts[side] for side in SIDES)}
         else:
             if p.time_bits != 64:
                 raise self._needs("time windows", "time_bits=64")
             assert spec.within is not None
             self._time_low, self._time_high = _band(*spec.within, 64)
-            windows = {"timed": True, "time_low": self._time_low, "time_high": self._time_high}
-        band: dict[str, int] = {"own_bounds": True}
+            windows = {"timed": True, "time_low": self._time_low, "time_high": self._time_high, "late": _ANY_LATER}
+        band: dict[str, Any] = {"own_bounds": True}
         if not p.bounds:
             constant = self._generator.constant_band()
             if constant is None:
                 raise self._needs("floating-point keys, keys of two units, or a union of bands", "bounds=1")
             low, high = _band(*constant[:2], p.key_bits)
             band = {"low": low, "high": high, "complement": constant[2]}
-        return SplitJoinSettings(order=_ORDERS[spec.order], every=self._every_log2, **windows, **band)  # type: ignore[arg-type]
+        return JoinSettings(order=_ORDERS[spec.order], every=self._every_log2, **windows, **band)
 
     def _needs(self, what: str, build: str) -> UnsupportedError:
         return UnsupportedError(

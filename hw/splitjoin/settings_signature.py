@@ -8,36 +8,23 @@ from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 
 
 class SettingsSignature(wiring.Signature):
-    """The registers of SplitJoin, seen from where they are; all stand still while it is not idle.
+    """The settings as registers, seen from where they are: what they mean is in `JoinSettings`.
 
-    Predicate and time window are bands on the right row minus the left one, ``low <= right - left <= high``.
-    Both bounds are one bit wider than what they bound, and signed: the least value leaves the lower bound
-    open, the greatest one the upper bound. ``=`` is the band from 0 to 0, ``left < right`` that from 1 up,
-    ``left >= right`` that to 0.
+    All stand still while it is not idle; `left_rows`, `right_rows` and `timed` change only together with `clear`.
 
     Attributes
     ----------
     left_rows, right_rows : range(capacity + 1)
-        Length of each stream's count window; changed only together with `clear`.
     low, high : signed(key_bits + 1)
-        The predicate.
     complement : 1
-        1 to take the pairs that the predicate leaves out: ``!=`` is the complement of ``=``.
     own_bounds : 1
-        1 to compare stored keys with the bounds that the probing row carries, in the place of `low` and `high`;
-        with `bounds` only.
+        With `bounds` only.
     order : Order
     every : range(log2(rows) + 1)
-        For inner order: a punctuation after every ``1 << every`` comparisons of each core.
     timed : 1
-        1 for a time window, 0 for count windows; changed only together with `clear`.
     time_low, time_high : signed(time_bits + 1)
-        The time window.
     left_late, right_late : time_bits
-        How much earlier than a row of this stream a later one can be: what no later row can match is
-        dropped. 0 where times never decrease; all ones where rows promise nothing, and only marks do.
-
-    `timed` and all after it are there with time windows only.
+        With time windows only, as `timed`, `time_low` and `time_high`.
     """
 
     def __init__(self, parameters: SplitJoinParameters):

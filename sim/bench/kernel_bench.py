@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import ERROR_TEXT, ErrorCode, Operation
+from muntin.contract.registers import ERROR_TEXT, Command, ErrorCode, Operation
 from muntin.hw.memory.layouts import CopyOperation, TransferStatus
-from muntin.sim.bench.command_words import command_words
 from muntin.sim.bench.kernel_figure import KernelFigure
 from muntin.sim.board.bisort_link import open_bisort_board
 from muntin.sim.board.copy_board import CopyBoard
@@ -80,7 +79,7 @@ class KernelBench:
         RuntimeError
             If the kernel reports an error.
         """
-        for word in command_words(operation, **fields):
+        for word in Command(operation=operation, **fields).words(0):
             self.board.write("QUEUE_PUSH", word)
         self.board.write("COUNTER_CLEAR", 1)
         if trace:

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muntin.contract.designs.bisort import BISORT
-from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, ErrorCode, Operation
-from muntin.sim.bench.command_words import command_words
+from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, Command, ErrorCode, Operation
 from muntin.sim.bench.figures import LanesFigure
 from muntin.sim.board.bisort_link import open_bisort_board
 
@@ -76,7 +75,8 @@ class LanesBench:
             self._board.write("COUNTER_CLEAR", 1, lane)
         before = self._board.board.cycles
         for lane, fields in enumerate(parts):
-            self._board.push_words(_PUSH + lane * LANE_STRIDE, command_words(operation, signed=1, **fields))
+            command = Command(operation=operation, signed=True, **fields)
+            self._board.push_words(_PUSH + lane * LANE_STRIDE, command.words(0))
             self._board.write("CONTROL", 1, lane)
         self._board.wait()
         cycles = self._board.board.cycles - before

@@ -6,12 +6,12 @@ import random
 
 import cocotb
 
-from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.contract.designs.splitjoin import JoinSettings, Order, SplitJoinParameters
 from muntin.hw.splitjoin.layouts import result_layout
 from muntin.hw.splitjoin.sub_window import command_layout
 from muntin.sim.benches.join_ports import set_settings, unpack_result
 from muntin.sim.models.bisort_window import BisortWindow
-from muntin.sim.models.splitjoin import JoinResult, JoinSettings
+from muntin.sim.models.splitjoin import JoinResult
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

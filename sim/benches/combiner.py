@@ -6,11 +6,11 @@ import random
 
 import cocotb
 
-from muntin.contract.designs.splitjoin import Order
+from muntin.contract.designs.splitjoin import JoinSettings, Order
 from muntin.hw.splitjoin.layouts import result_layout
 from muntin.sim.benches.join_ports import pack_result, unpack_result
 from muntin.sim.benches.order_monitor import check_order
-from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings, combine, combine_ordered
+from muntin.sim.models.splitjoin import JoinResult, JoinRow, combine, combine_ordered
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -6,8 +6,8 @@ import dataclasses
 import random
 from collections.abc import Iterator, Sequence
 
-from muntin.contract.designs.splitjoin import Order
-from muntin.sim.models.splitjoin import JoinRow, JoinSettings
+from muntin.contract.designs.splitjoin import JoinSettings, Order
+from muntin.sim.models.splitjoin import JoinRow
 
 KEYS = ("uniform", "few", "equal", "extreme", "narrow")
 PREDICATES = ("=", "!=", "<", "<=", ">", ">=", "band", "far band", "empty band", "all")

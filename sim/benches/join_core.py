@@ -6,11 +6,11 @@ import random
 
 import cocotb
 
-from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.contract.designs.splitjoin import JoinSettings, Order, SplitJoinParameters
 from muntin.hw.splitjoin.layouts import result_layout, tagged_row
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.join_ports import pack_row, set_settings, unpack_result
-from muntin.sim.models.splitjoin import JoinCore, JoinRow, JoinSettings
+from muntin.sim.models.splitjoin import JoinCore, JoinRow
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings
+from muntin.contract.designs.splitjoin import JoinSettings, SplitJoinParameters
+from muntin.sim.models.splitjoin import JoinResult, JoinRow
 
 
 def pack_row(row: JoinRow, parameters: SplitJoinParameters) -> dict[str, int]:

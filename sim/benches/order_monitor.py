@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muntin.contract.designs.splitjoin import Order
-from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings
+from muntin.contract.designs.splitjoin import JoinSettings, Order
+from muntin.sim.models.splitjoin import JoinResult, JoinRow
 
 
 class OrderMonitor:

@@ -6,10 +6,9 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer, with_timeout
 
-from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.contract.designs.splitjoin import JoinSettings, Order, SplitJoinParameters
 from muntin.sim.benches.join_ports import set_settings
 from muntin.sim.meters.splitjoin_meter import SIDES
-from muntin.sim.models.splitjoin import JoinSettings
 from muntin.sim.stream_bench import settings
 
 SETTINGS = settings()

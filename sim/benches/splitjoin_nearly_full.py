@@ -9,10 +9,10 @@ import random
 
 import cocotb
 
-from muntin.contract.designs.splitjoin import Order
+from muntin.contract.designs.splitjoin import JoinSettings, Order
 from muntin.sim.benches.join_cases import JoinCase
 from muntin.sim.benches.splitjoin import PARAMETERS, SETTINGS, join, make_bench, until_idle
-from muntin.sim.models.splitjoin import JoinRow, JoinSettings, join_oracle
+from muntin.sim.models.splitjoin import JoinRow, join_oracle
 
 
 @cocotb.test()

@@ -7,10 +7,9 @@ import json
 import cocotb
 from cocotb.triggers import Timer
 
-from muntin.contract.designs.splitjoin import Order
+from muntin.contract.designs.splitjoin import JoinSettings, Order
 from muntin.sim.benches.join_ports import set_settings
 from muntin.sim.benches.splitjoin_meter import PARAMETERS, PERIOD, fill, run, start
-from muntin.sim.models.splitjoin import JoinSettings
 from muntin.sim.stream_bench import settings
 
 SETTINGS = settings()

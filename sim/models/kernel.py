@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import ErrorCode, Operation
-from muntin.sim.models.commands import CommandFaultError, DecodedCommand
+from muntin.contract.registers import Command, ErrorCode, Operation
+from muntin.sim.models.commands import CommandFaultError
 from muntin.sim.models.kernel_shell import KernelShell
 
 _ROW = np.dtype(np.uint32)
@@ -126,13 +126,13 @@ class KernelModel(KernelShell):
     def buffered_rows(self) -> int:
         return len(self._buffer_rows)
 
-    def _carry_out(self, c: DecodedCommand) -> None:
+    def _carry_out(self, c: Command) -> None:
         self._check(c)
         self._OPERATIONS[c.operation](self, c)
 
     # Checks
 
-    def _check(self, c: DecodedCommand) -> None:
+    def _check(self, c: Command) -> None:
         p = self.parameters
         if c.operation not in self._OPERATIONS:
             raise CommandFaultError(ErrorCode.UNKNOWN_OPERATION)
@@ -155,7 +155,7 @@ class KernelModel(KernelShell):
             raise CommandFaultError(ErrorCode.BAD_INDEX)
         self._check_arrays(list(self._arrays(c)))
 
-    def _arrays(self, c: DecodedCommand) -> Iterator[tuple[int, int]]:
+    def _arrays(self, c: Command) -> Iterator[tuple[int, int]]:
         """Address and bytes of each array of a command, in the order of the fields."""
         key, row = self.parameters.key_bits // 8, 4
         a, b, both = c.length_a, c.length_b, c.length_a + c.length_b
@@ -193,23 +193,23 @@ class KernelModel(KernelShell):
 
     # Arrays
 
-    def _kind(self, c: DecodedCommand) -> np.dtype:
+    def _kind(self, c: Command) -> np.dtype:
         """The type under which keys in memory are in order."""
         return self._signed_type if c.signed else self._key_type
 
-    def _as_kind(self, keys: np.ndarray, c: DecodedCommand) -> np.ndarray:
+    def _as_kind(self, keys: np.ndarray, c: Command) -> np.ndarray:
         """Keys with their top bit inverted if signed, as they lie in memory; and the other way round."""
         return (keys.view(self._key_type) ^ self._top).view(self._signed_type) if c.signed else keys
 
     # Operations
 
-    def _nop(self, c: DecodedCommand) -> None:
+    def _nop(self, c: Command) -> None:
         pass
 
-    def _copy(self, c: DecodedCommand) -> None:
+    def _copy(self, c: Command) -> None:
         self._write(c.keys_out, self._view(c.keys_a, c.length_a, np.dtype(np.uint8)).copy())
 
-    def _insert(self, c: DecodedCommand) -> None:
+    def _insert(self, c: Command) -> None:
         new = self._view(c.keys_a, c.length_a, self._key_type)
         keys = np.concatenate([self._buffer_keys, new ^ self._top if c.signed else new])
         rows = np.concatenate([self._buffer_rows, self._view(c.rows_a, c.length_a, _ROW)])
@@ -217,10 +217,10 @@ class KernelModel(KernelShell):
         self._buffer_keys, self._buffer_rows = keys[order], rows[order]
         self._count(c.length_a, 0)
 
-    def _discard(self, c: DecodedCommand) -> None:
+    def _discard(self, c: Command) -> None:
         self._buffer_keys, self._buffer_rows = self._buffer_keys[:0], self._buffer_rows[:0]
 
-    def _merge(self, c: DecodedCommand) -> None:
+    def _merge(self, c: Command) -> None:
         kind, row = self._kind(c), _ROW
         keys_a, rows_a = self._view(c.keys_a, c.length_a, kind), self._view(c.rows_a, c.length_a, row)
         if c.buffer:
@@ -243,7 +243,7 @@ class KernelModel(KernelShell):
             self._discard(c)
         self._count(both, both)
 
-    def _probe(self, c: DecodedCommand) -> None:
+    def _probe(self, c: Command) -> None:
         p = self.parameters
         kind = self._kind(c)
         lower = self._bounds(self._view(c.keys_b, c.length_b, kind), c.low_offset, c)
@@ -275,7 +275,7 @@ class KernelModel(KernelShell):
         self._write(c.rows_out, stops.astype(np.uint32))
         self._count(2 * c.length_b, 2 * c.length_b)
 
-    def _bounds(self, keys: np.ndarray, offset: int, c: DecodedCommand) -> tuple[np.ndarray, np.ndarray]:
+    def _bounds(self, keys: np.ndarray, offset: int, c: Command) -> tuple[np.ndarray, np.ndarray]:
         """``sat(key + offset)`` as keys lie in memory, and where it is 2**key_bits, above every key."""
         if not _ascends(keys):
             raise CommandFaultError(ErrorCode.STUCK)
@@ -296,7 +296,7 @@ class KernelModel(KernelShell):
                 plain = np.zeros_like(plain)
         return self._as_kind(plain, c), above
 
-    def _ranges(self, c: DecodedCommand) -> tuple[np.ndarray, np.ndarray]:
+    def _ranges(self, c: Command) -> tuple[np.ndarray, np.ndarray]:
         """Starts and lengths, int64."""
         starts = self._view(c.keys_b, c.length_b, _ROW).astype(np.int64)
         stops = self._view(c.rows_b, c.length_b, _ROW).astype(np.int64)
@@ -305,7 +305,7 @@ class KernelModel(KernelShell):
         return starts, stops - starts
 
     def _candidates(
-        self, c: DecodedCommand, starts: np.ndarray, lengths: np.ndarray
+        self, c: Command, starts: np.ndarray, lengths: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Number of the range and row number of what lies in the ranges and within the limits, in blocks."""
         if c.buffer:
@@ -333,7 +333,7 @@ class KernelModel(KernelShell):
             yield which, found
             first = last
 
-    def _gather(self, c: DecodedCommand) -> None:
+    def _gather(self, c: Command) -> None:
         p = self.parameters
         parts = []
         for which, rows in self._candidates(c, *self._ranges(c)):
@@ -351,7 +351,7 @@ class KernelModel(KernelShell):
         self._write(c.rows_out, np.frombuffer(number, np.uint8))
         self._count(c.length_b, len(pairs))
 
-    def _count_pairs(self, c: DecodedCommand) -> None:
+    def _count_pairs(self, c: Command) -> None:
         starts, lengths = self._ranges(c)
         counts = lengths
         if c.limits:

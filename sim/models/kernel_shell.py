@@ -9,8 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from muntin.contract.registers import COMMAND_WORDS, CONTROL_REGISTERS, Access, ErrorCode, KernelMap, parameter_hash
-from muntin.sim.models.commands import CommandFaultError, DecodedCommand
+from muntin.contract.registers import (
+    COMMAND_WORDS,
+    CONTROL_REGISTERS,
+    Access,
+    Command,
+    ErrorCode,
+    KernelMap,
+    parameter_hash,
+)
+from muntin.sim.models.commands import CommandFaultError
 
 _OFFSETS = {register.name: register.offset for register in CONTROL_REGISTERS}
 _CONTROL = {field.name: field.mask for field in CONTROL_REGISTERS[0].fields}
@@ -70,7 +78,7 @@ class KernelShell(abc.ABC):
         """Everything that is the kernel's own as after a reset."""
 
     @abc.abstractmethod
-    def _carry_out(self, c: DecodedCommand) -> None:
+    def _carry_out(self, c: Command) -> None:
         """Checks a command, then does what it asks for. Raises CommandFaultError."""
 
     # The board
@@ -80,7 +88,7 @@ class KernelShell(abc.ABC):
         self._values = dict.fromkeys(self._registers, 0)
         self._auto_restart = self._done = self._ready = False
         self._events = 0
-        self._queue: deque[DecodedCommand] = deque()
+        self._queue: deque[tuple[Command, int]] = deque()  # each with its tag
         self._words: list[int] = []
         self._high = 0  # of the counter that is being read
         self._dropping = False
@@ -206,7 +214,7 @@ class KernelShell(abc.ABC):
         words, self._words = self._words, []
         if self._dropping:
             return
-        self._queue.append(DecodedCommand.decoded(words, self.parameters.key_bits))
+        self._queue.append(Command.of_words(words, self.parameters.key_bits))
         if self._auto_restart and not self._error:
             self._work()
             self._event("done")
@@ -220,14 +228,14 @@ class KernelShell(abc.ABC):
 
     def _work(self) -> None:
         while self._queue and not self._error:
-            command = self._queue.popleft()
+            command, tag = self._queue.popleft()
             try:
                 self._carry_out(command)
             except CommandFaultError as fault:
-                self._fail(fault.code, command.tag, fault.address)
+                self._fail(fault.code, tag, fault.address)
                 return
             self.counters["commands"] += 1
-            self._set("COMPLETED_TAG", command.tag)
+            self._set("COMPLETED_TAG", tag)
             self._set("COMPLETED_COUNT", self._values[_OFFSETS["COMPLETED_COUNT"]] + 1)
 
     # Memory

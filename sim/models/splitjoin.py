@@ -4,24 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from muntin.contract.designs.splitjoin import Order
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JoinSettings:
-    """As `muntin.hw.splitjoin.settings_signature` has it; the lengths of windows by side."""
-
-    windows: tuple[int, int] = (0, 0)
-    low: int = 0
-    high: int = 0
-    complement: bool = False
-    own_bounds: bool = False
-    order: Order = Order.OUTER
-    every: int = 0
-    timed: bool = False
-    time_low: int = 0
-    time_high: int = 0
-    late: tuple[int, int] = (0, 0)
+from muntin.contract.designs.splitjoin import JoinSettings, Order
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

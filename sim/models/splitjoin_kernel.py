@@ -14,13 +14,14 @@ from muntin.contract.designs.splitjoin import (
     ROW_FLAGS,
     SPLITJOIN,
     SUMMARY_FIELDS,
+    JoinSettings,
     Order,
     SplitJoinParameters,
     row_fields,
     row_words,
 )
-from muntin.contract.registers import ErrorCode, Operation
-from muntin.sim.models.commands import CommandFaultError, DecodedCommand
+from muntin.contract.registers import Command, ErrorCode, Operation
+from muntin.sim.models.commands import CommandFaultError
 from muntin.sim.models.kernel_shell import KernelShell
 from muntin.sim.models.stored_stream import StoredStream
 
@@ -94,18 +95,18 @@ class SplitJoinKernelModel(KernelShell):
 
     # Commands
 
-    def _carry_out(self, c: DecodedCommand) -> None:
+    def _carry_out(self, c: Command) -> None:
         if c.operation not in self._OPERATIONS:
             raise CommandFaultError(ErrorCode.UNKNOWN_OPERATION)
         self._OPERATIONS[c.operation](self, c)
 
-    def _nop(self, c: DecodedCommand) -> None:
+    def _nop(self, c: Command) -> None:
         pass
 
-    def _empty_windows(self, c: DecodedCommand) -> None:
+    def _empty_windows(self, c: Command) -> None:
         self._clear()
 
-    def _join(self, c: DecodedCommand) -> None:
+    def _join(self, c: Command) -> None:
         beat = self.parameters.beat_bytes
         room = c.length_b * RESULT_BYTES // beat * beat // RESULT_BYTES
         if not room:
@@ -155,27 +156,12 @@ class SplitJoinKernelModel(KernelShell):
         Operation.CLEAR: _empty_windows,
     }
 
-    # Settings
-
-    def _setting(self, name: str, words: int = 1, signed: int = 0) -> int:
-        """A setting of several words; with `signed`, so many low bits of it as a signed number."""
-        names = [name] if words == 1 else [f"{name}_{word}" for word in range(words)]
-        value = sum(self._values[self._offsets[word]] << 32 * at for at, word in enumerate(names))
-        if not signed:
-            return value
-        value &= (1 << signed) - 1
-        return value - (value >> (signed - 1) << signed)
-
-    def _field(self, register: str, field: str) -> int:
-        found = self._registers[self._offsets[register]].field(field)
-        return (self._setting(register) & found.mask) >> found.lsb
-
     # Joining
 
     def _take(self, rows: _Rows, start: int, stop: int) -> None:
         """Joins and stores some rows; their results wait."""
         if self.frozen:
-            if not self._setting("CORE_TIMEOUT_CYCLES"):
+            if not rows.settings.core_timeout_cycles:
                 raise TimeoutError("a core has stopped answering, and CORE_TIMEOUT_CYCLES is 0")
             self._dead += sorted(self.frozen - set(self._dead))
         place = slice(start, stop)
@@ -186,7 +172,7 @@ class SplitJoinKernelModel(KernelShell):
             seen[number] = stream.arrived + np.cumsum(own) - own
             chosen = start + np.flatnonzero(own)
             stream.append(rows.key[chosen], rows.number[chosen], rows.null[chosen], rows.time[chosen])
-        if rows.timed and self._may_move(rows, place):
+        if rows.settings.timed and self._may_move(rows, place):
             found = [self._step(rows, at, seen[:, at - start]) for at in range(start, stop)]
         else:
             probing = [np.flatnonzero((side == number) & ~rows.mark[place]) for number in (_LEFT, _RIGHT)]
@@ -229,9 +215,9 @@ class SplitJoinKernelModel(KernelShell):
             Place of the row, core, place among the punctuations, block, and the two words of the result.
         """
         stream, cores = self._streams[1 - number], self.parameters.cores
-        window = self.parameters.capacity if rows.timed else rows.windows[1 - number]
+        window = self.parameters.capacity if rows.settings.timed else rows.settings.windows[1 - number]
         first = np.maximum(seen - window, 0)
-        group = self._field("ORDER", "every") if rows.order == Order.INNER else 63
+        group = rows.settings.every if rows.settings.order == Order.INNER else 63
         made = []
         size = max(_BLOCK_PAIRS // max(window, 1), 1)
         for start in range(0, len(probing), size):
@@ -240,13 +226,13 @@ class SplitJoinKernelModel(KernelShell):
             kept = stream.between(lowest, highest)
             index = np.arange(lowest, highest)
             inside = (index >= low[:, None]) & (index < high[:, None])
-            if rows.timed:
+            if rows.settings.timed:
                 inside &= index // cores >= stream.oldest[index % cores]
-            self.counters["compared"] += int(inside[~rows.null[at] | rows.timed].sum())
+            self.counters["compared"] += int(inside[~rows.null[at] | rows.settings.timed].sum())
             hits = (kept.key >= rows.lower[at][:, None]) & (kept.key <= rows.upper[at][:, None])
-            hits ^= rows.complement
+            hits ^= rows.settings.complement
             hits &= inside & ~kept.null & ~rows.null[at][:, None]
-            if rows.timed:
+            if rows.settings.timed:
                 hits &= (kept.time >= rows.earliest[at][:, None]) & (kept.time <= rows.latest[at][:, None])
             which, place = np.nonzero(hits)
             core, block = index[place] % cores, index[place] // cores
@@ -254,7 +240,7 @@ class SplitJoinKernelModel(KernelShell):
             which, place, core, block = which[alive], place[alive], core[alive], block[alive]
             word = rows.number[at][which].astype(np.int64) | number << NUMBER_BITS
             made.append(np.stack([at[which], core, 2 * (block >> group), block, word, kept.number[place]], axis=1))
-        if rows.order == Order.INNER:
+        if rows.settings.order == Order.INNER:
             made.append(self._stars(rows, number, probing, first, seen, group))
         ends = probing[rows.ends[probing]]
         made.append(_stars(rows, number, ends, np.full(len(ends), np.iinfo(np.int64).max), last=True))
@@ -301,22 +287,19 @@ class _Rows:
         self.key = column("key")
         self.time = column("time") if p.time_bits else np.zeros(len(records), np.uint64)
 
-        self.windows = (kernel._setting("LEFT_ROWS"), kernel._setting("RIGHT_ROWS"))
-        self.order = Order(kernel._field("ORDER", "order"))
-        silent = {Order.NONE: np.True_, Order.OUTER: more, Order.INNER: np.False_}[self.order]
+        now = self.settings = JoinSettings.of_words(
+            {name: kernel._values[offset] for name, offset in kernel._offsets.items()}, p
+        )
+        silent = {Order.NONE: np.True_, Order.OUTER: more, Order.INNER: np.False_}[now.order]
         self.ends = ~(self.mark | silent)  # rows behind whose results a punctuation comes
-        self.complement = bool(kernel._field("PREDICATE", "complement"))
-        if kernel._field("PREDICATE", "own_bounds") and p.bounds:
+        if now.own_bounds:
             self.lower, self.upper = column("lower"), column("upper")
         else:
-            low, high = (kernel._setting(name, 3, p.key_bits + 1) for name in ("LOW", "HIGH"))
-            self.lower, self.upper = self._band(self.key, low, high, p.key_bits)
-        self.timed = bool(p.time_bits and kernel._field("TIMED", "timed"))
-        if self.timed:
-            low, high = (kernel._setting(name, 3, p.time_bits + 1) for name in ("TIME_LOW", "TIME_HIGH"))
+            self.lower, self.upper = self._band(self.key, now.low, now.high, p.key_bits)
+        if now.timed:
+            low, high = now.time_low, now.time_high
             self.earliest, self.latest = self._band(self.time, low, high, p.time_bits)
-            late = [kernel._setting(f"{name}_LATE", 2) & ((1 << p.time_bits) - 1) for name in ("LEFT", "RIGHT")]
-            delay = np.array(late, np.uint64)[self.side]
+            delay = np.array(now.late, np.uint64)[self.side]
             since = np.where(self.mark, self.time, self.time - np.minimum(self.time, delay)).astype(object)
             # What is stored on the right has a time of at least `low` more than a left row that it matches.
             least = np.where(self.side == _LEFT, since + low, since - high)

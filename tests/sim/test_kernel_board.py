@@ -12,10 +12,9 @@ if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
 
 from muntin import Band, Rows, WindowJoin
 from muntin.contract.designs.bisort import BISORT
-from muntin.contract.registers import COMMAND_WORDS, ErrorCode, Operation
+from muntin.contract.registers import COMMAND_WORDS, Command, ErrorCode, Operation
 from muntin.host.devices.bisort_device import BisortDevice
 from muntin.host.devices.device import DeviceInfo
-from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.errors import KernelError
 from muntin.sim.board.bisort_link import open_bisort_board
 from muntin.sim.models.kernel import KernelModel
@@ -149,7 +148,7 @@ def test_a_command_too_many(board):
     """The queue is full: the command is dropped, and both say so."""
     model = KernelModel(board.parameters, board.memory_bytes)
     for number in range(board.parameters.queue_rows + 1):
-        words = KernelCommand(operation=Operation.NOP).words(number + 1)
+        words = Command(operation=Operation.NOP).words(number + 1)
         for link in (board, model):
             link.push_words(OFFSETS["QUEUE_PUSH"], words[: COMMAND_WORDS // 2])
         names = ("QUEUE_STATUS", "ERROR_CODE", "ERROR_COMMAND")

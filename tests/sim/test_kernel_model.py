@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import COMMAND_WORDS, ErrorCode, Operation
-from muntin.host.devices.lane_commands import KernelCommand
+from muntin.contract.registers import COMMAND_WORDS, Command, ErrorCode, Operation
 from muntin.sim.models.kernel import KernelModel
 
 OFFSETS = {register.name: register.offset for register in BISORT.registers()}
@@ -54,7 +53,7 @@ def command(operation, **fields):
     places = {**INPUTS, **OUTPUTS}
     if operation is Operation.PROBE:
         places["index_out"] = 0  # on chip, not in memory
-    return KernelCommand(operation=operation, **{**places, **fields})
+    return Command(operation=operation, **{**places, **fields})
 
 
 def key_type(key_bits, signed):
@@ -243,7 +242,7 @@ def test_copy(kernel, seed):
 
 LAST_BEAT = (1 << 32) - 8
 REFUSED = {
-    "operation": (KernelCommand(operation=Operation.NOP), ErrorCode.UNKNOWN_OPERATION, 0),
+    "operation": (Command(operation=Operation.NOP), ErrorCode.UNKNOWN_OPERATION, 0),
     "no rows": (command(Operation.MERGE, length_b=1), ErrorCode.ZERO_LENGTH, 0),
     "no newer rows": (command(Operation.MERGE, length_a=1), ErrorCode.ZERO_LENGTH, 0),
     "no bounds": (command(Operation.PROBE, length_a=1), ErrorCode.ZERO_LENGTH, 0),

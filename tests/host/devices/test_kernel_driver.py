@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import ErrorCode, Operation, parameter_hash
+from muntin.contract.registers import Command, ErrorCode, Operation, parameter_hash
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.errors import DeviceError, KernelError, from_wire, to_wire
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.models.laned_kernel import LanedKernelModel
@@ -48,7 +47,7 @@ class Board(KernelModel):
 
 
 def copy(at=0, to=0x1000, length=8):
-    return KernelCommand(operation=Operation.COPY, length_a=length, keys_a=at, keys_out=to)
+    return Command(operation=Operation.COPY, length_a=length, keys_a=at, keys_out=to)
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def test_tags_start_anew(board):
 
 def test_an_error_names_what_failed_and_stays(board):
     driver = KernelDriver(board, "test")
-    commands = [copy(), KernelCommand(operation=Operation.MERGE, length_a=1, length_b=1, keys_b=4), copy()]
+    commands = [copy(), Command(operation=Operation.MERGE, length_a=1, length_b=1, keys_b=4), copy()]
     with pytest.raises(KernelError, match="device test: the kernel failed in MERGE at address 0x4: an address is not"):
         driver.run(commands)
     assert driver.parameters is TINY
@@ -97,7 +96,7 @@ def test_every_code_is_reported(board, code, says):
     driver = KernelDriver(board, "test")
     board.instead = {OFFSETS["ERROR_CODE"]: code, OFFSETS["ERROR_COMMAND"]: 1, OFFSETS["ERROR_ADDRESS_HIGH"]: 1}
     with pytest.raises(KernelError, match="open it again") as failed:
-        driver.run([copy(), KernelCommand(operation=Operation.PROBE)])
+        driver.run([copy(), Command(operation=Operation.PROBE)])
     assert "in PROBE at address 0x100000000" in str(failed.value)
     assert says in str(failed.value)
     returned = from_wire(to_wire(failed.value))

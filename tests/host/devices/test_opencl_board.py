@@ -8,9 +8,8 @@ import pytest
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.errors import ParameterError
 from muntin.contract.opencl import KERNEL
-from muntin.contract.registers import Operation
+from muntin.contract.registers import Command, Operation
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.devices.opencl_board import OpenClBoard
 from muntin.host.devices.opencl_device import OpenClDevice, cl
 from muntin.host.devices.opencl_model import model_program, model_source, open_opencl_model
@@ -113,8 +112,8 @@ def test_the_model_in_c_is_the_model(board, seed):
 )
 def test_errors_are_those_of_the_model(board, seed, wrong):
     twin = Twin(board, seed)
-    good = KernelCommand(operation=Operation.NOP)
-    twin.run(good, KernelCommand(**wrong), good)
+    good = Command(operation=Operation.NOP)
+    twin.run(good, Command(**wrong), good)
     assert board.read_register(OFFSET["ERROR_CODE"])
     twin.run()  # nothing is begun
     for link in (twin.board, twin.model):
@@ -141,7 +140,7 @@ def test_wrong_data_is_reported_as_by_the_model(board, seed, operation):
 
 def test_a_queue_that_overflows(board, seed):
     twin = Twin(board, seed)
-    twin.run(*[KernelCommand(operation=Operation.NOP)] * (board.parameters.queue_rows + 2))
+    twin.run(*[Command(operation=Operation.NOP)] * (board.parameters.queue_rows + 2))
     for link in (board, twin.model):
         link.push_words(OFFSET["QUEUE_PUSH"], [1, 2, 3])
     twin.same_registers()
@@ -160,7 +159,7 @@ def test_the_driver_knows_the_build(board):
 def test_a_failed_command_names_what_failed(board):
     driver = KernelDriver(board, "board")
     with pytest.raises(KernelError, match=r"COPY at address 0x1: .*not a multiple of the memory beat"):
-        driver.run([KernelCommand(operation=Operation.COPY, length_a=4, keys_a=1)])
+        driver.run([Command(operation=Operation.COPY, length_a=4, keys_a=1)])
 
 
 def test_the_kernel_takes_what_the_host_gives(parameters):
@@ -202,7 +201,7 @@ def test_what_is_written_to_registers_comes_before_memory_is_read(board):
     content = np.arange(64, dtype=np.uint8)
     board.write_memory(0, content)
     to = 4096
-    board.push_words(OFFSET["QUEUE_PUSH"], KernelCommand(operation=Operation.COPY, length_a=64, keys_out=to).words(1))
+    board.push_words(OFFSET["QUEUE_PUSH"], Command(operation=Operation.COPY, length_a=64, keys_out=to).words(1))
     board.write_register(OFFSET["CONTROL"], 1)
     assert (board.read_memory(to, 64) == content).all()
 

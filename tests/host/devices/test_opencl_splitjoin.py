@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
-from muntin.contract.registers import ErrorCode, Operation
+from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.devices.opencl_device import OpenClDevice
 from muntin.host.devices.opencl_model import open_opencl_model
 from muntin.host.devices.splitjoin_board import SplitJoinBoard
@@ -19,7 +18,7 @@ from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import SplitJoin
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
-from tests.sim.test_splitjoin_kernel_model import configure, results_of, rows_of
+from tests.sim.test_splitjoin_kernel_model import results_of, rows_of
 
 TINY = SplitJoinParameters.preset("tiny")
 OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}
@@ -52,7 +51,7 @@ def test_the_model_in_c_is_the_model(change, memory, seed):
     with open_opencl_model(p, memory) as link:
         board = SplitJoinBoard(link, "test")
         for case in cases(rng, **size, count=24, length=80):
-            configure(board, link, case.settings)
+            board.configure(case.settings)
             joined = board.join(rows_of(case.rows))
             model = SplitJoin(case.settings, cores=p.cores, rows=p.rows)
             expected = [(side, result) for side, results in enumerate(model.take(case.rows)) for result in results]
@@ -83,7 +82,7 @@ def test_errors_are_those_of_the_model(wrong):
         link.reset()
         model = SplitJoinKernelModel(TINY, 1 << 12)
         for board in (link, model):
-            board.push_words(OFFSETS["QUEUE_PUSH"], KernelCommand(**command).words(7))
+            board.push_words(OFFSETS["QUEUE_PUSH"], Command(**command).words(7))
             board.write_register(OFFSETS["CONTROL"], 1)
             board.wait()
         for name in ("ERROR_CODE", "ERROR_COMMAND", "ERROR_ADDRESS_LOW", "QUEUE_STATUS", "COMPLETED_COUNT"):

@@ -7,9 +7,8 @@ import pytest
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.link import DATA_WORDS, FLAG
-from muntin.contract.registers import Operation
+from muntin.contract.registers import Command, Operation
 from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import KernelCommand
 from muntin.host.errors import (
     DeviceError,
     LinkDamagedError,
@@ -56,7 +55,7 @@ def test_a_board_is_opened_and_its_memory_started():
 def test_a_driver_works_over_the_link():
     driver = KernelDriver(opened(), "board:ecpix5")
     driver.write_memory(0, np.arange(200, dtype=np.uint64))
-    copy = KernelCommand(operation=Operation.COPY, length_a=1600, keys_a=0, keys_out=0x1000)
+    copy = Command(operation=Operation.COPY, length_a=1600, keys_a=0, keys_out=0x1000)
     driver.run([copy] * 5)
     np.testing.assert_array_equal(driver.read_memory(0x1000, 1600).view(np.uint64), np.arange(200))
     assert driver.counters()["commands"] == 5

@@ -9,8 +9,7 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from cocotbext.axi.sparse_memory import SparseMemory
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import COMMAND_WORDS, LANE_STRIDE, ErrorCode, Operation
-from muntin.host.devices.lane_commands import KernelCommand
+from muntin.contract.registers import COMMAND_WORDS, LANE_STRIDE, Command, ErrorCode, Operation
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenario, Scenarios, same
@@ -362,7 +361,7 @@ async def lanes_work_at_the_same_time(dut):
     # The first lane copies, on its first channel.
     content = bench.random.randbytes(3000)
     bench.others.write(0, content)
-    copy = KernelCommand(operation=Operation.COPY, length_a=3000, keys_a=0, keys_out=4096)
+    copy = Command(operation=Operation.COPY, length_a=3000, keys_a=0, keys_out=4096)
     for word in copy.words(7):
         await bench.host.write_dword(MODEL["QUEUE_PUSH"], word)
     await bench.host.write_dword(MODEL["CONTROL"], 1)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.lane_commands import KernelCommand
+from muntin.contract.registers import Command, ErrorCode, Operation
 
 
 @dataclass
@@ -24,7 +23,7 @@ class Scenario:
         Addresses of the keys and the row numbers of a merged run, and its rows: rows of equal keys are in any order.
     """
 
-    command: KernelCommand
+    command: Command
     writes: list[tuple[int, np.ndarray]] = field(default_factory=list)
     results: list[tuple[int, int]] = field(default_factory=list)
     merged: tuple[int, int, int] | None = None
@@ -97,17 +96,17 @@ class Scenarios:
         return self.rng.permutation(start + np.arange(count, dtype=np.uint32))
 
     def _nop(self, rows: int) -> Scenario:
-        return Scenario(KernelCommand(operation=Operation.NOP))
+        return Scenario(Command(operation=Operation.NOP))
 
     def _discard(self, rows: int) -> Scenario:
         self.buffered = 0
         # What it does not use may be anything.
         length_a, keys_a = (int(value) for value in self.rng.integers(0, 1 << 32, 2))
-        return Scenario(KernelCommand(operation=Operation.DISCARD, length_a=length_a, keys_a=keys_a))
+        return Scenario(Command(operation=Operation.DISCARD, length_a=length_a, keys_a=keys_a))
 
     def _copy(self, rows: int) -> Scenario:
         length = self._count_rows(8 * rows)
-        s = Scenario(KernelCommand(operation=Operation.COPY))
+        s = Scenario(Command(operation=Operation.COPY))
         source = self._put(s, self.rng.integers(0, 256, length, np.uint8))
         out = self._place(length)
         s.command = replace(s.command, length_a=length, keys_a=source, keys_out=out)
@@ -121,7 +120,7 @@ class Scenarios:
         count = int(self.rng.integers(1, room + 1))
         if not self.buffered:
             self.buffer_signed = bool(self.rng.integers(2))
-        s = Scenario(KernelCommand(operation=Operation.INSERT, signed=self.buffer_signed, length_a=count))
+        s = Scenario(Command(operation=Operation.INSERT, signed=self.buffer_signed, length_a=count))
         keys = self.rng.permutation(self.keys(count, self.buffer_signed))
         s.command = replace(s.command, keys_a=self._put(s, keys), rows_a=self._put(s, self._rows(count)))
         self.buffered += count
@@ -134,7 +133,7 @@ class Scenarios:
         signed = self.buffer_signed if buffered else bool(self.rng.integers(2))
         a = self._count_rows(rows)
         b = self.buffered if buffered else self._count_rows(rows)
-        s = Scenario(KernelCommand(operation=Operation.MERGE, signed=signed, buffer=buffered, length_a=a, length_b=b))
+        s = Scenario(Command(operation=Operation.MERGE, signed=signed, buffer=buffered, length_a=a, length_b=b))
         places = {"keys_a": self._put(s, self.keys(a, signed)), "rows_a": self._put(s, self._rows(a))}
         if buffered:
             self.buffered = 0
@@ -157,7 +156,7 @@ class Scenarios:
         half = int(self.rng.integers(2))
         reuse = half in self.indexed and not buffered and self.rng.random() < 0.6
         b = self._count_rows(rows)
-        s = Scenario(KernelCommand(operation=Operation.PROBE, buffer=buffered, reuse=reuse, length_b=b))
+        s = Scenario(Command(operation=Operation.PROBE, buffer=buffered, reuse=reuse, length_b=b))
         places: dict[str, int] = {}
         if buffered:
             signed, a = self.buffer_signed, self.buffered
@@ -187,7 +186,7 @@ class Scenarios:
         limits = bool(self.rng.integers(2))
         a = self.buffered if buffered else self._count_rows(rows)
         b = self._count_rows(rows)
-        s = Scenario(KernelCommand(operation=operation, buffer=buffered, limits=limits, length_a=a, length_b=b))
+        s = Scenario(Command(operation=operation, buffer=buffered, limits=limits, length_a=a, length_b=b))
         starts = self.rng.integers(0, a + 1, b)
         longest = int(self.rng.integers(1, 12))
         stops = np.minimum(starts + self.rng.integers(0, longest + 1, b), a)

@@ -8,8 +8,7 @@ from cocotb.utils import get_sim_time
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.opencl import Request, request
-from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.lane_commands import KernelCommand
+from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.stream_bench import settings
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
@@ -83,7 +82,7 @@ async def commands_read_what_those_before_wrote(dut):
     bench.model.write_memory(0, np.frombuffer(content, np.uint8))
     places = [(hop % PARAMETERS.channels) * CHANNEL + hop * len(content) for hop in range(PARAMETERS.queue_rows + 1)]
     copies = [
-        KernelCommand(operation=Operation.COPY, length_a=len(content), keys_a=source, keys_out=to)
+        Command(operation=Operation.COPY, length_a=len(content), keys_a=source, keys_out=to)
         for source, to in itertools.pairwise(places)
     ]
     for _ in range(2):
@@ -95,7 +94,7 @@ async def commands_read_what_those_before_wrote(dut):
 async def an_error_and_a_reset(dut):
     bench = Twin(dut, 0.2, by_burst=False)
     await bench.start()
-    wrong = KernelCommand(operation=Operation.COPY, length_a=64, keys_a=1, keys_out=0)
+    wrong = Command(operation=Operation.COPY, length_a=64, keys_a=1, keys_out=0)
     assert await bench.run(wrong) == ErrorCode.MISALIGNED_ADDRESS
     assert await bench.read("ERROR_ADDRESS_LOW") == 1
     assert await bench.call(request(Request.RESET)) == [0]

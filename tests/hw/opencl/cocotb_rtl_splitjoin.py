@@ -7,9 +7,8 @@ import cocotb
 
 from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_FIELDS, Order, SplitJoinParameters
 from muntin.contract.opencl import Request, request
-from muntin.contract.registers import ErrorCode, Operation
+from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.host.devices.join_rows import JoinRows
-from muntin.host.devices.lane_commands import KernelCommand
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import JoinResult, SplitJoin
@@ -29,24 +28,10 @@ class JoinBench(ModuleBench):
         super().__init__(dut, PARAMETERS, SPLITJOIN.registers(), share, by_burst=by_burst)
         self.tag = 0
 
-    async def write(self, name, value, words=1):
-        """Writes a setting of several words."""
-        names = [name] if words == 1 else [f"{name}_{word}" for word in range(words)]
-        parts = [value >> 32 * word & 0xFFFFFFFF for word in range(words)]
-        pairs = zip(names, parts, strict=True)
-        await self.call(*(request(Request.WRITE, self.offset[full], part) for full, part in pairs))
-
     async def configure(self, now):
-        await self.write("LEFT_ROWS", now.windows[0])
-        await self.write("RIGHT_ROWS", now.windows[1])
-        for name in ("low", "high", "time_low", "time_high"):
-            await self.write(name.upper(), getattr(now, name), 3)
-        await self.write("PREDICATE", now.complement | now.own_bounds << 1)
-        await self.write("ORDER", now.order | now.every << 8)
-        await self.write("TIMED", now.timed)
-        for side, late in zip(("LEFT", "RIGHT"), now.late, strict=True):
-            await self.write(f"{side}_LATE", late, 2)
-        await self.run(KernelCommand(operation=Operation.CLEAR))
+        words = now.words(PARAMETERS).items()
+        await self.call(*(request(Request.WRITE, self.offset[name], word) for name, word in words))
+        await self.run(Command(operation=Operation.CLEAR))
 
     async def run(self, command):
         """Carries out a command without a fault."""
@@ -75,9 +60,7 @@ class JoinBench(ModuleBench):
             self.memory.write(self.place(ROWS_AT), words[taken:].tobytes())
             left = len(words) - taken
             await self.run(
-                KernelCommand(
-                    operation=Operation.JOIN, length_a=left, length_b=room, keys_a=ROWS_AT, keys_out=RESULTS_AT
-                )
+                Command(operation=Operation.JOIN, length_a=left, length_b=room, keys_a=ROWS_AT, keys_out=RESULTS_AT)
             )
             took, count, state = self.bytes(0, 12).view("u4").tolist()
             raw = self.bytes(RESULTS_AT, count * RESULT_BYTES).view("u4").reshape(-1, 2)

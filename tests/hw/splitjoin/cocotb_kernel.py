@@ -9,15 +9,14 @@ from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters
-from muntin.contract.registers import ErrorCode, Operation
-from muntin.host.devices.lane_commands import KernelCommand
+from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.sim.benches.join_cases import JoinCase, cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import join_oracle
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from muntin.sim.stream_bench import settings
 from tests.hw.memory.memory_bench import MemoryBench
-from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results, setting_words
+from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results
 
 SETTINGS = settings()
 PARAMETERS = SplitJoinParameters(**SETTINGS["parameters"])
@@ -74,7 +73,7 @@ class KernelBench(MemoryBench):
             await RisingEdge(self.dut.clk)
 
     async def begin(self, now):
-        for name, value in setting_words(now).items():
+        for name, value in now.words(PARAMETERS).items():
             if (await self.read(name)) != value:
                 await self.write(name, value)
 
@@ -88,7 +87,7 @@ class KernelBench(MemoryBench):
         """All results of a case, in JOINs with so much room."""
         rows = records(case.rows, PARAMETERS)
         await self.begin(case.settings)
-        commands = [KernelCommand(operation=Operation.CLEAR)]
+        commands = [Command(operation=Operation.CLEAR)]
         found, taken = [], 0
         while True:
             assert await self.work(*commands, self.put(rows[taken:], room)) == ErrorCode.NONE
@@ -109,7 +108,7 @@ class KernelBench(MemoryBench):
         if rows.size:
             self.model.write_memory(ROWS_AT, rows)
         join = JoinCommand(rows=len(rows), rows_at=ROWS_AT, room=ROOM, results_at=RESULTS_AT, summary_at=SUMMARY_AT)
-        for command in (KernelCommand(operation=Operation.CLEAR), join.command):
+        for command in (Command(operation=Operation.CLEAR), join.command):
             self.model.push_words(OFFSETS["QUEUE_PUSH"], command.words(0))
         self.model.write_register(OFFSETS["CONTROL"], 1)
         summary = Summary.read(self.model.read_memory(SUMMARY_AT, 16).tobytes())
@@ -164,7 +163,7 @@ async def errors_of_the_memory(dut, response):
         await bench.write("ERROR_CODE", 0)
         assert await bench.work(bench.put(rows, ROOM)) == ErrorCode.NONE
         assert Counter(bench.outcome()[1]) == Counter(theirs)
-        assert await bench.work(KernelCommand(operation=Operation.CLEAR)) == ErrorCode.NONE
+        assert await bench.work(Command(operation=Operation.CLEAR)) == ErrorCode.NONE
 
 
 @cocotb.test()

@@ -16,9 +16,8 @@ from muntin.contract.designs.splitjoin import (
     row_fields,
     row_words,
 )
-from muntin.contract.registers import Operation
-from muntin.host.devices.lane_commands import KernelCommand
-from muntin.sim.models.splitjoin import JoinResult, JoinRow, JoinSettings
+from muntin.contract.registers import Command, Operation
+from muntin.sim.models.splitjoin import JoinResult, JoinRow
 
 OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}
 FIELDS = {(register.name, field.name): field for register in SPLITJOIN.registers() for field in register.fields}
@@ -48,32 +47,6 @@ def results(words: np.ndarray) -> list[tuple[int, JoinResult]]:
     return made
 
 
-def setting_words(settings: JoinSettings) -> dict[str, int]:
-    """The registers of these settings, by name."""
-
-    def field(register: str, name: str, value: int) -> int:
-        return int(value) << FIELDS[register, name].lsb
-
-    words = {
-        "LEFT_ROWS": settings.windows[0],
-        "RIGHT_ROWS": settings.windows[1],
-        "PREDICATE": field("PREDICATE", "complement", settings.complement)
-        | field("PREDICATE", "own_bounds", settings.own_bounds),
-        "ORDER": field("ORDER", "order", settings.order) | field("ORDER", "every", settings.every),
-        "TIMED": int(settings.timed),
-    }
-    for name, value, count in (
-        ("LOW", settings.low, 3),
-        ("HIGH", settings.high, 3),
-        ("TIME_LOW", settings.time_low, 3),
-        ("TIME_HIGH", settings.time_high, 3),
-        ("LEFT_LATE", settings.late[0], 2),
-        ("RIGHT_LATE", settings.late[1], 2),
-    ):
-        words |= {f"{name}_{word}": value >> 32 * word & 0xFFFFFFFF for word in range(count)}
-    return words
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinCommand:
     """A JOIN over arrays at these addresses."""
@@ -85,8 +58,8 @@ class JoinCommand:
     summary_at: int
 
     @property
-    def command(self) -> KernelCommand:
-        return KernelCommand(
+    def command(self) -> Command:
+        return Command(
             operation=Operation.JOIN,
             length_a=self.rows,
             keys_a=self.rows_at,
