@@ -59,12 +59,14 @@ $(DEMO_STAMP): pyproject.toml requirements.lock
 		$(BIN)/python -m muntin.pyspark_bridge.java_runtime; fi
 	@touch $@
 
-# The FPGA tools compile themselves on first use, into a cache that two first runs at once would spoil.
+# The FPGA tools are compiled when they are first run: here, and again where the user's cache has been emptied since.
+COMPILE_TOOLS = @$(BIN)/python -m muntin.hw.boards.tools
+
 $(DEV_STAMP): $(DEMO_STAMP)
 	@command -v c++ >/dev/null || { echo "simulations and benchmarks need a C++ compiler (Debian: apt install g++)" >&2; exit 1; }
 	@echo "installing into $(VENV) what tests, simulations and benchmarks need (once; two minutes with a filled pip cache)"
 	@$(INSTALL_TREE) --editable '.[dev]'
-	@for tool in yosys nextpnr-ecp5 ecppack; do $(BIN)/yowasp-$$tool --help >/dev/null 2>&1 || true; done
+	$(COMPILE_TOOLS)
 	@touch $@
 
 $(CORE): host/native/CMakeLists.txt $(wildcard host/native/*.[ch]pp host/native/*.cmake) | $(DEMO_STAMP)
@@ -84,6 +86,7 @@ demo-cluster: $(DEMO_STAMP) $(CORE) ## the same on a Spark cluster on loopback, 
 TEST_JOBS ?= auto
 
 test: $(STAMP) ## all tests, on all cores (TEST_ARGS goes to pytest)
+	$(COMPILE_TOOLS)
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(TEST_ARGS)
 
 SPARK ?= 3.5

