@@ -522,11 +522,6 @@ def _placed(
         )
     if count == 1:
         return spec, Partitions(1, "equality")
-    if spec.prevailing:
-        raise UnsupportedError(
-            f"prevailing=True is of one window, not of partitions={count}, which may share the rows of a value: leave "
-            "one of them out"
-        )
     form = "rows" if spec.closing else spec.form  # what a left row matches is in its partition
     for name, value, plain in (("order", spec.order, "none"), ("form", form, "rows")):
         if value != plain:
@@ -557,6 +552,16 @@ def _placed(
                 f"width={partitions.width!r} is of partitions by ranges or subwindows, not by equality: leave it out"
             )
         return spec, Partitions(count, "equality")
+    if spec.prevailing:
+        raise UnsupportedError(
+            f"prevailing=True needs the rows of a value in one partition, where the newest before a window is known, and "
+            f"{partitions} go by {'ranges or subwindows' if partitions.by == 'auto' else partitions.by}: "
+            + (
+                "leave by= and width= out"
+                if equal
+                else "compare a column with itself for equality, or leave partitions out"
+            )
+        )
     if spec.late == "keep" and streaming and (spec.how == "full" or spec.self_join):
         what = "a self join" if spec.self_join else "how='full'"
         raise UnsupportedError(

@@ -165,7 +165,8 @@ class StatelessPlacement:
 class EqualityPlacement:
     """Partitions of rows by a hash of what is compared for equality: rows that match are in one bin. Routes tell the
     partition of each bin, and which are spread. Where late rows are kept these stay the first: no row goes to several
-    partitions, each of which would give it.
+    partitions, each of which would give it; so they do for `prevailing`, whose rows outlive their window, and stay in
+    the partition of those that come after them.
 
     Parameters
     ----------
@@ -189,7 +190,7 @@ class EqualityPlacement:
 
     def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: int):
         self.count, self._spec = partitions, spec
-        self.follows = spec.late == "drop"
+        self.follows = spec.late == "drop" and not spec.prevailing
         self.parts = (self,)
         self.divided = "right" if spec.how in ("right", "right_anti") else "left"
         self._kept = {side: spec.kept_columns(side, left, right) for side in ("left", "right")}

@@ -127,7 +127,7 @@ def test_a_query_goes_on_as_it_began(runner, daemon, seed, tmp_path, caplog, whe
     assert Counter((row["id"], row["id_right"]) for _, row in runner.results["without"]) == due
 
 
-@pytest.mark.parametrize("kind", ["as-of", "closing"])
+@pytest.mark.parametrize("kind", ["as-of", "closing", "closing over partitions"])
 def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, seed, tmp_path, kind):
     """As in one process under the same watermark, with a call without rows before a restart and at the end."""
     bids, asks = (
@@ -149,6 +149,8 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
             "max(id) within (-1 second, 2 seconds) as near",
             "last(id) include prevailing as before",
         ]  # fmt: skip
+    if "partitions" in kind:
+        options["partitions"] = 3
     for count in (2, 4):
         for number in range(count - 2, count):
             runner.write("bids", number, bids[number])
@@ -161,6 +163,7 @@ def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, see
                 window_join(left, right, **options, no_data_batches=False)
         runner.run(window_join(left, right, **options))
     del options["state"]
+    options.pop("partitions", None)
     watermark = Watermark(left="2 seconds", right="5 seconds", lag=1, initial=INITIAL_WATERMARK)
     pairs, nothing = list(zip(bids, asks, strict=True)), (None, None)
     with WindowJoin(**options, watermark=watermark) as join:

@@ -312,9 +312,12 @@ def test_tables_without_equality(daemon, spark, partitions, how):
         ({"form": "pairs"}, UnsupportedError, "form='pairs'"),
         ({"order": "inner"}, UnsupportedError, "order='inner'"),
         (
-            {"form": "aggregate", "at": "close", "aggregates": "count(*) include prevailing as n"},
+            {
+                **{"form": "aggregate", "at": "close", "aggregates": "count(*) include prevailing as n"},
+                "partitions": Partitions(2, by="subwindows"),
+            },
             UnsupportedError,
-            "prevailing=True is of one window, not of partitions=2",
+            "prevailing=True needs the rows of a value in one partition.* go by subwindows: leave by= and width= out",
         ),
         ({"partitions": 0}, WindowError, "from 1 to 256"),
         ({"daemons": 3}, UnsupportedError, "3 daemons for 2 partitions"),

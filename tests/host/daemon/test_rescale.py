@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import muntin.host.daemon.rescale as rescale_module
-from muntin import AsOf, Count, JoinSpec, Sum, Watermark, WindowJoin
+from muntin import AsOf, Count, JoinSpec, Last, Sum, Watermark, WindowJoin
 from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.rescale import rescale
@@ -136,13 +136,14 @@ class Query:
 @mock.patch.object(RoutePlanner, "_wanted", at_random)
 @settings(max_examples=4, deadline=None)
 @given(
-    how=st.sampled_from(["inner", "left", "right", "left_semi", "left_anti", "full", "closing"]),
+    how=st.sampled_from(["inner", "left", "right", "left_semi", "left_anti", "full", "closing", "prevailing"]),
     steps=st.lists(
         st.tuples(st.sampled_from([1, 2, 3, 5]), st.sampled_from(["repeated", "cut short", "final"])), max_size=2
     ),
     seed=st.integers(0, 2**32),
 )
 @example("closing", [(3, "repeated"), (1, "cut short")], 0)
+@example("prevailing", [(3, "repeated"), (5, "cut short")], 0)
 @example("inner", [(1, "cut short")], 0)  # one has let a call go, the other not
 @example("full", [(5, "repeated"), (1, "repeated")], 0)  # the windows of one side have let calls go, the others not
 def test_as_one_join(
@@ -160,14 +161,19 @@ def test_as_one_join(
         return
     if by == "equality" and how == "full":
         return
-    if how == "closing":
-        if "within" not in WINDOWS[window]:
+    if how in ("closing", "prevailing"):
+        if "within" not in WINDOWS[window] or (how == "prevailing" and by != "equality"):
             return
-        spec = JoinSpec(on=ON, **WINDOWS[window], form="aggregate", at="close", aggregates=[Count(), Sum("n")])
+        kept = how == "prevailing"
+        made = [Count(prevailing=kept, name="rows"), Sum("n"), Last("n", prevailing=kept, within=(-2, 0))]
+        options = {"form": "aggregate", "at": "close", "aggregates": made}
+        spec = JoinSpec(on=Compare("k", "=", "k") if kept else ON, **WINDOWS[window], **options)
     else:
         spec = JoinSpec(on=ON, **WINDOWS[window], how=how)
     rng = np.random.default_rng(seed)
     calls = calls_of(seed, 4 * (len(steps) + 1))
+    if how == "prevailing":  # values that stay away for longer than a window
+        calls = [[rows.set_column(0, "k", pa.array(rng.integers(0, 60, len(rows)))) for rows in each] for each in calls]
     one = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
     place = tmp_path_factory.mktemp("state")
     query = Query(spec, PLACED[by], place, rng)

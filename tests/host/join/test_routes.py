@@ -49,12 +49,12 @@ def split(
     own: list[list[list[pa.Table]]] = [[[], []] for _ in range(count)]
     of_rows = [rng.integers(0, senders, len(rows)) for rows in tables]
     for sender in range(senders):
-        gathered = CallPart(spec, SCHEMA, SCHEMA, count, placement.loads(routes.epoch))
+        gathered = CallPart(spec, SCHEMA, SCHEMA, count, placement.loads(routes.epoch) if placement.follows else None)
         for at, (side, rows) in enumerate(zip(SIDES, tables, strict=True)):
             chosen = rng.permutation(np.flatnonzero(of_rows[at] == sender))
             for batch in rows.take(pa.array(chosen)).combine_chunks().to_batches():
-                counts = no_counts(count)
-                homes, masks = placement.targets(side, batch, routes, counts)
+                counts = no_counts(count) if placement.follows else None
+                homes, masks = placement.targets(side, batch, routes if placement.follows else None, counts)
                 place = gathered.add(side, batch, homes, counts)
                 for number in range(count):
                     own[number][at].append(pa.Table.from_batches([batch.filter(pa.array(masks[number]))]))
@@ -73,8 +73,9 @@ def split(
 @settings(max_examples=6, deadline=None)
 # The sides of a bin change places while the window has copies of the change before.
 @example(how="inner", deaths=[], seed=179)
+@example(how="prevailing", deaths=[(7, 1, True)], seed=0)
 @given(
-    how=st.sampled_from(["inner", "left", "right", "left_anti", "left_semi", "right_anti", "aggregates"]),
+    how=st.sampled_from(["inner", "left", "right", "left_anti", "left_semi", "right_anti", "aggregates", "prevailing"]),
     deaths=st.lists(st.tuples(st.integers(0, 11), st.integers(0, COUNT - 1), st.booleans()), max_size=4),
     seed=st.integers(0, 2**32),
 )
@@ -94,10 +95,16 @@ def test_as_one_join(
     if how == "aggregates":
         one_pair = Compare("k", "=", "k") if partitions.by == "equality" else Band("t", "t", -9, 9)
         options = {"on": one_pair, "form": "aggregate", "aggregates": ["count(*)", "max(n)"], "at": "close"}
-        deaths = []  # these have no state
+    if how == "prevailing":  # of values that stay away for longer than a window, in a partition that stays the same
+        if partitions.by != "equality" or "within" not in WINDOWS[window]:
+            return
+        made = ["count(*)", "last(n) within (-2, 0) include prevailing"]
+        options = {"on": Compare("k", "=", "k"), "form": "aggregate", "aggregates": made, "at": "close"}
     spec = JoinSpec(**WINDOWS[window], **options)
     placement = open_one(spec, partitions)
     calls, rng = calls_of(seed, 12), np.random.default_rng(seed)
+    if how == "prevailing":
+        calls = [[rows.set_column(0, "k", pa.array(rng.integers(0, 60, len(rows)))) for rows in each] for each in calls]
     one = WindowJoin.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
     folder = tmp_path_factory.mktemp("state")
 
