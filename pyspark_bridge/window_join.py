@@ -553,14 +553,11 @@ def _placed(
             )
         return spec, Partitions(count, "equality")
     if spec.prevailing:
+        by = "ranges or subwindows" if partitions.by == "auto" else partitions.by
+        out = "leave by= and width= out" if equal else "compare a column with itself, or leave partitions out"
         raise UnsupportedError(
-            f"prevailing=True needs the rows of a value in one partition, where the newest before a window is known, and "
-            f"{partitions} go by {'ranges or subwindows' if partitions.by == 'auto' else partitions.by}: "
-            + (
-                "leave by= and width= out"
-                if equal
-                else "compare a column with itself for equality, or leave partitions out"
-            )
+            "prevailing=True needs the rows of a value in one partition, for the newest before a window, and "
+            f"{partitions} go by {by}: {out}"
         )
     if spec.late == "keep" and streaming and (spec.how == "full" or spec.self_join):
         what = "a self join" if spec.self_join else "how='full'"
