@@ -151,6 +151,9 @@ house: $(STAMP) ## the tree in numbers: lines, files, imports against the order 
 walk: $(STAMP) ## the modules that a call crosses, and the moves between them
 	@$(BIN)/python -m tests.house walk
 
+drawings: $(STAMP) ## the drawings of docs/design.md, from the code
+	@$(BIN)/python -m tests.house draw
+
 sanitize: $(STAMP) ## the core's tests at full length, with its sanitizers: address and undefined, thread
 	@$(BIN)/python -m pytest --full tests/native/test_sanitizers.py $(TEST_ARGS)
 

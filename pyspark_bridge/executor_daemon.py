@@ -6,19 +6,15 @@ import fcntl
 import hashlib
 import os
 import secrets
-import select
 import socket
-import subprocess
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import muntin
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.certificate import unnamed_file
-from muntin.host.daemon.private import MODULE, READY
+from muntin.host.daemon.private import launch
 from muntin.host.errors import AuthError, ConnectionLostError, DaemonError
 
 START_SECONDS = 120.0
@@ -35,7 +31,7 @@ def executor_daemon(
 
     Raises
     ------
-    DaemonError
+    DeviceError, CapacityError, DaemonError
         It did not start.
     """
     executor = _executor()
@@ -69,38 +65,31 @@ def _executor() -> int:
 
 def _start(device: str, token: str, tls: tuple[bytes, bytes] | None, executor: int, log: Path, *, tracing: bool) -> str:
     own = os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
-    root = str(Path(muntin.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     place = Path(tempfile.gettempdir(), f"muntin-{secrets.token_hex(8)}")  # the daemon makes and removes it
+    files = {"token_file": token.encode(), **(dict(zip(("tls_cert", "tls_key"), tls, strict=True)) if tls else {})}
     with ExitStack() as opened:
-        files = {"token-file": token.encode(), **(dict(zip(("tls-cert", "tls-key"), tls, strict=True)) if tls else {})}
         handles = {name: unnamed_file(content) for name, content in files.items()}
+        options: dict[str, Any] = {name: f"/proc/self/fd/{handle}" for name, handle in handles.items()}
         for handle in handles.values():
             opened.callback(os.close, handle)
-        command = [sys.executable, "-m", *MODULE, "serve", f"--exit-with-process={executor}", f"--device={device}"]
-        command += [f"--socket={place / 'daemon.sock'}", f"--listen={own}:0"]
-        command += [f"--{name}=/proc/self/fd/{handle}" for name, handle in handles.items()]
-        command += ["--tracing"] if tracing else []
         # Not the executor's standard error, a pipe that breaks when the executor is killed.
-        with log.open("ab") as errors:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, "PYTHONPATH": path},
-                pass_fds=tuple(handles.values()),
-                start_new_session=True,
+        errors = opened.enter_context(log.open("a+b"))
+        try:
+            process, addresses = launch(
+                device,
+                place / "daemon.sock",
+                errors,
+                START_SECONDS,
+                tuple(handles.values()),
+                exit_with_process=executor,
+                listen=f"{own}:0",
+                tracing=tracing,
+                **options,
             )
-        assert process.stdout is not None
-        with process.stdout:
-            ready = select.select([process.stdout], [], [], START_SECONDS)[0]
-            line = process.stdout.readline().decode(errors="replace").strip() if ready else ""
-    if not line.startswith(READY):
-        process.kill()
-        process.wait()
-        raise DaemonError(
-            f"the daemon of executor {executor} on {own} did not start within {START_SECONDS:g} seconds; its log is "
-            f"{log} there"
-        )
-    return line.removeprefix(READY).split()[-1]
+        except DaemonError as error:
+            raise DaemonError(
+                f"the daemon of executor {executor} on {own} did not start; its log is {log} there: {error}"
+            ) from error
+    assert process.stdout is not None
+    process.stdout.close()
+    return addresses[-1]

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits
-from muntin.host.daemon.query import Query
-from muntin.host.daemon.request import Request
+from muntin.host.daemon.query import Query, Request
 from muntin.host.daemon.result import PassingResult, Tables, Turns
 from muntin.host.daemon.staging import Sender
 from muntin.host.devices import Device

@@ -10,7 +10,7 @@ import structlog
 
 from muntin.host.daemon.frames import FrameSocket
 from muntin.host.daemon.operations import begin, commit, operate
-from muntin.host.daemon.request import Request
+from muntin.host.daemon.query import Request
 from muntin.host.daemon.result import Result, internal_error
 from muntin.host.daemon.rows import cut, decode, encode_within
 from muntin.host.daemon.service import Service

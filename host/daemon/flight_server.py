@@ -25,7 +25,7 @@ from muntin.host.arrow_versions import FLIGHT_SENDS_DICTIONARIES_ONCE
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.flight_rows import unwrap
 from muntin.host.daemon.operations import OPERATIONS, begin, commit, operate
-from muntin.host.daemon.request import Request
+from muntin.host.daemon.query import Request
 from muntin.host.daemon.result import Result, internal_error
 from muntin.host.daemon.rows import cut
 from muntin.host.daemon.service import Service

@@ -27,7 +27,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 import muntin
-from muntin.host.daemon.histogram import BOUNDS
+from muntin.host.daemon.query import BOUNDS
 from muntin.host.daemon.windows import shown_name
 from muntin.host.errors import DaemonError
 

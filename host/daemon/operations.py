@@ -8,7 +8,7 @@ from typing import Any
 
 from muntin.host.daemon.definition import Definition, schema_to_wire
 from muntin.host.daemon.frames import VERSION
-from muntin.host.daemon.request import Request
+from muntin.host.daemon.query import Request
 from muntin.host.daemon.result import KeptResult, Result, internal_error
 from muntin.host.daemon.service import Service
 from muntin.host.daemon.staging import PartKey, Sender

@@ -28,7 +28,7 @@ from muntin.host.errors import DaemonError, MuntinError, from_wire, to_wire
 
 log = logging.getLogger(__name__)
 
-READY = "muntin ready: "  # then the address
+READY = "muntin ready: "  # then the addresses
 FAILED = "muntin failed: "  # then the error as `errors.to_wire` has it
 STOP_SECONDS = 10.0
 MODULE = ["muntin.host.cli"]  # what has the command
@@ -188,32 +188,16 @@ def start_private(
     directory = str(path.parent)
     # No name: nothing is left of the log, whatever ends the two processes.
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the daemon
-    command = [sys.executable, "-m", *MODULE, "serve", "--exit-with-stdin", f"--device={device}"]
-    command.append(f"--socket={path}")
-    handles: tuple[int, ...] = () if file is None else file.handles
-    if handles:
-        command.append(f"--socket-handles={','.join(map(str, handles))}")
-    for name, value in options.items():
-        flag = "--" + name.replace("_", "-")
-        if value is True:
-            command.append(flag)
-        elif value is not None and value is not False:
-            command.append(f"{flag}={value}")
-    root = str(Path(muntin.__file__).parent.parent)
-    python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        env={**os.environ, "PYTHONPATH": python_path},
-        pass_fds=handles,
-        start_new_session=True,  # an interrupt typed at the starting process is not meant for the daemon
-    )
+    if file is not None and file.handles:
+        options["socket_handles"] = ",".join(map(str, file.handles))
+    handles = () if file is None else file.handles
     try:
-        address = _await_ready(process, errors, timeout)
+        process, (address,) = launch(
+            device, path, errors, timeout, handles, stdin=subprocess.PIPE, exit_with_stdin=True, **options
+        )
     except BaseException:
-        _end(process, directory if file is None else None, os.getpid())
+        if file is None:
+            shutil.rmtree(directory, ignore_errors=True)
         errors.close()
         raise
     if file is not None:
@@ -221,7 +205,70 @@ def start_private(
     return PrivateDaemon(process, address, directory, errors)
 
 
-def _await_ready(process: subprocess.Popen[bytes], log: BinaryIO, timeout: float) -> str:
+def launch(
+    device: str,
+    path: Path,
+    log: BinaryIO,
+    timeout: float,
+    handles: tuple[int, ...] = (),
+    *,
+    stdin: int = subprocess.DEVNULL,
+    **options: Any,
+) -> tuple[subprocess.Popen[bytes], list[str]]:
+    """Start ``muntin serve`` in a process of its own and wait until it is ready.
+
+    Parameters
+    ----------
+    device : str
+        As `muntin.hardware.open_device` takes it.
+    path : Path
+        Its socket; the daemon makes and removes the folder.
+    log : file
+        Of its log; it can be read where the message of an error is to have its end.
+    timeout : float
+        Seconds to wait.
+    handles : tuple of int
+        Open files that it inherits.
+    stdin : int
+        As `subprocess.Popen` takes it.
+    **options
+        As of `start_private`.
+
+    Returns
+    -------
+    process, addresses : subprocess.Popen, list of str
+        The addresses at which it listens, that of the socket first.
+
+    Raises
+    ------
+    DeviceError, CapacityError, DaemonError
+        It did not start and was ended; class and message are its own.
+    """
+    command = [sys.executable, "-m", *MODULE, "serve", f"--device={device}", f"--socket={path}"]
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            command.append(flag)
+        elif value is not None and value is not False:
+            command.append(f"{flag}={value}")
+    root = str(Path(muntin.__file__).parent.parent)
+    process = subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))},
+        pass_fds=handles,
+        start_new_session=True,  # an interrupt typed at the starting process is not meant for the daemon
+    )
+    try:
+        return process, _await_ready(process, log, timeout)
+    except BaseException:
+        _end(process, None, os.getpid())
+        raise
+
+
+def _await_ready(process: subprocess.Popen[bytes], log: BinaryIO, timeout: float) -> list[str]:
     assert process.stdout is not None
     until = time.monotonic() + timeout
     text = b""
@@ -241,9 +288,9 @@ def _await_ready(process: subprocess.Popen[bytes], log: BinaryIO, timeout: float
         text += chunk
     line = text.split(b"\n", 1)[0].decode(errors="replace")
     if line.startswith(READY):
-        return line[len(READY) :]
+        return line.removeprefix(READY).split()
     if line.startswith(FAILED):
-        raise from_wire(json.loads(line[len(FAILED) :]))
+        raise from_wire(json.loads(line.removeprefix(FAILED)))
     raise DaemonError(f"the daemon said {line!r} instead of being ready")
 
 

@@ -1,4 +1,4 @@
-"""What the two kinds of open query share: their stage, and how it is counted."""
+"""What the two kinds of open query share: their requests, their stage, and how it is counted."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from muntin.host.daemon.definition import Definition
-from muntin.host.daemon.histogram import Histogram
-from muntin.host.daemon.limits import Limits
-from muntin.host.daemon.request import Request
+from muntin.host.daemon.limits import Limits, check_message
 from muntin.host.daemon.result import KeptResult, Result, Turns
+from muntin.host.daemon.rows import conform
 from muntin.host.daemon.staging import Part, PartKey, Sender
 from muntin.host.errors import LimitError, ProtocolError, UnknownQueryError
+from muntin.host.join.whole_call import PLACES_SCHEMA
 from muntin.host.tracing import span
 
 if TYPE_CHECKING:
@@ -33,6 +35,148 @@ _THERE = (
     "waiting_left", "waiting_right", "window_left", "window_right", "fill_left", "fill_right", "watermark",
     "watermark_seconds", "watermark_side", "device_bytes", "row_bytes", "state_bytes",
 )  # fmt: skip
+
+SIDES = ("left", "right")
+#: Upper ends of the buckets, in seconds; one more has what is above.
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Histogram:
+    """Counts durations by size, in the buckets of `BOUNDS`."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BOUNDS) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one."""
+        self._counts[bisect_left(BOUNDS, seconds)] += 1
+        self._sum += seconds
+
+    def to_wire(self) -> dict[str, Any]:
+        """JSON-able: `counts` by bucket and the `sum` of all, in seconds."""
+        return {"counts": list(self._counts), "sum": self._sum}
+
+
+class Request:
+    """The rows of one batch as they come. Nothing is applied before `commit`; leaving the block without it discards
+    them.
+
+    Used by one thread, except that several requests of one query may be open at once.
+
+    Attributes
+    ----------
+    batch : int
+        As the client numbers it.
+    sender : Sender
+    kept : KeptResult or None
+        The result, where the same batch was applied already: no rows need to be sent.
+    begun : float
+        When, by `time.monotonic`.
+    parts : bool
+        It brings one part of the batch, or names all of them.
+    followed : bool
+        What applies it goes on where the client has left, and discards what was staged at its end.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        batch: int,
+        sender: Sender,
+        kept: KeptResult | None = None,
+        *,
+        parts: bool = False,
+    ):
+        self.query = query
+        self.batch = batch
+        self.sender = sender
+        self.kept = kept
+        self.parts = parts
+        self.followed = False
+        self.begun = time.monotonic()
+        self._rows: dict[str, list[pa.RecordBatch]] = {side: [] for side in (*SIDES, "places")}
+        self._reserved = 0
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """What the client is told before it sends rows: whether they are wanted, and else what they must be."""
+        answer: dict[str, Any] = {"rows_wanted": self.kept is None, "max_message": self.query.limits.max_message}
+        if self.kept is not None and not self.parts:
+            answer["content"] = self.query.content(self.batch)
+        return answer
+
+    def reserve(self, size: int) -> None:
+        """Count `size` bytes as staged before they are read; `LimitError` where that is too much."""
+        check_message(size, self.query.limits.max_message, "a message")
+        self.query.reserve(size)
+        self._reserved += size
+
+    def add(self, side: str, batch: pa.RecordBatch) -> None:
+        """Stage rows of one side, for which `reserve` was called.
+
+        Raises
+        ------
+        ProtocolError, SchemaError
+            A side that is neither "left" nor "right" (nor "places": those of a part); columns other than the query was
+            opened with.
+        """
+        if side == "places":
+            self._rows[side].append(conform(batch, PLACES_SCHEMA, side))
+            return
+        if side not in SIDES:
+            raise ProtocolError(f"a row's side must be 'left' or 'right', not {side!r}")
+        self._rows[side].append(conform(batch, self.query.definition.schema(side), side))
+
+    def commit(self, left_rows: int, right_rows: int) -> Result:
+        """Apply the rows once, or wait for the request that is applying them, and return the result.
+
+        Parameters
+        ----------
+        left_rows, right_rows : int
+            How many rows the sender sent: a stage that lost some is refused rather than applied.
+        """
+        return self.query.apply(self, *self._complete(left_rows, right_rows))
+
+    def stage(self, left_rows: int, right_rows: int, key: PartKey, call: dict[str, Any]) -> None:
+        """Keep the rows as one part of a batch, for a request that names all its parts.
+
+        Parameters
+        ----------
+        left_rows, right_rows : int
+            As of `commit`.
+        key : PartKey
+            Of the part.
+        call : dict
+            What it tells the partitions of the join; see `Part.call`.
+        """
+        left, right = self._complete(left_rows, right_rows)
+        part = Part(left, right, list(self._rows["places"]), call, self.sender, self._reserved, self.begun)
+        if self.query.stage(self, key, part):
+            self._reserved = 0  # counted on, until the batch is applied
+
+    def _complete(self, left_rows: int, right_rows: int) -> list[pa.Table]:
+        tables = [pa.Table.from_batches(self._rows[side], schema=self.query.definition.schema(side)) for side in SIDES]
+        if [table.num_rows for table in tables] != [left_rows, right_rows]:
+            raise ProtocolError(
+                f"the sender counts {left_rows} left and {right_rows} right rows, "
+                f"but {tables[0].num_rows} and {tables[1].num_rows} arrived; nothing was applied"
+            )
+        return tables
+
+    def discard(self) -> None:
+        """Forget what was staged."""
+        for batches in self._rows.values():
+            batches.clear()
+        self.query.release(self, self._reserved)
+        self._reserved = 0
+
+    def __enter__(self) -> Request:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if not self.followed:
+            self.discard()
 
 
 class Query(ABC):

@@ -17,8 +17,7 @@ import structlog
 from muntin.host.daemon.batch_query import BatchQuery, Room
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits
-from muntin.host.daemon.query import Query
-from muntin.host.daemon.request import Request
+from muntin.host.daemon.query import Query, Request
 from muntin.host.daemon.result import KeptResult, Turns
 from muntin.host.daemon.staging import PartKey, Sender
 from muntin.host.daemon.streaming_query import StreamingQuery

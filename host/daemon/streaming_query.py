@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.daemon.definition import Definition
-from muntin.host.daemon.query import Query
-from muntin.host.daemon.request import Request
+from muntin.host.daemon.query import Query, Request
 from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
 from muntin.host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
 from muntin.host.daemon.windows import Windows, other_counts, query_place

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from muntin import WindowJoin
 from muntin.host.daemon import DaemonClient
-from muntin.host.daemon.request import Request
+from muntin.host.daemon.query import Request
 from muntin.host.daemon.staging import Part, PartKey, Stage
 from muntin.host.daemon.streaming_query import StreamingQuery
 from muntin.host.errors import StateError

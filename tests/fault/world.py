@@ -31,7 +31,6 @@ import greenlet
 import muntin.host.daemon.connection
 import muntin.host.daemon.frames
 import muntin.host.daemon.query
-import muntin.host.daemon.request
 import muntin.host.daemon.result
 import muntin.host.daemon.service
 import muntin.host.daemon.streaming_query
@@ -326,7 +325,6 @@ _MODULES = [
     muntin.host.daemon.connection,
     muntin.host.daemon.frames,
     muntin.host.daemon.query,
-    muntin.host.daemon.request,
     muntin.host.daemon.result,
     muntin.host.daemon.service,
     muntin.host.daemon.streaming_query,
