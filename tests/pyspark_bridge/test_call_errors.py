@@ -1,5 +1,6 @@
 """What is wrong is said when `window_join` is called, not by a worker later."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from muntin.host import errors
 from muntin.pyspark_bridge import window_join
 from muntin.pyspark_bridge.worker_python import WorkerPythonError, check_worker_python
 
+OPENCL = pytest.mark.skipif(importlib.util.find_spec("pyopencl") is None, reason="needs pyopencl")
 GOOD = {"on": Band("k", "k", 0, 1), "left": Rows(9), "right": Rows(9), "sequence": "seq"}
 
 
@@ -57,7 +59,7 @@ def _columns():
         ({"form": "sets"}, errors.PredicateError, "sets"),
         ({"order": "backwards"}, errors.PredicateError, "backwards"),
         ({"index": "stairs"}, errors.WindowError, "stairs"),
-        ({"device": "opencl:no such device"}, errors.DeviceError, "no such device"),
+        pytest.param({"device": "opencl:no such device"}, errors.DeviceError, "no such device", marks=OPENCL),
         ({"device": "abacus"}, errors.DeviceError, "abacus"),
         ({"device": "numpy", "daemon": "unix:/tmp/x"}, errors.DeviceError, "leave one out"),
         ({"daemon": "unix:/nowhere/daemon.sock"}, errors.ConnectionLostError, "muntin serve"),
@@ -89,6 +91,7 @@ def test_a_conjunction_with_a_missing_column(frame, daemon):
         )
 
 
+@OPENCL
 def test_window_beyond_the_memory(frame):
     with pytest.raises(errors.CapacityError, match="bytes"):
         window_join(

