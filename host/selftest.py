@@ -14,7 +14,7 @@ from muntin.host.devices.device import Device
 from muntin.host.devices.registry import open_device
 from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError
-from muntin.host.link.memory_check import memory_check
+from muntin.host.link.memory_check import ANY_BANKS, memory_check, memory_soak
 from muntin.host.predicates import Band
 from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows
@@ -24,13 +24,16 @@ _WINDOW = 60
 _CALLS = 2
 
 
-def selftest(device: str | Device) -> Iterator[str]:
+def selftest(device: str | Device, *, hold: float = 0.5) -> Iterator[str]:
     """Try a device: what it is, whether its memory holds, whether it joins right. Yields a line for each.
 
     Parameters
     ----------
     device : str or Device
         As `open_device` takes it; or an open one with nothing on it, which stays open.
+    hold : float
+        Seconds for which a board's memory must hold what is written to it, twice. Cells that are not refreshed may
+        hold for seconds: minutes find more.
 
     Raises
     ------
@@ -41,11 +44,11 @@ def selftest(device: str | Device) -> Iterator[str]:
     try:
         yield f"device    {tried.info.name}: {tried.info.description}"
         if isinstance(tried, BisortDevice):
-            yield from _board(tried.link(32))
+            yield from _board(tried.link(32), hold)
         elif isinstance(tried, SplitJoinDevice):
             board = tried.open_board()
             try:
-                yield from _board(board.link)
+                yield from _board(board.link, hold)
             finally:
                 tried.release_board(board)
         yield from _join(tried)
@@ -54,14 +57,17 @@ def selftest(device: str | Device) -> Iterator[str]:
             tried.close()
 
 
-def _board(link: BoardLink) -> Iterator[str]:
+def _board(link: BoardLink, hold: float) -> Iterator[str]:
     parameters = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(link.parameters).items())
     yield f"identity  {parameters}"
     for lane, timing in enumerate(getattr(link, "lanes", ())):
         chosen = f"bitslip {timing.bitslip}, delay {timing.delay}"
-        yield f"lane {lane}    {chosen}, in the middle of {timing.working} that work"
+        yield f"lane {lane}    {chosen}, in the middle of {timing.working} that work: {timing.map}"
     done = memory_check(link.write_memory, link.read_memory, link.memory_bytes)
     yield f"memory    {link.memory_bytes:,} bytes; {done:,} written and read, at every address line"
+    banks = getattr(link, "banks", ANY_BANKS)
+    done = memory_soak(link.write_memory, link.read_memory, link.memory_bytes, banks=banks, hold=hold)
+    yield f"soak      {done:,} bytes of noise in every bank held for {2 * hold:g} s"
 
 
 def _join(device: Device) -> Iterator[str]:

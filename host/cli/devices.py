@@ -31,10 +31,17 @@ def devices(as_json: bool) -> None:
 
 @click.command()
 @click.option("--device", required=True, help="As `muntin devices` lists them.")
-def selftest(device: str) -> None:
+@click.option(
+    "--hold",
+    type=click.FloatRange(min=0),
+    default=0.5,
+    show_default=True,
+    help="Seconds for which a board's memory must hold what is written; minutes find more.",
+)
+def selftest(device: str, hold: float) -> None:
     """Try a device: what it is, whether its memory holds what is written, and whether it joins right."""
     from muntin.host.selftest import selftest as selftest_lines  # loads what hardware needs
 
-    for line in selftest_lines(device):
+    for line in selftest_lines(device, hold=hold):
         click.echo(line)
     click.echo("passed")

@@ -28,11 +28,14 @@ class LaneTiming:
     bitslip, delay : int
     working : int
         Delays in a row with that bitslip, around that one, with which everything was read right.
+    map : str
+        For each bitslip its delays: ``#`` where everything was read right.
     """
 
     bitslip: int
     delay: int
     working: int
+    map: str = dataclasses.field(default="", compare=False)
 
 
 class DramStart:
@@ -115,6 +118,9 @@ class DramStart:
                 self._set(every, bitslip, delay)
                 for lane, right in enumerate(self._reads_right()):
                     works[lane][bitslip][delay] = right
+        maps = [_map(of_lane) for of_lane in works]
+        every_map = "".join(f"\n  lane {lane}: {text}" for lane, text in enumerate(maps))
+        check = f"check the board's memory and its supply; by lane and bitslip, delays read right (#):{every_map}"
         chosen = []
         for lane, of_lane in enumerate(works):
             ranges = [_widest(of_bitslip) for of_bitslip in of_lane]
@@ -123,15 +129,16 @@ class DramStart:
             if not working:
                 raise MemoryStartError(
                     f"the memory's byte lane {lane} is read right with none of {bitslips} bitslips and {delays} "
-                    "delays: check the board's memory and its supply"
+                    f"delays: {check}"
                 )
-            chosen.append(LaneTiming(bitslip, first + working // 2, working))
+            chosen.append(LaneTiming(bitslip, first + working // 2, working, maps[lane]))
             self._set(1 << lane, bitslip, chosen[-1].delay)
         failed = [lane for lane, right in enumerate(self._reads_right()) if not right]
         if failed:
+            set_to = ", ".join(f"bitslip {lane.bitslip} and delay {lane.delay}" for lane in chosen)
             raise MemoryStartError(
-                f"the memory's byte lanes {failed} are read wrong with the settings chosen for them, {chosen}: check "
-                "the board's memory and its supply"
+                f"the memory's byte lanes {', '.join(map(str, failed))} are read wrong with the settings chosen for "
+                f"them ({set_to}): {check}"
             )
         return chosen
 
@@ -193,6 +200,12 @@ class DramStart:
             bool(seen >> lane & 1) and got[lane :: self._lanes] == sent[lane :: self._lanes]
             for lane in range(self._lanes)
         ]
+
+
+def _map(works: list[list[bool]]) -> str:
+    """``0 ..###...  1 ........``: with which delays of each bitslip a lane is read right."""
+    rows = ("".join("#" if right else "." for right in of_bitslip) for of_bitslip in works)
+    return "  ".join(f"{bitslip} {row}" for bitslip, row in enumerate(rows))
 
 
 def _widest(works: list[bool]) -> tuple[int, int]:

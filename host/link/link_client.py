@@ -163,7 +163,8 @@ class LinkClient:
                 f"{self._port.check}"
             )
         raise LinkSilentError(
-            f"{where}, and nothing came back: check that a bitstream of Muntin's is loaded, and {self._port.check}"
+            f"{where}, and nothing came back: check that a bitstream of Muntin's is loaded and its clock runs (a LED "
+            f"shows that: docs/boards.md), and {self._port.check}"
         )
 
     def _checked(self, request: Request, answer: list[int], expected: int) -> list[int]:

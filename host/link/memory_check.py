@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,10 @@ import numpy as np
 from muntin.host.errors import MemoryStartError
 
 _BLOCK_BYTES = 256
+_SOAKED_BYTES = 64
+ANY_BANKS = 64, 1 << 10
+"""Banks and the bytes between them where neither is known: of each common geometry, some of these blocks are in each
+bank."""
 _PATTERNS = (0x00000000, 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA, 0x0F0F0F0F, 0x33333333)
 
 
@@ -59,12 +64,69 @@ def memory_check(
     return done
 
 
-def _compare(place: int, written: np.ndarray, raw: np.ndarray) -> None:
+def memory_soak(
+    write: Callable[[int, np.ndarray], None],
+    read: Callable[[int, int], np.ndarray],
+    memory_bytes: int,
+    *,
+    banks: tuple[int, int] = ANY_BANKS,
+    hold: float,
+    wait: Callable[[float], None] = time.sleep,
+    seed: int = 1,
+) -> int:
+    """Write noise into every bank at both ends and in the middle, let it lie, read it back; then its complement.
+
+    Memory that is not refreshed loses bits, memory that is refreshed too late loses some: a row must hold for 64 ms
+    without it, and most hold for seconds.
+
+    Parameters
+    ----------
+    write, read : callable
+        As of `BoardLink`.
+    memory_bytes : int
+    banks : (int, int)
+        The memory's banks, and the bytes after which the next one follows.
+    hold : float
+        Seconds for which the memory is left alone, twice.
+    wait : callable
+        Waits so many seconds.
+    seed : int
+        Of the noise.
+
+    Returns
+    -------
+    int
+        Bytes written and read.
+
+    Raises
+    ------
+    MemoryStartError
+        If something else is read than was written, with the first address, and whether it was read right at first.
+    """
+    generator = np.random.default_rng(seed)
+    count, bank_bytes = banks
+    row = count * bank_bytes
+    rows = sorted({0, memory_bytes // 2, memory_bytes - row})
+    places = [start + bank * bank_bytes for start in rows for bank in range(count)]
+    noise = {place: generator.integers(0, 1 << 32, _SOAKED_BYTES // 4, np.uint32) for place in places}
+    for held in (noise, {place: ~words for place, words in noise.items()}):
+        for place, words in held.items():
+            write(place, words)
+        for place, words in held.items():
+            _compare(place, words, read(place, _SOAKED_BYTES))
+        wait(hold)
+        for place, words in held.items():
+            later = f" and was read right {hold:g} s before; it is refreshed too late, or not at all"
+            _compare(place, words, read(place, _SOAKED_BYTES), later)
+    return 2 * len(places) * _SOAKED_BYTES
+
+
+def _compare(place: int, written: np.ndarray, raw: np.ndarray, later: str = "") -> None:
     found = raw.view(np.uint32)
     wrong = np.flatnonzero(found != written)
     if len(wrong):
         at = int(wrong[0])
         raise MemoryStartError(
             f"the memory at {place + 4 * at:#x} reads {int(found[at]):#010x}, and {int(written[at]):#010x} was "
-            "written: check the board's memory, and its supply"
+            f"written{later}: check the board's memory, and its supply"
         )

@@ -75,6 +75,12 @@ class SerialBoard:
         return self.description["memory_bytes"]
 
     @property
+    def banks(self) -> tuple[int, int]:
+        """The memory's banks, and the bytes after which the next one follows."""
+        banks, row_bytes = self.description["start"]["banks"]
+        return banks, row_bytes
+
+    @property
     def repeated(self) -> int:
         """As of `LinkClient`."""
         return self._client.repeated

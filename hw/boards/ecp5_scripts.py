@@ -63,8 +63,8 @@ def ecp5_constraints(
     platform : str
         Module and class of amaranth-boards, which knows pins and their electrical attributes, as ``"module:Class"``.
     pins : mapping of str to str
-        For each port of the top, a resource of that platform, and after a dot the part of it. Of a differential pair
-        the port is the positive half.
+        For each port of the top, a resource of that platform, after a colon its number if that is not 0, and after a
+        dot the part of it. Of a differential pair the port is the positive half.
     clocks : mapping of str to int
         The frequency in Hz of each port that is an input clock.
     pulled_up : collection of str
@@ -83,7 +83,8 @@ def ecp5_constraints(
     lines = ["BLOCK ASYNCPATHS;", "BLOCK RESETPATHS;"]
     for port, place in pins.items():
         whole, _, part = place.partition(".")
-        found = resources[whole, 0]
+        resource, _, number = whole.partition(":")
+        found = resources[resource, int(number or 0)]
         attributes = dict(found.attrs)
         if part:
             found = {member.name: member for member in found.ios if isinstance(member, Subsignal)}[part]

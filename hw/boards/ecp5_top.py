@@ -30,6 +30,10 @@ class Ecp5Top(wiring.Component):
         The serial line.
     led_n : Out(1)
         Lit while a request of the host's is being carried out.
+    led_clock_n : Out(1)
+        Lit while the clocks are locked to the board's.
+    led_memory_n : Out(1)
+        Lit once the memory was started and levelled.
     ddram_a, ddram_ba, ddram_ras_n, ... : Out
         To the DRAM.
     eth_clk_rx, eth_rx_data, eth_tx_data, ... : In, Out
@@ -51,6 +55,8 @@ class Ecp5Top(wiring.Component):
                 "uart_rx": In(1),
                 "uart_tx": Out(1),
                 "led_n": Out(1),
+                "led_clock_n": Out(1),
+                "led_memory_n": Out(1),
                 **{f"ddram_{name}": Out(width) for name, width in self._out.items()},
                 **{f"eth_{name}": In(width) for name, width in PADS_IN.items() if design.ethernet},
                 **{f"eth_{name}": Out(width) for name, width in PADS_OUT.items() if design.ethernet},
@@ -64,12 +70,15 @@ class Ecp5Top(wiring.Component):
         wired = design.memory_wires()
         wired |= {f"o_ddram_{name}": getattr(self, f"ddram_{name}") for name in self._out}
         wired |= {f"io_{pad.name}": pad for pad in self.pads}
+        locked, started = Signal(), Signal()
         m.submodules.dram = Instance(
             "dram",
             i_clk=self.clk100,
             i_rst=~self.rst_n,
             o_user_clk=ClockSignal(),
             o_user_rst=ResetSignal(),
+            o_pll_locked=locked,
+            o_memory_started=started,
             **wired,
         )
         if design.ethernet:
@@ -88,5 +97,7 @@ class Ecp5Top(wiring.Component):
             design.rx.eq(self.uart_rx),
             self.uart_tx.eq(design.tx | ~running),
             self.led_n.eq(~design.busy),
+            self.led_clock_n.eq(~locked),
+            self.led_memory_n.eq(~(locked & started)),
         ]
         return m

@@ -42,6 +42,15 @@ class DramSettings:
     ----------
     beat_bits : int
         Bits of a beat: eight transfers on the chips' bus, which take two cycles.
+    bytes_per_cycle : int
+        What the chips' bus moves in a cycle, in one direction or the other: four transfers.
+    command_delay : int
+        Steps of the delay, of some 25 ps each and at most 127, of the clock and the commands at their pins.
+    termination : str
+        RTT_NOM of the chips, as LiteDRAM calls it.
+
+    Both follow the clock, as in the boards of LiteX that run: its OrangeCrab and its Kopflos delay commands and switch
+    the termination off at 64 MHz and less; its ECPIX-5, tested at 75 MHz, has neither.
     """
 
     module: str
@@ -66,6 +75,22 @@ class DramSettings:
     @property
     def beat_bits(self) -> int:
         return 8 * self.chip_bits
+
+    @property
+    def bytes_per_cycle(self) -> int:
+        return 4 * self.chip_bits // 8
+
+    @property
+    def command_delay(self) -> int:
+        return 100 if self._slow else 0
+
+    @property
+    def termination(self) -> str:
+        return "disabled" if self._slow else "60ohm"
+
+    @property
+    def _slow(self) -> bool:
+        return self.clock_hz <= 64_000_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 from litedram.gen import LiteDRAMECP5DDRPHYCRG
-from litedram.phy import ECP5DDRPHY
 from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
 from migen import ClockSignal, Module, Record, ResetSignal, Signal
 
 from muntin.hw.dram.dram_settings import DramCore, DramSettings
+from muntin.hw.dram.ecp5_phy import ecp5_phy
 from muntin.hw.dram.litedram_channel import litedram_channel
 
 _INIT_HZ = 25e6
@@ -67,7 +67,7 @@ def ecp5_dram(settings: DramSettings, name: str, *, input_hz: int, row_bits: int
             ],
             name="ddram",
         )
-        phy = ECP5DDRPHY(pads, sys_clk_freq=settings.clock_hz)
+        phy = ecp5_phy(pads, settings)
         top.comb += [
             clocks.stop.eq(phy.init.stop),
             clocks.reset.eq(phy.init.reset),

@@ -13,7 +13,7 @@ from litedram.core.controller import ControllerSettings
 from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
 from litex.gen.fhdl.verilog import convert
 from litex.soc.interconnect import csr_bus
-from migen import Module, Signal
+from migen import If, Module, Signal
 
 from muntin.hw.dram.dram_settings import DramCore, DramSettings
 from muntin.hw.dram.start_description import start_description
@@ -50,6 +50,11 @@ def litedram_channel(
         for clocks and pads.
     overrides : dict, optional
         What stands for Migen's special things on that FPGA.
+
+    Returns
+    -------
+    DramCore
+        Its module has a port ``memory_started``, too: 1 once the memory was started and levelled.
     """
     part = getattr(modules, settings.module)
     timings = copy.copy(part.speedgrade_timings[settings.speedgrade])
@@ -84,6 +89,13 @@ def litedram_channel(
         signal.name_override = f"csr_{field}"
         ios.add(signal)
 
+    # Whoever starts the memory takes it from the controller, and gives it back once it is levelled.
+    started, taken = Signal(name_override="memory_started"), Signal()
+    given = dram.dfii._control.fields.sel
+    top.sync += If(~given, taken.eq(1))
+    top.comb += started.eq(given & taken)
+    ios.add(started)
+
     # Memory: the kernel's ports, then the link's.
     for number in range(settings.ports + 1):
         native = dram.crossbar.get_port()
@@ -103,15 +115,19 @@ def litedram_channel(
                 signal.name_override = f"axi{number}_{channel}{field}"
                 ios.add(signal)
 
+    row_bytes = (1 << chip.geom_settings.colbits) * settings.chip_bits // 8
     # Without its comments, which tell the time: the same settings make the same Verilog.
     text = convert(top, ios, name, special_overrides=overrides or {}).main_source
     return DramCore(
         verilog=re.sub(r"^\s*//.*\n", "", text, flags=re.M),
-        row_bytes=(1 << chip.geom_settings.colbits) * settings.chip_bits // 8,
+        row_bytes=row_bytes,
         memory_bytes=(1 << (chip.geom_settings.bankbits + chip.geom_settings.rowbits + chip.geom_settings.colbits))
         * settings.chip_bits
         // 8,
         start=start_description(
-            phy.settings, chip.timing_settings, [(bank, csrs, number) for bank, csrs, number, _ in registers.banks]
+            phy.settings,
+            chip.timing_settings,
+            [(bank, csrs, number) for bank, csrs, number, _ in registers.banks],
+            banks_of_rows=[1 << chip.geom_settings.bankbits, row_bytes],
         ),
     )

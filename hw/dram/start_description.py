@@ -16,7 +16,11 @@ CONTROL_BITS = ("SEL", "CKE", "ODT", "RESET_N")
 
 
 def start_description(
-    phy_settings: Any, timing_settings: Any, banks: Iterable[tuple[str, list, int]]
+    phy_settings: Any,
+    timing_settings: Any,
+    banks: Iterable[tuple[str, list, int]],
+    *,
+    banks_of_rows: list[int],
 ) -> dict[str, Any]:
     """What a host must know to start a DRAM.
 
@@ -26,15 +30,17 @@ def start_description(
         LiteDRAM's, of the physical layer and of the chip.
     banks : iterable of (str, list of CSR, int)
         Name, registers and number of each bank of registers, on a bus of 32-bit words with 512 words a bank.
+    banks_of_rows : list of int
+        The memory's banks, and the bytes after which the next one follows.
 
     Returns
     -------
     dict
-        ``phases``, ``read_phase``, ``write_phase``: of the command bus. ``lanes``: bytes of the data bus. ``delays``,
-        ``bitslips``: how many of each a lane of the physical layer has for reading. ``registers``: for each, by name,
-        its first address in bytes and its words, the highest word first. ``steps``: LiteDRAM's generated sequence,
-        each step with what it does, address, bank, ``"control"`` or ``"command"``, the value of that register, and
-        the cycles to wait behind it.
+        ``phases``, ``read_phase``, ``write_phase``: of the command bus. ``banks``: as given. ``lanes``: bytes of the
+        data bus. ``delays``, ``bitslips``: how many of each a lane of the physical layer has for reading.
+        ``registers``: for each, by name, its first address in bytes and its words, the highest word first. ``steps``:
+        LiteDRAM's generated sequence, each step with what it does, address, bank, ``"control"`` or ``"command"``, the
+        value of that register, and the cycles to wait behind it.
     """
     sequence, _ = get_sdram_phy_init_sequence(phy_settings, timing_settings)
     registers = {}
@@ -52,6 +58,7 @@ def start_description(
         "write_phase": phy_settings.wrphase
         if isinstance(phy_settings.wrphase, int)
         else phy_settings.wrphase.reset.value,
+        "banks": banks_of_rows,
         "lanes": phy_settings.databits // 8,
         "delays": phy_settings.delays,
         "bitslips": phy_settings.bitslips,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from litedram.phy import ECP5DDRPHY
 from litedram.phy.dfi import Interface
 from litedram.phy.model import SDRAMPHYModel
 from litex.soc.interconnect.csr import CSR, AutoCSR, CSRStatus, CSRStorage
 from migen import Case, If, Module, Record, Signal
+
+from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.ecp5_phy import ecp5_phy
 
 WORKING = ((1, 2, 5), (3, 1, 6))
 """For each byte lane in turn the bitslip, and the first and the last delay, with which data are read right."""
 
 
 class Ecp5PhyModel(Module, AutoCSR):
-    """Model of `ECP5DDRPHY` with chips behind it: LiteDRAM's model of the chips, read wrong until it is levelled.
+    """Model of LiteDRAM's `ECP5DDRPHY` over LiteDRAM's model of the chips, read wrong until it is levelled.
 
     It has the registers, the latencies and the phases of the physical layer. Unlike there, a lane reads right with
     the bitslip and the delays of `WORKING` alone, and wrong otherwise.
@@ -21,12 +23,11 @@ class Ecp5PhyModel(Module, AutoCSR):
     Parameters
     ----------
     chip : SDRAMModule
-    chip_bits : int
-        Bits of the chips' data bus.
-    clock_hz : int
+    dram : DramSettings
     """
 
-    def __init__(self, chip, chip_bits: int, clock_hz: int):
+    def __init__(self, chip, dram: DramSettings):
+        chip_bits = dram.chip_bits
         lanes = chip_bits // 8
         single = ("clk_p", "cke", "odt", "ras_n", "cas_n", "we_n")
         pads = Record(
@@ -40,8 +41,8 @@ class Ecp5PhyModel(Module, AutoCSR):
             ]
         )
         # Made for its settings alone; what it is built of goes nowhere.
-        self.settings = settings = ECP5DDRPHY(pads, sys_clk_freq=clock_hz).settings
-        self.submodules.chips = chips = SDRAMPHYModel(chip, settings, clk_freq=clock_hz)
+        self.settings = settings = ecp5_phy(pads, dram).settings
+        self.submodules.chips = chips = SDRAMPHYModel(chip, settings, clk_freq=dram.clock_hz)
         self.dfi = dfi = Interface(
             chip.geom_settings.addressbits, chip.geom_settings.bankbits, 1, settings.dfi_databits, settings.nphases
         )

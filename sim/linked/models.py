@@ -60,7 +60,7 @@ def simulated_dram(settings: DramSettings, name: str) -> DramCore:
     def add_phy(top: Module, chip: Any) -> tuple[Any, set[Signal]]:
         top.clock_domains.cd_sys = ClockDomain("sys")
         top.cd_sys.clk.name_override, top.cd_sys.rst.name_override = "clk", "rst"
-        return Ecp5PhyModel(chip, settings.chip_bits, settings.clock_hz), {top.cd_sys.clk, top.cd_sys.rst}
+        return Ecp5PhyModel(chip, settings), {top.cd_sys.clk, top.cd_sys.rst}
 
     return litedram_channel(settings, name, add_phy)
 

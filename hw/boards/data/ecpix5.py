@@ -1,6 +1,7 @@
 """How LambdaConcept's ECPIX-5 is built.
 
-Source of pins: amaranth-boards; of the memory part and the pulled up pins of Ethernet: litex-boards.
+Source of pins: amaranth-boards, which has those of revision R03; of the memory part and the pulled up pins of Ethernet:
+litex-boards. The two differ in the reset button's pin (AB1, N5): pulled up, one that leads nowhere resets nothing.
 """
 
 from muntin.contract.boards import board
@@ -21,6 +22,8 @@ BUILD = Ecp5Board.of(
         "uart_rx": "uart.rx",
         "uart_tx": "uart.tx",
         "led_n": "rgb_led.g",
+        "led_clock_n": "rgb_led:1.g",
+        "led_memory_n": "rgb_led:2.g",
         **{f"ddram_{pad}": f"ddr3.{pad}" for pad in ("a", "ba", "dm", "dq", "odt")},
         "ddram_clk_p": "ddr3.clk",
         "ddram_cke": "ddr3.clk_en",
@@ -35,7 +38,7 @@ BUILD = Ecp5Board.of(
         "eth_rx_ctl": "eth_rgmii.rx_ctrl",
         "eth_rst_n": "eth_rgmii.rst",
     },
-    pulled_up=("eth_rx_data",),  # which tells the chip, in its reset, to offer all rates of RGMII
+    pulled_up=("rst_n", "eth_rx_data"),  # the latter tells the chip, in its reset, to offer all rates of RGMII
     input_hz=100_000_000,
     dram=DramSettings(
         module="MT41K256M16",

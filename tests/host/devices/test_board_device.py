@@ -140,7 +140,7 @@ def test_a_board_with_splitjoin():
         name = f"board:ecpix5:{terminal.path}:design=splitjoin"
         lines = list(selftest(name))
         assert lines[0].startswith(f"device    {name}: ")
-        assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "join"]
+        assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "soak", "join"]
         assert f"cores {SPLITJOIN.cores}, lanes {SPLITJOIN.lanes}, rows 4096, key_bits 64" in lines[1]
         device = open_device(name)
         taken = device.open_board()

@@ -103,7 +103,7 @@ def test_a_board_with_splitjoin(shell, tmp_path):
     built(tmp_path / "builds" / "de5a-splitjoin-0123", "splitjoin", shell)
     lines = list(selftest("board:de5a:design=splitjoin"))
     assert "windows of at most 65,536 rows" in lines[0]
-    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "join"]
+    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "soak", "join"]
     with pytest.raises(DeviceError, match=r"make bitstream BOARD=de5a DESIGN=bisort or bisort64"):
         open_device("board:de5a")
     folder = tmp_path / "builds" / "de5a-splitjoin-0123"

@@ -109,6 +109,6 @@ def test_another_kernel_is_found_out():
 
 
 def test_a_selftest_of_the_simulated_board():
-    lines = list(selftest("sim:de5a:design=splitjoin"))
-    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "join"]
+    lines = list(selftest("sim:de5a:design=splitjoin", hold=0))
+    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "soak", "join"]
     assert "windows of at most 65,536 rows" in lines[0]

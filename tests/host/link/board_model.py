@@ -55,6 +55,7 @@ def start():
         "phases": 2,
         "read_phase": 0,
         "write_phase": 1,
+        "banks": [8, 256],
         "lanes": 2,
         "delays": 8,
         "bitslips": 4,

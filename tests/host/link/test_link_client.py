@@ -22,7 +22,7 @@ from muntin.host.errors import (
     to_wire,
 )
 from muntin.host.link.link_client import TRIES, LinkClient
-from muntin.host.link.memory_check import memory_check
+from muntin.host.link.memory_check import memory_check, memory_soak
 from muntin.host.link.serial_board import SerialBoard
 from muntin.host.link.serial_port import SerialPort
 from tests.host.link.board_model import MEMORY_BYTES, PARAMETERS, TIMINGS, BoardModel, FaultyLine, TerminalBoard
@@ -182,8 +182,13 @@ def test_a_description_that_is_none():
 
 
 def test_a_lane_that_never_works():
-    with pytest.raises(MemoryStartError, match="byte lane 1 is read right with none of 4 bitslips and 8 delays"):
-        opened(BoardModel(working=((0, 0, 7), (9, 0, 0))))
+    with pytest.raises(
+        MemoryStartError, match="byte lane 1 is read right with none of 4 bitslips and 8 delays"
+    ) as told:
+        opened(BoardModel(working=((0, 2, 6), (9, 0, 0))))
+    _, lane_0, lane_1 = str(told.value).splitlines()
+    assert lane_0 == "  lane 0: 0 ..#####.  1 ........  2 ........  3 ........"
+    assert lane_1 == "  lane 1: 0 ........  1 ........  2 ........  3 ........"
 
 
 @pytest.mark.parametrize("fault", ["stuck address", "tied addresses", "stuck data"])
@@ -208,6 +213,40 @@ def test_a_bad_memory(fault):
     assert memory_check(board.write_memory, board.read_memory, MEMORY_BYTES) > 1000
     with pytest.raises(MemoryStartError, match=r"reads 0x[0-9a-f]{8}, and 0x[0-9a-f]{8} was written"):
         memory_check(write, read, MEMORY_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("one bank", "at 0x700 reads 0x[0-9a-f]{8}, and 0x[0-9a-f]{8} was written: check"),
+        ("no refresh", "at 0x8000 reads .* was written and was read right 60 s before; it is refreshed"),
+        (None, None),
+    ],
+)
+def test_a_soak_finds(fault, says):
+    board = opened()
+    assert board.banks == (8, 256)
+    waited = []
+
+    def wait(seconds):
+        waited.append(seconds)
+        if fault == "no refresh":
+            row = board.read_memory(0x8000, 64)
+            board.write_memory(0x8000, row & 0xDF)
+
+    def read(address, length):
+        raw = board.read_memory(address, length)
+        return raw & 0xFE if fault == "one bank" and address // 256 % 8 == 7 else raw
+
+    def soak():
+        return memory_soak(board.write_memory, read, MEMORY_BYTES, banks=board.banks, hold=60.0, wait=wait)
+
+    if fault is None:
+        assert soak() == 2 * 3 * 8 * 64
+        assert waited == [60.0, 60.0]
+    else:
+        with pytest.raises(MemoryStartError, match=says):
+            soak()
 
 
 def test_a_port_that_is_not_there():

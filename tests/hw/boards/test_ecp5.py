@@ -1,6 +1,7 @@
 """What is made for a board with an ECP5: constraints, the memory controller, and a small bitstream with all tools."""
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -61,6 +62,7 @@ def test_the_simulated_memory_is_started_as_the_real_one(design):
     for field in ("row_bytes", "memory_bytes", "start"):
         assert getattr(real, field) == getattr(simulated, field), field
     assert real.memory_bytes == ECPIX5.memory_bytes
+    assert real.start["banks"] == [8, 2048]
     assert real == ecp5_dram(dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
     for pad in ("ddram_dq", "ddram_dqs_p"):
         assert re.search(rf"^\s*inout  wire .*\b{pad},?$", real.verilog, re.M)
@@ -68,6 +70,39 @@ def test_the_simulated_memory_is_started_as_the_real_one(design):
     assert (told["board"], told["design"], told["start"]) == ("ecpix5", design, json.loads(json.dumps(real.start)))
     assert told["parameters"] == dataclasses.asdict(ECPIX5.parameters[design])
     assert told["clock_hz"] == dram.clock_hz == ECPIX5.parameters[design].clock_hz
+
+
+@functools.cache
+def _core(clock_hz):
+    dram = dataclasses.replace(ECPIX5.dram, clock_hz=clock_hz)
+    return ecp5_dram(dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
+
+
+@pytest.mark.parametrize(("clock_hz", "delay", "rtt_nom"), [(64_000_000, 100, 0), (75_000_000, 0, 0b100)])
+def test_the_memory_is_set_by_its_clock(clock_hz, delay, rtt_nom):
+    core = _core(clock_hz)
+    ((address, bank),) = [step[1:3] for step in core.start["steps"] if step[0] == "Load Mode Register 1"]
+    assert (address, bank) == (rtt_nom | 0b10, 1)  # with drivers of 34 ohms
+    # The clock and the commands: the other delays, of the data, are aligned to their strobe.
+    delays = re.findall(r"DELAYG #\(\s*\.DEL_VALUE\s*\(.*?(\d+)\)", core.verilog)
+    assert delays == [str(delay)] * (6 + ECPIX5.row_bits + ECPIX5.bank_bits)
+    built = {design: ECPIX5.dram_of(design) for design in ECPIX5.designs}
+    assert {design: dram.command_delay for design, dram in built.items()} == {
+        "bisort": 100,
+        "bisort-ethernet": 100,
+        "splitjoin": 0,
+    }
+    assert dataclasses.replace(ECPIX5.dram, clock_hz=64_000_001).termination == "60ohm"
+
+
+def test_the_pause_of_the_lanes_crosses_into_their_clock():
+    verilog = _core(64_000_000).verilog
+    pauses = set(re.findall(r"\.PAUSE\s*\(\((\w+) \| ", verilog))
+    assert len(pauses) == 1
+    (driver,) = re.findall(rf"assign {pauses.pop()} = (\w+);", verilog)
+    clocked = re.search(r"^always @\(posedge sys_clk\) begin.*?^end", verilog, re.M | re.S)[0]
+    (before,) = re.findall(rf"^\s*{driver} <= (\w+);", clocked, re.M)
+    assert re.search(rf"^\s*{before} <= \w*pause\w*;", clocked, re.M)
 
 
 @pytest.mark.parametrize(("design", "hz"), [("bisort", 40_000_000), ("splitjoin", 75_000_000)])
