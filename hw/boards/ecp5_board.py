@@ -203,6 +203,7 @@ class Ecp5Board(BoardBuild):
             "bitstream": "top.bit",
             "bitstream_bytes": (folder / "top.bit").stat().st_size,
             "parameters": dataclasses.asdict(self.parameters[design]),
+            "memory_bytes_per_cycle": self.dram_of(design).bytes_per_cycle,
             "seed": seed,
             "clocks": routed.clocks,
             "other_seeds": {str(other): of.clocks for other, of in tried.items() if other != seed},

@@ -49,7 +49,11 @@ def _line(report: Mapping[str, Any]) -> dict[str, Any]:
     own = report["parameters"]
     if set(own) == {field.name for field in dataclasses.fields(Parameters)}:
         parameters = Parameters(**own)
-        rate, what = merged_per_cycle(parameters), "rows merged; as its memory port allows"
+        memory = report.get("memory_bytes_per_cycle")
+        if memory is None:  # of an older build
+            return line
+        rate = merged_per_cycle(parameters, memory)
+        what = f"rows merged; as its memory allows, which moves {memory} bytes a cycle"
     elif set(own) == {field.name for field in dataclasses.fields(SplitJoinParameters)}:
         parameters = SplitJoinParameters(**own)
         rate = parameters.lanes / parameters.rows

@@ -59,10 +59,17 @@ class Design:
     core: Callable[[], wiring.Component] | None = None
 
 
-def merged_per_cycle(parameters: Parameters) -> float:
-    """Rows that a kernel merges in a cycle, at most: what its mergers do, or what its memory ports move."""
+def merged_per_cycle(parameters: Parameters, memory_bytes: int | None = None) -> float:
+    """Rows that a kernel merges in a cycle, at most: what its mergers do, or what its memory moves.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    memory_bytes : int, optional
+        What the memory of each channel moves in a cycle of the kernel's; by default a beat of the port.
+    """
     p = parameters
-    return min(p.width * p.lanes, p.channels * p.lanes * p.beat_bytes / _ROW_BYTES)
+    return min(p.width * p.lanes, p.channels * p.lanes * (memory_bytes or p.beat_bytes) / _ROW_BYTES)
 
 
 def _kernel(preset: str, part: str) -> Design:
@@ -72,7 +79,7 @@ def _kernel(preset: str, part: str) -> Design:
         lambda: Kernel(p),
         (part,),
         merged_per_cycle(p),
-        "rows merged; as its memory ports allow",
+        "rows merged; with a memory that moves a beat a cycle",
     )
 
 
