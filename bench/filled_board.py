@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muntin.host.devices.board_link import BoardLink
+from muntin.host.fpga.driver import BoardLink
 from muntin.sim.models.kernel import KernelModel
 
 

@@ -20,12 +20,13 @@ from bench.workloads import Workload
 from muntin import Band, Rows, WindowJoin
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import COMMAND_WORDS, Operation
-from muntin.host.devices.bisort_device import SCRATCH_BYTES, BisortDevice
-from muntin.host.devices.board_link import BoardLink
+from muntin.contract.simulations import board_parameters
 from muntin.host.devices.device import DeviceInfo
-from muntin.host.errors import DeviceError
+from muntin.host.fpga.bisort import SCRATCH_BYTES
+from muntin.host.fpga.device import FpgaDevice
+from muntin.host.fpga.driver import BoardLink
 from muntin.host.index.sorted_runs import CountRing
-from muntin.sim.board.bisort_link import board_parameters, open_bisort_board
+from muntin.sim.board.kernel_board import open_board
 from muntin.sim.models.kernel import KernelModel
 
 _OFFSETS = {register.name: register.offset for register in BISORT.registers()}
@@ -77,20 +78,6 @@ class CountingLink:
         for name in _COUNTED:
             low, high = (self._link.read_register(_OFFSETS[f"{name.upper()}_{end}"]) for end in ("LOW", "HIGH"))
             cost[name] += low | high << 32
-
-
-class CountedDevice(BisortDevice):
-    """A board that was opened already, and is not found by name."""
-
-    @classmethod
-    def found(cls) -> list[DeviceInfo]:
-        """None: only who has the board can open it."""
-        return []
-
-    @classmethod
-    def open(cls, which: str = "") -> BisortDevice:
-        """Raises DeviceError."""
-        raise DeviceError(f"there is no device 'sim:counted:{which}' by name")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +145,7 @@ def join_cost(
         indexes, is then not counted.
     """
     info = DeviceInfo("sim:counted", "sim", "a kernel whose beats are counted", memory_bytes - SCRATCH_BYTES)
-    device = CountedDevice(info, lambda key_bits: link)
+    device = FpgaDevice(info, {"bisort": link.parameters}, lambda builds: link)
     workload = Workload(kind="uniform", window=window, seed=seed)
     join = WindowJoin(
         on=Band("key", "key", *workload.band),
@@ -175,7 +162,7 @@ def join_cost(
         at += filling
     if filled is not None:
         filled.hand_over()
-        device.board(32).lanes[0].forget_indexes()
+        device.open_board(32).lanes[0].forget_indexes()
         join.process(*(workload.rows(side, at, at + batch).table for side in (0, 1)))
         at += batch
     link.clear()
@@ -195,7 +182,7 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
     `join_cost`.
     """
     info = DeviceInfo("sim:counted", "sim", "a kernel whose beats are counted", memory_bytes - SCRATCH_BYTES)
-    device = CountedDevice(info, lambda key_bits: link)
+    device = FpgaDevice(info, {"bisort": link.parameters}, lambda builds: link)
     workload = Workload(kind="uniform", window=window, seed=seed)
     low, high = workload.band
     store = device.open_store(key_bits=32, rows=2 * (window + batch), what="the main array")
@@ -280,7 +267,7 @@ def main(
             show(cost, "model")
     for window in cycles_windows:
         for index in indexes or INDEXES:
-            filled = FilledBoard(open_bisort_board(32, "litedram"))
+            filled = FilledBoard(open_board(board_parameters(32, "litedram"), "litedram"))
             link = CountingLink(filled)
             cost = join_cost(
                 link,

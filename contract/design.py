@@ -25,6 +25,9 @@ class Design:
     registers : KernelMap
     kernel : str
         Its gateware, ``"module:class"`` below the folder of the hardware; the class is called with the parameters.
+    model : str
+        Its model, ``"module:class"`` below the folder of the models; the class is called with the parameters and the
+        bytes of memory of a lane.
     engine : str
         How it joins: ``"runs"``, by commands over sorted runs, or ``"split_join"``, by rows.
     """
@@ -33,6 +36,7 @@ class Design:
     parameters: type[MemoryPort]
     registers: KernelMap
     kernel: str
+    model: str
     engine: str
 
 

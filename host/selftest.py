@@ -8,12 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.devices.bisort_device import BisortDevice
-from muntin.host.devices.board_link import BoardLink
 from muntin.host.devices.device import Device
 from muntin.host.devices.registry import open_device
-from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError
+from muntin.host.fpga.driver import BoardLink
 from muntin.host.link.memory_check import ANY_BANKS, memory_check, memory_soak
 from muntin.host.predicates import Band
 from muntin.host.window_join import WindowJoin
@@ -43,14 +41,9 @@ def selftest(device: str | Device, *, hold: float = 0.5) -> Iterator[str]:
     tried = open_device(device) if isinstance(device, str) else device
     try:
         yield f"device    {tried.info.name}: {tried.info.description}"
-        if isinstance(tried, BisortDevice):
-            yield from _board(tried.link(32), hold)
-        elif isinstance(tried, SplitJoinDevice):
-            board = tried.open_board()
-            try:
-                yield from _board(board.link, hold)
-            finally:
-                tried.release_board(board)
+        with tried.board_link() as link:
+            if link is not None:
+                yield from _board(link, hold)
         yield from _join(tried)
     finally:
         if tried is not device:

@@ -3,7 +3,6 @@
 import pytest
 
 from muntin.hardware import open_device
-from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError
 
 
@@ -16,9 +15,6 @@ def simulated(name: str, key_bits: int) -> str:
         device = open_device(name)
     except DeviceError as error:
         pytest.skip(str(error))
-    if isinstance(device, SplitJoinDevice):
-        device.open_board()
-    else:
-        device.board(key_bits)
+    device.open_board(key_bits)
     device.close()
     return name

@@ -29,6 +29,7 @@ from bench.contenders.contender import Unavailable
 from bench.papers.figure import Figure, Scale
 from bench.papers.splitjoin import handshake
 from bench.simulated_join import CountingLink, main_array_cost
+from muntin.contract.simulations import board_parameters
 from muntin.host.engines import SplitJoin
 from muntin.host.index import BiSort, Index, RapTable, WibTree
 from muntin.host.join.manager import Manager
@@ -36,7 +37,7 @@ from muntin.host.native import _core
 from muntin.host.predicates import Band
 from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows
-from muntin.sim.board.bisort_link import open_bisort_board
+from muntin.sim.board.kernel_board import open_board
 
 PAPER = "PanJoin"
 SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_tree.cpp"
@@ -471,7 +472,7 @@ def hardware(rows: int, batches: tuple[int, ...]) -> tuple[dict[str, dict[int, f
     """
     found: dict[str, dict[int, float]] = {"insert": {}, "equi-probe": {}}
     try:
-        link = CountingLink(open_bisort_board(32, "litedram"))
+        link = CountingLink(open_board(board_parameters(32, "litedram"), "litedram"))
     except (ImportError, OSError, RuntimeError) as error:
         return {}, f"the hardware is left out, as it cannot be simulated here: {error}"
     clock = link.parameters.clock_hz

@@ -259,4 +259,4 @@ BISORT = KernelMap(
     lanes=lambda parameters: parameters.lanes,
 )
 
-DESIGN = Design("bisort", Parameters, BISORT, kernel="bisort.kernel:Kernel", engine="runs")
+DESIGN = Design("bisort", Parameters, BISORT, kernel="bisort.kernel:Kernel", model="kernel:KernelModel", engine="runs")

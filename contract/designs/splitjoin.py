@@ -525,5 +525,6 @@ DESIGN = Design(
     SplitJoinParameters,
     SPLITJOIN,
     kernel="splitjoin.kernel:SplitJoinKernel",
+    model="splitjoin_kernel:SplitJoinKernelModel",
     engine="split_join",
 )

@@ -12,6 +12,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -323,7 +324,7 @@ class Device(abc.ABC):
     """
 
     in_process: ClassVar[bool] = False
-    indexes: ClassVar[tuple[str, ...]]
+    indexes: tuple[str, ...]
     engines: tuple[str, ...] = (Steps.name,)
     range_indexes: ClassVar[tuple[str, ...]] = ()
     as_of: ClassVar[bool] = False
@@ -441,15 +442,17 @@ class Device(abc.ABC):
         do, or could not hold if it were empty, raises as it would there. It takes no rows.
         """
 
-    @classmethod
-    @abc.abstractmethod
-    def found(cls) -> list[DeviceInfo]:
-        """The devices of this kind on this machine, the default one first; an absent one with its reason."""
+    @contextmanager
+    def board_link(self) -> Iterator[Any]:
+        """The way to a board of this device, a `muntin.host.fpga.driver.BoardLink`, for a check of its memory while no
+        join is on it; None where it has no boards.
 
-    @classmethod
-    @abc.abstractmethod
-    def open(cls, which: str = "") -> Device:
-        """Opens the first device of this kind whose name contains `which`. Raises DeviceError if there is none."""
+        Raises
+        ------
+        DeviceError
+            If no board is free, or it is not what it should be.
+        """
+        yield None
 
     def close(self) -> None:  # noqa: B027 (most devices have nothing to give back)
         """Gives the device back. Idempotent; done also when the device is dropped."""

@@ -156,7 +156,7 @@ class OpenClDevice(RunDevice):
         try:
             devices = cls.cl_devices()
         except DeviceError as error:
-            return [DeviceInfo("opencl", "opencl", "OpenCL", 0, False, str(error))]
+            return [DeviceInfo("opencl", "opencl", "OpenCL", 0, False, str(error), cls.indexes)]
         return [
             DeviceInfo(_name(d), "opencl", f"{d.platform.name.strip()}, {d.version.strip()}", int(d.global_mem_size))
             for d in devices

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
+from typing import Protocol
 
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.errors import DeviceError
 from muntin.host.public import public
 
-#: Module and class of each device, by its kind. Imported when a device of the kind is looked for, so that what one kind
-#: needs (OpenCL, drivers of boards) is loaded for that kind alone.
-KINDS: dict[str, tuple[str, ...]] = {
-    "cpu": ("cpu_device:CpuDevice",),
-    "numpy": ("numpy_device:NumpyDevice",),
-    "opencl": ("opencl_device:OpenClDevice",),
-    "sim": ("sim_device:SimDevice", "sim_splitjoin_device:SimSplitJoinDevice"),
-    "board": ("board_device:BoardDevice",),
+
+class Kind(Protocol):
+    """The devices of one kind."""
+
+    @staticmethod
+    def found() -> list[DeviceInfo]:
+        """Those of this machine, the default one first; an absent one with its reason."""
+
+    @staticmethod
+    def open(which: str = "") -> Device:
+        """Opens the first whose name contains `which`. Raises DeviceError if there is none."""
+
+
+#: Where the `Kind` of each name is. Imported when a device of the kind is looked for, so that what one kind needs
+#: (OpenCL, drivers of boards) is loaded for that kind alone.
+KINDS: dict[str, str] = {
+    "cpu": "muntin.host.devices.cpu_device:CpuDevice",
+    "numpy": "muntin.host.devices.numpy_device:NumpyDevice",
+    "opencl": "muntin.host.devices.opencl_device:OpenClDevice",
+    "sim": "muntin.host.fpga.transports:SimulatedBoards",
+    "board": "muntin.host.fpga.transports:Boards",
 }
 
 
-def _classes(kind: str) -> list[type[Device]]:
-    parts = (path.partition(":") for path in KINDS[kind])
-    return [getattr(importlib.import_module(f"muntin.host.devices.{module}"), name) for module, _, name in parts]
+def _kind(name: str) -> Kind:
+    module, _, kind = KINDS[name].partition(":")
+    return getattr(importlib.import_module(module), kind)
 
 
 @public("muntin.hardware")
@@ -35,12 +48,7 @@ def list_devices() -> list[DeviceInfo]:
     >>> [device.name for device in list_devices() if device.kind in ("cpu", "numpy")]
     ['cpu', 'numpy']
     """
-    return [
-        info if info.indexes else dataclasses.replace(info, indexes=found.indexes)
-        for kind in KINDS
-        for found in _classes(kind)
-        for info in found.found()
-    ]
+    return [info for kind in KINDS for info in _kind(kind).found()]
 
 
 @public("muntin.hardware")
@@ -73,14 +81,4 @@ def open_device(name: str) -> Device:
     if kind not in KINDS:
         known = ", ".join(repr(info.name) for info in list_devices() if info.available)
         raise DeviceError(f"there is no device {name!r}: there are {known}")
-    classes = _classes(kind)
-    if len(classes) == 1:
-        return classes[0].open(which)
-    named = [(found, info.name) for found in classes for info in found.found()]
-    part = which.lower().partition(":")[0]  # behind a colon stand options, which are the class's own
-    for wanted in (which.lower(), part):  # or which are part of a name
-        for found, full in named:
-            if wanted in full:
-                return found.open(which)
-    names = ", ".join(full for _, full in named)
-    raise DeviceError(f"there is no simulated device named like {part!r}: there are {names}")
+    return _kind(kind).open(which)

@@ -5,24 +5,23 @@ from __future__ import annotations
 import abc
 from typing import cast
 
-from muntin.host.devices.device import SOME_RUNS, Device, DeviceInfo, Room, RunStore
-from muntin.host.errors import DeviceError
+from muntin.host.devices.device import SOME_RUNS, Device, Room, RunStore
 from muntin.host.index import BiSort, Index, RunPolicy, SortedRuns
 from muntin.host.index.sorted_runs import RunWindow
 from muntin.host.index.window_index import WindowIndex
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import EngineSpec
+from muntin.host.join.engine import Engine, EngineSpec
 from muntin.host.join.index_engine import IndexEngine
 
 
 class RunDevice(Device):
     """A device with stores of sorted runs."""
 
-    indexes = (SortedRuns.name, BiSort.name)
+    indexes: tuple[str, ...] = (SortedRuns.name, BiSort.name)
 
     def open_engine(
         self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
-    ) -> IndexEngine:
+    ) -> Engine:
         """See `Device`."""
         assert isinstance(index, RunPolicy)
 
@@ -80,12 +79,3 @@ class _TrialDevice(RunDevice):
         room = self.room(key_bits=key_bits, rows=rows, what=what, runs=runs)
         self.reserve(room.nbytes, what)  # of this stand-in's memory, so that both sides count
         return cast(RunStore, room)  # has what is asked of a store until rows come
-
-    @classmethod
-    def found(cls) -> list[DeviceInfo]:
-        """None: it stands for a device that is open."""
-        return []
-
-    @classmethod
-    def open(cls, which: str = "") -> Device:
-        raise DeviceError(f"there is no device named like {which!r}")

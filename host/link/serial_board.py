@@ -36,6 +36,8 @@ class SerialBoard:
         For each design that it may have, what that is built with.
     too_long : float
         Seconds after which a batch of commands is given up.
+    behind : object
+        What is closed with it: a simulated board.
 
     Attributes
     ----------
@@ -54,8 +56,17 @@ class SerialBoard:
         As `LinkClient`.
     """
 
-    def __init__(self, client: LinkClient, board: str, parameters: Mapping[str, Any], *, too_long: float = 600.0):
+    def __init__(
+        self,
+        client: LinkClient,
+        board: str,
+        parameters: Mapping[str, Any],
+        *,
+        too_long: float = 600.0,
+        behind: Any = None,
+    ):
         self._client = client
+        self.behind = behind
         self._too_long = too_long
         client.open()
         self.description = self._described()
@@ -167,3 +178,5 @@ class SerialBoard:
     def close(self) -> None:
         """See `BoardLink`."""
         self._client.close()
+        if self.behind is not None:
+            self.behind.close()

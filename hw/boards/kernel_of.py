@@ -9,8 +9,8 @@ from muntin.contract.design import design_of
 from muntin.hw.memory.port_shape import PortShape
 
 
-def kernel_of(parameters: Any) -> tuple[wiring.Component, PortShape]:
-    """The kernel that is built with these parameters, and the shape of its memory ports.
+def kernel_of(parameters: Any, **options: Any) -> tuple[wiring.Component, PortShape]:
+    """The kernel that is built with these parameters, and options of its own; and the shape of its memory ports.
 
     Raises
     ------
@@ -18,5 +18,5 @@ def kernel_of(parameters: Any) -> tuple[wiring.Component, PortShape]:
         If no design is built with such parameters.
     """
     module, name = design_of(parameters).kernel.split(":")
-    kernel = getattr(importlib.import_module(f"muntin.hw.{module}"), name)(parameters)
+    kernel = getattr(importlib.import_module(f"muntin.hw.{module}"), name)(parameters, **options)
     return kernel, kernel.shape

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import ERROR_TEXT, Command, ErrorCode, Operation
+from muntin.contract.simulations import board_parameters
 from muntin.hw.memory.layouts import CopyOperation, TransferStatus
 from muntin.sim.bench.kernel_figure import KernelFigure
-from muntin.sim.board.bisort_link import open_bisort_board
 from muntin.sim.board.copy_board import CopyBoard
-from muntin.sim.board.kernel_board import KernelBoard
+from muntin.sim.board.kernel_board import KernelBoard, open_board
 from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 Ki, Mi = 1 << 10, 1 << 20
@@ -55,7 +55,9 @@ class KernelBench:
 
     def __init__(self, channels: int, seed: int):
         self.channels = channels
-        self.board: KernelBoard = open_bisort_board(8 * KEY_BYTES, "litedram", channels=channels, index_rows=INDEX_ROWS)
+        self.board: KernelBoard = open_board(
+            board_parameters(8 * KEY_BYTES, "litedram", channels=channels, index_rows=INDEX_ROWS), "litedram"
+        )
         self.parameters: Parameters = self.board.parameters
         self.traces: list[Trace] = []
         self._random = np.random.default_rng(seed)

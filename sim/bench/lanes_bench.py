@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from muntin.contract.designs.bisort import BISORT
 from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, Command, ErrorCode, Operation
+from muntin.contract.simulations import board_parameters
 from muntin.sim.bench.figures import LanesFigure
-from muntin.sim.board.bisort_link import open_bisort_board
+from muntin.sim.board.kernel_board import open_board
 
 Ki, Mi = 1 << 10, 1 << 20
 KEY_BYTES = 4
@@ -38,7 +39,7 @@ class LanesBench:
     def __init__(self, lanes: int, seed: int, memory: str):
         self.lanes = lanes
         self.share = 1.0
-        self._board = open_bisort_board(8 * KEY_BYTES, memory, lanes=lanes)
+        self._board = open_board(board_parameters(8 * KEY_BYTES, memory, lanes=lanes), memory)
         self._size = self._board.channel_bytes // 8  # from one array to the next, in the memory of a lane
         self._random = np.random.default_rng(seed)
         self._cut = self._keys(Ki)[np.arange(1, lanes) * Ki // lanes]

@@ -1,19 +1,23 @@
 """A board with a kernel on it."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from amaranth.lib import wiring
 from numpy.typing import NDArray
 
-from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.contract.registers import LANE_STRIDE, KernelMap, Register
-from muntin.hw.bisort.kernel import Kernel
+from muntin.contract.design import design_of
+from muntin.contract.errors import ParameterError
+from muntin.contract.registers import LANE_STRIDE, Register
+from muntin.contract.simulations import MEMORY_BITS, of_memory
+from muntin.hw.boards.kernel_of import kernel_of
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.compile_board import compile_board
 from muntin.sim.board.memories import MemorySettings
 from muntin.sim.board.simulated_board import SimulatedBoard
+from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings
+from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 _LIMIT = 1 << 40  # cycles; the kernel itself reports what does not end
 _TIMEOUT = 1 << 16  # cycles in which a memory may owe an answer
@@ -27,12 +31,8 @@ class KernelBoard:
     parameters : Parameters or SplitJoinParameters
     channels : sequence of MemorySettings
         The memory of each port of the kernel, lane by lane.
-    make : callable
-        Gives the kernel that is built with some parameters.
-    table : KernelMap
-        Of that kernel.
-    name : str
-        Names the folder below `build/boards`; what `make` builds besides what the parameters say must be told by it.
+    faults : bool
+        True for a port ``fault`` of the board, with a bit for each core: while it is 1, the core is frozen.
     progress : callable, optional
         As in `compile_board`.
 
@@ -50,21 +50,27 @@ class KernelBoard:
 
     def __init__(
         self,
-        parameters: Parameters | SplitJoinParameters,
+        parameters: Any,
         channels: Sequence[MemorySettings],
         *,
-        make: Callable[..., wiring.Component] = Kernel,
-        table: KernelMap = BISORT,
-        name: str = "bisort",
+        faults: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ):
         self.parameters = parameters
-        self._registers = {register.name: register for register in table.registers()}
-        self._lanes = table.lanes(parameters)
+        design = design_of(parameters)
+        self._registers = {register.name: register for register in design.registers.registers()}
+        self._lanes = design.registers.lanes(parameters)
         self.channel_bytes = (1 << parameters.address_bits) // parameters.channels
         shape = PortShape.of_kernel(parameters)
         self.board = SimulatedBoard(
-            compile_board(lambda: make(parameters), channels, shape, name, key=repr(parameters), progress=progress)
+            compile_board(
+                lambda: kernel_of(parameters, **({"faults": True} if faults else {}))[0],
+                channels,
+                shape,
+                f"{design.name}_faults" if faults else design.name,
+                key=repr(parameters),
+                progress=progress,
+            )
         )
         self.memory_bytes = sum(self.board.memory_bytes)
         self._listen()
@@ -136,3 +142,37 @@ class KernelBoard:
                     self.write("INTERRUPT_STATUS", 1, lane)
                     self.read("CONTROL", lane)  # which clears done
                     at_work.remove(lane)
+
+
+def open_board(
+    parameters: Any, memory: str, *, faults: bool = False, progress: Callable[[int, int], None] | None = None
+) -> KernelBoard:
+    """Compile, once, and start a simulated board with the kernel that is built with these parameters.
+
+    Parameters
+    ----------
+    parameters : Parameters or SplitJoinParameters
+        The memory says how many bits an address has.
+    memory : str
+        Of each channel: one of `MEMORY_BITS`.
+    faults, progress
+        As of `KernelBoard`.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such memory, or its beats are not as wide as `parameters` say.
+    BoardBuildError
+        If it cannot be compiled.
+    """
+    bits = MEMORY_BITS[of_memory(memory)]
+    channels = parameters.channels
+    built = dataclasses.replace(parameters, address_bits=bits + channels.bit_length() - 1)
+    settings: Mapping[str, MemorySettings] = {
+        "litedram": LitedramSettings(module="MT41K256M16"),
+        "fast": FastMemorySettings(beat_bits=built.data_bits, size=1 << bits, address_width=bits),
+    }
+    if settings[memory].beat_bits != built.data_bits:
+        raise ParameterError(f"data_bits must be {settings[memory].beat_bits}, not {built.data_bits}")
+    lanes = design_of(built).registers.lanes(built)
+    return KernelBoard(built, [settings[memory]] * (lanes * channels), faults=faults, progress=progress)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from amaranth.back import verilog
 
+from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.ecp5_board import Ecp5Board
 from muntin.hw.boards.kernel_of import kernel_of
 from muntin.hw.boards.linked_kernel import LinkedKernel
@@ -35,7 +36,8 @@ class LinkedBoard:
 
     Parameters
     ----------
-    board : Ecp5Board
+    name : str
+        The board: one of `muntin.contract.boards`.
     design : str, optional
         One of the board's.
     progress : callable, optional
@@ -45,6 +47,8 @@ class LinkedBoard:
     ----------
     path : str
         The pseudo-terminal.
+    address : (str, int) or None
+        The UDP port, if it has Ethernet.
     computer : EthernetComputer or None
         What its Ethernet is joined to, if it has any.
 
@@ -54,9 +58,8 @@ class LinkedBoard:
         If it cannot be compiled.
     """
 
-    def __init__(
-        self, board: Ecp5Board, design: str | None = None, *, progress: Callable[[int, int], None] | None = None
-    ):
+    def __init__(self, name: str, design: str | None = None, *, progress: Callable[[int, int], None] | None = None):
+        board = build_of(name)
         chosen = board.design(design)
         folder = compile_texts(
             lambda: _texts(board, chosen), f"linked-{board.name}-{chosen}", key=repr((board, chosen)), progress=progress
@@ -73,6 +76,7 @@ class LinkedBoard:
             wires = list(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
             wires[0].setblocking(False)
             self.computer = EthernetComputer(ethernet, wires[1])
+        self.address = None if self.computer is None else self.computer.address
         wire = wires[0].fileno() if wires else -1
         stop = ctypes.c_int32(0)
         thread = threading.Thread(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import abc
+import importlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from muntin.contract.design import design_of
 from muntin.contract.registers import (
     COMMAND_WORDS,
     CONTROL_REGISTERS,
+    LANE_STRIDE,
     Access,
     Command,
     ErrorCode,
@@ -282,3 +285,93 @@ class KernelShell(abc.ABC):
         for address, length in arrays:
             if self._place(address, length) is None:
                 raise CommandFaultError(ErrorCode.DECODE_ERROR, address)
+
+
+class LanedModel:
+    """A kernel of any number of lanes, and their memories. It can stand in for a board: it has all of a `BoardLink`.
+
+    Every lane is a kernel of its own: it does all that it is started for within that register write, and so
+    before the next lane begins.
+
+    Parameters
+    ----------
+    parameters
+    memory_bytes : int
+        Of all lanes, each an equal share.
+    lane : callable
+        Makes the model of a lane with its memory.
+
+    Attributes
+    ----------
+    parameters
+    memory_bytes : int
+    lanes : list of KernelShell
+
+    Raises
+    ------
+    ValueError
+        As the model of a lane does.
+    """
+
+    def __init__(self, parameters: Any, memory_bytes: int, lane: Callable[[Any, int], KernelShell]):
+        lanes = design_of(parameters).registers.lanes(parameters)
+        self.parameters = parameters
+        self.memory_bytes = memory_bytes
+        self.lanes = [lane(parameters, memory_bytes // lanes) for _ in range(lanes)]
+
+    def reset(self) -> None:
+        """Everything but the memory as it was at first."""
+        for lane in self.lanes:
+            lane.reset()
+
+    def close(self) -> None:
+        """As each lane does."""
+        for lane in self.lanes:
+            lane.close()
+
+    @property
+    def interrupt(self) -> bool:
+        """The interrupt line: that of any lane."""
+        return any(lane.interrupt for lane in self.lanes)
+
+    def read_register(self, offset: int) -> int:
+        """The register at a byte offset; raises IndexError where there is no such lane."""
+        number, own = divmod(offset, LANE_STRIDE)
+        return self.lanes[number].read_register(own)
+
+    def write_register(self, offset: int, value: int) -> None:
+        """Writes the register at a byte offset; raises IndexError where there is no such lane."""
+        number, own = divmod(offset, LANE_STRIDE)
+        self.lanes[number].write_register(own, value)
+
+    def push_words(self, offset: int, words: Sequence[int]) -> None:
+        """Writes words to one register, one after the other."""
+        number, own = divmod(offset, LANE_STRIDE)
+        self.lanes[number].push_words(own, words)
+
+    def write_memory(self, address: int, content: np.ndarray | bytes) -> None:
+        """Writes bytes. Raises IndexError where there is no memory."""
+        number, own = self._place(address)
+        self.lanes[number].write_memory(own, content)
+
+    def read_memory(self, address: int, length: int) -> np.ndarray:
+        """A copy of so many bytes. Raises IndexError where there is no memory."""
+        number, own = self._place(address)
+        return self.lanes[number].read_memory(own, length)
+
+    def _place(self, address: int) -> tuple[int, int]:
+        """The lane, and the address as it knows it."""
+        return divmod(address, 1 << self.parameters.address_bits)
+
+    def wait(self) -> None:
+        """As each lane does."""
+        for lane in self.lanes:
+            lane.wait()
+
+
+def open_model(parameters: Any, *, memory_bytes: int) -> Any:
+    """The model of the kernel that is built with these parameters, with so much memory for each lane: a `BoardLink`."""
+    module, name = design_of(parameters).model.split(":")
+    model = getattr(importlib.import_module(f"muntin.sim.models.{module}"), name)
+    lanes = design_of(parameters).registers.lanes(parameters)
+    return model(parameters, memory_bytes) if lanes == 1 else LanedModel(parameters, lanes * memory_bytes, model)

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from bench.filled_board import FilledBoard
 from bench.simulated_join import CountingLink, join_cost, main, main_array_cost
-from muntin.sim.board.bisort_link import board_parameters
+from muntin.contract.simulations import board_parameters
 from muntin.sim.models.kernel import KernelModel
 
 pytest.importorskip("amaranth")

@@ -29,7 +29,7 @@ ROWS = (
     ("host.sql", "host.arguments"),
     ("host.join", "host.state"),
     ("host.link",),
-    ("host.devices",),
+    ("host.devices", "host.fpga"),
     ("host.stats", "host.window_join", "host.range_index", "host.tables_sql"),
     ("host",),
     ("host.files", "host.selftest", "host.daemon", "host.kafka"),

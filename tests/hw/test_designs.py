@@ -26,7 +26,7 @@ class ThirdParameters(Parameters):
     pass
 
 THIRD = dataclasses.replace(BISORT, name="Third", build_id=0x4D554C39)
-DESIGN = Design("third", ThirdParameters, THIRD, kernel="third:ThirdKernel", engine="runs")
+DESIGN = Design("third", ThirdParameters, THIRD, kernel="third:ThirdKernel", model="kernel:KernelModel", engine="runs")
 TINY = ThirdParameters(**dataclasses.asdict(Parameters.preset("tiny")))
 """
 GATEWARE = """

@@ -13,10 +13,11 @@ if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
 from muntin import Band, Rows, WindowJoin
 from muntin.contract.designs.bisort import BISORT
 from muntin.contract.registers import COMMAND_WORDS, Command, ErrorCode, Operation
-from muntin.host.devices.bisort_device import BisortDevice
+from muntin.contract.simulations import board_parameters
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.errors import KernelError
-from muntin.sim.board.bisort_link import open_bisort_board
+from muntin.host.fpga.device import FpgaDevice
+from muntin.sim.board.kernel_board import open_board
 from muntin.sim.models.kernel import KernelModel
 from tests.conformance.small_joins import pairs_of, table
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
@@ -30,7 +31,7 @@ FAULTS = ("stall", "error_start", "error_end", "error_response", "silent_start",
 
 @pytest.fixture(scope="module", params=[32, 64])
 def compiled(request):
-    with open_bisort_board(request.param, "fast") as board:
+    with open_board(board_parameters(request.param, "fast"), "fast") as board:
         yield board
 
 
@@ -168,12 +169,12 @@ def test_a_board_is_found_again_without_its_verilog(board, monkeypatch):
         raise AssertionError("made Verilog")
 
     monkeypatch.setattr("muntin.sim.board.compile_board.verilog.convert", refuse)
-    with open_bisort_board(board.parameters.key_bits, "fast") as again:
+    with open_board(board_parameters(board.parameters.key_bits, "fast"), "fast") as again:
         assert again.memory_bytes == board.memory_bytes
     # What was never compiled, or from other sources, is not.
     monkeypatch.setattr("muntin.sim.board.compile_board._sources", lambda: ["others"])
     with pytest.raises(AssertionError, match="made Verilog"):
-        open_bisort_board(board.parameters.key_bits, "fast")
+        open_board(board_parameters(board.parameters.key_bits, "fast"), "fast")
 
 
 # A memory that fails
@@ -252,21 +253,11 @@ class Lent:
         pass
 
 
-class OneBoard(BisortDevice):
+def one_board(board):
     """A device over a given board."""
-
-    def __init__(self, board):
-        scratch = 1 << 20
-        info = DeviceInfo("test", "sim", "a board of the test", board.memory_bytes - scratch)
-        super().__init__(info, lambda key_bits: Lent(board), scratch_bytes=scratch)
-
-    @classmethod
-    def found(cls):
-        return []
-
-    @classmethod
-    def open(cls, which=""):
-        raise NotImplementedError
+    scratch = 1 << 20
+    info = DeviceInfo("test", "sim", "a board of the test", board.memory_bytes - scratch)
+    return FpgaDevice(info, {"bisort": board.parameters}, lambda builds: Lent(board), scratch_bytes=scratch)
 
 
 @pytest.mark.parametrize("fault", ["error", "silent"])
@@ -278,7 +269,7 @@ def test_what_a_user_sees_of_a_failing_memory(board, fault, seed):
     options = {"on": Band("k", "k", -1, 1), "left": Rows(300), "right": Rows(300), "form": "pairs", "order": "inner"}
     loop = NestedLoop(("band", -1, 1), "k", "k", rows=(300, 300))
     due = [[(pair.left, pair.right) for pair in loop.process(batch, batch)] for batch in batches]
-    device = OneBoard(board)
+    device = one_board(board)
     failing, other = WindowJoin(device=device, **options), WindowJoin(device="numpy", **options)
     assert (
         pairs_of(failing.process(batches[0], batches[0])) == pairs_of(other.process(batches[0], batches[0])) == due[0]
@@ -302,6 +293,6 @@ def test_what_a_user_sees_of_a_failing_memory(board, fault, seed):
     for join in (failing, again, other):
         join.close()
     device.close()
-    with WindowJoin(device=OneBoard(board), **options) as join:
+    with WindowJoin(device=one_board(board), **options) as join:
         for batch, pairs in zip(batches, due, strict=True):
             assert pairs_of(join.process(batch, batch)) == pairs

@@ -27,7 +27,7 @@ def test_a_join_on_two_lanes(keys, seed):
         for left, right in batches:
             due = [(pair.left, pair.right) for pair in loop.process(left, right)]
             assert pairs_of(join.process(left, right)) == due
-    board = device.board(32)
+    board = device.open_board(32)
     rows = [board.counters(lane)["rows_in"] for lane in range(2)]
     assert rows[1] > 0
     assert (rows[0] > rows[1] / 3) if keys == "spread" else rows[0] == 0, "equal keys are all of one lane"

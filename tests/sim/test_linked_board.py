@@ -36,15 +36,15 @@ def device():
 @pytest.fixture(scope="module")
 def terminal(device):
     """Where the simulated board is; its own link is not asked meanwhile."""
-    return device.link(32)._simulated.path
+    return device.open_board(32).link.behind.path
 
 
 def test_the_memory_is_levelled(device):
     from muntin.sim.linked.ecp5_phy_model import WORKING
 
     expected = [LaneTiming(slip, first + (last - first + 1) // 2, last - first + 1) for slip, first, last in WORKING]
-    assert device.link(32).lanes == expected
-    assert device.link(32).repeated == 0
+    assert device.open_board(32).link.lanes == expected
+    assert device.open_board(32).link.repeated == 0
 
 
 def test_a_selftest_passes(device):
@@ -61,7 +61,7 @@ def test_a_selftest_passes_with_splitjoin():
 
 
 def test_a_reset_leaves_the_memory(device, seed):
-    link = device.link(32)
+    link = device.open_board(32).link
     content = np.random.default_rng(seed).integers(0, 256, 100, np.uint8)
     link.write_memory(12345, content)
     link.reset()

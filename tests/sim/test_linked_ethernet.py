@@ -36,7 +36,7 @@ def device():
 @pytest.fixture
 def computer(device):
     """What the board's Ethernet is joined to; every packet that the board sent was whole."""
-    computer = device.link(32)._simulated.computer
+    computer = device.open_board(32).link.behind.computer
     passed = computer.pass_on
     yield computer
     computer.pass_on = passed
@@ -58,7 +58,7 @@ def _is_datagram(packet):
 def test_a_selftest_passes(device, computer):
     lines = list(selftest(device, hold=0))
     assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "soak", "join"]
-    assert device.link(32).repeated == 0
+    assert device.open_board(32).link.repeated == 0
 
 
 @pytest.mark.parametrize("words", [[0x7E7D7E7D], [0, 1, 0xFFFFFFFF]], ids=["all escaped", "hardly any"])
@@ -155,7 +155,7 @@ def test_another_program_and_the_serial_line(device, client, computer):
     with pytest.raises(LinkRefusedError, match="another program has opened it"):
         client.read_memory(0, 1)
     other.write_memory(0, [5, 6])
-    serial = LinkClient(SerialPort(device.link(32)._simulated.path, 1_000_000), patience=2 * PATIENCE)
+    serial = LinkClient(SerialPort(device.open_board(32).link.behind.path, 1_000_000), patience=2 * PATIENCE)
     serial.open()
     assert serial.read_memory(0, 2) == [5, 6]
     with pytest.raises(LinkRefusedError, match="another program has opened it"):
@@ -208,7 +208,7 @@ def test_a_ping_is_answered(client, computer, length):
 
 
 def test_the_board_sleeps_while_nobody_asks(device, client):
-    simulated_board = device.link(32)._simulated.board
+    simulated_board = device.open_board(32).link.behind.board
     client.read_memory(0, 1)
     until = time.monotonic() + 60
     before = -1

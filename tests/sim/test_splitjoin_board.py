@@ -18,7 +18,7 @@ from muntin.contract.errors import ParameterError
 from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.sim.benches.join_cases import JoinCase, cases
 from muntin.sim.benches.order_monitor import check_arrival, check_order
-from muntin.sim.board.splitjoin_link import open_splitjoin_board
+from muntin.sim.board.kernel_board import open_board
 from muntin.sim.models.splitjoin import JoinRow, join_oracle
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results
@@ -44,7 +44,7 @@ EXACT = ("commands", "write_beats", "rows_in", "rows_out", "compared")
     params=[name if name == "three cores" else pytest.param(name, marks=pytest.mark.full) for name in BUILDS],
 )
 def compiled(request):
-    with open_splitjoin_board("fast", parameters=BUILDS[request.param], faults=True) as board:
+    with open_board(BUILDS[request.param], "fast", faults=True) as board:
         yield board
 
 
@@ -163,7 +163,7 @@ def test_a_group_that_goes_on_over_joins(board):
 def test_behind_ddr3(seed):
     pytest.importorskip("litedram")
     parameters = dataclasses.replace(TINY, burst_bytes=2048, outstanding=16, turn_bytes=16384, alternate_bytes=2048)
-    with open_splitjoin_board("litedram", parameters=parameters) as board:
+    with open_board(parameters, "litedram") as board:
         check_against_the_model(board, random.Random(seed))
         check_rate(board)
 
@@ -429,7 +429,7 @@ def check_rate(board) -> None:
 
 def test_boards_that_do_not_fit():
     with pytest.raises(ParameterError, match="memory must be one of litedram, fast, not 'hbm'"):
-        open_splitjoin_board("hbm")
+        open_board(TINY, "hbm")
     with pytest.raises(ParameterError, match="data_bits must be 128, not 256"):
-        open_splitjoin_board("litedram", parameters=dataclasses.replace(TINY, data_bits=256))
+        open_board(dataclasses.replace(TINY, data_bits=256), "litedram")
     assert SPLITJOIN.operations == (Operation.NOP, Operation.JOIN, Operation.CLEAR)

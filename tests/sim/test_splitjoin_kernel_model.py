@@ -9,10 +9,9 @@ import pytest
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, JoinSettings, Order, SplitJoinParameters, row_words
 from muntin.contract.registers import Command, Operation
-from muntin.host.devices.join_rows import JoinRows
-from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.splitjoin_board import SplitJoinBoard
 from muntin.host.errors import DeviceError, KernelError
+from muntin.host.fpga.driver import KernelDriver
+from muntin.host.fpga.splitjoin import JoinRows, SplitJoinBoard
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import JoinResult, JoinRow, SplitJoin

@@ -14,7 +14,6 @@ from muntin.host.daemon.daemon import Daemon, FlightOptions
 from muntin.host.devices import Device
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.numpy_device import NumpyDevice
-from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import (
     CapacityError,
     DeviceError,
@@ -26,6 +25,7 @@ from muntin.host.errors import (
     StateError,
     UnsupportedError,
 )
+from muntin.host.fpga.device import FpgaDevice
 from muntin.host.state import check_place, local_folder
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, expected, open_query, process
@@ -34,10 +34,10 @@ LARGE = JoinSpec(on=SPEC.on, left=Rows(1_000_000), right=Rows(1_000_000))
 BUILD = dataclasses.replace(SplitJoinParameters.preset("tiny"), cores=4, rows=32, key_bits=64, time_bits=0)
 
 
-def one_board() -> SplitJoinDevice:
+def one_board() -> FpgaDevice:
     """A device that serves one join."""
     info = DeviceInfo("test:splitjoin", "test", "", 1 << 16)
-    return SplitJoinDevice(info, BUILD, lambda: SplitJoinKernelModel(BUILD, 1 << 16), boards=1)
+    return FpgaDevice(info, {"splitjoin": BUILD}, lambda _: SplitJoinKernelModel(BUILD, 1 << 16), boards=1)
 
 
 @pytest.fixture

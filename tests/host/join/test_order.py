@@ -143,7 +143,7 @@ def test_groups_on_the_kernel_count_rows_and_not_what_it_is_sent(
 ) -> None:
     """Rows without a key, which a time window never sees; unions, of which a row is sent several times; and calls of
     several steps."""
-    monkeypatch.setattr("muntin.host.join.splitjoin_engine.STEP_ROWS", 45)
+    monkeypatch.setattr("muntin.host.fpga.splitjoin_engine.STEP_ROWS", 45)
     rng = np.random.default_rng(seed)
     union = AnyOf(Band("k", "k", -2, -1), Band("k", "k", 0, 0), Band("k", "k", 3, 4))
     calls = []

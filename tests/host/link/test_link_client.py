@@ -8,7 +8,6 @@ import pytest
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.link import DATA_WORDS, FLAG
 from muntin.contract.registers import Command, Operation
-from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.errors import (
     DeviceError,
     LinkDamagedError,
@@ -21,6 +20,7 @@ from muntin.host.errors import (
     from_wire,
     to_wire,
 )
+from muntin.host.fpga.driver import KernelDriver
 from muntin.host.link.link_client import TRIES, LinkClient
 from muntin.host.link.memory_check import memory_check, memory_soak
 from muntin.host.link.serial_board import SerialBoard

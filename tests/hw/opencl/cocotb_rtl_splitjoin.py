@@ -8,7 +8,7 @@ import cocotb
 from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_FIELDS, Order, SplitJoinParameters
 from muntin.contract.opencl import Request, request
 from muntin.contract.registers import Command, ErrorCode, Operation
-from muntin.host.devices.join_rows import JoinRows
+from muntin.host.fpga.splitjoin import JoinRows
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import JoinResult, SplitJoin

@@ -5,21 +5,36 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from muntin.contract.design import design_of
 from muntin.contract.designs.bisort import BISORT
-from muntin.contract.opencl import KERNEL, Request, request, state_bytes
+from muntin.contract.opencl import (
+    BINARY,
+    BUILD_HEADER,
+    HEADER,
+    KERNEL,
+    Request,
+    build_header,
+    declaration,
+    kernels,
+    model,
+    request,
+    state_bytes,
+)
 from muntin.contract.registers import LANE_STRIDE
-from muntin.host.devices.opencl_device import cl, finish
+from muntin.host.devices.opencl_device import OpenClDevice, built, cl, finish, shared_context
 from muntin.host.errors import DeviceError
 
 _CONTROL = next(register for register in BISORT.registers() if register.name == "CONTROL")
 _DONE = _CONTROL.field("done").mask
 _MOST_REQUESTS = 4096  # handed over at a time
+BUILDS = Path(__file__).resolve().parents[2] / "build" / "bitstreams"
+_VENDOR = "intel(r) fpga"  # how the platform's name begins
 _BANK_LSB = 16  # of a buffer's flags: which bank of memory it goes to, from 1 on; 0 leaves it to the shell
 
 
@@ -195,3 +210,113 @@ def _as_os_error() -> Iterator[None]:
         yield
     except cl.Error as error:
         raise OSError(str(error)) from error
+
+
+def model_source(parameters: Any) -> str:
+    """The whole program as one OpenCL source: what a build has in files, with its headers in place of their names."""
+    headers = {BUILD_HEADER: build_header(parameters), HEADER: declaration(parameters)}
+    text = model(parameters) + kernels(parameters)
+    for name, header in headers.items():
+        line = f'#include "{name}"\n'
+        assert text.count(line) == 1
+        text = text.replace(line, header)
+    return text
+
+
+def model_program(parameters: Any, device: Any = None) -> Any:
+    """The program, built.
+
+    Parameters
+    ----------
+    parameters : Parameters or SplitJoinParameters
+    device : pyopencl.Device, optional
+        By default the first that is a CPU, as the model is one work-item, else the first of all.
+
+    Raises
+    ------
+    DeviceError
+        If there is no OpenCL device, or the program does not build on it.
+    """
+    if device is None:
+        device = min(OpenClDevice.cl_devices(), key=lambda device: not device.type & cl.device_type.CPU)
+    try:
+        program = cl.Program(shared_context(device), model_source(parameters))
+        return built(program, ["-cl-std=CL1.2"])
+    except cl.Error as error:
+        raise DeviceError(
+            f"the model of the board's kernel does not build on {device.name.strip()}: {error}"
+        ) from error
+
+
+def open_opencl_model(parameters: Any, memory_bytes: int) -> OpenClBoard:
+    """The board's program with the model in its module's place, opened.
+
+    Parameters
+    ----------
+    parameters : Parameters or SplitJoinParameters
+        What the module is built with.
+    memory_bytes : int
+
+    Raises
+    ------
+    DeviceError
+        As of `model_program`, or if the device has too little memory.
+    """
+    return OpenClBoard(model_program(parameters), parameters, memory_bytes)
+
+
+# A vendor's shell
+
+
+def shell_device() -> Any:
+    """The vendor's first device that is no emulator. Raises DeviceError if there is none."""
+    found = [device for device in OpenClDevice.cl_devices() if device.platform.name.lower().startswith(_VENDOR)]
+    if not found:
+        names = sorted({device.platform.name.strip() for device in OpenClDevice.cl_devices()})
+        raise DeviceError(
+            f"no OpenCL platform of Intel's FPGA SDK is here (there is {', '.join(names)}): install its runtime and "
+            "the board's support package, and run `aocl install`"
+        )
+    return found[0]
+
+
+def bitstream(board: str, folder: str, builds: Mapping[str, Any]) -> tuple[Path, Any]:
+    """The bitstream of one of these builds, newest first, and what it was built with.
+
+    Parameters
+    ----------
+    board : str
+    folder : str
+        Where it is; empty for what `make bitstream` has built last.
+    builds : mapping of str to MemoryPort
+        By the name of the design.
+
+    Raises
+    ------
+    DeviceError
+        If there is none, or no device for it.
+    """
+    shell_device()
+    places: dict[Path, Any] = {}
+    for design, parameters in builds.items():
+        folders = [Path(folder)] if folder else sorted(BUILDS.glob(f"{board}-{design}-*"))
+        places |= {found / BINARY: parameters for found in folders if (found / BINARY).is_file()}
+    if not places:
+        where = folder or f"{BUILDS}/{board}-*"
+        raise DeviceError(
+            f"there is no {BINARY} in {where}: build it with `make bitstream BOARD={board} "
+            f"DESIGN={' or '.join(builds)}` on a machine with the vendor's tools, or name the folder it is in as "
+            f"board:{board}:FOLDER"
+        )
+    newest = max(places, key=lambda path: path.stat().st_mtime)
+    return newest, places[newest]
+
+
+def load(name: str, binary: Path, parameters: Any, memory_bytes: int) -> OpenClBoard:
+    """Loads a bitstream for the device of that name. Raises DeviceError if it is none."""
+    device = shell_device()
+    try:
+        program = built(cl.Program(cl.Context([device]), [device], [binary.read_bytes()]), [])
+    except (cl.Error, OSError) as error:
+        raise DeviceError(f"device {name}: {binary} cannot be loaded: {error}") from error
+    return OpenClBoard(program, parameters, memory_bytes, banks=True)

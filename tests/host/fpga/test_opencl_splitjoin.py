@@ -8,11 +8,11 @@ import pytest
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
 from muntin.contract.registers import Command, ErrorCode, Operation
-from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.devices.opencl_device import OpenClDevice
-from muntin.host.devices.opencl_model import open_opencl_model
-from muntin.host.devices.splitjoin_board import SplitJoinBoard
 from muntin.host.errors import DeviceError
+from muntin.host.fpga.driver import KernelDriver
+from muntin.host.fpga.opencl import open_opencl_model
+from muntin.host.fpga.splitjoin import SplitJoinBoard
 from muntin.host.selftest import selftest
 from muntin.sim.benches.join_cases import cases
 from muntin.sim.benches.order_monitor import check_order

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.host.devices.index_slots import IndexSlots
+from muntin.host.fpga.bisort_lane import IndexSlots
 
 
 def test_an_index_stays_until_its_room_is_needed():

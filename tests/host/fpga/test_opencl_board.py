@@ -9,11 +9,10 @@ from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.errors import ParameterError
 from muntin.contract.opencl import KERNEL
 from muntin.contract.registers import Command, Operation
-from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.opencl_board import OpenClBoard
 from muntin.host.devices.opencl_device import OpenClDevice, cl
-from muntin.host.devices.opencl_model import model_program, model_source, open_opencl_model
 from muntin.host.errors import DeviceError, KernelError
+from muntin.host.fpga.driver import KernelDriver
+from muntin.host.fpga.opencl import OpenClBoard, model_program, model_source, open_opencl_model
 from muntin.sim.models.kernel import KernelModel
 from tests.hw.bisort.kernel_scenarios import Scenarios, same
 

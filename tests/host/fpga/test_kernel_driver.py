@@ -7,10 +7,10 @@ import pytest
 
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import Command, ErrorCode, Operation, parameter_hash
-from muntin.host.devices.kernel_driver import KernelDriver
 from muntin.host.errors import DeviceError, KernelError, from_wire, to_wire
+from muntin.host.fpga.driver import KernelDriver
 from muntin.sim.models.kernel import KernelModel
-from muntin.sim.models.laned_kernel import LanedKernelModel
+from muntin.sim.models.kernel_shell import LanedModel
 
 TINY = Parameters.preset("tiny")
 OFFSETS = {register.name: register.offset for register in BISORT.registers()}
@@ -198,7 +198,7 @@ def test_done_too_early(board):
 
 @pytest.fixture
 def laned():
-    return LanedKernelModel(dataclasses.replace(TINY, lanes=4), 1 << 18, lambda parameters, _: Board(parameters))
+    return LanedModel(dataclasses.replace(TINY, lanes=4), 1 << 18, lambda parameters, _: Board(parameters))
 
 
 def test_lanes_have_queues_and_memories_of_their_own(laned):

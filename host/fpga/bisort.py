@@ -1,8 +1,10 @@
-"""A board with a BI-Sort kernel: runs spread over its lanes, and what all lanes do together."""
+"""A board with a BI-Sort kernel: runs spread over its lanes, what all lanes do together, and the stores on it."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -10,15 +12,104 @@ from typing import TypeVar
 
 import numpy as np
 
-from muntin.host.devices.bisort_lane import BisortLane, Steps
-from muntin.host.devices.board_link import BoardLink
-from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import BoardRun, FoundRanges, KeyCut, LaneRun
-from muntin.host.devices.ranges import Ranges
+from muntin.contract.design import design_of
+from muntin.host.devices.device import Device, Limits, Probe, Room, Run, RunStore
 from muntin.host.errors import CapacityError
+from muntin.host.fpga.bisort_lane import BisortLane, LaneRun, Ranges, Steps
+from muntin.host.fpga.driver import BoardLink, KernelDriver
+
+SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
 
 _T = TypeVar("_T")
 Pieces = list[tuple[np.ndarray, np.ndarray]]
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundRanges:
+    """Where some probes, one behind the other, start and stop in one run, or in a lane's part of it.
+
+    Attributes
+    ----------
+    number : int
+        Of the run, among those that were probed.
+    run : LaneRun
+    first : int
+        The first of the probes; those that are not here find nothing.
+    starts, stops : ndarray of uint32, shape (m,)
+        Positions.
+    """
+
+    number: int
+    run: LaneRun
+    first: int
+    starts: np.ndarray
+    stops: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Positions of each probe, int64."""
+        return self.stops.astype(np.int64) - self.starts
+
+    @property
+    def probes(self) -> slice:
+        """Which probes these are."""
+        return slice(self.first, self.first + len(self.starts))
+
+
+@dataclasses.dataclass(eq=False)
+class BoardRun:
+    """A run on a board: what each lane holds of it.
+
+    Attributes
+    ----------
+    length : int
+        Rows.
+    parts : list of LaneRun or None, one for each lane
+        None where the run has no key of the lane's range.
+    """
+
+    length: int
+    parts: list[LaneRun | None]
+
+
+class KeyCut:
+    """Cuts all keys into one range for each lane: lane n has those from ``keys[n - 1]`` to below ``keys[n]``.
+
+    Which keys cut decides how evenly rows are spread over the lanes, and nothing else: every key lies in one range,
+    and a lane is asked for all that it may have. A range may be empty, and all rows may lie in one.
+
+    Parameters
+    ----------
+    keys : ndarray, shape (lanes - 1,)
+        Ascending.
+    """
+
+    def __init__(self, keys: np.ndarray):
+        self.keys = keys
+
+    @classmethod
+    def of(cls, keys: np.ndarray, lanes: int) -> KeyCut:
+        """Ranges that hold about as many rows each, if all rows are like these: ascending keys, shape (n,), n >= 1."""
+        return cls(keys[np.arange(1, lanes) * len(keys) // lanes].copy())
+
+    @property
+    def lanes(self) -> int:
+        """How many ranges there are."""
+        return len(self.keys) + 1
+
+    def rows(self, keys: np.ndarray) -> list[slice]:
+        """Which of some rows lie in each range, by their ascending keys."""
+        ends = np.searchsorted(keys, self.keys, "left").tolist()
+        return [slice(*both) for both in zip([0, *ends], [*ends, len(keys)], strict=True)]
+
+    def probes(self, lower: np.ndarray, upper: np.ndarray) -> list[slice]:
+        """Which of some probes may find a row in each range: those with ``lower <= key <= upper`` for any key in it.
+
+        Both bounds ascend, and ``lower <= upper``.
+        """
+        starts = [0, *np.searchsorted(upper, self.keys, "left").tolist()]
+        stops = [*np.searchsorted(lower, self.keys, "left").tolist(), len(lower)]
+        return [slice(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
 class BisortBoard:
@@ -40,6 +131,8 @@ class BisortBoard:
     Attributes
     ----------
     parameters : Parameters
+    link : BoardLink
+        As given: for tests of the memory, while no store is on the board.
     lanes : list of BisortLane
     granule_rows : int
         Rows of a granule.
@@ -52,8 +145,9 @@ class BisortBoard:
         If the board does not answer, has another kernel than the link says, or too little memory.
     """
 
-    def __init__(self, link: BoardLink, name: str, scratch_bytes: int):
-        self._driver = KernelDriver(link, name)
+    def __init__(self, link: BoardLink, name: str, scratch_bytes: int = SCRATCH_BYTES):
+        self.link = link
+        self._driver = KernelDriver(link, name, design_of(link.parameters).registers)
         self._lock = threading.RLock()
         self._left: deque[BoardRun] = deque()
         self.parameters = self._driver.parameters
@@ -64,6 +158,11 @@ class BisortBoard:
     def granules(self, rows: int) -> int:
         """The most granules that a run of so many rows takes on any one lane."""
         return self.lanes[0].granules(rows)
+
+    def room(self, rows: int, runs: int) -> Room:
+        """What a store takes: each run may be padded to a granule."""
+        granules = self.granules(rows) + max(runs, rows // self.granule_rows // 64)
+        return Room(granules * self.granule_bytes, self.parameters.run_rows)
 
     def close(self) -> None:
         """Gives the board back, once nobody is using it. Idempotent."""
@@ -250,3 +349,125 @@ class BisortBoard:
                 done = self._together(steps)
             for pieces in done.values():
                 yield from pieces
+
+
+class BisortStore(RunStore):
+    """See `RunStore`. Rows in an insertion buffer count as if they lay in memory.
+
+    Where the kernel has several lanes, the first rows of an empty store say where their ranges of keys meet.
+    """
+
+    def __init__(self, device: Device, board: BisortBoard, rows: int, what: str, runs: int):
+        self.key_bits = board.parameters.key_bits
+        self.granule = board.granule_rows
+        self.most_run_rows = board.parameters.run_rows
+        self._device = device
+        self._board = board
+        self._what = what
+        self._most_runs = runs
+        self._used = 0  # granules
+        self._runs: set[BoardRun] = set()
+        self._cut = KeyCut(np.zeros(board.parameters.lanes - 1, self.key_dtype))  # of all runs
+        self._ticket = device.reserve(0, what)
+        self._free = weakref.finalize(self, _give_back, device, self._ticket, board, self._runs)
+        self.grow(rows)
+
+    def grow(self, rows: int) -> None:
+        nbytes = self._board.room(rows, self._most_runs).nbytes
+        self._device.reserve(nbytes, self._what, self._ticket)
+        self._size, self.nbytes, self.capacity_rows = nbytes // self._board.granule_bytes, nbytes, rows
+
+    def _take(self, rows: int) -> None:
+        """Counts the granules of a run that will be made. Raises CapacityError."""
+        needed = self._board.granules(rows)
+        if self._used + needed > self._size:
+            free = (self._size - self._used) * self.granule
+            raise CapacityError(
+                f"{self._what} has {free} rows free on device {self._device.info.name} and needs {rows} more",
+                rows,
+                free,
+            )
+        self._used += needed
+
+    def _made(self, make: Callable[[], BoardRun], rows: int) -> Run:
+        """A run of so many rows, counted before it is made."""
+        self._take(rows)
+        try:
+            run = make()
+        except Exception:
+            self._used -= self._board.granules(rows)
+            raise
+        self._runs.add(run)
+        return Run(rows, run)
+
+    def load(self, keys: np.ndarray, rows: np.ndarray) -> Run:
+        if not self._runs:
+            self._cut = KeyCut.of(keys, self._cut.lanes)
+        return self._made(lambda: self._board.load(keys, rows, self._cut), len(keys))
+
+    def merge(self, older: Run, newer: Run) -> Run:
+        merged = self._made(lambda: self._board.merge(older.handle, newer.handle), older.length + newer.length)
+        for run in (older, newer):
+            self._forget(run)
+        return merged
+
+    def drop(self, run: Run) -> None:
+        self._board.drop(run.handle)
+        self._forget(run)
+
+    def _forget(self, run: Run) -> None:
+        self._runs.remove(run.handle)
+        self._used -= self._board.granules(run.length)
+        run.handle = None
+
+    def probe(self, runs: list[Run], lower: np.ndarray, upper: np.ndarray) -> Probe:
+        found = self._board.probe([run.handle for run in runs], lower, upper, self._cut)
+        candidates = sum(int(part.lengths.sum()) for part in found)
+        return Probe(len(lower), runs, candidates, found)
+
+    def gather(
+        self, probe: Probe, numbers: np.ndarray, base: int, limits: Limits | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        low = np.uint32(base & 0xFFFFFFFF)
+        for probes, rows in self._board.gather(list(_ranges(probe, limits))):
+            yield numbers[probes], base + (rows - low).astype(np.int64)
+
+    def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
+        found: list[FoundRanges] = probe.handle
+        checked = np.zeros(len(probe.runs), bool) if limits is None else limits.runs
+        total = np.zeros(probe.probes, np.int64)
+        for part in found:
+            if not checked[part.number]:
+                total[part.probes] += part.lengths
+        if checked.any():
+            ranges = [ranges for ranges in _ranges(probe, limits) if ranges.limits is not None]
+            for probes, counts in self._board.count(ranges):
+                total[probes] += counts
+        return total
+
+    def close(self) -> None:
+        self._free()
+        self._board.collect()
+        self._used = self.nbytes = 0
+
+
+def _give_back(device: Device, ticket: int, board: BisortBoard, runs: set[BoardRun]) -> None:
+    """Frees what a store has; it refers to the store by nothing."""
+    board.leave(runs)
+    runs.clear()
+    device.release(ticket)
+
+
+def _ranges(probe: Probe, limits: Limits | None) -> Iterator[Ranges]:
+    """What a probe has found in each run."""
+    found: list[FoundRanges] = probe.handle
+    for part in found:
+        some = np.flatnonzero(part.lengths)
+        if not len(some):
+            continue
+        probes = some + part.first
+        checked = None
+        if limits is not None and limits.runs[part.number]:
+            checked = np.stack([limits.first[probes], limits.span[probes]], axis=1)
+        starts, stops = (ends[some].astype(np.int64) for ends in (part.starts, part.stops))
+        yield Ranges(part.run, probes, starts, stops, checked)

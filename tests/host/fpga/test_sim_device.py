@@ -10,7 +10,6 @@ import pytest
 
 from muntin.hardware import open_device
 from muntin.host.devices import list_devices
-from muntin.host.devices.sim_device import SimDevice
 from muntin.host.errors import DeviceError
 
 NAMES = [
@@ -79,7 +78,7 @@ def test_lanes():
     one, two = open_device("sim:bisort-model"), open_device("sim:model:lanes=2")
     assert two.info.name == "sim:bisort-model:lanes=2"
     assert two.info.memory_bytes == one.info.memory_bytes
-    assert [device.board(32).parameters.lanes for device in (one, two)] == [1, 2]
+    assert [device.open_board(32).parameters.lanes for device in (one, two)] == [1, 2]
     assert open_device("sim:bisort-model:lanes=1").info == one.info
     with pytest.raises(DeviceError, match="device sim:bisort-model: lanes must be one of 1, 2, 4, 8, 16, 32, not 3"):
         open_device("sim:bisort-model:lanes=3")
@@ -93,7 +92,7 @@ def test_a_board_that_cannot_be_built(monkeypatch, error):
     def refuse(name):
         raise error
 
-    device = SimDevice("sim:bisort-fast")
+    device = open_device("sim:bisort-fast")
     monkeypatch.setattr(importlib, "import_module", refuse)
     with pytest.raises(DeviceError, match=f"device sim:bisort-fast cannot be opened: {error}"):
         device.open_store(key_bits=32, rows=1, what="the test's window")
@@ -105,7 +104,7 @@ class Boards:
     def __init__(self, compiles):
         self.compiles = compiles
 
-    def open_bisort_board(self, key_bits, memory, lanes, progress):
+    def open_board(self, parameters, memory, progress):
         for done in range(6) if self.compiles else ():
             progress(done, 5 if done else 1)
         raise OSError("nothing to open")
@@ -113,11 +112,11 @@ class Boards:
 
 @pytest.mark.parametrize("compiles", [True, False])
 def test_a_board_that_is_compiled_shows_it(monkeypatch, capsys, compiles):
-    device = SimDevice("sim:bisort-fast")
+    device = open_device("sim:bisort-fast")
     monkeypatch.setattr("muntin.host.progress.LINE_SECONDS", 0.0)
     monkeypatch.setattr(importlib, "import_module", lambda name: Boards(compiles))
     with pytest.raises(DeviceError, match="nothing to open"):
-        device.board(64)
+        device.open_board(64)
     lines = capsys.readouterr().err.splitlines()
     if not compiles:
         assert lines == []
@@ -128,7 +127,7 @@ def test_a_board_that_is_compiled_shows_it(monkeypatch, capsys, compiles):
 
 
 def test_nothing_of_the_simulation_is_imported_by_the_host():
-    program = "import sys, muntin.host.devices.sim_device\nprint([m for m in sys.modules if m.startswith(blocked)])"
+    program = "import sys, muntin.host.fpga.transports\nprint([m for m in sys.modules if m.startswith(blocked)])"
     program = program.replace("blocked", "('muntin.sim', 'amaranth', 'litedram', 'liteeth', 'dpkt')")
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"

@@ -10,13 +10,13 @@ import pytest
 from muntin import AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.host.devices.device import DeviceInfo
-from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.engines import Outer
 from muntin.host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError, from_wire, to_wire
+from muntin.host.fpga.device import FpgaDevice
+from muntin.host.fpga.splitjoin_engine import SplitJoinEngine
 from muntin.host.index import BiSort
 from muntin.host.index import NestedLoop as NestedLoopIndex
 from muntin.host.join.engine import Batch, EngineSpec, OrderedPairs
-from muntin.host.join.splitjoin_engine import SplitJoinEngine
 from muntin.host.spec import JoinSpec
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_of, table
@@ -26,16 +26,16 @@ BUILD = dataclasses.replace(SplitJoinParameters.preset("tiny"), cores=3, rows=8,
 ONE_BAND = dataclasses.replace(BUILD, bounds=0, time_bits=0)
 
 
-class Boards(SplitJoinDevice):
+class Boards(FpgaDevice):
     """A device whose boards are models that a test can get at."""
 
     def __init__(self, parameters=BUILD, memory=1 << 16, *, boards=None, model=SplitJoinKernelModel):
         self.kernels = []
-        super().__init__(DeviceInfo("test", "test", "", memory), parameters, self._make, boards=boards)
+        super().__init__(DeviceInfo("test", "test", "", memory), {"splitjoin": parameters}, self._make, boards=boards)
         self._bytes, self._model = memory, model
 
-    def _make(self):
-        self.kernels.append(self._model(self.parameters, self._bytes))
+    def _make(self, builds):
+        self.kernels.append(self._model(builds["splitjoin"], self._bytes))
         return self.kernels[-1]
 
 
@@ -95,7 +95,7 @@ def test_forms_and_orders_of_a_sequence(form, order, seed):
 @pytest.mark.parametrize("step", [1, 2, 7])
 def test_calls_of_several_steps(step, monkeypatch, seed):
     """A row's intervals are never in two steps, where their pairs could not be put in order."""
-    monkeypatch.setattr("muntin.host.join.splitjoin_engine.STEP_ROWS", step)
+    monkeypatch.setattr("muntin.host.fpga.splitjoin_engine.STEP_ROWS", step)
     rng = np.random.default_rng(seed)
     calls = [[table(rng.integers(-6, 6, 20)) for _ in range(3)] for _ in range(2)]
     union = ("any", [("band", 3, 5), ("band", 0, 0), ("band", -3, -2)])

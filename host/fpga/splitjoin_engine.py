@@ -10,14 +10,15 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_FIELDS, JoinSettings, Order
-from muntin.host.devices.join_rows import JoinRows
-from muntin.host.devices.splitjoin_board import Joined
+from muntin.host.devices.device import DeviceInfo
 from muntin.host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError
+from muntin.host.fpga.held_rows import HeldRows
+from muntin.host.fpga.splitjoin import Joined, JoinRows, SplitJoinBoard
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
     OTHER,
@@ -30,16 +31,23 @@ from muntin.host.join.engine import (
     Pairs,
     beyond_capacity,
 )
-from muntin.host.join.held_rows import HeldRows
-
-if TYPE_CHECKING:
-    from muntin.host.devices.splitjoin_device import SplitJoinDevice
 
 STEP_ROWS = 1 << 14  # rows of a call that are joined at a time
 _ORDERS = {"none": Order.NONE, "outer": Order.OUTER, "inner": Order.INNER}
 _MOST_WINDOW = (1 << NUMBER_BITS) - STEP_ROWS  # so that rows that meet differ in the bits that the device keeps
 _NUMBER = (1 << NUMBER_BITS) - 1
 _ANY_LATER = ((1 << 64) - 1,) * 2  # rows promise nothing about later ones, only marks do
+
+
+class Boards(Protocol):
+    """What the engine needs of a device; see `muntin.host.fpga.device.FpgaDevice`."""
+
+    info: DeviceInfo
+    parameters: Any
+
+    def open_board(self) -> SplitJoinBoard: ...
+
+    def release_board(self, board: SplitJoinBoard) -> None: ...
 
 
 class SplitJoinEngine(Engine):
@@ -62,7 +70,7 @@ class SplitJoinEngine(Engine):
 
     Parameters
     ----------
-    device : SplitJoinDevice
+    device : Boards
     spec : EngineSpec
     generator : BoundaryGenerator
     key_bits : dict of str to int
@@ -80,7 +88,7 @@ class SplitJoinEngine(Engine):
 
     def __init__(
         self,
-        device: SplitJoinDevice,
+        device: Boards,
         spec: EngineSpec,
         generator: BoundaryGenerator,
         key_bits: dict[str, int],

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from muntin import Band, Rows, WindowJoin, Within
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.registers import LANE_STRIDE, Operation
-from muntin.host.devices.bisort_device import BisortDevice
 from muntin.host.devices.device import DeviceInfo, Limits
 from muntin.host.devices.numpy_device import NumpyDevice
 from muntin.host.errors import CapacityError, DeviceError, KernelError
+from muntin.host.fpga.device import FpgaDevice
 from muntin.sim.models.kernel import KernelModel
-from muntin.sim.models.laned_kernel import LanedKernelModel
+from muntin.sim.models.kernel_shell import LanedModel
 
 SCRATCH = 2048  # 254 pairs, or 62 probes of 32 bits, at a time
 MEMORY = 1 << 20
@@ -47,19 +47,7 @@ class Board(KernelModel):
         return len(found)
 
 
-class Given(BisortDevice):
-    """A device that no name leads to."""
-
-    @classmethod
-    def found(cls):
-        return []
-
-    @classmethod
-    def open(cls, which=""):
-        raise DeviceError(f"there is no device {which!r}")
-
-
-class Boards(Given):
+class Boards(FpgaDevice):
     """A device over models, with so much memory a lane; `lanes_of` and `built` hold them, and the first lane of each,
     by width of key."""
 
@@ -67,15 +55,20 @@ class Boards(Given):
         self.lanes_of = {}
         self.built = {}
 
-        def link_for(key_bits):
-            kernel = dataclasses.replace(Parameters.preset("tiny"), key_bits=key_bits, **parameters)
-            link = LanedKernelModel(kernel, kernel.lanes * memory_bytes, Board)
+        kernels = {
+            str(bits): dataclasses.replace(Parameters.preset("tiny"), key_bits=bits, **parameters) for bits in (32, 64)
+        }
+
+        def link_for(builds):
+            (kernel,) = builds.values()
+            key_bits = kernel.key_bits
+            link = LanedModel(kernel, kernel.lanes * memory_bytes, Board)
             self.lanes_of[key_bits] = link.lanes
             self.built[key_bits] = link.lanes[0]
             return link
 
         info = DeviceInfo("test", "sim", "boards of the test", memory_bytes - scratch_bytes)
-        super().__init__(info, link_for, scratch_bytes=scratch_bytes)
+        super().__init__(info, kernels, link_for, scratch_bytes=scratch_bytes)
 
 
 def sorted_rows(rng, count, first, bits=32, spread=60):
@@ -167,7 +160,7 @@ def test_as_the_plain_device(key_bits, channels, lanes, seed, steps):
         pair.check(rng)
         pair.close()
     assert device.used_bytes == 0
-    assert all(arena.free_rows == arena.rows for lane in device.board(key_bits).lanes for arena in lane.arenas)
+    assert all(arena.free_rows == arena.rows for lane in device.open_board(key_bits).lanes for arena in lane.arenas)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
@@ -207,7 +200,7 @@ def test_small_runs_live_in_the_insertion_buffer(seed):
     pair = Pair(device)
     pair.load(rng, 100)
     board = device.built[32]
-    lane = device.board(32).lanes[0]
+    lane = device.open_board(32).lanes[0]
     free = lane.arenas[0].free_rows
     pair.load(rng, 3)
     assert board.taken(Operation.INSERT) == 1
@@ -249,7 +242,7 @@ def test_a_closed_store_leaves_the_buffer(seed):
     first.close()
     first.close()
     second.load(rng, 8)
-    assert [device.board(32).lanes[0].buffered] == second.runs[0][0].handle.parts
+    assert [device.open_board(32).lanes[0].buffered] == second.runs[0][0].handle.parts
     second.check(rng)
     second.close()
 
@@ -292,7 +285,7 @@ def test_fragments_are_moved_together(channels, seed):
     pair = Pair(device, rows=490)
     for _ in range(52):
         pair.load(rng, int(rng.integers(33, 49)))
-    assert sum(arena.free_rows for arena in device.board(32).lanes[0].arenas) < 10
+    assert sum(arena.free_rows for arena in device.open_board(32).lanes[0].arenas) < 10
     for at in range(len(pair.runs) - 1, 0, -1):  # the channels take turns
         if at // 2 % 2:
             pair.drop(at)
@@ -424,13 +417,13 @@ def test_probes_go_to_the_lanes_they_reach_into():
 def test_all_lanes_are_given_their_commands_before_any_is_waited_for(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     told = []
-    push_words, wait = LanedKernelModel.push_words, LanedKernelModel.wait
+    push_words, wait = LanedModel.push_words, LanedModel.wait
     monkeypatch.setattr(
-        LanedKernelModel,
+        LanedModel,
         "push_words",
         lambda self, at, words: told.append(at // LANE_STRIDE) or push_words(self, at, words),
     )
-    monkeypatch.setattr(LanedKernelModel, "wait", lambda self: told.append("wait") or wait(self))
+    monkeypatch.setattr(LanedModel, "wait", lambda self: told.append("wait") or wait(self))
     pair = Pair(Boards(lanes=2))
     for _ in range(2):
         pair.load(rng, 100)
@@ -450,11 +443,11 @@ def test_a_lane_without_room_leaves_the_others_as_they_were(seed):
     store.load(np.array([0, 1000], np.int32), np.arange(2, dtype=np.uint32))  # keys from 1000 on go to lane 1
     for first in (1000, 1000):
         store.load(np.full(500, first, np.int32), np.arange(500, dtype=np.uint32))
-    free = [[arena.free_rows for arena in lane.arenas] for lane in device.board(32).lanes]
+    free = [[arena.free_rows for arena in lane.arenas] for lane in device.open_board(32).lanes]
     keys = np.concatenate([rng.integers(0, 9, 40), np.full(980, 1000)]).astype(np.int32)
     with pytest.raises(CapacityError, match="in one memory channel of device test, lane 1"):
         store.load(np.sort(keys), np.arange(1020, dtype=np.uint32))
-    assert free == [[arena.free_rows for arena in lane.arenas] for lane in device.board(32).lanes]
+    assert free == [[arena.free_rows for arena in lane.arenas] for lane in device.open_board(32).lanes]
     store.close()
 
 
@@ -471,15 +464,20 @@ def test_both_widths_share_the_memory():
     assert all(board.closed for board in device.built.values())
 
 
-def link_of(parameters, memory_bytes=MEMORY):
+def link_of(parameters, memory_bytes=MEMORY, **told):
     board = Board(parameters, memory_bytes)
-    return board, Given(DeviceInfo("test", "sim", "", MEMORY - SCRATCH), lambda _: board, scratch_bytes=SCRATCH)
+    info = DeviceInfo("test", "sim", "", MEMORY - SCRATCH)
+    builds = {"test": dataclasses.replace(parameters, **told)}
+    return board, FpgaDevice(info, builds, lambda _: board, scratch_bytes=SCRATCH)
 
 
 def test_boards_that_are_not_what_they_should_be():
     tiny = Parameters.preset("tiny")
     board, device = link_of(tiny)
-    with pytest.raises(DeviceError, match="keys of 64 bits, and got one of 32"):
+    with pytest.raises(DeviceError, match="no kernel for keys of 64 bits, as test has keys of 32"):
+        device.open_store(key_bits=64, rows=1, what="the test's window")
+    board, device = link_of(tiny, key_bits=64)
+    with pytest.raises(DeviceError, match=r"built with {'key_words': 1, .*}, not {'key_words': 2, "):
         device.open_store(key_bits=64, rows=1, what="the test's window")
     assert board.closed
     board, device = link_of(tiny, MEMORY // 2)
@@ -489,7 +487,7 @@ def test_boards_that_are_not_what_they_should_be():
     with pytest.raises(DeviceError, match="scratch_bytes must be at least"):
         device.open_store(key_bits=32, rows=1, what="the test's window")
     with pytest.raises(DeviceError, match="leaves none beside"):
-        Boards(memory_bytes=2048, scratch_bytes=2032).board(32)
+        Boards(memory_bytes=2048, scratch_bytes=2032).open_board(32)
 
 
 def test_a_failed_board_says_so_from_then_on(seed):

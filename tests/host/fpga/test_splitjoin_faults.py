@@ -13,9 +13,9 @@ if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
 from muntin import Compare
 from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.host.devices.device import DeviceInfo
-from muntin.host.devices.splitjoin_device import SplitJoinDevice
 from muntin.host.errors import DeviceError, IncompleteError
-from muntin.sim.board.splitjoin_link import open_splitjoin_board
+from muntin.host.fpga.device import FpgaDevice
+from muntin.sim.board.kernel_board import open_board
 from tests.conformance.small_joins import agree, open_join, pairs_of, table
 
 TINY = SplitJoinParameters.preset("tiny")
@@ -29,11 +29,11 @@ def boards():
 
 @pytest.fixture
 def device(boards):
-    def link():
-        boards.append(open_splitjoin_board("fast", parameters=TINY, faults=True))
+    def link(builds):
+        boards.append(open_board(TINY, "fast", faults=True))
         return boards[-1]
 
-    return SplitJoinDevice(DeviceInfo("faulty", "test", "", 0), TINY, link)
+    return FpgaDevice(DeviceInfo("faulty", "test", "", 0), {"splitjoin": TINY}, link)
 
 
 @pytest.mark.parametrize("core", range(TINY.cores))

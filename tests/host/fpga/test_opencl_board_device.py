@@ -8,12 +8,10 @@ import pytest
 from muntin.contract.boards import board
 from muntin.contract.opencl import BINARY
 from muntin.hardware import list_devices, open_device
-from muntin.host.devices import opencl_board_device
-from muntin.host.devices.opencl_board import OpenClBoard
-from muntin.host.devices.opencl_board_device import OpenClBoardDevice
 from muntin.host.devices.opencl_device import OpenClDevice
-from muntin.host.devices.opencl_model import model_program
 from muntin.host.errors import DeviceError
+from muntin.host.fpga import opencl, transports
+from muntin.host.fpga.opencl import OpenClBoard, model_program
 from muntin.host.selftest import selftest
 
 BOARD = board("de5a")
@@ -25,7 +23,7 @@ def no_shell(monkeypatch):
     def missing():
         raise DeviceError("no OpenCL platform of Intel's FPGA SDK is here")
 
-    monkeypatch.setattr(opencl_board_device, "_device", missing)
+    monkeypatch.setattr(opencl, "shell_device", missing)
 
 
 @pytest.fixture
@@ -35,11 +33,11 @@ def shell(monkeypatch, tmp_path):
         device = OpenClDevice.cl_devices()[0]
     except DeviceError as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(opencl_board_device, "_device", lambda: device)
-    monkeypatch.setattr(opencl_board_device, "_BUILDS", tmp_path / "builds")
-    monkeypatch.setattr(OpenClBoardDevice, "kinds", classmethod(lambda cls: {"de5a": SMALL}))
+    monkeypatch.setattr(opencl, "shell_device", lambda: device)
+    monkeypatch.setattr(opencl, "BUILDS", tmp_path / "builds")
+    monkeypatch.setattr(transports, "BOARDS", {"de5a": SMALL})
     monkeypatch.setattr(
-        opencl_board_device,
+        opencl,
         "OpenClBoard",
         lambda program, parameters, memory_bytes, banks: OpenClBoard(program, parameters, memory_bytes),
     )
@@ -108,7 +106,7 @@ def test_a_board_with_splitjoin(shell, tmp_path):
         open_device("board:de5a")
     folder = tmp_path / "builds" / "de5a-splitjoin-0123"
     with pytest.raises(DeviceError, match="takes 5 arguments, not 6"):
-        open_device(f"board:de5a:{folder}").board(32)
+        open_device(f"board:de5a:{folder}").open_board(32)
 
 
 def test_a_design_that_cannot_be_opened(shell, tmp_path):
@@ -118,4 +116,4 @@ def test_a_design_that_cannot_be_opened(shell, tmp_path):
         open_device("board:de5a:design=splitjoin-quartus")
     built(tmp_path / "builds" / "de5a-bisort64-0123", "bisort64", shell)
     with pytest.raises(DeviceError, match="no kernel for keys of 32 bits"):
-        open_device("board:de5a:design=bisort64").board(32)
+        open_device("board:de5a:design=bisort64").open_board(32)

@@ -9,8 +9,8 @@ from serial.tools import list_ports
 
 from muntin.contract.boards import board
 from muntin.hardware import list_devices, open_device
-from muntin.host.devices import board_device
 from muntin.host.errors import DeviceError, LinkIdentityError, LinkPortError, LinkSilentError
+from muntin.host.fpga import transports
 from muntin.host.selftest import selftest
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.host.link.board_model import MEMORY_BYTES, BoardModel, TerminalBoard
@@ -50,7 +50,7 @@ def test_the_port_of_the_bridge_that_has_the_line(ports):
     ports += [_port("/dev/none-1"), _port("/dev/none-0")]
     assert _listed().available
     with pytest.raises(LinkPortError, match="/dev/none-1 cannot be opened"):
-        open_device("board:ecpix5").board(32)
+        open_device("board:ecpix5").open_board(32)
 
 
 def test_two_boards(ports):
@@ -86,7 +86,7 @@ def test_a_board_at_ethernet(monkeypatch):
         device = open_device(f"board:ecpix5:{path}")
         assert device.info.name == f"board:ecpix5:{path}"
         with pytest.raises(LinkSilentError):
-            device.board(32)
+            device.open_board(32)
     ethernet = board("ecpix5").ethernet
     assert asked == [(ethernet.ip, ethernet.port), (ethernet.ip, 5000), ("10.0.0.7", ethernet.port), ("10.0.0.7", 5000)]
 
@@ -99,7 +99,7 @@ def test_a_udp_port_that_is_none(port):
 
 def test_a_board_without_ethernet(monkeypatch):
     without = dataclasses.replace(board("ecpix5"), ethernet=None)
-    monkeypatch.setattr(board_device, "BOARDS", {"ecpix5": without})
+    monkeypatch.setattr(transports, "BOARDS", {"ecpix5": without})
     for path in ("ethernet", "10.0.0.7"):
         with pytest.raises(DeviceError, match="board ecpix5 has no Ethernet"):
             open_device(f"board:ecpix5:{path}")
@@ -110,7 +110,7 @@ def test_a_board_of_another_build_at_ethernet():
         device = open_device("board:ecpix5:{}:{}".format(*there.address))
         for _ in range(2):
             with pytest.raises(LinkIdentityError, match="built with other parameters than this version's"):
-                device.board(32)
+                device.open_board(32)
 
 
 def test_a_board_of_another_build():
@@ -118,15 +118,17 @@ def test_a_board_of_another_build():
         device = open_device(f"board:ecpix5:{terminal.path}")
         for _ in range(2):  # the port is given back
             with pytest.raises(LinkIdentityError, match="built with other parameters than this version's"):
-                device.board(32)
+                device.open_board(32)
 
 
 def test_keys_that_the_board_is_not_built_for():
     parameters = board("ecpix5").parameters["bisort"]
     with TerminalBoard(BoardModel(parameters=parameters)) as terminal:
         device = open_device(f"board:ecpix5:{terminal.path}")
-        with pytest.raises(LinkIdentityError, match="has keys of 32 bits, and 64 are needed"):
-            device.board(64)
+        with pytest.raises(
+            LinkIdentityError, match="no kernel for keys of 64 bits, as bisort and bisort-ethernet has keys of 32"
+        ):
+            device.open_board(64)
     assert dataclasses.asdict(parameters)["key_bits"] == 32
 
 
@@ -155,7 +157,7 @@ def test_a_board_that_carries_another_design():
     with TerminalBoard(_splitjoin()) as terminal:
         for name in (f"board:ecpix5:{terminal.path}", f"board:ecpix5:{terminal.path}:design=bisort"):
             with pytest.raises(LinkIdentityError, match=r"'splitjoin', not 'bisort'.*:design=splitjoin"):
-                open_device(name).board(32)
+                open_device(name).open_board(32)
     with (
         TerminalBoard(BoardModel()) as terminal,
         pytest.raises(LinkIdentityError, match="the board has the design 'bisort', not 'splitjoin'"),

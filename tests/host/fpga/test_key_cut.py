@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from muntin.host.devices.lane_commands import KeyCut
+from muntin.host.fpga.bisort import KeyCut
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8])

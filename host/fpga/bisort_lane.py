@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Hashable, Iterator
 from typing import TypeVar
 
 import numpy as np
 
 from muntin.contract.registers import Command, Operation
 from muntin.host.devices.arena import Arena
-from muntin.host.devices.index_slots import IndexSlots
-from muntin.host.devices.kernel_driver import KernelDriver
-from muntin.host.devices.lane_commands import LaneRun
-from muntin.host.devices.ranges import Ranges
 from muntin.host.errors import CapacityError, DeviceError
+from muntin.host.fpga.driver import KernelDriver
 
 _ROW_BYTES = 4  # of a row number, a position, a count
 _LIMIT_BYTES = 8
@@ -23,6 +22,117 @@ _GRANULE_BEATS = 16  # of row numbers; a granule has a beat for its index beside
 _T = TypeVar("_T")
 Steps = Generator[list[Command], None, _T]
 """Work of a lane in steps: commands, which whoever takes the steps carries out before the next one; then a result."""
+
+
+@dataclasses.dataclass(eq=False)
+class LaneRun:
+    """A run in the memory of one lane, or its part there.
+
+    Attributes
+    ----------
+    lane : int
+    length : int
+        Rows, at least 1.
+    granules : int
+        Size of its place in memory; 0 where that is the insertion buffer.
+    channel, start : int
+        Where that is: the channel, and the granule there.
+    """
+
+    lane: int
+    length: int
+    granules: int = 0
+    channel: int = 0
+    start: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranges:
+    """Ranges of one run, none of them empty, with what each probe that has one may meet.
+
+    Attributes
+    ----------
+    run : LaneRun
+    probes : ndarray of int64, shape (m,)
+        The probe of each, ascending.
+    starts, stops : ndarray of int64, shape (m,)
+        Positions in the run.
+    limits : ndarray of uint32, shape (m, 2), or None
+        First row and span of each.
+    """
+
+    run: LaneRun
+    probes: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+    limits: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.probes)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Positions in each, int64."""
+        return self.stops - self.starts
+
+    def part(self, first: int, last: int) -> Ranges:
+        """Those from `first` to before `last`."""
+        limits = None if self.limits is None else self.limits[first:last]
+        return Ranges(self.run, self.probes[first:last], self.starts[first:last], self.stops[first:last], limits)
+
+    def cut(self, most: int) -> Ranges:
+        """The same positions in ranges of at most so many."""
+        lengths = self.lengths
+        if not len(lengths) or lengths.max() <= most:
+            return self
+        pieces = -(-lengths // most)
+        which = np.repeat(np.arange(len(self)), pieces)
+        number = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        starts = self.starts[which] + number * most
+        stops = np.minimum(starts + most, self.stops[which])
+        return Ranges(self.run, self.probes[which], starts, stops, None if self.limits is None else self.limits[which])
+
+
+class IndexSlots:
+    """Places on chip for the indexes of runs; where there is no room, those that were used longest ago go.
+
+    Parameters
+    ----------
+    entries : int
+        There is room for, all indexes together.
+    """
+
+    def __init__(self, entries: int):
+        self._arena = Arena(entries, 1)
+        self._slots: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()  # start, entries; used last comes last
+
+    def place(self, run: Hashable, entries: int) -> tuple[int, bool]:
+        """Where the index of a run stands, or is to be put.
+
+        Parameters
+        ----------
+        run : Hashable
+        entries : int
+            Of its index, at most those there is room for.
+
+        Returns
+        -------
+        start : int
+        there : bool
+            Whether it stands there already.
+        """
+        if run in self._slots:
+            self._slots.move_to_end(run)
+            return self._slots[run][0], True
+        while (start := self._arena.take(entries)) is None:
+            self._arena.give(*self._slots.popitem(last=False)[1])
+        self._slots[run] = start, entries
+        return start, False
+
+    def forget(self, run: Hashable) -> None:
+        """Takes the place of a run's index back, if it has one."""
+        if run in self._slots:
+            self._arena.give(*self._slots.pop(run))
 
 
 class BisortLane:
