@@ -75,7 +75,7 @@ def main(device: str, joins: int) -> None:
             call.start()
             del join
             call.join()
-        elif number % 10 == 1 and hasattr(join._device, "open_store"):
+        elif number % 10 == 1 and hasattr(join._device, "open_store") and "sorted_runs" in join._device.indexes:
             drop_in_a_gather(join._device)
             del join
         elif number % 10 == 2:
