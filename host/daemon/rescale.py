@@ -379,7 +379,7 @@ class _Calls:
         if not self.spec.counted:
             return WholeCall(call.newest, sequence), call.tables
         order = np.zeros(sum(map(len, call.tables.values())), np.bool_)
-        order[np.arange(len(call.tables["right"])) + call.opposite["right"] - call.first["left"]] = True
+        order[np.arange(len(call.tables["right"])) + call.other_position["right"] - call.first["left"]] = True
         rows = {side: np.arange(len(table)) for side, table in call.tables.items()}
         return WholeCall(call.newest, sequence, order, rows), call.tables
 

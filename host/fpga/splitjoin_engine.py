@@ -24,11 +24,13 @@ from muntin.host.join.engine import (
     OTHER,
     SIDES,
     Batch,
+    Call,
     Counts,
     Engine,
     EngineSpec,
     OrderedPairs,
     Pairs,
+    Want,
     beyond_capacity,
 )
 
@@ -175,8 +177,8 @@ class SplitJoinEngine(Engine):
     def oldest_row(self, side: str) -> int | None:
         return self._held[side].oldest_row
 
-    def make_room(self, new_rows: dict[str, int]) -> None:
-        p = self._parameters
+    def admit(self, call: Call) -> Call:
+        p, new_rows = self._parameters, call.new_rows
         for side, held in self._held.items():
             rows = len(held) + new_rows[side]
             if self.spec.capacity is not None and rows > self.spec.capacity:
@@ -190,16 +192,15 @@ class SplitJoinEngine(Engine):
                     fullest,
                     p.rows,
                 )
+        return call
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[OrderedPairs | Pairs | Counts]:
-        streams = {side: self._stream(side, batches[side], opposite[side], arrived[side]) for side in SIDES}
+    def run(self, call: Call) -> Iterator[OrderedPairs | Pairs | Counts]:
+        # What is stored without pairs goes the same way: a core has no other.
+        counting = call.want in (Want.COUNTS, Want.NOTHING)
+        streams = {
+            side: self._stream(side, call.batches[side], call.other_position[side], call.arrived[side])
+            for side in SIDES
+        }
         with self._timed("pack"):
             rows = JoinRows.concatenate([streams[side][0] for side in SIDES])
             place = np.concatenate([streams[side][1] for side in SIDES])
@@ -255,21 +256,21 @@ class SplitJoinEngine(Engine):
             yield slice(start, stop)
             start = stop
 
-    def _stream(self, side: str, batch: Batch, opposite: np.ndarray, arrived: int) -> tuple[JoinRows, np.ndarray]:
+    def _stream(self, side: str, batch: Batch, other_position: np.ndarray, arrived: int) -> tuple[JoinRows, np.ndarray]:
         """The records of one side's rows, and the place of each in the order of arrival."""
         bits = self._parameters.key_bits
         if self.spec.counts is not None:
-            base = arrived - len(opposite)
-            rows = JoinRows.zeros(len(opposite))
+            base = arrived - len(other_position)
+            rows = JoinRows.zeros(len(other_position))
             rows.number[:] = np.arange(base, arrived)
             rows.null[:] = True
-            place = rows.number + opposite
+            place = rows.number + other_position
             own = batch.rows - base
         else:
             held = self._held[side]
             rows = JoinRows.zeros(len(batch))
             rows.number[:] = held.end + np.arange(len(batch))
-            place = batch.rows + batch.opposite
+            place = batch.rows + batch.other_position
             own = np.arange(len(batch))
             assert batch.times is not None
             rows.time[:] = _unsigned(batch.times, 64)

@@ -358,7 +358,7 @@ class RunWindow(WindowIndex):
     def _choose(self, probes: Probes, holds: Holds) -> Iterator[tuple[list[tuple[StoredRun, bool]], bool]]:
         """The runs that rows may meet, each with whether row limits apply; those whose residuals are sure to hold, and
         the others."""
-        first, last = int(probes.opposite.min()), int(probes.opposite.max())
+        first, last = int(probes.other_position.min()), int(probes.other_position.max())
         found: dict[bool, list[tuple[StoredRun, bool]]] = {True: [], False: []}
         for run in self._ring.runs():
             extent = run.extent
@@ -375,11 +375,11 @@ class RunWindow(WindowIndex):
         if not runs.any():
             return None
         if probes.count is not None:
-            span = np.full(len(probes.opposite), probes.count, np.int64)
+            span = np.full(len(probes.other_position), probes.count, np.int64)
         else:
             oldest = min(run.extent.first_row for run, _ in chosen)
-            span = np.maximum(probes.opposite - oldest, 0)
-        return Limits(((probes.opposite - span) & 0xFFFFFFFF).astype(np.uint32), span.astype(np.uint32), runs)
+            span = np.maximum(probes.other_position - oldest, 0)
+        return Limits(((probes.other_position - span) & 0xFFFFFFFF).astype(np.uint32), span.astype(np.uint32), runs)
 
     # Storing
 

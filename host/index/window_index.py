@@ -50,7 +50,7 @@ class Probes:
         Closed intervals of keys, each ascending, ``lower <= upper``.
     rows : ndarray of int64, shape (n,)
         Arrival numbers.
-    opposite : ndarray of int64, shape (n,)
+    other_position : ndarray of int64, shape (n,)
         Each may meet the stored rows before this number.
     count : int or None
         And of those only the last so many; None for all.
@@ -60,7 +60,7 @@ class Probes:
     lower: np.ndarray
     upper: np.ndarray
     rows: np.ndarray
-    opposite: np.ndarray
+    other_position: np.ndarray
     count: int | None
 
 

@@ -22,11 +22,14 @@ from muntin.host.join.engine import (
     SIDES,
     Aggregates,
     Batch,
+    Call,
     Engine,
     EngineSpec,
     OrderedPairs,
     Pairs,
+    Want,
     beyond_capacity,
+    by_probing_side,
     key_order,
 )
 from muntin.host.join.folds import FOLDS
@@ -145,7 +148,11 @@ class AggregateEngine(Engine):
         oldest = self._windows[side].oldest(-1)
         return np.sort(self._windows[side].held()), None if oldest < 0 else oldest
 
-    def make_room(self, new_rows: dict[str, int]) -> None:
+    def admit(self, call: Call) -> Call:
+        self._make_room(call.new_rows)
+        return call
+
+    def _make_room(self, new_rows: dict[str, int]) -> None:
         counts = self.spec.counts
         if counts is not None and self.spec.partitions == 1:
             return
@@ -174,14 +181,15 @@ class AggregateEngine(Engine):
 
     # A call
 
-    def process(
-        self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int], *,
-        counting: bool = False,
-    ) -> Iterator[Aggregates]:  # fmt: skip
+    def run(self, call: Call) -> Iterator[Aggregates]:
+        batches = call.batches
         if self._close:
-            self._applied += 1
             self._waiting.add(batches["left"])
-            self._put("right", batches["right"])
+        if self._close or call.want is Want.NOTHING:
+            self._applied += 1
+            for side in self._stored:
+                self._put(side, batches[side])
+            self._expire_counted(call.arrived)
             return
         for step in cut_steps(batches, self._most_rows(batches)):
             stored = {side: step[side].stored() for side in SIDES}
@@ -197,14 +205,7 @@ class AggregateEngine(Engine):
             for side in SIDES:
                 self._windows[side].store()
             self.seconds["store"] += time.perf_counter() - started
-        self._expire_counted(arrived)
-
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        if self._close:
-            self._waiting.add(batches["left"])
-        for side in self._stored:
-            self._put(side, batches[side])
-        self._expire_counted(arrived)
+        self._expire_counted(call.arrived)
 
     def closed(self, limit: int | None) -> Aggregates:
         """For `close`: what the left rows of this time and before have met, None: all, which then wait no longer."""
@@ -225,7 +226,7 @@ class AggregateEngine(Engine):
     def _most_rows(self, batches: dict[str, Batch]) -> int:
         if self.spec.within is None:
             return _STEP_ROWS
-        mixed = any(len(b) and b.opposite[0] != b.opposite[-1] for b in batches.values())
+        mixed = any(len(b) and b.other_position[0] != b.other_position[-1] for b in batches.values())
         return _MIXED_ROWS if mixed else _STEP_ROWS
 
     def _stage(self, side: str, batch: Batch) -> np.ndarray:
@@ -248,14 +249,14 @@ class AggregateEngine(Engine):
             which = order if bound.probes is None else order[bound.probes]
             intervals.append((which.astype(np.uint32), _words(bound.lower), _words(bound.upper)))
         # A row that meets itself does so in its right role.
-        opposite = batch.opposite + (self._itself and side == "right")
+        other_position = batch.other_position + (self._itself and side == "right")
         end, met = None, staged is not None and len(staged) > 0
         if self.spec.within is None:
             assert self.spec.counts is not None
-            first, last = batch.opposite - self.spec.counts[OTHER[side]], opposite - 1
-        elif staged is not None and met and opposite.min() <= staged.rows[-1]:
-            met = bool(opposite.max() > staged.rows[0])
-            end = np.ascontiguousarray(opposite) if met else None
+            first, last = batch.other_position - self.spec.counts[OTHER[side]], other_position - 1
+        elif staged is not None and met and other_position.min() <= staged.rows[-1]:
+            met = bool(other_position.max() > staged.rows[0])
+            end = np.ascontiguousarray(other_position) if met else None
         window, counts = self._windows[OTHER[side]], np.zeros(0, np.int64)
         results: list[Any] = [None] * len(self._plan.found[OTHER[side]])
         for asked in self._plan.probes(OTHER[side]):
@@ -330,9 +331,9 @@ class WaitingRows:
         """Lets rows wait."""
         assert batch.times is not None
         held = self._rows
-        columns = ((held.keys, batch.keys), (held.rows, batch.rows), (held.opposite, batch.opposite))
-        keys, rows, opposite = (np.concatenate(parts) for parts in columns)
-        self._rows = Batch(keys, rows, opposite)
+        columns = ((held.keys, batch.keys), (held.rows, batch.rows), (held.other_position, batch.other_position))
+        keys, rows, other_position = (np.concatenate(parts) for parts in columns)
+        self._rows = Batch(keys, rows, other_position)
         self._times = np.concatenate([self._times, batch.times])
 
     def take(self, limit: int | None) -> Batch:
@@ -397,22 +398,24 @@ class PairAggregateEngine(Engine):
     def oldest_row(self, side: str) -> int | None:
         return self.engine.oldest_row(side)
 
-    def make_room(self, new_rows: dict[str, int]) -> None:
-        self.engine.make_room(new_rows)
+    def admit(self, call: Call) -> Call:
+        return self.engine.admit(call if call.want is Want.NOTHING else dataclasses.replace(call, want=Want.PAIRS))
 
-    def room_for(self, batches: dict[str, Batch]) -> None:
-        self.engine.room_for(batches)
-
-    def process(
-        self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int], *,
-        counting: bool = False,
-    ) -> Iterator[Aggregates]:  # fmt: skip
-        first = {side: arrived[side] - len(opposite[side]) for side in SIDES}
+    def run(self, call: Call) -> Iterator[Aggregates]:
+        batches, first = call.batches, call.first
+        if call.want is Want.NOTHING:
+            self._put(batches)
+            for _ in self.engine.run(call):
+                pass
+            self._trim_counted(call.arrived)
+            return
         known = False  # the values of the call: once the engine has begun with it
         plan = self._plan
         totals = {
             side: [
-                _core.AggregateTotals([plan.folds[OTHER[side]][at] for at in asked.folds], len(opposite[side]))
+                _core.AggregateTotals(
+                    [plan.folds[OTHER[side]][at] for at in asked.folds], len(call.other_position[side])
+                )
                 for asked in plan.probes(OTHER[side])
             ]
             for side in SIDES
@@ -430,12 +433,12 @@ class PairAggregateEngine(Engine):
                     kept = kept[inside]
                 total.add(kept, own)
 
-        for found in self.engine.process(batches, opposite, arrived):
+        for found in self.engine.run(call):
             assert isinstance(found, Pairs | OrderedPairs)
             if not known:
                 self._put(batches)
                 known = True
-            for pairs in _by_side(found, opposite, first):
+            for pairs in by_probing_side(found, call):
                 add(pairs.side, pairs.probing, pairs.stored)
         if not known:
             self._put(batches)
@@ -450,13 +453,8 @@ class PairAggregateEngine(Engine):
                 counts = met if asked.window is None else counts
                 for place, value in zip(asked.places, values, strict=True):
                     results[place] = value
-            yield Aggregates(side, first[side] + np.arange(len(opposite[side])), counts, results)
-        self._trim_counted(arrived)
-
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        self._put(batches)
-        self.engine.load(batches, opposite, arrived)
-        self._trim_counted(arrived)
+            yield Aggregates(side, first[side] + np.arange(len(call.other_position[side])), counts, results)
+        self._trim_counted(call.arrived)
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         self.engine.expire_times(last_useless)
@@ -506,19 +504,6 @@ class PairAggregateEngine(Engine):
             part.trim(oldest)
         if side in self._times:
             self._times[side].trim(oldest)
-
-
-def _by_side(found: Pairs | OrderedPairs, opposite: dict[str, np.ndarray], first: dict[str, int]) -> Iterator[Pairs]:
-    """Pairs by the side of the row that found them, the later one."""
-    if isinstance(found, Pairs):
-        yield found
-        return
-    # A row of the call met the rows of the other stream before its `opposite`.
-    left = np.zeros(len(found.left), np.bool_)
-    of_call = np.flatnonzero(found.left >= first["left"])
-    left[of_call] = found.right[of_call] < opposite["left"][found.left[of_call] - first["left"]]
-    yield Pairs("left", found.left[left], found.right[left])
-    yield Pairs("right", found.right[~left], found.left[~left])
 
 
 def _order(keys: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
-from muntin.host.join.engine import SIDES, Batch, Engine, EngineSpec, Found, OrderedPairs
+from muntin.host.join.engine import SIDES, Call, Engine, EngineSpec, Found, OrderedPairs
 from muntin.host.join.materializer import check_rows
 from muntin.host.join.placement import mixed
 from muntin.host.join.row_log import RowLog, empty_table
-from muntin.host.join.sequencer import Call
+from muntin.host.join.sequencer import SequencedCall
 from muntin.host.native import _core
 from muntin.host.predicates import AsOf
 from muntin.host.spec import JoinSpec
@@ -163,20 +163,14 @@ class AsOfEngine(Engine):
         row = self._since[side] + first - len(self._kept[side])
         return row if row < self._arrived[side] else None
 
-    def make_room(self, new_rows: dict[str, int]) -> None:
+    def admit(self, call: Call) -> Call:
         """Rows lie in the process's memory, which grows."""
+        return call
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
+    def run(self, call: Call) -> Iterator[Found]:
         """Takes the rows; what they meet is known when the watermark has moved: `ready`."""
         for side in SIDES:
-            batch = batches[side]
+            batch = call.batches[side]
             assert batch.times is not None
             times, count = np.ascontiguousarray(batch.times), len(batch)
             words = batch.keys if self._grouped else None
@@ -191,8 +185,8 @@ class AsOfEngine(Engine):
                 self._new[side] = [(words, times, self.slots(side, batch.rows))]
             for given, part in zip(self._given, self._new[side], strict=True):
                 given[side] += len(part[1])
-            self._came[side] = arrived[side] - self._arrived[side]
-            self._arrived[side] = arrived[side]
+            self._came[side] = call.arrived[side] - self._arrived[side]
+            self._arrived[side] = call.arrived[side]
         return iter(())
 
     def slots(self, side: str, rows: np.ndarray) -> np.ndarray:
@@ -306,14 +300,14 @@ class AsOfMaterializer:
     def result(
         self,
         found: list[OrderedPairs],
-        call: Call,
+        call: SequencedCall,
         limits: dict[str, int | None],
     ) -> tuple[pa.Table, int]:
         """The result of a call, of what is `ready`, and how many pairs it has: pairs, then unmatched rows, each in the
         order of arrival."""
         return self.closed(found, self._engine.slots("left", call.never["left"]) if self._unmatched else _NONE)
 
-    def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
+    def load(self, call: SequencedCall, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed."""
         self._engine.ready(limits)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from muntin.host.errors import CapacityError, UnsupportedError
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import OTHER, SIDES, Batch, Engine, Found
+from muntin.host.join.engine import OTHER, SIDES, Batch, Call, Engine, Found, Want
 from muntin.host.join.residual import ResidualPart, RowColumn, TimeWindow
 from muntin.host.join.residual_engine import ResidualEngine
 
@@ -37,7 +37,7 @@ class ChoosingEngine(ResidualEngine):
     Parameters
     ----------
     open_engine : callable
-        ``open_engine(generator)``: an engine whose index is on the keys of a part. `load` of it stores rows.
+        ``open_engine(generator)``: an engine whose index is on the keys of a part.
     parts : sequence of ResidualPart
         All parts, whose keys are those of `Batch.keys` and then `Batch.others`, in this order. The first one drives at
         first.
@@ -103,23 +103,14 @@ class ChoosingEngine(ResidualEngine):
         own = {"driver": self.driver, "shares": self.shares, "driver_changes": self.changes}
         return {**super().report(), **own}
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
-        yield from super().process(self._turned(batches), opposite, arrived, counting=counting)
-        self._arrived = dict(arrived)
+    def run(self, call: Call) -> Iterator[Found]:
+        yield from super().run(dataclasses.replace(call, batches=self._turned(call.batches)))
+        self._arrived = dict(call.arrived)
+        if call.want is Want.NOTHING:
+            return
         start = time.perf_counter()
         self._consider()
         self._choice_seconds += time.perf_counter() - start
-
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        super().load(self._turned(batches), opposite, arrived)
-        self._arrived = dict(arrived)
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         self._limits = dict(last_useless)
@@ -131,9 +122,10 @@ class ChoosingEngine(ResidualEngine):
         try:
             batches = {side: self._rows(side, driver) for side in self._stored}
             batches.setdefault("right", batches["left"])
-            opposite = {side: batch.opposite for side, batch in batches.items()}
-            engine.room_for(batches)
-            engine.load(batches, opposite, self._arrived)
+            other_position = {side: batch.other_position for side, batch in batches.items()}
+            stored = Call(batches=batches, other_position=other_position, arrived=self._arrived, want=Want.NOTHING)
+            for _ in engine.run(engine.admit(stored)):
+                pass
             if self._window is not None:
                 engine.expire_times(self._limits)
         except BaseException:

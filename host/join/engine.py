@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import enum
+import functools
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -41,8 +43,8 @@ class EngineSpec:
         The interval of the order, as `muntin.host.engines.Outer` and `Inner` have it; an order of a lesser one will do.
     self_join : bool
         Both sides are one stream: the batches of a call hold the same rows under the same arrival numbers, and
-        `opposite` is each row's own number, so that a row meets earlier rows alone. Where both sides have the same
-        key too, an engine may store the rows once.
+        `other_position` is each row's own number, so that a row meets earlier rows alone. Where both sides have
+        the same key too, an engine may store the rows once.
     time_unit : Fraction or None
         Nanoseconds of a unit of times; None where they are plain integers, or there are none.
     ranges : bool
@@ -100,7 +102,7 @@ class Batch:
         Encoded keys.
     rows : ndarray of int64, shape (n,)
         Arrival numbers within the stream, ascending; a stream's first row may have any number from 0 on.
-    opposite : ndarray of int64, shape (n,)
+    other_position : ndarray of int64, shape (n,)
         The arrival number that the next row of the other stream had then: it meets those before.
     times : ndarray of int64, shape (n,), or None
         Event times, for time windows.
@@ -116,7 +118,7 @@ class Batch:
 
     keys: np.ndarray
     rows: np.ndarray
-    opposite: np.ndarray
+    other_position: np.ndarray
     times: np.ndarray | None = None
     others: tuple[np.ndarray, ...] = ()
     values: tuple[np.ndarray, ...] = ()
@@ -129,7 +131,7 @@ class Batch:
 
     def place(self, at: int) -> int:
         """Where a row lies in the total order of arrival."""
-        return int(self.rows[at]) + int(self.opposite[at])
+        return int(self.rows[at]) + int(self.other_position[at])
 
     def take(self, chosen: np.ndarray | slice) -> Batch:
         """Some of the rows."""
@@ -138,7 +140,8 @@ class Batch:
         values = tuple(column[chosen] for column in self.values)
         stores = None if self.stores is None else self.stores[chosen]
         probes = None if self.probes is None else self.probes[chosen]
-        return Batch(self.keys[chosen], self.rows[chosen], self.opposite[chosen], times, others, values, stores, probes)
+        keys, rows, positions = self.keys[chosen], self.rows[chosen], self.other_position[chosen]
+        return Batch(keys, rows, positions, times, others, values, stores, probes)
 
     @property
     def apart(self) -> bool:
@@ -184,6 +187,59 @@ def ordered_within(order: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return places[order[chosen[order]]]
 
 
+class Want(enum.Enum):
+    """What a call is to find."""
+
+    PAIRS = enum.auto()
+    COUNTS = enum.auto()
+    RANGES = enum.auto()
+    AGGREGATES = enum.auto()
+    NOTHING = enum.auto()
+    """Its rows are stored, as those of a call that was joined before."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Call:
+    """Rows of both sides that follow one another in the order of arrival, and what is wanted of them.
+
+    Attributes
+    ----------
+    batches : dict of str to Batch
+        The rows of each side that can match.
+    other_position : dict of str to ndarray of int64
+        As of `Batch`, for every row of the call, whether it can match or not.
+    arrived : dict of str to int
+        The arrival number of the next row of each stream after the call.
+    want : Want
+    max_pairs : int or None
+        Pairs to be found at a time, or those of one row where they are more; a `Punctuation` then stands wherever one
+        can. None: any number, without punctuation.
+    """
+
+    batches: dict[str, Batch]
+    other_position: dict[str, np.ndarray]
+    arrived: dict[str, int]
+    want: Want = Want.PAIRS
+    max_pairs: int | None = None
+
+    @functools.cached_property
+    def first(self) -> dict[str, int]:
+        """The arrival number of the first row of each stream in the call."""
+        return {side: self.arrived[side] - len(self.other_position[side]) for side in SIDES}
+
+    @property
+    def new_rows(self) -> dict[str, int]:
+        """How many rows of each side are to be stored."""
+        return {
+            side: len(b) if b.stores is None else int(np.count_nonzero(b.stores)) for side, b in self.batches.items()
+        }
+
+    @property
+    def counting(self) -> bool:
+        """Whether pairs are counted, and not wanted themselves."""
+        return self.want is Want.COUNTS
+
+
 @dataclasses.dataclass
 class Pairs:
     """Pairs found by the rows of one side.
@@ -216,7 +272,7 @@ class OrderedPairs:
 
 
 @dataclasses.dataclass
-class Border:
+class Punctuation:
     """All pairs of the rows that arrived up to here have been given, and none of later ones.
 
     Attributes
@@ -286,7 +342,35 @@ class Aggregates:
     results: list[np.ndarray]
 
 
-Found = Pairs | OrderedPairs | Border | Counts | Ranges | Aggregates
+@dataclasses.dataclass
+class RunEvents:
+    """What has happened to the runs of each side since the last call, in order, behind the ranges of a call.
+
+    Attributes
+    ----------
+    events : dict
+        JSON-able. By side, for each event four numbers, as host/native/sorted_runs.hpp has them. With several
+        partitions, ``partitions`` tells how many, so that run n is one of partition ``n % partitions``; and ``placed``,
+        by side, for new rows: partition, first and last arrival number.
+    """
+
+    events: dict[str, Any]
+
+
+Found = Pairs | OrderedPairs | Punctuation | Counts | Ranges | RunEvents | Aggregates
+
+
+def by_probing_side(found: Pairs | OrderedPairs, call: Call) -> Iterator[Pairs]:
+    """Pairs of a call by the side of the row that found them, the later one."""
+    if isinstance(found, Pairs):
+        yield found
+        return
+    # A row of the call met the rows of the other stream before its `other_position`.
+    first, left = call.first["left"], np.zeros(len(found.left), np.bool_)
+    of_call = np.flatnonzero(found.left >= first)
+    left[of_call] = found.right[of_call] < call.other_position["left"][found.left[of_call] - first]
+    yield Pairs("left", found.left[left], found.right[left])
+    yield Pairs("right", found.right[~left], found.left[~left])
 
 
 class Engine(abc.ABC):
@@ -299,24 +383,11 @@ class Engine(abc.ABC):
         Time per step.
     probed_runs : int
         Runs probed, summed over probe commands; 0 where there are no runs.
-    most_pairs : int or None
-        Pairs that `process` should give at a time, or those of one row where they are more; it then gives a `Border`
-        wherever it can. None: any number, without borders.
     """
 
     spec: EngineSpec
     seconds: dict[str, float]
     probed_runs: int = 0
-    most_pairs: int | None = None
-
-    def run_events(self) -> dict[str, Any]:
-        """For `EngineSpec.ranges`: what happened to the runs of each side since the last call, in order; JSON-able.
-
-        Four numbers for each event, as host/native/sorted_runs.hpp has them. With several partitions, ``partitions``
-        tells how many, so that run n is one of partition ``n % partitions``; and ``placed``, by side, for new rows:
-        partition, first and last arrival number.
-        """
-        raise NotImplementedError
 
     @property
     @abc.abstractmethod
@@ -350,58 +421,30 @@ class Engine(abc.ABC):
         """The oldest row number of a side on the device, or None. For time windows."""
 
     @abc.abstractmethod
-    def make_room(self, new_rows: dict[str, int]) -> None:
-        """Makes sure that a call's rows fit, before anything is applied.
+    def admit(self, call: Call) -> Call:
+        """Makes sure that the rows of a call fit, before anything is applied: the call as `run` takes it.
 
         Raises
         ------
         CapacityError
-            If they do not.
+            If they do not. Nothing has changed then, nor as long as the call is not run.
         """
 
-    def room_for(self, batches: dict[str, Batch]) -> None:
-        """As `make_room`, for the rows of a call, one batch for each side."""
-        self.make_room(
-            {side: len(b) if b.stores is None else int(np.count_nonzero(b.stores)) for side, b in batches.items()}
-        )
-
     @abc.abstractmethod
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
-        """Joins and stores the rows of one call.
-
-        Parameters
-        ----------
-        batches : dict of str to Batch
-            One for each side.
-        opposite : dict of str to ndarray of int64
-            `Batch.opposite` for every row of the call, whether joined or not.
-        arrived : dict of str to int
-            The arrival number of the next row of each stream after this call, rows that are not joined included.
-        counting : bool
-            Count the pairs instead.
+    def run(self, call: Call) -> Iterator[Found]:
+        """Joins and stores the rows of a call, as `admit` has given it.
 
         Yields
         ------
-        Pairs or OrderedPairs, or Counts when counting, or Ranges or Aggregates where those are asked for
-            The former in no particular order, but that a `Border` may stand between them. All must be taken.
+        Pairs or OrderedPairs, Counts, Ranges and then `RunEvents`, or Aggregates
+            As `Call.want` says, in no particular order, but that a `Punctuation` may stand between pairs. All must be
+            taken.
 
         Raises
         ------
         IncompleteError
             After the last of them, if the device lost some.
         """
-
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        """Stores the rows of a call, as `process` does, without their pairs. Raises as `process`."""
-        for _ in self.process(batches, opposite, arrived, counting=True):
-            pass
 
     @abc.abstractmethod
     def expire_times(self, last_useless: dict[str, int | None]) -> None:

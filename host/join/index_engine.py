@@ -12,7 +12,19 @@ import numpy as np
 from muntin.host.errors import CapacityError
 from muntin.host.index.window_index import Extent, Probes, WindowIndex
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import OTHER, SIDES, Batch, Border, Counts, Engine, EngineSpec, Found, Pairs
+from muntin.host.join.engine import (
+    OTHER,
+    SIDES,
+    Batch,
+    Call,
+    Counts,
+    Engine,
+    EngineSpec,
+    Found,
+    Pairs,
+    Punctuation,
+    Want,
+)
 from muntin.host.join.residual import Residual, TimeWindow
 
 MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
@@ -179,35 +191,32 @@ class IndexEngine(Engine):
     def oldest_row(self, side: str) -> int | None:
         return self._windows[side].oldest_row
 
-    def make_room(self, new_rows: dict[str, int]) -> None:
+    def admit(self, call: Call) -> Call:
         for side in self._stored:
-            self._windows[side].make_room(new_rows[side])
+            self._windows[side].make_room(call.new_rows[side])
+        return call
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
+    def run(self, call: Call) -> Iterator[Found]:
+        if call.want is Want.NOTHING:
+            self._store(call)
+            return
         left = 0
-        for step in cut_steps(batches, self._step_rows):
-            yield from self._step(step, counting)
-            if self.most_pairs is not None and not counting:
+        for step in cut_steps(call.batches, self._step_rows):
+            yield from self._step(step, call)
+            if call.max_pairs is not None and not call.counting:
                 left = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left
-                yield Border(left)
+                yield Punctuation(left)
         for side in self._stored:
-            self._settle(side, arrived[side])
+            self._settle(side, call.arrived[side])
 
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        for step in cut_steps(batches, self._step_rows):
+    def _store(self, call: Call) -> None:
+        for step in cut_steps(call.batches, self._step_rows):
             self._insert(step)
             for side in self._stored:
                 if len(step[side]):
                     self._settle(side, int(step[side].rows[-1]) + 1)
         for side in self._stored:
-            self._settle(side, arrived[side])
+            self._settle(side, call.arrived[side])
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         # What one window holds for both roles goes when it is useless in both.
@@ -245,30 +254,30 @@ class IndexEngine(Engine):
                     parts[side] = [batch.probing().sorted()]
         return parts
 
-    def _step(self, batches: dict[str, Batch], counting: bool) -> Iterator[Found]:
+    def _step(self, batches: dict[str, Batch], call: Call) -> Iterator[Found]:
         stored = self._insert(batches)
         parts = {side: stored[self._stored[0]] if self._shared else stored[side] for side in SIDES}
-        if self.most_pairs is None or counting or self.spec.order == "none":
-            yield from self._probes(parts, counting)
+        if call.max_pairs is None or call.counting or self.spec.order == "none":
+            yield from self._probes(parts, counting=call.counting)
         else:
             # All are stored, and each row meets those before it alone: so they may probe in groups.
             counts = {side: np.zeros(len(batches[side]), np.int64) for side in SIDES}
             for found in self._probes(parts, counting=True):
                 assert isinstance(found, Counts)
                 counts[found.side][np.searchsorted(batches[found.side].rows, found.probing)] += found.counts
-            for group in cut_pairs(batches, counts, self.most_pairs):
+            for group in cut_pairs(batches, counts, call.max_pairs):
                 some: dict[str, list[Batch]] = {}
                 for side in SIDES:
                     first, last = (int(group[side].rows[at]) if len(group[side]) else -1 for at in (0, -1))
                     within = [np.flatnonzero((part.rows >= first) & (part.rows <= last)) for part in parts[side]]
                     some[side] = [part.take(which) for part, which in zip(parts[side], within, strict=True)]
-                yield from self._probes(some, counting)
-                yield Border(int(group["left"].rows[-1]) + 1 if len(group["left"]) else 0)
+                yield from self._probes(some, counting=False)
+                yield Punctuation(int(group["left"].rows[-1]) + 1 if len(group["left"]) else 0)
         for side in self._stored:
             if len(batches[side]):
                 self._settle(side, int(batches[side].rows[-1]) + 1)
 
-    def _probes(self, parts: dict[str, list[Batch]], counting: bool) -> Iterator[Pairs | Counts]:
+    def _probes(self, parts: dict[str, list[Batch]], *, counting: bool) -> Iterator[Pairs | Counts]:
         """Pairs of the rows of each side, which are in the order of their keys in each part."""
         for side in SIDES:
             for part in parts[side]:
@@ -297,8 +306,8 @@ class IndexEngine(Engine):
             if not len(bound.lower):
                 continue
             rows = batch.rows if bound.probes is None else batch.rows[bound.probes]
-            opposite = batch.opposite if bound.probes is None else batch.opposite[bound.probes]
-            probes = Probes(side, bound.lower, bound.upper, rows, opposite, self._counts[OTHER[side]])
+            other_position = batch.other_position if bound.probes is None else batch.other_position[bound.probes]
+            probes = Probes(side, bound.lower, bound.upper, rows, other_position, self._counts[OTHER[side]])
             for found, sure in window.probe(probes, holds, counting=counting):
                 if isinstance(found, Counts):
                     yield found

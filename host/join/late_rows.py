@@ -13,13 +13,13 @@ from muntin.host.join.row_log import empty_table, picked
 from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from muntin.host.join.sequencer import Call
+    from muntin.host.join.sequencer import SequencedCall
 
 LATE = "_late"
 """The column of a result that holds late rows too: the side of these, NULL in all others."""
 
 
-def late_rows(call: Call | None, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table]:
+def late_rows(call: SequencedCall | None, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table]:
     """The late rows of a call in the order of their arrival, by side, with these columns; of no call, none."""
     return {
         side: empty_table(schema)

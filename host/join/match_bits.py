@@ -54,21 +54,21 @@ class MatchBits:
         places = 0 if self._places is None else self._places.nbytes
         return self._waits.nbytes + places + sum(run.nbytes for run in self._runs)
 
-    def add(self, batch: Batch, opposite: np.ndarray) -> None:
+    def add(self, batch: Batch, other_position: np.ndarray) -> None:
         """Takes note of a call's rows.
 
         Parameters
         ----------
         batch : Batch
             Those that wait from now on.
-        opposite : ndarray of int64
-            As `Call.opposite`, for all rows of the call.
+        other_position : ndarray of int64
+            As `Call.other_position`, for all rows of the call.
         """
-        rows = self._waits.extend(len(opposite))
+        rows = self._waits.extend(len(other_position))
         self._waits.put(batch.rows, True)
         if self._places is not None:
-            self._places.extend(len(opposite))
-            self._places.put(rows, rows + opposite)
+            self._places.extend(len(other_position))
+            self._places.put(rows, rows + other_position)
 
     def match(self, rows: np.ndarray) -> None:
         """Rows of these numbers, int64, in any order and repeated or not, have met a partner."""

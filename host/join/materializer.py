@@ -16,18 +16,18 @@ from muntin.host.join.engine import (
     PAIR_BYTES,
     SIDES,
     Aggregates,
-    Border,
     Counts,
     Found,
     OrderedPairs,
     Pairs,
+    Punctuation,
     Ranges,
     beyond_memory,
 )
 from muntin.host.join.folds import merged_aggregates
 from muntin.host.join.match_bits import MatchBits
 from muntin.host.join.row_log import RowLog, empty_table
-from muntin.host.join.sequencer import Call
+from muntin.host.join.sequencer import SequencedCall
 from muntin.host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
 from muntin.host.windows.time_axis import reached_times
 
@@ -87,7 +87,7 @@ class Materializer:
     def result(
         self,
         found: list[Found],
-        call: Call,
+        call: SequencedCall,
         limits: dict[str, int | None],
     ) -> tuple[pa.Table, int]:
         """The result of a call with neither rows nor pairs, and how many pairs it is of.
@@ -106,16 +106,16 @@ class Materializer:
             return self._aggregates(aggregates, call)
         return self._ranges([part for part in found if isinstance(part, Ranges)], call)
 
-    def blocks(self, call: Call, block_bytes: int | None) -> PairBlocks:
+    def blocks(self, call: SequencedCall, block_bytes: int | None) -> PairBlocks:
         """What makes the result of a call out of its pairs; see `PairBlocks`. The logs hold the rows of the call."""
         for side, bits in self.bits.items():
-            bits.add(call.batches[side], call.opposite[side])
+            bits.add(call.batches[side], call.other_position[side])
         return PairBlocks(self, call, block_bytes, self._memory)
 
-    def load(self, call: Call, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
+    def load(self, call: SequencedCall, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed: `matched` are the rows that it has matched."""
         for side, bits in self.bits.items():
-            bits.add(call.batches[side], call.opposite[side])
+            bits.add(call.batches[side], call.other_position[side])
             bits.match(matched[side])
             bits.let_go(call.batches[side], limits[side])
 
@@ -133,7 +133,7 @@ class Materializer:
         """Whether pairs come out in an order."""
         return self._spec.order != "none"
 
-    def chosen(self, group: list[Pairs | OrderedPairs], call: Call) -> tuple[dict[str, list[np.ndarray]], int]:
+    def chosen(self, group: list[Pairs | OrderedPairs], call: SequencedCall) -> tuple[dict[str, list[np.ndarray]], int]:
         """The row numbers that come out for some pairs, in the order of the specification, by side; and how many pairs
         there are."""
         pairs = [part for part in group if isinstance(part, Pairs)]
@@ -154,7 +154,7 @@ class Materializer:
         return parts, matches
 
     def _in_order(
-        self, parts: dict[str, list[np.ndarray]], pairs: list[Pairs], matches: int, call: Call
+        self, parts: dict[str, list[np.ndarray]], pairs: list[Pairs], matches: int, call: SequencedCall
     ) -> dict[str, list[np.ndarray]]:
         """The row numbers of the pairs, in the order of the specification."""
         if self._spec.order == "none" or not pairs or matches < 2:
@@ -165,7 +165,7 @@ class Materializer:
 
     # Unmatched rows
 
-    def unmatched(self, call: Call, limits: dict[str, int | None]) -> dict[str, np.ndarray]:
+    def unmatched(self, call: SequencedCall, limits: dict[str, int | None]) -> dict[str, np.ndarray]:
         """The row numbers of the rows that from this call on can match nothing, -1 for the other side's."""
         gone = {}
         for side, bits in self.bits.items():
@@ -174,7 +174,7 @@ class Materializer:
             if len(never):
                 rows = np.concatenate([rows, never])
                 places = rows if self._spec.how != "full" else np.concatenate(
-                    [places, never + call.opposite[side][never - call.first[side]]]
+                    [places, never + call.other_position[side][never - call.first[side]]]
                 )  # fmt: skip
             gone[side] = rows, places
         return self._by_place(gone) if self._spec.unmatched else {}
@@ -238,21 +238,21 @@ class Materializer:
                 taken[side, name] = kept_types.first_known(taken["left", name], taken["right", name])
         return pa.table([taken[side, name] for side, name, _ in self._columns], schema=self._schema)
 
-    def _order(self, rows: dict[str, np.ndarray], pairs: list[Pairs], call: Call) -> np.ndarray:
+    def _order(self, rows: dict[str, np.ndarray], pairs: list[Pairs], call: SequencedCall) -> np.ndarray:
         """Indices that sort the pairs by probing row, then by stored row."""
         if self._spec.self_join:
             place = np.maximum(rows["left"], rows["right"])
             stored = np.minimum(rows["left"], rows["right"])
             return np.lexsort((rows["right"] > rows["left"], stored, place))
         # A row's place in the total order is its own number plus the rows of the other stream before it.
-        places = [part.probing + call.opposite[part.side][part.probing - call.first[part.side]] for part in pairs]
+        places = [part.probing + call.other_position[part.side][part.probing - call.first[part.side]] for part in pairs]
         place, stored = np.concatenate(places), np.concatenate([part.stored for part in pairs])
         place, stored = place - place.min(), stored - stored.min()
         if int(place.max()) < 1 << 31 and int(stored.max()) < 1 << 32:
             return np.argsort((place << 32) | stored)
         return np.lexsort((stored, place))
 
-    def _counts(self, found: list[Counts], call: Call) -> tuple[pa.Table, int]:
+    def _counts(self, found: list[Counts], call: SequencedCall) -> tuple[pa.Table, int]:
         if len(call.itself):
             found = [*found, Counts("right", call.itself, np.ones(len(call.itself), np.int64))]
         sides, numbers, totals, places = [], [], [], []
@@ -266,7 +266,7 @@ class Materializer:
             sides.append(np.full(n, SIDES.index(side), np.int8))
             numbers.append(rows)
             totals.append(total)
-            places.append(rows + call.opposite[side])
+            places.append(rows + call.other_position[side])
         order = np.argsort(np.concatenate(places), kind="stable")
         names = pa.DictionaryArray.from_arrays(pa.array(np.concatenate(sides)[order]), pa.array(SIDES))
         total = np.concatenate(totals)
@@ -283,7 +283,7 @@ class Materializer:
         columns = self._plan.columns(side, whole.counts, whole.results, self._logs.get(OTHER[side]))
         return columns, int(whole.counts.sum())
 
-    def _aggregates(self, found: list[Aggregates], call: Call) -> tuple[pa.Table, int]:
+    def _aggregates(self, found: list[Aggregates], call: SequencedCall) -> tuple[pa.Table, int]:
         """A row for each of the call, by place in the order of arrival."""
         tables, places, matches = [], [], 0
         for side in SIDES:
@@ -293,7 +293,7 @@ class Materializer:
                 pa.array(np.full(len(rows), SIDES.index(side), np.int8)), pa.array(SIDES)
             )
             tables.append(pa.table([names.cast(pa.string()), pa.array(rows), *columns], schema=self._schema))
-            places.append(rows + call.opposite[side])
+            places.append(rows + call.other_position[side])
             matches += met
         order = np.argsort(np.concatenate(places), kind="stable")
         log = RowLog("result", self._schema)
@@ -307,18 +307,18 @@ class Materializer:
         names = self._schema.names[: len(self._schema) - len(columns)]
         return pa.table([*self._logs["left"].take(rows, names), *columns], schema=self._schema), matches
 
-    def _ranges(self, found: list[Ranges], call: Call) -> tuple[pa.Table, int]:
+    def _ranges(self, found: list[Ranges], call: SequencedCall) -> tuple[pa.Table, int]:
         """Ranges with the limits of their probing rows, and how many there are."""
         parts = []
         for part in found:
             rows, run, start, end = part.found.T
-            opposite = call.opposite[part.side][rows - call.first[part.side]]
+            other_position = call.other_position[part.side][rows - call.first[part.side]]
             other = SIDES[1 - SIDES.index(part.side)]
             times: list[pa.Array] = [pa.nulls(len(rows), pa.int64())] * 2
             if self._within is None:
-                first = np.maximum(opposite - getattr(self._spec, other).count, 0)
+                first = np.maximum(other_position - getattr(self._spec, other).count, 0)
             else:
-                first = np.zeros_like(opposite)
+                first = np.zeros_like(other_position)
                 low, high = self._within if part.side == "left" else (-self._within[1], -self._within[0])
                 batch = call.batches[part.side]
                 assert batch.times is not None
@@ -329,7 +329,7 @@ class Materializer:
             )
             numbers = [pa.array(column) for column in (rows, run, start, end)]
             complement = pa.array(np.full(len(rows), part.complement))
-            limits = [pa.array(first), pa.array(opposite - 1), *times]
+            limits = [pa.array(first), pa.array(other_position - 1), *times]
             parts.append(pa.table([sides.cast(pa.string()), *numbers, complement, *limits], schema=RANGES_SCHEMA))
         table = pa.concat_tables([RANGES_SCHEMA.empty_table(), *parts]).combine_chunks()
         return table, len(table)
@@ -341,7 +341,7 @@ class PairBlocks:
     Parameters
     ----------
     materializer : Materializer
-    call : Call
+    call : SequencedCall
     block_bytes : int or None
         Bytes of a table, or those of one row where that is larger; None: all is one table.
     memory : Memory
@@ -353,7 +353,7 @@ class PairBlocks:
         Pairs so far.
     """
 
-    def __init__(self, materializer: Materializer, call: Call, block_bytes: int | None, memory: Memory):
+    def __init__(self, materializer: Materializer, call: SequencedCall, block_bytes: int | None, memory: Memory):
         self.matches = 0
         self._memory = memory
         self._materializer, self._call, self._bytes = materializer, call, block_bytes
@@ -369,7 +369,7 @@ class PairBlocks:
 
     def add(self, part: Found) -> Iterator[pa.Table]:
         """Takes what an engine has found; the tables that are full now. Raises ResultTooLargeError."""
-        if isinstance(part, Border):
+        if isinstance(part, Punctuation):
             if self._materializer.ordered:
                 self._choose(part.left)
         else:

@@ -25,14 +25,17 @@ from muntin.host.join.engine import (
     PAIR_BYTES,
     SIDES,
     Batch,
-    Border,
+    Call,
     Counts,
     Engine,
     EngineSpec,
     Found,
     OrderedPairs,
     Pairs,
+    Punctuation,
     Ranges,
+    RunEvents,
+    Want,
     beyond_capacity,
     beyond_memory,
 )
@@ -277,9 +280,12 @@ class NativeEngine(Engine):
         oldest = self._engine.oldest(SIDES.index(side), -1)
         return None if oldest < 0 else oldest
 
-    def make_room(self, new_rows: dict[str, int]) -> None:
-        if self.spec.counts is not None and self.spec.partitions == 1:
-            return
+    def admit(self, call: Call) -> Call:
+        if self.spec.counts is None or self.spec.partitions > 1:
+            self._make_room(call.new_rows)
+        return call
+
+    def _make_room(self, new_rows: dict[str, int]) -> None:
         engine, needed = self._engine, {}
         for side in self._stored:
             rows = self.stored_rows(side) + new_rows[side]
@@ -298,20 +304,15 @@ class NativeEngine(Engine):
 
     # A call
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
-        engine, left = self._engine, 0
+    def run(self, call: Call) -> Iterator[Found]:
+        if call.want is Want.NOTHING:
+            self._store(call)
+            return
+        engine, left, counting = self._engine, 0, call.counting
         arrival_order = isinstance(self.spec.engine, Shared)
         whole = arrival_order or self.spec.order == "none"
-        steps = self._steps(batches, self._first_met(opposite, arrived))
-        for step, found in self._joined(steps, counting=counting, whole=whole):
-            if self.spec.ranges:
+        for step, found in self._joined(call, whole=whole):
+            if call.want is Want.RANGES:
                 yield from (
                     Ranges(side, part.reshape(-1, 4), self._complement) for side, part in zip(SIDES, found, strict=True)
                 )
@@ -325,23 +326,23 @@ class NativeEngine(Engine):
                 yield OrderedPairs(*found)
             else:
                 yield from (Pairs(side, *part) for side, part in zip(SIDES, found, strict=True))
-            if self.most_pairs is not None and not counting:
+            if call.max_pairs is not None and not counting:
                 left = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left
-                yield Border(left)
+                yield Punctuation(left)
         for side in self._stored:
-            engine.arrived(SIDES.index(side), arrived[side])
+            engine.arrived(SIDES.index(side), call.arrived[side])
+        if call.want is Want.RANGES:
+            yield RunEvents({side: self._events(side) for side in SIDES})
 
     _refuses = True  # whether the core can refuse a step, which then has changed nothing
 
-    def _joined(
-        self, steps: Iterator[dict[str, Batch]], *, counting: bool, whole: bool
-    ) -> Iterator[tuple[dict[str, Batch], tuple[Any, ...]]]:
+    def _joined(self, call: Call, *, whole: bool) -> Iterator[tuple[dict[str, Batch], tuple[Any, ...]]]:
         """Parts of a call, with what the core gives for each: steps, or parts of one that finds too many pairs."""
         most: int | None = None
-        for step in steps:
-            if not counting and not self.spec.ranges:
-                most = self._most_step_pairs()
-            found = self._step(step, most, counting=counting, whole=whole)
+        for step in self._steps(call):
+            if call.want is Want.PAIRS:
+                most = self._max_step_pairs(call)
+            found = self._step(step, most, call.want, whole=whole)
             if found[0] is not None:
                 yield step, found
                 continue
@@ -353,24 +354,25 @@ class NativeEngine(Engine):
                     counts[side][probes] = own
             assert most is not None
             for part in cut_pairs(step, counts, most):
-                yield part, self._step(part, None, counting=counting, whole=whole)
+                yield part, self._step(part, None, call.want, whole=whole)
 
-    def _most_step_pairs(self) -> int:
+    def _max_step_pairs(self, call: Call) -> int:
         """Pairs that a step may find; where the core refuses none, those that there is memory for."""
         refuses = self._refuses and not isinstance(self.spec.engine, Shared)
-        if refuses and self.most_pairs is not None:
-            return self.most_pairs
+        if refuses and call.max_pairs is not None:
+            return call.max_pairs
         room = max(self._device.host_memory.room // PAIR_BYTES, 1)
         # In one step, if it can be: what is refused is probed twice, and results of several parts are put together.
         return max(room // MOST_STEP_SHARE, 1) if refuses else room
 
-    def _step(self, step: dict[str, Batch], most: int | None, *, counting: bool, whole: bool) -> tuple[Any, ...]:
+    def _step(self, step: dict[str, Batch], most: int | None, want: Want, *, whole: bool) -> tuple[Any, ...]:
         inputs = [self._input(side, step[side].probing()) for side in SIDES]
         options: dict[str, Any] = {} if most is None else {"most": most}
         if any(step[side].apart for side in SIDES):
             options |= {f"stored_{side}": self._input(side, step[side].stored(), probes=False) for side in SIDES}
-        if self.spec.ranges:
+        if want is Want.RANGES:
             return self._engine.step(*inputs, ranges=self._complement, threads=self._device.threads, **options)
+        counting = want is Want.COUNTS
         try:
             found = self._engine.step(*inputs, counting=counting, whole=whole, threads=self._device.threads, **options)
         except _core.TooManyPairs as error:
@@ -380,30 +382,25 @@ class NativeEngine(Engine):
             self._found += len(found[0]) if whole else sum(len(rows) for rows, _ in found)
         return found
 
-    def run_events(self) -> dict[str, Any]:
-        return {
-            side: np.array(self._engine.take_events(SIDES.index(side)), np.int64).reshape(-1, 4).tolist()
-            for side in SIDES
-        }
+    def _events(self, side: str) -> list[list[int]]:
+        return np.array(self._engine.take_events(SIDES.index(side)), np.int64).reshape(-1, 4).tolist()
 
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
+    def _store(self, call: Call) -> None:
         engine = self._engine
-        for step in cut_steps(batches, MOST_STEP_ROWS):
+        for step in cut_steps(call.batches, MOST_STEP_ROWS):
             inputs = [self._input(side, step[side]) for side in SIDES]
             engine.step(*inputs, probing=False, threads=self._device.threads)
         for side in self._stored:
-            engine.arrived(SIDES.index(side), arrived[side])
+            engine.arrived(SIDES.index(side), call.arrived[side])
 
-    def _first_met(self, opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> dict[str, int]:
-        """About the oldest row of each side that a call's rows may meet, by how many are stored."""
-        return {side: arrived[side] - len(opposite[side]) - self.stored_rows(side) for side in SIDES}
-
-    def _steps(self, batches: dict[str, Batch], first_met: dict[str, int]) -> Iterator[dict[str, Batch]]:
+    def _steps(self, call: Call) -> Iterator[dict[str, Batch]]:
         """A call in parts that are joined and stored at a time."""
-        steps = cut_steps(batches, self._step_rows)
-        if self.most_pairs is None:
+        steps, max_pairs = cut_steps(call.batches, self._step_rows), call.max_pairs
+        if max_pairs is None:
             return steps
-        return (part for step in steps for part in self._paced(step, first_met, self.most_pairs))
+        # About the oldest row of each side that the call's rows may meet, by how many are stored.
+        first_met = {side: first - self.stored_rows(side) for side, first in call.first.items()}
+        return (part for step in steps for part in self._paced(step, first_met, max_pairs))
 
     _found = 0  # pairs so far
     _selectivity = 1.0  # the share of the rows in each other's windows that match, as steps so far suggest
@@ -429,10 +426,10 @@ class NativeEngine(Engine):
     def _could_match(self, side: str, batch: Batch, first_met: int) -> Callable[[int], float]:
         """How many rows of the other side's window so many rows of a side meet."""
         most = _FAR_ROWS if self.spec.counts is None else self.spec.counts[OTHER[side]]
-        if len(batch) and batch.opposite[0] == batch.opposite[-1]:  # as both ascend, all rows meet as many
-            each = float(min(int(batch.opposite[0]) - first_met, most))
+        if len(batch) and batch.other_position[0] == batch.other_position[-1]:  # as both ascend, all rows meet as many
+            each = float(min(int(batch.other_position[0]) - first_met, most))
             return lambda count: each * count
-        return running(np.minimum(batch.opposite - first_met, most).astype(np.float64))
+        return running(np.minimum(batch.other_position - first_met, most).astype(np.float64))
 
     def _words(self, keys: np.ndarray) -> np.ndarray:
         """Keys or bounds as the core takes them."""
@@ -452,13 +449,13 @@ class NativeEngine(Engine):
         keys = self._words(np.ascontiguousarray(batch.keys, self._dtype))
         # Both ascend: where the ends say that nothing is left out, or that all are alike, no array need be read.
         whole = count > 0 and int(batch.rows[-1]) - int(batch.rows[0]) + 1 == count
-        alike = count > 0 and batch.opposite[0] == batch.opposite[-1]
+        alike = count > 0 and batch.other_position[0] == batch.other_position[-1]
         return _core.Input(
             keys,
             rows=None if whole else np.ascontiguousarray(batch.rows),
             first_row=int(batch.rows[0]) if whole else 0,
-            opposite=None if alike else np.ascontiguousarray(batch.opposite),
-            same_opposite=int(batch.opposite[0]) if alike else 0,
+            opposite=None if alike else np.ascontiguousarray(batch.other_position),
+            same_opposite=int(batch.other_position[0]) if alike else 0,
             times=None if batch.times is None or not count else np.ascontiguousarray(batch.times),
             bounds=self._bounds(self._generator, side, batch.keys) if probes else None,
             others=[

@@ -27,10 +27,13 @@ from muntin.host.join.engine import (
     SIDES,
     Aggregates,
     Batch,
-    Border,
+    Call,
     Engine,
     Found,
+    Punctuation,
     Ranges,
+    RunEvents,
+    Want,
     key_order,
     ordered_within,
 )
@@ -40,6 +43,24 @@ from muntin.host.join.range_mirror import RUNS_OF_EVENT
 from muntin.host.native import _core
 
 _INT64 = np.iinfo(np.int64)
+
+Placements = dict[str, Placement]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlacedCall(Call):
+    """A call whose rows have been given to partitions.
+
+    Attributes
+    ----------
+    parts : list of Call
+        The rows of each partition, as its engine has admitted them.
+    placements : dict of str to Placement
+        Those in force once it is run.
+    """
+
+    parts: list[Call]
+    placements: Placements
 
 
 class PartitionedEngine(Engine):
@@ -72,9 +93,6 @@ class PartitionedEngine(Engine):
         self._work: list[dict[str, int]] = [
             dict.fromkeys((*_WORK, "copied_bytes", "sent_bytes", "found_bytes"), 0) for _ in engines
         ]
-        self._placed: dict[str, list[list[int]]] = {side: [] for side in SIDES}  # for `run_events`
-        # The last call's rows, by partition, and the placements before it.
-        self._cut: tuple[dict[str, Batch], list[dict[str, Batch]], dict[str, Placement]] | None = None
 
     # What the operator asks
 
@@ -135,68 +153,73 @@ class PartitionedEngine(Engine):
         rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(held for held, _ in found)]))
         return rows, min((oldest for _, oldest in found if oldest is not None), default=None)
 
-    def run_events(self) -> dict[str, Any]:
-        events: dict[str, Any] = {side: [] for side in SIDES}
-        count = len(self._engines)
-        for at, engine in enumerate(self._engines):
-            for side, own in engine.run_events().items():
-                for kind, *numbers in own:
-                    runs = RUNS_OF_EVENT[kind]  # which of its numbers are of runs
-                    events[side].append([kind, *(n * count + at if i < runs else n for i, n in enumerate(numbers))])
-        placed, self._placed = self._placed, {side: [] for side in SIDES}
-        return {**events, "partitions": count, "placed": placed}
-
-    def make_room(self, new_rows: dict[str, int]) -> None:
-        for engine in self._engines:
-            engine.make_room(new_rows)  # all may have one value
-
-    def room_for(self, batches: dict[str, Batch]) -> None:
-        for engine, own in zip(self._engines, self._parts(batches), strict=True):
-            engine.room_for(own)
-
     # A call
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
-        def join(engine: Engine, own: dict[str, Batch], known: dict[str, int]) -> list[Found]:
-            engine.most_pairs = None
-            return list(engine.process(own, opposite, known, counting=counting))
+    def admit(self, call: Call) -> PlacedCall:
+        """The call with the rows of each partition; their placements are in force once it is run."""
+        placements = _copies(self._placements)
+        max_pairs = None
+        if call.max_pairs is not None and call.want is Want.PAIRS and self.spec.order == "none":
+            max_pairs = max(call.max_pairs // len(self._engines), 1)
+        cut = self._batches(call.batches, placements)
+        if call.want is Want.NOTHING:
+            cut = [{side: batch.stored() for side, batch in own.items()} for own in cut]
+        own = zip(self._engines, cut, self._known(call.arrived), strict=True)
+        parts = [
+            engine.admit(
+                Call(
+                    batches=batches,
+                    other_position=call.other_position,
+                    arrived=arrived,
+                    want=call.want,
+                    max_pairs=max_pairs,
+                )
+            )
+            for engine, batches, arrived in own
+        ]
+        return PlacedCall(
+            batches=call.batches,
+            other_position=call.other_position,
+            arrived=call.arrived,
+            want=call.want,
+            max_pairs=max_pairs,
+            parts=parts,
+            placements=placements,
+        )
 
-        if self.most_pairs is not None and not counting and self.spec.order == "none" and self._plan is None:
-            yield from self._in_turns(batches, opposite, arrived)
-            return
-        results = self._each(join, self._taken(batches), self._known(arrived))
+    def run(self, call: Call) -> Iterator[Found]:
+        assert isinstance(call, PlacedCall)
+        self._placements = call.placements
+        self._take(call)
+        found = self._in_turns(call) if call.max_pairs is not None else self._whole(call)
+        yield from found
+        self._expire_counted(call.arrived)
+
+    def _whole(self, call: PlacedCall) -> Iterator[Found]:
+        """What the partitions find, once all have ended."""
+        results = self._each(lambda engine, part: list(engine.run(part)), call.parts)
         for at, (work, found) in enumerate(zip(self._work, results, strict=True)):
             work["found_bytes"] += sum(map(_nbytes, found))
             for part in found:
                 if isinstance(part, Ranges):
                     part.found = part.found.copy()
                     part.found[:, 1] = part.found[:, 1] * len(results) + at
-        self._expire_counted(arrived)
-        if self._plan is not None:
-            yield from self._merged([part for found in results for part in found if isinstance(part, Aggregates)])
+        parts = [part for found in results for part in found]
+        if call.want is Want.AGGREGATES:
+            yield from self._merged([part for part in parts if isinstance(part, Aggregates)])
             return
-        for found in results:
-            yield from found
+        yield from (part for part in parts if not isinstance(part, RunEvents))
+        if call.want is Want.RANGES:
+            yield self._events(call, [part.events for part in parts if isinstance(part, RunEvents)])
 
-    def _in_turns(
-        self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]
-    ) -> Iterator[Found]:
+    def _in_turns(self, call: PlacedCall) -> Iterator[Found]:
         """The pairs of a call as the partitions find them, a part of each at a time."""
-        assert self.most_pairs is not None
-        running: list[Iterator[Found] | None] = []
-        for engine, own, known in zip(self._engines, self._taken(batches), self._known(arrived), strict=True):
-            engine.most_pairs = max(self.most_pairs // len(self._engines), 1)
-            running.append(engine.process(own, opposite, known))
+        running: list[Iterator[Found] | None] = [
+            engine.run(part) for engine, part in zip(self._engines, call.parts, strict=True)
+        ]
 
         def more(_: Engine, parts: Iterator[Found] | None) -> Found | None:
-            return None if parts is None else next((part for part in parts if not isinstance(part, Border)), None)
+            return None if parts is None else next((part for part in parts if not isinstance(part, Punctuation)), None)
 
         while any(parts is not None for parts in running):
             for at, (work, found) in enumerate(zip(self._work, self._each(more, running), strict=True)):
@@ -205,15 +228,27 @@ class PartitionedEngine(Engine):
                     continue
                 work["found_bytes"] += _nbytes(found)
                 yield found
-        self._expire_counted(arrived)
 
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        def load(engine: Engine, own: dict[str, Batch], known: dict[str, int]) -> None:
-            engine.load(own, opposite, known)
-
-        stored = [{side: own[side].stored() for side in SIDES} for own in self._taken(batches)]
-        self._each(load, stored, self._known(arrived))
-        self._expire_counted(arrived)
+    def _events(self, call: PlacedCall, of_parts: list[dict[str, Any]]) -> RunEvents:
+        """What has happened to the runs of all partitions, and where the rows of the call went."""
+        events: dict[str, Any] = {side: [] for side in SIDES}
+        count = len(of_parts)
+        for at, own in enumerate(of_parts):
+            for side in SIDES:
+                for kind, *numbers in own[side]:
+                    runs = RUNS_OF_EVENT[kind]  # which of its numbers are of runs
+                    events[side].append([kind, *(n * count + at if i < runs else n for i, n in enumerate(numbers))])
+        placed: dict[str, list[list[int]]] = {}
+        for side in SIDES:
+            rows = call.batches[side].rows
+            targets = np.full(len(rows), -1)
+            for at, part in enumerate(call.parts):
+                targets[np.searchsorted(rows, part.batches[side].stored().rows)] = at
+            ends = [0, *(np.flatnonzero(np.diff(targets)) + 1).tolist(), len(targets)]
+            placed[side] = [
+                [int(targets[a]), int(rows[a]), int(rows[b - 1])] for a, b in itertools.pairwise(ends) if a < b
+            ]
+        return RunEvents({**events, "partitions": count, "placed": placed})
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         for engine in self._engines:
@@ -261,21 +296,10 @@ class PartitionedEngine(Engine):
 
     # Rows to partitions
 
-    def _taken(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
-        """The rows of each partition, which are sent there now."""
-        parts = self._parts(batches)
-        self._cut = None
-        if self.spec.ranges:
-            for side in SIDES:
-                targets = np.full(len(batches[side]), -1)
-                for at, own in enumerate(parts):
-                    targets[np.searchsorted(batches[side].rows, own[side].stored().rows)] = at
-                borders = [0, *(np.flatnonzero(np.diff(targets)) + 1).tolist(), len(targets)]
-                rows = batches[side].rows
-                self._placed[side] += [
-                    [int(targets[a]), int(rows[a]), int(rows[b - 1])] for a, b in itertools.pairwise(borders) if a < b
-                ]
-        for own, work in zip(parts, self._work, strict=True):
+    def _take(self, call: PlacedCall) -> None:
+        """Counts what the partitions are sent."""
+        for part, work in zip(call.parts, self._work, strict=True):
+            own = part.batches
             for side in SIDES[:1] if self._shared else SIDES:
                 batch = own[side]
                 each = _row_bytes(batch)
@@ -286,33 +310,19 @@ class PartitionedEngine(Engine):
                 stores, probes = own[side].stores, own[side].probes
                 work[f"rows_{side}"] += len(own[side]) if stores is None else int(np.count_nonzero(stores))
                 work[f"probes_{side}"] += len(own[side]) if probes is None else int(np.count_nonzero(probes))
-        return parts
 
-    def _parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
-        """The rows of each partition, in their order. A call whose rows were not taken has placed none."""
-        if self._cut is not None:
-            if self._cut[0] is batches:
-                return self._cut[1]
-            self._placements = self._cut[2]
-        before = self._placements
-        self._cut = {}, [], before  # where this comes to nothing
-        self._placements = _copies(before)
-        parts = self._placed_parts(batches)
-        self._cut = batches, parts, before
-        return parts
-
-    def _placed_parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
-        """The rows of each partition, which the placements learn of."""
+    def _batches(self, batches: dict[str, Batch], placements: Placements) -> list[dict[str, Batch]]:
+        """The rows of each partition, in their order, which the placements learn of."""
         coordinates = self._coordinates(batches)
         targets = {
-            side: self._placements[side].place(coordinates[side], batches[side].rows, batches[side].times)
+            side: placements[side].place(coordinates[side], batches[side].rows, batches[side].times)
             for side in (SIDES[:1] if self._shared else SIDES)
         }
         if self._shared:
             targets["right"] = targets["left"]
-        if self._alike():
+        if self._alike(placements):
             return self._by_targets(batches, targets)
-        return self._by_reach(batches, coordinates, targets)
+        return self._by_reach(batches, coordinates, targets, placements)
 
     def _coordinates(self, batches: dict[str, Batch]) -> dict[str, np.ndarray | None]:
         if self.coordinates is None:
@@ -320,11 +330,11 @@ class PartitionedEngine(Engine):
         left = self.coordinates.of("left", batches["left"].keys)
         return {"left": left, "right": left if self._shared else self.coordinates.of("right", batches["right"].keys)}
 
-    def _alike(self) -> bool:
+    def _alike(self, placements: Placements) -> bool:
         """Whether each row probes the partition that stores it, and no other."""
         if self.coordinates is None or self.coordinates.by_key:
             return False
-        plans = {side: self._placements[side].one_plan for side in SIDES}
+        plans = {side: placements[side].one_plan for side in SIDES}
         return plans["left"] is not None and plans["left"] is plans["right"]
 
     def _by_targets(self, batches: dict[str, Batch], targets: dict[str, np.ndarray]) -> list[dict[str, Batch]]:
@@ -341,18 +351,24 @@ class PartitionedEngine(Engine):
         return parts
 
     def _by_reach(
-        self, batches: dict[str, Batch], coordinates: dict[str, np.ndarray | None], targets: dict[str, np.ndarray]
+        self,
+        batches: dict[str, Batch],
+        coordinates: dict[str, np.ndarray | None],
+        targets: dict[str, np.ndarray],
+        placements: Placements,
     ) -> list[dict[str, Batch]]:
         reached: dict[str, list[np.ndarray | bool]] = {}
         orders: dict[str, np.ndarray] = {}
         for side in SIDES:
             if self._shared and side == "right":  # both roles of a row probe where either must
-                other, orders[side] = self._reached("right", batches["right"], coordinates["right"], orders["left"])
+                other, orders[side] = self._reached(
+                    placements, "right", batches["right"], coordinates["right"], orders["left"]
+                )
                 reached["left"] = reached["right"] = [
                     _either(a, b) for a, b in zip(reached["left"], other, strict=True)
                 ]
             else:
-                reached[side], orders[side] = self._reached(side, batches[side], coordinates[side], None)
+                reached[side], orders[side] = self._reached(placements, side, batches[side], coordinates[side], None)
         by_key = self.coordinates is None or self.coordinates.by_key
         parts: list[dict[str, Batch]] = [{} for _ in self._engines]
         for at, part in enumerate(parts):
@@ -365,14 +381,19 @@ class PartitionedEngine(Engine):
         return parts
 
     def _reached(
-        self, side: str, batch: Batch, coordinates: np.ndarray | None, order: np.ndarray | None
+        self,
+        placements: Placements,
+        side: str,
+        batch: Batch,
+        coordinates: np.ndarray | None,
+        order: np.ndarray | None,
     ) -> tuple[list[np.ndarray | bool], np.ndarray]:
         """For each partition which rows probe it, in the order that comes with it: that of coordinates, or of keys."""
         values = batch.keys if coordinates is None else coordinates
         if order is None:
             by_key = self.coordinates is None or self.coordinates.by_key
             order = key_order(batch.keys) if by_key else np.argsort(values, kind="stable")
-        placement = self._placements[OTHER[side]]
+        placement = placements[OTHER[side]]
         intervals = None
         if self.coordinates is not None:
             intervals = self.coordinates.reach(side, batch.keys[order], values[order])
@@ -386,7 +407,7 @@ class PartitionedEngine(Engine):
             return Sight(0, -1, 0, 0)
         first = 0
         if self.spec.counts is not None:
-            first = int(batch.opposite.min()) - self.spec.counts[OTHER[side]]
+            first = int(batch.other_position.min()) - self.spec.counts[OTHER[side]]
         times = (0, 0)
         if self.spec.within is not None and batch.times is not None:
             low, high = self.spec.within if side == "left" else (-self.spec.within[1], -self.spec.within[0])
@@ -394,7 +415,7 @@ class PartitionedEngine(Engine):
             if self._plan is not None and self._plan.prevailing:
                 times = int(_INT64.min), times[1]
         # A row of a self join may meet itself, as engines of aggregates find it.
-        return Sight(first, int(batch.opposite.max()) - (not self.spec.self_join), *times)
+        return Sight(first, int(batch.other_position.max()) - (not self.spec.self_join), *times)
 
 
 _WORK = tuple(f"{what}_{side}" for what in ("rows", "probes") for side in SIDES)
@@ -418,37 +439,26 @@ class ClosingPartitions(PartitionedEngine):
     def oldest_row(self, side: str) -> int | None:
         return super().oldest_row(side) if side == "right" else self._waiting.oldest_row
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
-        self._waiting.add(batches["left"])
-        return super().process(batches, opposite, arrived, counting=counting)
-
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        self._waiting.add(batches["left"])
-        super().load(batches, opposite, arrived)
+    def run(self, call: Call) -> Iterator[Found]:
+        self._waiting.add(call.batches["left"])
+        return super().run(call)
 
     def forget(self, limit: int) -> None:
         """The left rows of this time and before wait no longer, as they have been emitted."""
         self._waiting.take(limit)
 
-    def _placed_parts(self, batches: dict[str, Batch]) -> list[dict[str, Batch]]:
+    def _batches(self, batches: dict[str, Batch], placements: Placements) -> list[dict[str, Batch]]:
         """Right rows alone are stored, and none probes yet."""
         right, empty = batches["right"], batches["left"].take(slice(0, 0))
         coordinates = None if self.coordinates is None else self.coordinates.of("right", right.keys)
-        targets = self._placements["right"].place(coordinates, right.rows, right.times)
+        targets = placements["right"].place(coordinates, right.rows, right.times)
         return [{"left": empty, "right": right.take(np.flatnonzero(targets == at))} for at in range(len(self._engines))]
 
     def closed(self, limit: int | None) -> Aggregates:
         """What the left rows of this time and before have met, None: all, which then wait no longer."""
         batch = self._waiting.take(limit)
         coordinates = None if self.coordinates is None else self.coordinates.of("left", batch.keys)
-        reached, order = self._reached("left", batch, coordinates, None)
+        reached, order = self._reached(self._placements, "left", batch, coordinates, None)
         probes = []
         for mask, work in zip(reached, self._work, strict=True):
             which = np.sort(order[mask]) if isinstance(mask, np.ndarray) else slice(0, len(batch) if mask else 0)
@@ -549,7 +559,7 @@ def _part(batch: Batch, order: np.ndarray, stores: np.ndarray, reached: np.ndarr
 
 def _row_bytes(batch: Batch) -> int:
     """Bytes of a row as it is sent to a partition."""
-    columns = (batch.keys, batch.rows, batch.opposite, batch.times, *batch.others, *batch.values)
+    columns = (batch.keys, batch.rows, batch.other_position, batch.times, *batch.others, *batch.values)
     return sum(c.itemsize * (1 if c.ndim == 1 else c.shape[1]) for c in columns if c is not None)
 
 

@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 
 from muntin.host.errors import IncompleteError
-from muntin.host.join.engine import SIDES, Batch, Border, Counts, Engine, Found, OrderedPairs, Pairs
+from muntin.host.join.engine import (
+    SIDES,
+    Batch,
+    Call,
+    Counts,
+    Engine,
+    Found,
+    OrderedPairs,
+    Pairs,
+    Punctuation,
+    Want,
+    by_probing_side,
+)
 from muntin.host.join.residual import ResidualPart
 
 _FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
@@ -80,54 +92,47 @@ class ResidualEngine(Engine):
     def oldest_row(self, side: str) -> int | None:
         return self.engine.oldest_row(side)
 
-    def make_room(self, new_rows: dict[str, int]) -> None:
-        self.engine.make_room(new_rows)
+    def admit(self, call: Call) -> Call:
+        self.engine.admit(call)
+        return call
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
-        self.engine.most_pairs = None if counting else self.most_pairs
-        first = {side: arrived[side] - len(opposite[side]) for side in SIDES}
+    def run(self, call: Call) -> Iterator[Found]:
+        if call.want is Want.NOTHING:
+            self._put(call.batches)
+            yield from self.engine.run(_bare(call))
+            self._trim_counted(call.arrived)
+            return
+        batches = call.batches
         lost: IncompleteError | None = None
         known = False  # the keys of the call: once the engine has begun with it
-        for step in self._steps(batches, opposite, first):
+        for step in self._steps(call):
             asked = self._asked
             try:
-                for found in self.engine.process(*step):
+                for found in self.engine.run(step):
                     if not known:
                         self._put(batches)
                         known = True
-                    if isinstance(found, Border):
+                    if isinstance(found, Punctuation):
                         yield found
                         continue
                     assert isinstance(found, Pairs | OrderedPairs)
                     pairs = self._satisfying(found)
-                    if counting:
-                        yield from _counts(pairs, opposite, first)
+                    if call.counting:
+                        for own in by_probing_side(pairs, call):
+                            yield Counts(own.side, *np.unique(own.probing, return_counts=True))
                     else:
                         yield pairs
             except IncompleteError as error:  # the other parts of the device go on
                 lost = error
-            rows = sum(len(batch) for batch in step[0].values())
+            rows = sum(len(batch) for batch in step.batches.values())
             if rows:
                 per_row = (self._asked - asked) / rows
                 self._step_rows = int(min(max(_PAIRS / max(per_row, 1e-9), _LEAST_ROWS), _MOST_ROWS))
         if not known:
             self._put(batches)
-        self._trim_counted(arrived)
+        self._trim_counted(call.arrived)
         if lost is not None:
             raise lost
-
-    def load(self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], arrived: dict[str, int]) -> None:
-        self._put(batches)
-        bare = {side: dataclasses.replace(b, others=()) for side, b in batches.items()}
-        self.engine.load(bare, opposite, arrived)
-        self._trim_counted(arrived)
 
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         self.engine.expire_times(last_useless)
@@ -160,12 +165,12 @@ class ResidualEngine(Engine):
         for residual in self._residuals:
             residual.trim(side, oldest)
 
-    def _steps(
-        self, batches: dict[str, Batch], opposite: dict[str, np.ndarray], first: dict[str, int]
-    ) -> Iterator[tuple[dict[str, Batch], dict[str, np.ndarray], dict[str, int]]]:
-        """What `Engine.process` takes for one part of the call after the other."""
-        bare = {side: dataclasses.replace(b, others=()) for side, b in batches.items()}
-        places = {side: first[side] + np.arange(len(opposite[side])) + opposite[side] for side in SIDES}
+    def _steps(self, call: Call) -> Iterator[Call]:
+        """One part of the call after the other, for the engine."""
+        first, other_position = call.first, call.other_position
+        call = dataclasses.replace(_bare(call), want=Want.PAIRS, max_pairs=None if call.counting else call.max_pairs)
+        bare = call.batches
+        places = {side: first[side] + np.arange(len(other_position[side])) + other_position[side] for side in SIDES}
         every = np.sort(np.concatenate(list(places.values())))
         done, at, at_row = 0, dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
         while True:
@@ -176,10 +181,11 @@ class ResidualEngine(Engine):
                 # Both roles of a row of a self join have one place, and so lie in one step.
                 to[side] = len(places[side]) if last else int(np.searchsorted(places[side], every[done], "left"))
                 to_row[side] = int(np.searchsorted(bare[side].rows, first[side] + to[side], "left"))
-            yield (
-                {side: bare[side].take(slice(at_row[side], to_row[side])) for side in SIDES},
-                {side: opposite[side][at[side] : to[side]] for side in SIDES},
-                {side: first[side] + to[side] for side in SIDES},
+            yield dataclasses.replace(
+                call,
+                batches={side: bare[side].take(slice(at_row[side], to_row[side])) for side in SIDES},
+                other_position={side: other_position[side][at[side] : to[side]] for side in SIDES},
+                arrived={side: first[side] + to[side] for side in SIDES},
             )
             if done >= len(every):
                 return
@@ -201,14 +207,8 @@ class ResidualEngine(Engine):
             self._residual_seconds += time.perf_counter() - start
 
 
-def _counts(found: Pairs | OrderedPairs, opposite: dict[str, np.ndarray], first: dict[str, int]) -> Iterator[Counts]:
-    """How many pairs each probing row, the later one of a pair, has."""
-    if isinstance(found, Pairs):
-        yield Counts(found.side, *np.unique(found.probing, return_counts=True))
-        return
-    # A row of the call met the rows of the other stream before its `opposite`.
-    left = np.zeros(len(found.left), np.bool_)
-    of_call = np.flatnonzero(found.left >= first["left"])
-    left[of_call] = found.right[of_call] < opposite["left"][found.left[of_call] - first["left"]]
-    yield Counts("left", *np.unique(found.left[left], return_counts=True))
-    yield Counts("right", *np.unique(found.right[~left], return_counts=True))
+def _bare(call: Call) -> Call:
+    """A call without the keys of residual parts."""
+    return dataclasses.replace(
+        call, batches={side: dataclasses.replace(b, others=()) for side, b in call.batches.items()}
+    )

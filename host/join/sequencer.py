@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from muntin.host.engines import order_parts
 from muntin.host.errors import OrderError, StateError
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import OTHER, SIDES, Batch, EngineSpec
+from muntin.host.join.engine import OTHER, SIDES, Batch, Call, EngineSpec, Want
 from muntin.host.join.residual import ResidualPart
 from muntin.host.join.routes import RoutePlanner
 from muntin.host.join.row_log import picked
@@ -23,38 +23,34 @@ if TYPE_CHECKING:
     from muntin.host.join.whole_call import WholeCall
 
 _INT64 = np.iinfo(np.int64)
+_NONE = np.zeros(0, np.int64)
 
 
-@dataclasses.dataclass
-class Call:
-    """The rows of one call in their order of arrival.
+_WANTS = {"counts": Want.COUNTS, "ranges": Want.RANGES, "aggregate": Want.AGGREGATES}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SequencedCall(Call):
+    """A call as the operator has it: with its rows, and what became of those that no engine is given.
 
     Attributes
     ----------
     tables : dict of str to pyarrow.Table
         All rows of each side, those among them that are late or cannot match too.
-    first, arrived : dict of str to int
-        Arrival number of the first row of each side, and one past that of the last.
     numbers : dict of str to ndarray of int64
         Arrival numbers of the rows in `tables`, ascending; with gaps where the rows are those of one partition.
-    opposite : dict of str to ndarray of int64
-        For each row from `first` to `arrived`, the arrival number that the next row of the other stream then had.
-    batches : dict of str to Batch
-        The rows that can match.
     itself : ndarray of int64
         Of a self join that asks for it: rows that match themselves.
     newest : dict of str to int
         The newest event time of each side that has any.
     never : dict of str to ndarray of int64
         Arrival numbers of the rows of each side that can match nothing and are not late.
-    late, unmatchable : dict of str to int
-        Rows of each side that are late; that are not, but have no key or time, or fail a part about their side alone.
+    late_rows : dict of str to ndarray of int64
+        Of the sides that have late rows, the places of these in `tables`.
     last_sequence : int or None
         The greatest sequence value so far.
     whole : WholeCall or None
         What the rows of all partitions tell, where these are of one.
-    late_rows : dict of str to ndarray of int64
-        Of the sides that have late rows, the places of these in `tables`.
     pushes : list of (int, int) or None
         As of `Sequencer.sequence`.
     tag : bytes or None
@@ -62,21 +58,34 @@ class Call:
     """
 
     tables: dict[str, pa.Table]
-    first: dict[str, int]
-    arrived: dict[str, int]
     numbers: dict[str, np.ndarray]
-    opposite: dict[str, np.ndarray]
-    batches: dict[str, Batch]
     itself: np.ndarray
     newest: dict[str, int]
     never: dict[str, np.ndarray]
-    late: dict[str, int]
-    unmatchable: dict[str, int]
+    late_rows: dict[str, np.ndarray]
     last_sequence: int | None
-    whole: WholeCall | None = None
-    late_rows: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    pushes: list[tuple[int, int]] | None = None
-    tag: bytes | None = None
+    whole: WholeCall | None
+    pushes: list[tuple[int, int]] | None
+    tag: bytes | None
+
+    @property
+    def late(self) -> dict[str, int]:
+        """Rows of each side that are late."""
+        return {side: len(self.late_rows.get(side, ())) for side in SIDES}
+
+    @property
+    def unmatchable(self) -> dict[str, int]:
+        """Rows of each side that are not late, but have no key or time, or fail a part about their side alone."""
+        return {side: len(self.never[side]) for side in SIDES}
+
+
+class _Encoded(NamedTuple):
+    """The rows of one side, as `SequencedCall` has them."""
+
+    batch: Batch
+    newest: int | None
+    never: np.ndarray
+    late: np.ndarray
 
 
 class Sequencer:
@@ -140,6 +149,7 @@ class Sequencer:
         self.arrived = dict.fromkeys(SIDES, first_row)
         self.planner = RoutePlanner(self.engine_spec.counts)
         self._last_sequence: int | None = None
+        self._want = _WANTS.get(spec.form, Want.PAIRS)
 
     def residuals(self) -> list[ResidualPart]:
         """The residual parts of the condition, for one engine."""
@@ -195,7 +205,10 @@ class Sequencer:
         tables: dict[str, pa.Table],
         pushes: list[tuple[int, int]] | None = None,
         whole: WholeCall | None = None,
-    ) -> Call:
+        *,
+        tag: bytes | None = None,
+        max_pairs: int | None = None,
+    ) -> SequencedCall:
         """Puts the rows of a call in order; changes nothing until `advance` is told that they were joined.
 
         Parameters
@@ -207,6 +220,10 @@ class Sequencer:
             before right. By default all rows of the call are one.
         whole : WholeCall, optional
             What the rows of all partitions tell, where these are of one.
+        tag : bytes, optional
+            What the caller keeps with the call.
+        max_pairs : int, optional
+            As of `Call`, where pairs are wanted.
 
         Raises
         ------
@@ -225,20 +242,23 @@ class Sequencer:
             )
         if self._spec.self_join:
             tables = {"left": tables["left"]}
+        more: dict[str, Any] = {"whole": whole, "pushes": pushes, "tag": tag}
+        more |= {"want": self._want, "max_pairs": max_pairs if self._want is Want.PAIRS else None}
         ordered, values, last_sequence = self._ordered(tables, pushes, whole)
         if whole is not None and whole.order is not None:
-            return self._placed(dict(tables), whole, last_sequence)
+            placed = dict(tables)
+            return self._encoded(placed, *self._placed(placed, whole), last_sequence, **more)
         first = dict(self.arrived)
         if self._spec.self_join:
             ordered["right"] = ordered["left"]
             numbers = first["left"] + np.arange(len(ordered["left"]), dtype=np.int64)
-            opposite = dict.fromkeys(SIDES, numbers)
+            other_position = dict.fromkeys(SIDES, numbers)
         elif self._spec.sequence is None and pushes is None:
             places = {"left": first["right"], "right": first["left"] + len(ordered["left"])}
             if isinstance(self._spec.on, AsOf):  # which asks for their number alone
-                opposite = {side: _repeated(places[side], len(ordered[side])) for side in SIDES}
+                other_position = {side: _repeated(places[side], len(ordered[side])) for side in SIDES}
             else:
-                opposite = {side: np.full(len(ordered[side]), places[side], np.int64) for side in SIDES}
+                other_position = {side: np.full(len(ordered[side]), places[side], np.int64) for side in SIDES}
         else:
             earlier = np.zeros(len(ordered["left"]), np.int64)  # right rows of the pushes before a left row's
             through = np.full(len(ordered["right"]), len(ordered["left"]))  # left rows of a right row's push and before
@@ -250,66 +270,61 @@ class Sequencer:
                 left, right = _comparable(values["left"], values["right"])
                 earlier = np.maximum(earlier, np.searchsorted(right, left, "left"))
                 through = np.minimum(through, np.searchsorted(left, right, "right"))
-            opposite = {"left": first["right"] + earlier, "right": first["left"] + through}
+            other_position = {"left": first["right"] + earlier, "right": first["left"] + through}
         rows = {side: np.arange(first[side], first[side] + len(ordered[side]), dtype=np.int64) for side in SIDES}
-        call = self._encoded(ordered, rows, opposite, last_sequence, whole)
-        call.pushes = pushes
-        return call
+        return self._encoded(ordered, rows, other_position, last_sequence, **more)
 
-    def _placed(self, tables: dict[str, pa.Table], whole: WholeCall, last_sequence: int | None) -> Call:
-        """The call whose rows have the places that the whole call gives them."""
+    def _placed(
+        self, tables: dict[str, pa.Table], whole: WholeCall
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Puts tables in the order that the whole call gives their rows; their numbers, and other positions."""
         sides = SIDES[:1] if self._spec.self_join else SIDES
-        numbers, opposite = {}, {}
+        numbers, other_position = {}, {}
         for side in sides:
             order = np.argsort(whole.rows[side], kind="stable")
             tables[side] = picked(tables[side], order)
             numbers[side] = self.arrived[side] + whole.rows[side][order]
-            opposite[side] = self.arrived[OTHER[side]] + whole.opposite(side)
+            other_position[side] = self.arrived[OTHER[side]] + whole.other_position(side)
         if self._spec.self_join:
             tables["right"], numbers["right"] = tables["left"], numbers["left"]
             own = self.arrived["left"] + np.arange(whole.arrived("left"), dtype=np.int64)
-            opposite = dict.fromkeys(SIDES, own)
-        return self._encoded(tables, numbers, opposite, last_sequence, whole)
+            other_position = dict.fromkeys(SIDES, own)
+        return numbers, other_position
 
     def _encoded(
         self,
         tables: dict[str, pa.Table],
         numbers: dict[str, np.ndarray],
-        opposite: dict[str, np.ndarray],
+        other_position: dict[str, np.ndarray],
         last_sequence: int | None,
+        *,
         whole: WholeCall | None,
-    ) -> Call:
+        **more: Any,
+    ) -> SequencedCall:
         """The call of rows that are in order."""
-        first = dict(self.arrived)
-        call = Call(
+        left = self._encode("left", tables["left"], numbers["left"], other_position["left"])
+        right = left
+        if not (self._spec.self_join and self.generator.one_column):
+            right = self._encode("right", tables["right"], numbers["right"], other_position["right"])
+        sides = {"left": left, "right": right}
+        batches = {"left": left.batch, "right": right.batch}
+        newest = {side: of.newest for side, of in sides.items() if of.newest is not None}
+        return SequencedCall(
+            batches=batches,
+            other_position=other_position,
+            arrived={side: self.arrived[side] + len(other_position[side]) for side in SIDES},
             tables=tables,
-            first=first,
-            arrived={side: first[side] + len(opposite[side]) for side in SIDES},
             numbers=numbers,
-            opposite=opposite,
-            batches={},
-            itself=np.zeros(0, np.int64),
-            newest={},
-            never={side: np.zeros(0, np.int64) for side in SIDES},
-            late=dict.fromkeys(SIDES, 0),
-            unmatchable=dict.fromkeys(SIDES, 0),
+            itself=self.itself(batches) if self._spec.itself else np.zeros(0, np.int64),
+            newest=newest if whole is None else dict(whole.newest),
+            never={"left": left.never, "right": right.never},
+            late_rows={side: of.late for side, of in sides.items() if len(of.late)},
             last_sequence=last_sequence,
             whole=whole,
+            **more,
         )
-        for side in SIDES:
-            if side == "right" and self._spec.self_join and self.generator.one_column:
-                for of_side in (call.batches, call.newest, call.never, call.late, call.unmatchable):
-                    if "left" in of_side:
-                        of_side["right"] = of_side["left"]  # type: ignore[assignment]
-            else:
-                self._encode(call, side)
-        if self._spec.itself:
-            call.itself = self.itself(call.batches)
-        if whole is not None:
-            call.newest = dict(whole.newest)
-        return call
 
-    def advance(self, call: Call) -> None:
+    def advance(self, call: SequencedCall) -> None:
         """Ends a call: its rows have arrived, and move the watermark."""
         self.arrived = call.arrived
         self._last_sequence = call.last_sequence
@@ -425,13 +440,12 @@ class Sequencer:
             )
         return values * scale
 
-    def _encode(self, call: Call, side: str) -> None:
+    def _encode(self, side: str, table: pa.Table, rows: np.ndarray, other_position: np.ndarray) -> _Encoded:
         """Encodes keys and times of one side, and leaves out the rows that cannot match."""
-        table, columns = call.tables[side], self._spec.columns(side)
-        rows = call.numbers[side]
+        columns = self._spec.columns(side)
         keys, valid, others = self.condition.encode(side, table, rows)
         times = np.zeros(len(rows), np.int64) if self._spec.unbounded else None
-        late = None
+        late, newest = None, None
         if self._axis is not None:
             times, timed = self._axis.encode(side, column_of(table, columns["time"]))
             clock, there = times, timed
@@ -439,26 +453,27 @@ class Sequencer:
                 clock, there = self._axis.encode(side, column_of(table, columns["watermark"]))
             seen = clock if there is None else clock[there]
             if len(seen):
-                call.newest[side] = int(seen.max())
+                newest = int(seen.max())
             if self._tracker is not None:
                 late = self._tracker.late(side, times)
                 if late is not None and timed is not None:
                     late = late & timed
             if timed is not None:
                 valid = timed if valid is None else valid & timed
+        never = late_rows = _NONE
         if late is not None and late.any():
-            call.late_rows[side] = np.flatnonzero(late)
-            call.late[side] = len(call.late_rows[side])
+            late_rows = np.flatnonzero(late)
             if valid is not None:
-                call.never[side] = rows[~valid & ~late]
+                never = rows[~valid & ~late]
             valid = ~late if valid is None else valid & ~late
         elif valid is not None:
-            call.never[side] = rows[~valid]
-        call.unmatchable[side] = len(call.never[side])
-        whole = len(rows) == len(call.opposite[side])
-        opposite = call.opposite[side] if whole else call.opposite[side][rows - call.first[side]]
-        batch = Batch(keys, rows, opposite, times, others)
-        call.batches[side] = batch if valid is None or valid.all() else batch.take(np.flatnonzero(valid))
+            never = rows[~valid]
+        if len(rows) != len(other_position):  # of one partition's rows
+            other_position = other_position[rows - self.arrived[side]]
+        batch = Batch(keys, rows, other_position, times, others)
+        if valid is not None and not valid.all():
+            batch = batch.take(np.flatnonzero(valid))
+        return _Encoded(batch, newest, never, late_rows)
 
     def itself(self, batches: dict[str, Batch]) -> np.ndarray:
         """The rows of a call's batches whose own two keys, and whose time twice, satisfy the join: their arrival

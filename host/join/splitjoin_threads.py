@@ -10,13 +10,11 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from muntin.host.engines import SplitJoin
 from muntin.host.errors import IncompleteError, UnsupportedError
 from muntin.host.index import Auto, Index
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import SIDES, Batch, Border, Counts, EngineSpec, Found, OrderedPairs, Pairs
+from muntin.host.join.engine import SIDES, Call, Counts, EngineSpec, Found, OrderedPairs, Pairs, Punctuation, Want
 from muntin.host.join.native_engine import NativeEngine
 
 if TYPE_CHECKING:
@@ -82,18 +80,13 @@ class SplitJoinThreads(NativeEngine):
         rows = self._dtype.itemsize + 8 if isinstance(self._index, Auto) else 0  # beside any index, as they arrive
         return super()._bytes_per_row() + rows
 
-    def process(
-        self,
-        batches: dict[str, Batch],
-        opposite: dict[str, np.ndarray],
-        arrived: dict[str, int],
-        *,
-        counting: bool = False,
-    ) -> Iterator[Found]:
+    def run(self, call: Call) -> Iterator[Found]:
+        if call.want is Want.NOTHING:
+            self._store(call)
+            return
         engine, left_rows = self._engine, 0
-        steps = self._steps(batches, self._first_met(opposite, arrived))
-        for step, found in self._joined(steps, counting=counting, whole=True):
-            if counting:
+        for step, found in self._joined(call, whole=True):
+            if call.counting:
                 yield from (Counts(side, step[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
             elif self._sorted_later:
                 left, right = found
@@ -102,11 +95,11 @@ class SplitJoinThreads(NativeEngine):
                 yield Pairs("right", right[~by_left], left[~by_left])
             else:
                 yield OrderedPairs(*found)
-            if self.most_pairs is not None and not counting:
+            if call.max_pairs is not None and not call.counting:
                 left_rows = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left_rows
-                yield Border(left_rows)
+                yield Punctuation(left_rows)
         for side in SIDES:
-            engine.arrived(SIDES.index(side), arrived[side])
+            engine.arrived(SIDES.index(side), call.arrived[side])
         for core, why, left_rows, right_rows in engine.failures():
             raise IncompleteError(
                 f"device {self._device.info.name}: join core {core} failed ({why}), and the pairs it would have found "

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from muntin.host.index import Index, SpoJoin
-from muntin.host.join.engine import SIDES, Batch
+from muntin.host.join.engine import SIDES, Batch, Call
 from muntin.host.join.native_engine import NativeEngine
 
 _FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
@@ -39,11 +39,12 @@ class SpoEngine(NativeEngine):
         """Of a run: keys, permutation and ranks of each condition, and the number; trees take no more."""
         return 16 * (1 + len(self.spec.others)) + 4
 
-    def _steps(self, batches: dict[str, Batch], first_met: dict[str, int]) -> Iterator[dict[str, Batch]]:
-        if self.most_pairs is not None:
-            yield from super()._steps(batches, first_met)
+    def _steps(self, call: Call) -> Iterator[dict[str, Batch]]:
+        if call.max_pairs is not None:
+            yield from super()._steps(call)
             return
-        places = {side: batch.rows + batch.opposite for side, batch in batches.items()}
+        batches = call.batches
+        places = {side: batch.rows + batch.other_position for side, batch in batches.items()}
         every = np.sort(np.concatenate(list(places.values())))
         self._step_rows = min(self._step_rows, _MOST_ROWS) if self._found else _FIRST_ROWS
         done, at = 0, dict.fromkeys(SIDES, 0)

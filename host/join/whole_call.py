@@ -60,7 +60,7 @@ class WholeCall:
         right = int(np.count_nonzero(self.order))
         return right if side == "right" else len(self.order) - right
 
-    def opposite(self, side: str) -> np.ndarray:
+    def other_position(self, side: str) -> np.ndarray:
         """For each row of a side in all partitions, int64, how many rows of the other one came before it."""
         assert self.order is not None
         own = self.order if side == "right" else ~self.order

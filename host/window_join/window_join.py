@@ -44,7 +44,7 @@ from muntin.host.join.call_errors import of_device, of_input, of_output
 from muntin.host.join.collector import MAX_ROWS, Collector
 from muntin.host.join.condition import in_words
 from muntin.host.join.driver_choice import ChoosingEngine
-from muntin.host.join.engine import OTHER, SIDES, Border, Engine, Found
+from muntin.host.join.engine import OTHER, SIDES, Call, Engine, Found, Punctuation, RunEvents, Want
 from muntin.host.join.fitting import fitting
 from muntin.host.join.kept_types import is_kept_as_is, kept
 from muntin.host.join.late_rows import late_rows
@@ -54,7 +54,7 @@ from muntin.host.join.range_mirror import RUNS
 from muntin.host.join.residual_engine import ResidualEngine
 from muntin.host.join.routes import Routes
 from muntin.host.join.row_log import RowLog, check_columns, empty_table
-from muntin.host.join.sequencer import Call, Sequencer
+from muntin.host.join.sequencer import SequencedCall, Sequencer
 from muntin.host.join.whole_call import WholeCall
 from muntin.host.keys.constants import whole_number
 from muntin.host.keys.content import Content, check_same
@@ -588,13 +588,12 @@ class WindowJoin:
                     self._load_newest()
                     self._load_table()
                     needed = {side: self._needed(side, table) for side, table in tables.items()}
-                    call = self._sequence(needed, pushes, whole)
-                    call.tag = tag
+                    call, admitted = self._sequence(needed, pushes, whole, tag, block_bytes)
             except BaseException:
                 if self._engine is None:
                     self._schemas = schemas  # a refused first call teaches nothing
                 raise
-        yield from self._joined(self._engine, call, number, block_bytes)
+        yield from self._joined(self._engine, call, admitted, number, block_bytes)
 
     @property
     def usable(self) -> bool:
@@ -706,8 +705,8 @@ class WindowJoin:
                 self._load_table(record.join.get("table"))
                 self._sequencer.state = record.before
                 tables, _, whole = self._logged(record)
-                call = self._sequence(tables, log.pushes(record), whole)
-        yield from self._joined(self._engine, call, None, block_bytes)
+                call, admitted = self._sequence(tables, log.pushes(record), whole, None, block_bytes)
+        yield from self._joined(self._engine, call, admitted, None, block_bytes)
 
     def finish(self) -> pa.Table:
         """Ends both streams.
@@ -1080,14 +1079,17 @@ class WindowJoin:
         tables: dict[str, pa.Table],
         pushes: list[tuple[int, int]] | None = None,
         whole: WholeCall | None = None,
-    ) -> Call:
+        tag: bytes | None = None,
+        block_bytes: int | None = None,
+    ) -> tuple[SequencedCall, Call]:
+        """The rows of a call in order, and as the engine has admitted them."""
         start = time.perf_counter()
-        call = self._sequenced(tables, pushes, whole)
+        call = self._sequenced(tables, pushes, whole, tag, block_bytes)
         assert self._engine is not None
-        self._engine.room_for(call.batches)
+        admitted = self._engine.admit(call)
         self._reserve_rows(sum(log.bytes_of(call.tables[side]) for side, log in self._kept_logs()))
         self._seconds["encode"] += time.perf_counter() - start
-        return call
+        return call, admitted
 
     def _reserve_rows(self, more: int) -> None:
         """Sets memory aside for the rows that are kept for output, and so many bytes more. Raises CapacityError."""
@@ -1105,9 +1107,12 @@ class WindowJoin:
         tables: dict[str, pa.Table],
         pushes: list[tuple[int, int]] | None = None,
         whole: WholeCall | None = None,
-    ) -> Call:
+        tag: bytes | None = None,
+        block_bytes: int | None = None,
+    ) -> SequencedCall:
         """The rows of a call in order, with what aggregates are made of."""
-        call = self._sequencer.sequence(tables, pushes, whole)
+        max_pairs = None if block_bytes is None else most_pairs(block_bytes)
+        call = self._sequencer.sequence(tables, pushes, whole, tag=tag, max_pairs=max_pairs)
         for side in self._plan.folds if self._plan is not None else ():
             assert self._plan is not None
             batch = call.batches[side]
@@ -1127,7 +1132,9 @@ class WindowJoin:
                 engine.close()
             raise
 
-    def _joined(self, engine: Engine, call: Call, number: int | None, block_bytes: int | None) -> Tables:
+    def _joined(
+        self, engine: Engine, call: SequencedCall, admitted: Call, number: int | None, block_bytes: int | None
+    ) -> Tables:
         """The result of a call, which has the caller's number; None: it is in the state already.
 
         The lock is held but while the caller has a table. A caller that leaves then ends the result, not the call.
@@ -1136,7 +1143,7 @@ class WindowJoin:
         traced = OpenSpan("join", batch=number, device=self._device.info.name, **rows)
         applied, left = engine.applied, False
         self._changed = False
-        self._tables = tables = self._joining(engine, call, number, block_bytes, traced)
+        self._tables = tables = self._joining(engine, call, admitted, number, block_bytes, traced)
         try:
             with self._breaking(engine, applied):
                 while True:
@@ -1160,8 +1167,9 @@ class WindowJoin:
             traced.end()
 
     def _joining(
-        self, engine: Engine, call: Call, number: int | None, block_bytes: int | None, traced: OpenSpan
-    ) -> Tables:
+        self, engine: Engine, call: SequencedCall, admitted: Call, number: int | None, block_bytes: int | None,
+        traced: OpenSpan,
+    ) -> Tables:  # fmt: skip
         """As `_joined`, but that nothing here knows of a caller that leaves.
 
         The rows are written while they are joined, and committed once the result is there.
@@ -1174,7 +1182,7 @@ class WindowJoin:
                 with traced.current():
                     begun = self._begin(call, number, self._sequencer.state)
             with self._of_output():
-                limits, matches = yield from self._found(engine, call, block_bytes, traced)
+                limits, matches = yield from self._found(engine, call, admitted, block_bytes, traced)
                 self._expire(engine, limits)
                 matched = self._matched()
                 late = late_rows(call, self._late_schemas()) if self.spec.late == "keep" else {}
@@ -1197,7 +1205,7 @@ class WindowJoin:
             self._totals.add(f"late_{side}", call.late[side])
             self._totals.add(f"unmatchable_{side}", call.unmatchable[side])
 
-    def _begin(self, call: Call, number: int, before: dict[str, Any]) -> Future[dict[str, Any]]:
+    def _begin(self, call: SequencedCall, number: int, before: dict[str, Any]) -> Future[dict[str, Any]]:
         """Starts to write the rows of a call."""
         assert self._state is not None
         sent, values = self._sent(call), None
@@ -1210,12 +1218,11 @@ class WindowJoin:
         return self._state.begin(number, sent, definition, before, arrived, **more)
 
     def _found(
-        self, engine: Engine, call: Call, block_bytes: int | None, traced: OpenSpan
+        self, engine: Engine, call: SequencedCall, admitted: Call, block_bytes: int | None, traced: OpenSpan
     ) -> Generator[pa.Table, None, tuple[dict[str, int | None], int]]:
         """Joins a call and gives its result; the times that are useless from now on, and how many pairs there were."""
         paired = self.spec.form in ("rows", "pairs") and not isinstance(engine, AsOfEngine)
-        engine.most_pairs = most_pairs(block_bytes) if paired and block_bytes is not None else None
-        parts = traced.each("engine", self._parts(engine, call))
+        parts = traced.each("engine", self._parts(engine, admitted))
         incomplete: IncompleteError | None = None
         rest: list[pa.Table] = []
         if paired:
@@ -1224,7 +1231,7 @@ class WindowJoin:
                 for part in parts:
                     blocks = blocks or self._blocks(call, block_bytes)
                     yield from traced.each("materialize", self._timed(blocks.add(part)))
-                    if isinstance(part, Border):
+                    if isinstance(part, Punctuation):
                         yield self._materializer.nothing
             except IncompleteError as error:
                 incomplete = error
@@ -1256,7 +1263,8 @@ class WindowJoin:
             incomplete.partial = partial.replace_schema_metadata({INCOMPLETE: f"core {incomplete.core}"})
             raise incomplete
         if self.spec.form == "ranges":
-            events = json.dumps(engine.run_events() | {"pushes": call.pushes})
+            (told,) = (part.events for part in found if isinstance(part, RunEvents))
+            events = json.dumps(told | {"pushes": call.pushes})
             rest = [table.replace_schema_metadata({RUNS: events}) for table in rest]
         for table in rest:
             if block_bytes is None or self.spec.form == "ranges":  # a mirror follows a call as a whole
@@ -1265,13 +1273,12 @@ class WindowJoin:
                 yield from slices(table, block_bytes)
         return limits, matches
 
-    def _parts(self, engine: Engine, call: Call) -> Iterator[Found]:
+    def _parts(self, engine: Engine, admitted: Call) -> Iterator[Found]:
         """What an engine finds."""
         with self._of_device():
-            counting = self.spec.form == "counts"
-            yield from engine.process(call.batches, call.opposite, call.arrived, counting=counting)
+            yield from engine.run(admitted)
 
-    def _blocks(self, call: Call, block_bytes: int | None) -> PairBlocks:
+    def _blocks(self, call: SequencedCall, block_bytes: int | None) -> PairBlocks:
         """What makes the result of a call that an engine has begun to join."""
         self._keep_rows(call)
         return self._materializer.blocks(call, block_bytes)
@@ -1286,7 +1293,7 @@ class WindowJoin:
                 return
             yield table
 
-    def _keep_rows(self, call: Call) -> None:
+    def _keep_rows(self, call: SequencedCall) -> None:
         """Takes note of a call's rows, which may come out from now on."""
         self._changed, self._repeatable = True, None
         for side, log in self._kept_logs():
@@ -1295,7 +1302,7 @@ class WindowJoin:
             else:
                 log.append(call.first[side], call.tables[side])
 
-    def _advance(self, call: Call) -> dict[str, int | None]:
+    def _advance(self, call: SequencedCall) -> dict[str, int | None]:
         """Ends a call that was joined; the times that are useless from now on."""
         if call.whole is not None and call.whole.loads is not None:
             self._routes = self._sequencer.planner.routes(call.whole.loads.partitions)
@@ -1364,7 +1371,7 @@ class WindowJoin:
                     )
         return schemas["left"], schemas["right"]
 
-    def _sent(self, call: Call) -> dict[str, pa.Table]:
+    def _sent(self, call: SequencedCall) -> dict[str, pa.Table]:
         """The rows of a call, by the sides that have rows of their own."""
         return {side: call.tables[side] for side in (SIDES[:1] if self.spec.self_join else SIDES)}
 
@@ -1433,14 +1440,14 @@ class WindowJoin:
                 self._engine.close()
                 self._start(self._schemas["left"], self._schemas["right"], before)
             place = "memory" if self._state is None else self._state.store.place
-            call = self._sequence(
+            call, _ = self._sequence(
                 {
                     side: self._needed(side, under(self._kept[side], rows, side, place)),
                     OTHER[side]: self._needed(OTHER[side], None),
                 }
             )
             with self._of_device():
-                self._engine.load(call.batches, call.opposite, call.arrived)
+                _store(self._engine, call)
             self._keep_rows(call)
             limits = self._advance(call)
             self._materializer.load(call, limits, {OTHER[side]: np.zeros(0, np.int64)})
@@ -1455,8 +1462,7 @@ class WindowJoin:
             tables, matched, whole = self._logged(record)
             call = self._sequenced(tables, self._state.pushes(record), whole)
             with self._of_device():
-                engine.room_for(call.batches)
-                engine.load(call.batches, call.opposite, call.arrived)
+                _store(engine, call)
             self._keep_rows(call)
             limits = self._advance(call)
             if isinstance(engine, AggregateEngine | ClosingPartitions) and limits["left"] is not None:
@@ -1519,6 +1525,12 @@ def _found(
     except IncompleteError as error:
         return found, error
     return found, None
+
+
+def _store(engine: Engine, call: Call) -> None:
+    """Has an engine store the rows of a call whose result is known."""
+    for _ in engine.run(engine.admit(dataclasses.replace(call, want=Want.NOTHING))):
+        pass
 
 
 def _begun(tables: Tables) -> Tables:

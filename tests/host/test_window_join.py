@@ -230,7 +230,7 @@ def test_a_result_is_one_chunk(form, how, monkeypatch):
     """Also where it is found in several steps, and its rows lie in several blocks: NumPy copies nothing."""
     if how != "inner" and form not in ("rows", "pairs"):
         return
-    monkeypatch.setattr(native_engine.NativeEngine, "_most_step_pairs", lambda self: 64)
+    monkeypatch.setattr(native_engine.NativeEngine, "_max_step_pairs", lambda self, call: 64)
     more = {"aggregates": [Count(), Sum("b")]} if form == "aggregate" else {}
     with WindowJoin(on=BAND, left=Rows(500), right=Rows(500), form=form, how=how, device="cpu", **more) as join:
         for _ in range(3):

@@ -16,7 +16,7 @@ from muntin.host.fpga.device import FpgaDevice
 from muntin.host.fpga.splitjoin_engine import SplitJoinEngine
 from muntin.host.index import BiSort
 from muntin.host.index import NestedLoop as NestedLoopIndex
-from muntin.host.join.engine import Batch, EngineSpec, OrderedPairs
+from muntin.host.join.engine import Batch, Call, EngineSpec, OrderedPairs
 from muntin.host.spec import JoinSpec
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_of, table
@@ -149,10 +149,10 @@ def test_more_rows_than_the_device_has_numbers_for(first, order):
     expected, found = [], []
     for call in range(10):
         rows = first + 8 * call + np.arange(8)
-        opposite = {"left": np.full(8, first + 8 * call), "right": np.full(8, first + 8 * (call + 1))}
-        batches = {side: Batch(np.zeros(8, np.int64), rows, opposite[side]) for side in ("left", "right")}
+        other_position = {"left": np.full(8, first + 8 * call), "right": np.full(8, first + 8 * (call + 1))}
+        batches = {side: Batch(np.zeros(8, np.int64), rows, other_position[side]) for side in ("left", "right")}
         arrived = dict.fromkeys(("left", "right"), first + 8 * (call + 1))
-        for pairs in engine.process(batches, opposite, arrived):
+        for pairs in engine.run(Call(batches=batches, other_position=other_position, arrived=arrived)):
             assert isinstance(pairs, OrderedPairs)
             found += zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
         for row in rows.tolist():

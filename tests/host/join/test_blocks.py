@@ -14,7 +14,7 @@ from muntin.host.aggregates import Count
 from muntin.host.devices.cpu_device import CpuDevice
 from muntin.host.engines import Partitions
 from muntin.host.errors import DeviceError, ResultTooLargeError, SchemaError, UnsupportedError, WindowError
-from muntin.host.join.engine import Border, OrderedPairs, Pairs
+from muntin.host.join.engine import Call, OrderedPairs, Pairs, Punctuation
 from muntin.host.join.native_engine import NativeEngine
 
 BLOCK = 1 << 13
@@ -130,19 +130,19 @@ def test_engines_find_pairs_in_parts(options: dict[str, object]) -> None:
     join = WindowJoin(**given, **options, device="cpu", left_schema=LEFT, right_schema=RIGHT)  # type: ignore[arg-type]
     engine, sizes, borders = join._engine, [], 0
     assert engine is not None
-    process = engine.process
+    run = engine.run
 
-    def watched(*arguments: object, **named: object) -> object:
+    def watched(call: Call) -> object:
         nonlocal borders
-        for part in process(*arguments, **named):  # type: ignore[arg-type]
-            if isinstance(part, Border):
+        for part in run(call):
+            if isinstance(part, Punctuation):
                 borders += 1
             else:
                 assert isinstance(part, Pairs | OrderedPairs)
                 sizes.append(len(part.left if isinstance(part, OrderedPairs) else part.probing))
             yield part
 
-    engine.process = watched  # type: ignore[method-assign, assignment]
+    engine.run = watched  # type: ignore[method-assign, assignment]
     left, right = rows("left", 0, 500), rows("right", 0, 500)
     expected = len(WindowJoin(**given, left_schema=LEFT, right_schema=RIGHT).process(left, right))  # type: ignore[arg-type]
     assert sum(map(len, join.process_blocks(left, right, block_bytes=16 * most))) == expected == sum(sizes)

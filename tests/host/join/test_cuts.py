@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from muntin import Band, Rows, WindowJoin
-from muntin.host.join.engine import SIDES, Batch
+from muntin.host.join.engine import SIDES, Batch, Want
 from muntin.host.join.index_engine import cut_pairs, cut_steps
 from muntin.host.join.native_engine import NativeEngine
 
@@ -27,7 +27,9 @@ def call(rng: np.random.Generator, counts: dict[str, int], *, alike: bool) -> di
 
 def in_order(batches: dict[str, Batch]) -> list[tuple[int, str, int]]:
     found = [
-        (int(p), side, int(r)) for side, b in batches.items() for p, r in zip(b.rows + b.opposite, b.rows, strict=True)
+        (int(p), side, int(r))
+        for side, b in batches.items()
+        for p, r in zip(b.rows + b.other_position, b.rows, strict=True)
     ]
     return sorted(found)
 
@@ -57,9 +59,9 @@ def test_parts_of_a_call_are_seldom_joined_again(seed: int) -> None:
     rng, again = np.random.default_rng(seed), []
     step = NativeEngine._step
 
-    def counted(engine: NativeEngine, part: dict, most: int | None, **options: bool) -> tuple:
+    def counted(engine: NativeEngine, part: dict, most: int | None, want: Want, **options: bool) -> tuple:
         again.append(most is None)
-        return step(engine, part, most, **options)
+        return step(engine, part, most, want, **options)
 
     with WindowJoin(on=Band("a", "b", -8, 8), left=Rows(20_000), right=Rows(20_000), device="cpu") as join:
         for _ in range(3):

@@ -8,7 +8,7 @@ from muntin.host.devices.numpy_device import NumpyDevice
 from muntin.host.index import SortedRuns
 from muntin.host.index.sorted_runs import RunWindow
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import Batch, Counts, EngineSpec
+from muntin.host.join.engine import Batch, Call, Counts, EngineSpec, Want
 from muntin.host.join.index_engine import IndexEngine
 from muntin.host.join.residual import Residual
 from muntin.host.keys.key_type import key_type
@@ -61,12 +61,14 @@ def test_a_residual_condition(within, counting, seed):
     found = []
     for first in range(0, 900, 45):
         rows = np.arange(first, first + 45)
-        opposite = {"left": np.full(45, first), "right": np.full(45, first + 45)}
+        other_position = {"left": np.full(45, first), "right": np.full(45, first + 45)}
         batches = {
-            side: Batch(keys[side][rows], rows, opposite[side], times[side][rows] if within else None) for side in keys
+            side: Batch(keys[side][rows], rows, other_position[side], times[side][rows] if within else None)
+            for side in keys
         }
-        engine.make_room(dict.fromkeys(keys, 45))
-        for part in engine.process(batches, opposite, dict.fromkeys(keys, first + 45), counting=counting):
+        arrived, want = dict.fromkeys(keys, first + 45), Want.COUNTS if counting else Want.PAIRS
+        call = Call(batches=batches, other_position=other_position, arrived=arrived, want=want)
+        for part in engine.run(engine.admit(call)):
             if counting:
                 assert isinstance(part, Counts)
                 found += [(part.side, row) for row, n in zip(part.probing, part.counts, strict=True) for _ in range(n)]

@@ -32,13 +32,13 @@ def test_as_a_list(window: str, placed: bool, seed: int, first: int, sizes: list
         rows = np.arange(newest, newest + size)
         newest += size
         times = rng.integers(limit + 1, limit + 50, size)
-        opposite = np.sort(rng.integers(meanwhile, meanwhile + 10, size))
+        other_position = np.sort(rng.integers(meanwhile, meanwhile + 10, size))
         meanwhile += 10
         keyed = rng.random(size) < 0.9  # rows without a key wait for nothing
         most = max(most, newest - bits.oldest)
-        batch = Batch(rows[keyed], rows[keyed], opposite[keyed], times[keyed])
-        bits.add(batch, opposite)
-        places = rows + opposite if placed else rows
+        batch = Batch(rows[keyed], rows[keyed], other_position[keyed], times[keyed])
+        bits.add(batch, other_position)
+        places = rows + other_position if placed else rows
         waiting |= {row: (time, place) for row, time, place in zip(
             rows[keyed].tolist(), times[keyed].tolist(), places[keyed].tolist(), strict=True)}  # fmt: skip
         assert bits.waiting == len(waiting)

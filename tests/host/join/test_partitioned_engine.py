@@ -17,6 +17,7 @@ from muntin.host.aggregates import Count, Max, Mean, Min, Sum
 from muntin.host.engines import Partitions
 from muntin.host.errors import CapacityError, UnsupportedError, WindowError
 from muntin.host.index import BiSort, RapTable, SpoJoin, WibTree
+from muntin.host.join.engine import Call
 from muntin.host.join.placement import Planner
 from muntin.host.join.range_mirror import RangeMirror
 
@@ -371,15 +372,15 @@ def test_rows_that_do_not_fit_place_nothing() -> None:
         found = []
         for tables in calls:
             last = engine._engines[2]
-            kept, last.make_room = last.make_room, _refuse
+            kept, last.admit = last.admit, _refuse
             with pytest.raises(CapacityError):
                 join.process(*tables)
-            last.make_room = kept
+            last.admit = kept
             found.append(sorted(map(str, join.process(*tables).to_pylist())))
     assert found == due[:-1]
 
 
-def _refuse(new_rows: dict[str, int]) -> None:
+def _refuse(call: Call) -> Call:
     raise CapacityError("no room", 1, 0)
 
 
