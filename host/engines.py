@@ -334,47 +334,6 @@ class Partitions:
             raise WindowError(f"by of Partitions must be one of {', '.join(_BY)}, not {self.by!r}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Elements(Partitions):
-    """SPO-Join's processing elements, for count windows and ``index=SpoJoin(...)``: each takes in turn a sub-interval
-    of the slide, of ``slide / count`` rows, and makes a run of it.
-
-    Every probe carries its limits, so that an element never joins an expired row, and none drops a row that may be met,
-    whatever it knows of the other elements. What it knows decides how long it holds rows that are of no use.
-
-    Source: SPO-Join (Aslam, Beedkar and Simonini), sections 3.3 and 4.2.
-
-    Parameters
-    ----------
-    in_step : str
-        How elements learn how far the window has moved. ``"replaced"``: by the sub-intervals that they take, the first
-        way of section 4.2. ``"counts"``: from the sizes of all sub-intervals, the second. ``"cache"``: from a counter
-        that the first element writes, and the others read, every `interval` rows, the third.
-    interval : int
-        Rows, at least 1.
-
-    Raises
-    ------
-    WindowError
-        If a parameter is none of these.
-    """
-
-    by: str = "subwindows"
-    in_step: str = "counts"
-    interval: int = 1000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.in_step not in ("replaced", "counts", "cache"):
-            raise WindowError(f"in_step must be 'replaced', 'counts' or 'cache', not {self.in_step!r}")
-        interval = whole_number(self.interval)
-        if interval is None or interval < 1:
-            raise WindowError(f"interval must be a whole number of rows, at least 1, not {self.interval!r}")
-        object.__setattr__(self, "interval", interval)
-        if self.by != "subwindows":
-            raise WindowError(f"elements take subwindows in turn, and cannot go by {self.by!r}")
-
-
 def open_partitioning(partitions: Any) -> Partitions:
     """Partitions by their number, or as they are given. Raises WindowError."""
     return partitions if isinstance(partitions, Partitions) else Partitions(partitions)

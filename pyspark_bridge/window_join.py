@@ -17,7 +17,7 @@ import pyarrow as pa
 import muntin
 from muntin.host.daemon.certificate import Certificate
 from muntin.host.daemon.windows import Windows
-from muntin.host.engines import Elements, EngineKind, Inner, Outer, Partitions, open_partitioning
+from muntin.host.engines import EngineKind, Inner, Outer, Partitions, open_partitioning
 from muntin.host.errors import DeviceError, QueryError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
 from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
@@ -515,7 +515,7 @@ def _placed(
     """
     partitions = open_partitioning(partitions)
     count = partitions.count
-    if isinstance(partitions, Elements) or partitions.subwindow_rows is not None:
+    if partitions.subwindow_rows is not None:
         raise UnsupportedError(
             f"{partitions} is for one process: in Spark use Partitions({count}, by=..., width=...), as tasks do not "
             "know how many rows others have"

@@ -26,13 +26,13 @@ import numpy as np
 import pyarrow as pa
 
 from bench.contenders.contender import Unavailable
+from bench.papers.clusters import Manager
 from bench.papers.figure import Figure, Scale
 from bench.papers.splitjoin import handshake
 from bench.simulated_join import CountingLink, main_array_cost
 from muntin.contract.simulations import board_parameters
 from muntin.host.engines import SplitJoin
 from muntin.host.index import BiSort, Index, RapTable, WibTree
-from muntin.host.join.manager import Manager
 from muntin.host.native import _core
 from muntin.host.predicates import Band
 from muntin.host.window_join import WindowJoin

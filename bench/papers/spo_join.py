@@ -11,12 +11,13 @@ import statistics
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from bench.papers.clusters import Elements
 from bench.papers.figure import Figure, Scale
-from muntin.host import engines
 from muntin.host.index import SpoJoin
 from muntin.host.native import _core
 from muntin.host.predicates import AllOf, Compare
@@ -364,7 +365,7 @@ ELEMENTS = (
 )
 
 
-class Elements:
+class FullElements:
     """The self join of Q3 over processing elements, its window full.
 
     Parameters
@@ -375,16 +376,20 @@ class Elements:
     more : int
         Rows that the window has beside.
     in_step : str
-        As of `muntin.host.engines.Elements`.
+        As of `clusters.Elements`.
     """
 
     def __init__(self, count: int, slide: int, in_step: str = "counts", form: str = "counts", more: int = 0):
         self.slide, self.window = slide, 5 * slide + more
         self._rng = np.random.default_rng(slide)
-        self.join = WindowJoin(
-            on=Q3, left=Rows(self.window), right=Rows(self.window), self_join=True, index=SpoJoin(slide=slide),
-            partitions=engines.Elements(count, in_step=in_step, interval=max(slide // 50, 1)), form=form,
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "on": Q3, "left": Rows(self.window), "right": Rows(self.window), "self_join": True, "form": form,
+            "left_schema": pa.schema({"a": pa.int64(), "b": pa.int64()}),
+        }  # fmt: skip
+        self._elements: Elements | None = None
+        if count > 1:
+            self._elements = Elements(count, slide, in_step=in_step, interval=max(slide // 50, 1), **options)
+        self.join = self._elements.join if self._elements else WindowJoin(index=SpoJoin(slide=slide), **options)
         self.rows: list[Keys] = []
         while self.arrived < self.window:
             self.step(min(slide // 8 + 1, self.window - self.arrived))
@@ -397,12 +402,19 @@ class Elements:
     def step(self, rows: int) -> pa.Table:
         """The result of so many rows more."""
         self.rows.append(rows_of("Q3", rows, self._rng))
-        return self.join.process(pa.table(dict(zip("ab", self.rows[-1], strict=True))))
+        table = pa.table(dict(zip("ab", self.rows[-1], strict=True)))
+        return self._elements.process(table) if self._elements else self.join.process(table)
 
     @property
     def parts(self) -> list[dict]:
-        """What each element does, as `Stats.engine` has it."""
-        return self.join.stats.engine["partitions"]
+        """What each of several elements does, as `Elements.parts` has it."""
+        assert self._elements is not None
+        return self._elements.parts
+
+    @property
+    def messages(self) -> int:
+        """As of `Elements`."""
+        return self._elements.messages if self._elements else 0
 
 
 def _slide(scale: Scale) -> int:
@@ -413,7 +425,7 @@ def fig_16(scale: Scale) -> Figure:
     """Time that a row takes on the slowest and the fastest element, by nodes of five elements."""
     found = []
     for nodes in (1, 3) if scale.quick else (1, 3, 5, 7, 9):
-        run = Elements(5 * nodes, _slide(scale))
+        run = FullElements(5 * nodes, _slide(scale))
         before = [part["seconds"] for part in run.parts]
         done, start = 0, time.perf_counter()
         while time.perf_counter() - start < scale.seconds or done < 2:
@@ -434,7 +446,7 @@ def fig_17(scale: Scale) -> Figure:
     """Rows a second by elements, and the rows that one of them looks through."""
     found = []
     for count in (2, 5) if scale.quick else (1, 2, 5, 10, 20):
-        run = Elements(count, _slide(scale))
+        run = FullElements(count, _slide(scale))
         done, start = 0, time.perf_counter()
         while time.perf_counter() - start < scale.seconds or done < 2:
             run.step(64)
@@ -443,7 +455,7 @@ def fig_17(scale: Scale) -> Figure:
         if count > 1:
             parts = run.parts
             found.append({"series": "rows of an element", "x": count, "y": max(p["stored_left"] for p in parts)})
-            found[-1] |= {"messages": run.join.stats.engine["messages"], "elements": parts}
+            found[-1] |= {"messages": run.messages, "elements": parts}
         run.join.close()
     claim = "the mean rate grows from 419 rows/s with one element to 6,167 with twenty"
     note = f"a row probes all elements here as there: what shrinks is what each looks through. {ELEMENTS}"
@@ -452,7 +464,7 @@ def fig_17(scale: Scale) -> Figure:
     )  # fmt: skip
 
 
-def _right(run: Elements, batches: int) -> tuple[int, int]:
+def _right(run: FullElements, batches: int) -> tuple[int, int]:
     """Of some rows more, those whose pairs are those of a nested loop; and all."""
     right = total = 0
     for _ in range(batches):
@@ -473,7 +485,7 @@ def fig_18(scale: Scale) -> Figure:
     """The share of rows whose result is right, by elements."""
     found = []
     for count in (2, 10) if scale.quick else (10, 20, 30, 40):
-        run = Elements(count, 200, form="pairs")
+        run = FullElements(count, 200, form="pairs")
         right, total = _right(run, 4 if scale.quick else 16)
         found.append({"series": "here", "x": count, "y": 100 * right / total, "rows": total})
         run.join.close()
@@ -486,7 +498,7 @@ def fig_18(scale: Scale) -> Figure:
     return Figure(PAPER, "18", "rows whose result is right", claim, "elements", "% of rows", found, note=note)
 
 
-def _expired(run: Elements) -> tuple[int, int]:
+def _expired(run: FullElements) -> tuple[int, int]:
     """Rows that elements hold and no row may meet, and the pairs that the next 32 rows would have with them."""
     a, b = (np.concatenate(column) for column in zip(*run.rows, strict=True))
     parts, each = run.parts, run.slide // len(run.parts)
@@ -507,19 +519,19 @@ def fig_19(scale: Scale) -> Figure:
     for slide in (400, 800) if scale.quick else (5000, 10_000, 20_000):
         for in_step, name in (("replaced", "replaced runs"), ("counts", "counts, to all"), ("cache", "cache")):
             # An element's own rows tell it of the window's end only where that is a multiple of what all take in turn.
-            run = Elements(4, slide, in_step, more=slide // 3)
-            rows, pairs, before = [], [], run.join.stats.engine["messages"]
+            run = FullElements(4, slide, in_step, more=slide // 3)
+            rows, pairs, before = [], [], run.messages
             for _ in range(16):
                 run.step(slide // 8 + 1)
                 seen = _expired(run)
                 rows.append(seen[0])
                 pairs.append(seen[1])
-            messages = run.join.stats.engine["messages"] - before
+            messages = run.messages - before
             found.append({"series": name, "x": slide, "y": statistics.mean(rows), "expired_pairs": pairs})
             told.append(f"{name} {messages:,}")
             false = max(false, *pairs)
             run.join.close()
-    right, total = _right(Elements(4, 200, "replaced", form="pairs"), 16)
+    right, total = _right(FullElements(4, 200, "replaced", form="pairs"), 16)
     claim = "a cache keeps elements 13 to 94 times nearer to each other than counts sent by the partitioner"
     note = (
         f"messages at the largest slide: {', '.join(told[-3:])}. 32 rows would find up to {false:,} pairs with expired "

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from muntin.host.devices import Device
-from muntin.host.engines import Elements, EngineKind, Partitions
+from muntin.host.engines import EngineKind, Partitions
 from muntin.host.errors import UnsupportedError
-from muntin.host.index import Index, SortedRuns, SpoJoin
+from muntin.host.index import Index, SortedRuns
 from muntin.host.predicates import AsOf
 from muntin.host.spec import JoinSpec
 
@@ -55,16 +53,6 @@ def _partitioned(spec: JoinSpec, index: Index, engine: EngineKind, partitions: P
                 f"partitions={count} of an as-of join go by its by= columns alone: give some, or leave partitions out"
             )
         return index, partitions
-    if isinstance(partitions, Elements):
-        slid = index if isinstance(index, SpoJoin) else SpoJoin()
-        interval = (slid.slide or 0) // count
-        if not interval or not spec.counted or partitions.subwindow_rows not in (None, interval):
-            raise UnsupportedError(
-                "Elements are for count windows and index=SpoJoin(slide=...), of at least a row for each element: "
-                f"use Partitions({count}) else"
-            )
-        partitions = dataclasses.replace(partitions, subwindow_rows=interval)
-        index = dataclasses.replace(slid, slide=interval, sub_intervals=1)
     if spec.capacity:
         raise UnsupportedError(f"capacity={spec.capacity!r} is of one window, not of partitions={count}: leave one out")
     if spec.form == "ranges" and partitions.by not in ("auto", "subwindows"):

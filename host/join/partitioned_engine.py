@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.host.engines import Elements, Partitions
+from muntin.host.engines import Partitions
 from muntin.host.errors import UnsupportedError
 from muntin.host.join.aggregate_engine import AggregateEngine, WaitingRows
 from muntin.host.join.aggregate_plan import AggregatePlan
@@ -164,28 +164,12 @@ class PartitionedEngine(Engine):
         cut = self._batches(call.batches, placements)
         if call.want is Want.NOTHING:
             cut = [{side: batch.stored() for side, batch in own.items()} for own in cut]
-        own = zip(self._engines, cut, self._known(call.arrived), strict=True)
-        parts = [
-            engine.admit(
-                Call(
-                    batches=batches,
-                    other_position=call.other_position,
-                    arrived=arrived,
-                    want=call.want,
-                    max_pairs=max_pairs,
-                )
-            )
-            for engine, batches, arrived in own
-        ]
-        return PlacedCall(
-            batches=call.batches,
-            other_position=call.other_position,
-            arrived=call.arrived,
-            want=call.want,
-            max_pairs=max_pairs,
-            parts=parts,
-            placements=placements,
-        )
+        more: dict[str, Any] = {
+            "other_position": call.other_position, "arrived": call.arrived, "want": call.want, "max_pairs": max_pairs,
+        }  # fmt: skip
+        own = zip(self._engines, cut, strict=True)
+        parts = [engine.admit(Call(batches=batches, **more)) for engine, batches in own]
+        return PlacedCall(batches=call.batches, parts=parts, placements=placements, **more)
 
     def run(self, call: Call) -> Iterator[Found]:
         assert isinstance(call, PlacedCall)
@@ -272,10 +256,6 @@ class PartitionedEngine(Engine):
             for side, placement in self._placements.items():
                 most = max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
                 placement.forget(arrived[side] - most)
-
-    def _known(self, arrived: dict[str, int]) -> list[dict[str, int]]:
-        """The arrival numbers after a call, as each partition knows them."""
-        return [arrived] * len(self._engines)
 
     def _each(self, work: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:
         """What `work` gives for each engine with its part; the first error once all have ended."""
@@ -485,37 +465,6 @@ class ClosingPartitions(PartitionedEngine):
         super().expire_times({**last_useless, "right": limit})
 
 
-class ElementsEngine(PartitionedEngine):
-    """SPO-Join's processing elements. See `Elements`."""
-
-    def __init__(self, engines: Sequence[Engine], coordinates: None, elements: Elements, **options: Any):
-        super().__init__(engines, coordinates, subwindow_rows=elements.subwindow_rows, **options)
-        self._elements = elements
-        self._messages = 0
-        self._arrived = dict.fromkeys(SIDES, 0)
-
-    def _known(self, arrived: dict[str, int]) -> list[dict[str, int]]:
-        """Less than has arrived: an element then keeps rows for longer. Its own rows it always knows."""
-        every = {"replaced": None, "counts": self._elements.subwindow_rows, "cache": self._elements.interval}
-        step, count = every[self._elements.in_step], len(self._engines)
-        if step is None:
-            return [dict.fromkeys(SIDES, 0)] * count
-        for side in SIDES[:1] if self._shared else SIDES:
-            told = arrived[side] // step - self._arrived[side] // step
-            # To each of the others the size of a sub-interval; or one write and their reads.
-            self._messages += told * (count - 1 if self._elements.in_step == "counts" else count)
-        self._arrived = dict(arrived)
-        return [{side: arrived[side] // step * step for side in SIDES}] * count
-
-    def report(self) -> dict[str, Any]:
-        """And ``messages``: what elements have been told, or have read, of the state of the window; and of each the
-        oldest row that it holds."""
-        report = super().report()
-        for part, engine in zip(report["partitions"], self._engines, strict=True):
-            part |= {f"oldest_{side}": engine.oldest_row(side) for side in SIDES}
-        return {**report, "messages": self._messages}
-
-
 def _copies(placements: dict[str, Placement]) -> dict[str, Placement]:
     """Placements that may change while these stay."""
     planners: dict[int, Planner] = {}
@@ -600,8 +549,6 @@ def open_partitions(
             engine.close()
         raise
     shared = self_join and condition.one_column and not closing
-    if isinstance(partitions, Elements):
-        return ElementsEngine(engines, None, partitions, shared=shared)
     options: dict[str, Any] = {"shared": shared, "plan": plan, "subwindow_rows": partitions.subwindow_rows}
     if closing:
         return ClosingPartitions(engines, coordinates, condition.generator, **options)

@@ -1,9 +1,79 @@
-"""The work of the papers' clusters, which is exact, at a tiny size."""
+"""The papers' clusters: their results, and their work, which is exact, at a tiny size."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
 
 from bench.papers import panjoin, spo_join
+from bench.papers.clusters import Elements, Manager
 from bench.papers.figure import Scale
+from muntin import AllOf, Band, Compare, Rows, WindowJoin
+from muntin.host.errors import SchemaError
 
 SCALE = Scale(quick=True, seconds=0)
+SCHEMA = pa.schema([("k", pa.int32()), ("a", pa.int32()), ("s", pa.int64())])
+BOTH = AllOf(Compare("k", "<", "k"), Compare("a", ">", "a"))
+
+
+def pushes(seed: int, count: int = 30) -> list[tuple[pa.Table, pa.Table]]:
+    rng = np.random.default_rng(seed)
+
+    def rows(call: int) -> pa.Table:
+        n = int(rng.integers(0, 40))
+        columns = [rng.integers(0, 100, n, np.int32), rng.integers(0, 100, n, np.int32)]
+        return pa.table([*columns, np.sort(rng.integers(0, 50, n)) + 100 * call], schema=SCHEMA)
+
+    return [(rows(call), rows(call)) for call in range(count)]
+
+
+def content(*tables: pa.Table) -> list[str]:
+    return sorted(str(row) for each in tables for row in each.to_pylist())
+
+
+@pytest.mark.parametrize("form", ["rows", "pairs", "ranges"])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_manager_joins_as_one_window(form: str, workers: int, seed: int) -> None:
+    options: dict[str, Any] = {"on": Band("k", "k", -3, 3), "left": Rows(150), "right": Rows(90)}
+    if form == "ranges":
+        options["sequence"] = "s"
+    with WindowJoin(**options, form="pairs" if form == "ranges" else form) as join:
+        due = content(*(join.process(*each) for each in pushes(seed)))
+    with Manager(workers, SCHEMA, SCHEMA, subwindow_rows=20, max_rows=100, form=form, **options) as manager:
+        found = [table for each in pushes(seed) for table in manager.push(*each)]
+        found += manager.flush()
+        assert manager.flush() == []
+        if workers > 1:
+            parts = manager.workers
+            assert sum(part["rows_left"] for part in parts) == sum(len(left) for left, _ in pushes(seed))
+            assert all(part["found_bytes"] > 0 for part in parts)
+    assert content(*found) == due
+    assert len(found) > 5
+
+
+def test_what_a_worker_raises_comes_out() -> None:
+    with Manager(2, SCHEMA, SCHEMA, max_rows=2, on=Band("k", "k", 0, 1), left=Rows(9), right=Rows(9)) as manager:
+        manager.push(pa.table({"k": pa.array([1], pa.int32())}))
+        with pytest.raises(SchemaError, match="lacks the column"):
+            manager.flush()
+        assert manager.flush() == []
+
+
+@pytest.mark.parametrize("in_step", ["replaced", "counts", "cache"])
+@pytest.mark.parametrize("elements", [2, 5])
+def test_elements_join_as_one_window(in_step: str, elements: int, seed: int) -> None:
+    options: dict[str, Any] = {"on": BOTH, "left": Rows(200), "right": Rows(120), "form": "pairs"}
+    with WindowJoin(**options, device="numpy") as join:
+        due = [content(join.process(*each)) for each in pushes(seed)]
+    given = {"left_schema": SCHEMA, "right_schema": SCHEMA, "in_step": in_step, "interval": 30}
+    cluster = Elements(elements, 50, **given, **options)
+    with cluster.join:
+        for each, expected in zip(pushes(seed), due, strict=True):
+            assert content(cluster.process(*each)) == expected
+        assert (cluster.messages > 0) == (in_step != "replaced")
+        held = sum(part["stored_left"] for part in cluster.parts)
+        assert 200 <= held <= 200 + 50 * (elements + 2)
 
 
 def test_a_manager_sends_probes_to_all_workers_and_rows_to_one() -> None:
@@ -17,7 +87,7 @@ def test_a_manager_sends_probes_to_all_workers_and_rows_to_one() -> None:
 
 
 def test_elements_find_every_pair_and_no_expired_one() -> None:
-    run = spo_join.Elements(3, 30, "replaced", form="pairs", more=10)
+    run = spo_join.FullElements(3, 30, "replaced", form="pairs", more=10)
     right, total = spo_join._right(run, 2)
     assert right == total == 64
     assert spo_join._expired(run)[0] > 0

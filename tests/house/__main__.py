@@ -19,7 +19,7 @@ from muntin import Band, Partitions, Rows, WindowJoin
 from tests.house.imports import ROWS, TREE, breaches, circles, imports, modules
 
 #: What planning code alone should ask for; see `kinds_asked_for`.
-KINDS = ("Engine", "Device", "Board", "Parameters", "AsOf", "Shared", "SplitJoin", "Steps", "Manager", "Elements")
+KINDS = ("Engine", "Device", "Board", "Parameters", "AsOf", "Shared", "SplitJoin", "Steps")
 JOIN = {"on": Band("limit", "price", low=-5, high=5), "left": Rows(1000), "right": Rows(1000)}
 
 

@@ -1,31 +1,33 @@
-"""PanJoin's manager node: it collects rows while its workers join those before.
-
-Source: PanJoin (Pan and Jacobsen), section III-A, steps 1 to 5.
-"""
+"""The papers' clusters, over the partitions of one process: PanJoin's manager and workers, SPO-Join's elements."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.engines import Partitions
+from muntin import Partitions, WindowJoin
+from muntin.host.index import SpoJoin
 from muntin.host.join.collector import MAX_ROWS, Collector
+from muntin.host.join.engine import SIDES, Call, Found
 from muntin.host.join.range_mirror import RangeMirror
-from muntin.host.window_join import WindowJoin
 
 _MOST_UNDER_WAY = 2  # batches that workers have before `push` waits for them
 
 
 class Manager:
-    """A join whose subwindows lie on workers in turn, and that takes rows while they work.
+    """PanJoin's: a join whose subwindows lie on workers in turn, and that takes rows while they work.
 
     A batch is sorted once. Probes go to workers that hold rows of the other side which they can see, inserts to the
     worker of the newest subwindow, and nothing goes from worker to worker. With ``form="ranges"`` workers send
     ``<start, end>`` records, and a mirror here gives the pairs.
+
+    Source: PanJoin (Pan and Jacobsen), section III-A, steps 1 to 5.
 
     Parameters
     ----------
@@ -109,3 +111,87 @@ class Manager:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Elements:
+    """SPO-Join's processing elements: each takes in turn a sub-interval of the slide, and makes a run of it.
+
+    Every probe carries its limits, so that an element never joins an expired row, and none drops a row that may be met,
+    whatever it knows of the other elements. What it knows decides how long it holds rows that are of no use.
+
+    Source: SPO-Join (Aslam, Beedkar and Simonini), sections 3.3 and 4.2.
+
+    Parameters
+    ----------
+    count : int
+        At least 2.
+    slide : int
+        Rows; an element takes `slide` over `count` of them at a time.
+    in_step : str
+        How elements learn how far the window has moved. ``"replaced"``: by the sub-intervals that they take, the first
+        way of section 4.2. ``"counts"``: from the sizes of all sub-intervals, the second. ``"cache"``: from a counter
+        that the first element writes, and the others read, every `interval` rows, the third.
+    interval : int
+        Rows, at least 1.
+    left_schema : pyarrow.Schema
+    **options
+        Of `WindowJoin`, for count windows.
+
+    Attributes
+    ----------
+    join : WindowJoin
+    messages : int
+        What elements have been told, or have read, of the state of the window.
+    """
+
+    def __init__(
+        self, count: int, slide: int, *, in_step: str = "counts", interval: int = 1000, left_schema: pa.Schema,
+        **options: Any,
+    ):  # fmt: skip
+        each = slide // count
+        self.join = WindowJoin(
+            index=SpoJoin(slide=each, sub_intervals=1), partitions=Partitions(count, "subwindows", each),
+            left_schema=left_schema, **options,
+        )  # fmt: skip
+        self.messages = 0
+        self._count, self._in_step = count, in_step
+        self._every = {"replaced": None, "counts": each, "cache": interval}[
+            in_step
+        ]  # rows from one message to the next
+        self._arrived = dict.fromkeys(SIDES, 0)
+        engine: Any = self.join._engine
+        self._engines = engine._engines
+        for element in self._engines:
+            element.run = self._in_step_with(element.run)
+
+    def _in_step_with(self, run: Callable[[Call], Iterator[Found]]) -> Callable[[Call], Iterator[Found]]:
+        """An element's `run` that is told less than has arrived, so that it keeps rows for longer. Its own rows it
+        always knows."""
+
+        def told(call: Call) -> Iterator[Found]:
+            every = self._every
+            known = {side: 0 if every is None else row // every * every for side, row in call.arrived.items()}
+            return run(dataclasses.replace(call, arrived=known))
+
+        return told
+
+    def process(self, left: pa.Table, right: pa.Table | None = None) -> pa.Table:
+        """The result of the next rows, as of `WindowJoin.process`."""
+        result = self.join.process(left, right)
+        for side, table in zip(SIDES, (left, right), strict=True):
+            before = self._arrived[side]
+            self._arrived[side] += 0 if table is None else len(table)
+            if self._every is not None:
+                steps = self._arrived[side] // self._every - before // self._every
+                # To each of the others the size of a sub-interval; or one write and their reads.
+                self.messages += steps * (self._count - 1 if self._in_step == "counts" else self._count)
+        return result
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """What each element does, as `Stats.engine` has it, and the oldest row that it holds of each side."""
+        parts = self.join.stats.engine["partitions"]
+        return [
+            part | {f"oldest_{side}": element.oldest_row(side) for side in SIDES}
+            for part, element in zip(parts, self._engines, strict=True)
+        ]
