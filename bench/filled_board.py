@@ -47,9 +47,9 @@ class FilledBoard:
     def _link(self) -> BoardLink:
         return self._model or self._board
 
-    def read_register(self, offset: int) -> int:
+    def read_registers(self, offsets: Sequence[int]) -> list[int]:
         """As `BoardLink`."""
-        return self._link.read_register(offset)
+        return self._link.read_registers(offsets)
 
     def write_register(self, offset: int, value: int) -> None:
         """As `BoardLink`."""

@@ -53,7 +53,7 @@ class CountingLink:
         self.costs: dict[str, dict[str, int]] = {}
         self.parameters = link.parameters
         self.memory_bytes = link.memory_bytes
-        self.read_register = link.read_register
+        self.read_registers = link.read_registers
         self.write_register = link.write_register
         self.write_memory = link.write_memory
         self.read_memory = link.read_memory
@@ -76,7 +76,7 @@ class CountingLink:
         # Commands of several kinds that were pushed together cannot be told apart.
         cost = self.costs.setdefault("+".join(sorted(self._operations)), dict.fromkeys(_COUNTED, 0))
         for name in _COUNTED:
-            low, high = (self._link.read_register(_OFFSETS[f"{name.upper()}_{end}"]) for end in ("LOW", "HIGH"))
+            low, high = self._link.read_registers([_OFFSETS[f"{name.upper()}_{end}"] for end in ("LOW", "HIGH")])
             cost[name] += low | high << 32
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from muntin.contract.errors import ParameterError
 
@@ -83,12 +84,12 @@ class MemoryPort:
             if value & (value - 1):
                 raise ParameterError(f"{name} must be a power of two, not {value}")
 
-    @property
+    @functools.cached_property
     def beat_bytes(self) -> int:
         """Bytes of a memory beat."""
         return self.data_bits // 8
 
-    @property
+    @functools.cached_property
     def burst_beats(self) -> int:
         """Beats of the longest burst."""
         return self.burst_bytes // self.beat_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from muntin.contract.design import Design
 from muntin.contract.errors import ParameterError
@@ -83,22 +84,22 @@ class Parameters(MemoryPort):
         if self.buffer_rows % self.width:
             raise ParameterError(f"buffer_rows must be a multiple of width, {self.width}, not {self.buffer_rows}")
 
-    @property
+    @functools.cached_property
     def partition_rows(self) -> int:
         """Rows of a partition, 2**k."""
         return 1 << self.partition_log2
 
-    @property
+    @functools.cached_property
     def run_rows(self) -> int:
         """Rows of the longest run whose index fits on chip."""
         return self.index_rows << self.partition_log2
 
-    @property
+    @functools.cached_property
     def keys_per_beat(self) -> int:
         """Keys in a memory beat."""
         return self.data_bits // self.key_bits
 
-    @property
+    @functools.cached_property
     def rows_per_beat(self) -> int:
         """Row numbers in a memory beat."""
         return self.data_bits // ROW_BITS

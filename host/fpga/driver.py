@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +15,8 @@ from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, Command, ErrorCod
 from muntin.host.errors import DeviceError, KernelError
 
 _TAGS = 1 << 16
+_IDENTITY = ("BUILD_ID", "LAYOUT_HASH", "BUILD_PARAMETERS", "PARAMETER_HASH", "QUEUE_STATUS")
+_STATUS = ("ERROR_CODE", "ERROR_COMMAND", "ERROR_ADDRESS_LOW", "ERROR_ADDRESS_HIGH", "COMPLETED_TAG")
 _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.MEMORY_ERROR: "check the board's memory",
     ErrorCode.DECODE_ERROR: "check that the link's memory_bytes is what the board has",
@@ -57,8 +60,8 @@ class BoardLink(Protocol):
     def memory_bytes(self) -> int: ...
 
     @abc.abstractmethod
-    def read_register(self, offset: int) -> int:
-        """The 32-bit register at a byte offset."""
+    def read_registers(self, offsets: Sequence[int]) -> list[int]:
+        """The 32-bit registers at these byte offsets, read in this order."""
 
     @abc.abstractmethod
     def write_register(self, offset: int, value: int) -> None:
@@ -149,24 +152,22 @@ class KernelDriver:
         self._tags = [0] * kind.lanes(link.parameters)
         self.lane_bytes: int = link.memory_bytes // len(self._tags)
         self._ask(link.reset)
-        self._check_build()
-        status = self._read("QUEUE_STATUS")
+        build_id, layout, build, whole, status = self._read(*_IDENTITY)
+        self._check_build(build_id, layout, build, whole)
         free = self._registers["QUEUE_STATUS"].field("free")
         self.queue_rows = (status & free.mask) >> free.lsb
         if not self.queue_rows:
             raise self._fail(DeviceError(f"device {name}: the kernel's queue has no room after a reset"))
 
-    def _check_build(self) -> None:
-        found = self._read("BUILD_ID")
-        if found != self._kind.build_id:
+    def _check_build(self, build_id: int, layout: int, build: int, whole: int) -> None:
+        if build_id != self._kind.build_id:
             raise self._fail(
                 DeviceError(
-                    f"device {self._name}: register BUILD_ID reads {found:#010x}, not {self._kind.build_id:#010x}: "
+                    f"device {self._name}: register BUILD_ID reads {build_id:#010x}, not {self._kind.build_id:#010x}: "
                     f"load a {self._kind.name} kernel of this version onto the board"
                 )
             )
-        layout, expected = self._read("LAYOUT_HASH"), self._kind.layout_hash()
-        if layout != expected:
+        if layout != (expected := self._kind.layout_hash()):
             raise self._fail(
                 DeviceError(
                     f"device {self._name}: the kernel's tables of registers and commands are others than this "
@@ -174,11 +175,11 @@ class KernelDriver:
                     "version onto the board"
                 )
             )
-        word, expected = self._read("BUILD_PARAMETERS"), self._kind.build_parameters(self.parameters)
+        expected = self._kind.build_parameters(self.parameters)
         differing = [
-            f"{field.name} is {(word & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
+            f"{field.name} is {(build & field.mask) >> field.lsb}, not {(expected & field.mask) >> field.lsb}"
             for field in self._registers["BUILD_PARAMETERS"].fields
-            if (word ^ expected) & field.mask
+            if (build ^ expected) & field.mask
         ]
         if differing:
             raise self._fail(
@@ -187,7 +188,6 @@ class KernelDriver:
                     f"({'; '.join(differing)}): give those it was built with, or load another kernel"
                 )
             )
-        whole = self._read("PARAMETER_HASH")
         if whole != parameter_hash(self.parameters):
             raise self._fail(
                 DeviceError(
@@ -262,19 +262,32 @@ class KernelDriver:
                 self._ask(self._link.push_words, self._offset("QUEUE_PUSH", lane), words)
             self.write("CONTROL", self._registers["CONTROL"].field("start").mask, lane)
         self._ask(self._link.wait)
-        failures = [self._check(lane, some, survive) for lane, some in commands.items() if some]
+        at_work = {lane: some for lane, some in commands.items() if some}
+        offsets = [self._offset(name, lane) for lane in at_work for name in _STATUS]
+        status = iter(self._ask(self._link.read_registers, offsets) if offsets else [])
+        failures = [
+            self._check(lane, some, survive, *itertools.islice(status, len(_STATUS))) for lane, some in at_work.items()
+        ]
         return next((failure for failure in failures if failure is not None), None)
 
-    def _check(self, lane: int, commands: Sequence[Command], survive: Collection[ErrorCode]) -> KernelFailure | None:
+    def _check(
+        self,
+        lane: int,
+        commands: Sequence[Command],
+        survive: Collection[ErrorCode],
+        code: int,
+        failed: int,
+        low: int,
+        high: int,
+        completed: int,
+    ) -> KernelFailure | None:
         """Raises what has gone wrong with the commands of a lane, or returns it where it is survived; they are over."""
-        code = self._read("ERROR_CODE", lane)
         if code in survive:
-            self._tags[lane] = (self._read("ERROR_COMMAND", lane) + 1) % _TAGS
-            return KernelFailure(ErrorCode(code), self._fault_address(lane))
+            self._tags[lane] = (failed + 1) % _TAGS
+            return KernelFailure(ErrorCode(code), low | high << 32)
         if code:
-            raise self._fail(self._command_error(code, commands, lane))
+            raise self._fail(self._command_error(code, failed, low | high << 32, commands, lane))
         last = (self._tags[lane] + len(commands) - 1) % _TAGS
-        completed = self._read("COMPLETED_TAG", lane)
         if completed != last:
             raise self._fail(
                 DeviceError(
@@ -288,14 +301,12 @@ class KernelDriver:
     def recover(self, lane: int = 0) -> bool:
         """Makes ready for commands after a failure that was survived; False where the kernel needs a reset."""
         self.write("ERROR_CODE", 1, lane)
-        return self._read("ERROR_CODE", lane) == ErrorCode.NONE
+        return self._read("ERROR_CODE", lane=lane) == [ErrorCode.NONE]
 
-    def _fault_address(self, lane: int) -> int:
-        return self._read("ERROR_ADDRESS_LOW", lane) | self._read("ERROR_ADDRESS_HIGH", lane) << 32
-
-    def _command_error(self, code: int, commands: Sequence[Command], lane: int) -> KernelError:
-        place = (self._read("ERROR_COMMAND", lane) - self._tags[lane]) % _TAGS
-        address = self._fault_address(lane)
+    def _command_error(
+        self, code: int, failed: int, address: int, commands: Sequence[Command], lane: int
+    ) -> KernelError:
+        place = (failed - self._tags[lane]) % _TAGS
         operation = Operation(commands[place].operation).name if place < len(commands) else "a command it was not given"
         try:
             known = ErrorCode(code)
@@ -314,10 +325,9 @@ class KernelDriver:
 
     def counters(self, lane: int = 0) -> dict[str, int]:
         """A lane's counters, of `KernelMap.counters`, by name, since the reset or `clear_counters`."""
-        return {
-            name: self._read(f"{name.upper()}_LOW", lane) | self._read(f"{name.upper()}_HIGH", lane) << 32
-            for name, _ in self._kind.counters
-        }
+        names = [name for name, _ in self._kind.counters]
+        words = self._read(*(f"{name.upper()}_{end}" for name in names for end in ("LOW", "HIGH")), lane=lane)
+        return {name: low | high << 32 for name, low, high in zip(names, words[::2], words[1::2], strict=True)}
 
     def clear_counters(self) -> None:
         """Sets all counters of all lanes to zero."""
@@ -355,8 +365,8 @@ class KernelDriver:
     def _offset(self, name: str, lane: int) -> int:
         return self._registers[name].offset + lane * LANE_STRIDE
 
-    def _read(self, name: str, lane: int = 0) -> int:
-        return self._ask(self._link.read_register, self._offset(name, lane))
+    def _read(self, *names: str, lane: int = 0) -> list[int]:
+        return self._ask(self._link.read_registers, [self._offset(name, lane) for name in names])
 
     def write(self, name: str, value: int, lane: int = 0) -> None:
         """Writes a register by its name. Raises DeviceError if the board does not answer."""

@@ -117,8 +117,8 @@ class OpenClBoard:
 
     # Registers
 
-    def read_register(self, offset: int) -> int:
-        return self._call(request(Request.READ, offset))
+    def read_registers(self, offsets: Sequence[int]) -> list[int]:
+        return self._call(*(request(Request.READ, offset) for offset in offsets))
 
     def write_register(self, offset: int, value: int) -> None:
         self._pending.append(request(Request.WRITE, offset, value))
@@ -128,20 +128,20 @@ class OpenClBoard:
 
     def wait(self) -> None:
         for lane in range(self._lanes):
-            control = self._call(request(Request.WAIT, lane * LANE_STRIDE + _CONTROL.offset, _DONE))
+            (control,) = self._call(request(Request.WAIT, lane * LANE_STRIDE + _CONTROL.offset, _DONE))
             if not control & _DONE:
                 raise TimeoutError(f"the kernel is not done, and CONTROL reads {control:#x}")
 
     def reset(self) -> None:
         self._pending.clear()
-        if self._call(request(Request.RESET)):
+        if self._call(request(Request.RESET)) != [0]:
             raise OSError("the board's memory owes the kernel an answer and does not give it: load the bitstream again")
 
-    def _call(self, last: int) -> int:
-        """Hands over what is pending and one request more, whose result is given back."""
-        words = np.array([*self._pending, last], np.uint64)
+    def _call(self, *asked: int) -> list[int]:
+        """Hands over what is pending and these requests, whose results are given back."""
+        words = np.array([*self._pending, *asked], np.uint64)
         self._pending.clear()
-        result = np.zeros(1, np.uint32)
+        results = np.zeros(len(words), np.uint32)
         with _as_os_error():
             for at in range(0, len(words), _MOST_REQUESTS):
                 part = words[at : at + _MOST_REQUESTS]
@@ -156,8 +156,8 @@ class OpenClBoard:
                     np.uint32(len(part)),
                     self._results,
                 )
-                cl.enqueue_copy(self._queue, result, self._results, src_offset=4 * (len(part) - 1))
-        return int(result[0])
+                cl.enqueue_copy(self._queue, results[at : at + len(part)], self._results)
+        return results[len(words) - len(asked) :].tolist()
 
     # Memory
 

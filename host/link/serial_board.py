@@ -129,9 +129,9 @@ class SerialBoard:
             )
         return parameters[found["design"]]
 
-    def read_register(self, offset: int) -> int:
+    def read_registers(self, offsets: Sequence[int]) -> list[int]:
         """See `BoardLink`."""
-        return self._client.read([KERNEL_BASE + offset])[0]
+        return self._client.read([KERNEL_BASE + offset for offset in offsets])
 
     def write_register(self, offset: int, value: int) -> None:
         """See `BoardLink`."""
@@ -167,7 +167,7 @@ class SerialBoard:
             if time.monotonic() > until:
                 raise TimeoutError(f"the kernel was not done after {self._too_long:.0f} s")
         self.write_register(_OFFSETS["INTERRUPT_STATUS"], 1)
-        self.read_register(_OFFSETS["CONTROL"])  # which clears done
+        self.read_registers([_OFFSETS["CONTROL"]])  # which clears done
 
     def reset(self) -> None:
         """See `BoardLink`."""

@@ -108,14 +108,14 @@ class KernelBoard:
         """Write one word after the other to a register."""
         self.board.write_register(offset, words)
 
-    def read_register(self, offset: int) -> int:
-        """Read a 32-bit register."""
-        return self.board.read_register(offset)
+    def read_registers(self, offsets: Sequence[int]) -> list[int]:
+        """Read 32-bit registers, in this order."""
+        return [self.board.read_register(offset) for offset in offsets]
 
     def read(self, name: str, lane: int = 0) -> int:
         """Read a register by name; of a counter both words."""
         if name in self._registers:
-            return self.read_register(self._registers[name].offset + lane * LANE_STRIDE)
+            return self.read_registers([self._registers[name].offset + lane * LANE_STRIDE])[0]
         low, high = (self.read(f"{name.upper()}_{end}", lane) for end in ("LOW", "HIGH"))
         return low | high << 32
 

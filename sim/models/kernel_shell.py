@@ -160,6 +160,10 @@ class KernelShell(abc.ABC):
             return self._high
         return self._values[register.offset]
 
+    def read_registers(self, offsets: Sequence[int]) -> list[int]:
+        """Registers as `read_register` reads them, in this order."""
+        return [self.read_register(offset) for offset in offsets]
+
     def write_register(self, offset: int, value: int) -> None:
         """Writes all 32 bits of the register at a byte offset; nothing where there is none."""
         register = self._registers.get(offset & ~3)
@@ -334,10 +338,9 @@ class LanedModel:
         """The interrupt line: that of any lane."""
         return any(lane.interrupt for lane in self.lanes)
 
-    def read_register(self, offset: int) -> int:
-        """The register at a byte offset; raises IndexError where there is no such lane."""
-        number, own = divmod(offset, LANE_STRIDE)
-        return self.lanes[number].read_register(own)
+    def read_registers(self, offsets: Sequence[int]) -> list[int]:
+        """The registers at these byte offsets; raises IndexError where there is no such lane."""
+        return [self.lanes[offset // LANE_STRIDE].read_register(offset % LANE_STRIDE) for offset in offsets]
 
     def write_register(self, offset: int, value: int) -> None:
         """Writes the register at a byte offset; raises IndexError where there is no such lane."""

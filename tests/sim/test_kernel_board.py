@@ -71,7 +71,7 @@ class Pair:
             link.write_register(OFFSETS["CONTROL"], 1)
             link.wait()
         names = ["ERROR_CODE", "ERROR_COMMAND", "COMPLETED_TAG", "COMPLETED_COUNT", "QUEUE_STATUS"]
-        found = [{name: link.read_register(OFFSETS[name]) for name in names} for link in (self.board, self.model)]
+        found = [{name: link.read_registers([OFFSETS[name]])[0] for name in names} for link in (self.board, self.model)]
         assert found[0] == found[1], [scenario.command for scenario in scenarios]
         return ErrorCode(found[0]["ERROR_CODE"])
 
@@ -80,7 +80,7 @@ class Pair:
         assert not difference, (difference, scenario.command)
 
     def registers(self, *names):
-        return [[link.read_register(OFFSETS[name]) for name in names] for link in (self.board, self.model)]
+        return [[link.read_registers([OFFSETS[name]])[0] for name in names] for link in (self.board, self.model)]
 
     def clear(self):
         for link in (self.board, self.model):
@@ -89,7 +89,7 @@ class Pair:
 
 def counters(link):
     names = [f"{name.upper()}_{end}" for name in EXACT for end in ("LOW", "HIGH")]
-    return {name: link.read_register(OFFSETS[name]) for name in names}
+    return {name: link.read_registers([OFFSETS[name]])[0] for name in names}
 
 
 @pytest.mark.parametrize("stall", [0, 40])
@@ -153,7 +153,7 @@ def test_a_command_too_many(board):
         for link in (board, model):
             link.push_words(OFFSETS["QUEUE_PUSH"], words[: COMMAND_WORDS // 2])
         names = ("QUEUE_STATUS", "ERROR_CODE", "ERROR_COMMAND")
-        ours, theirs = ([link.read_register(OFFSETS[name]) for name in names] for link in (board, model))
+        ours, theirs = ([link.read_registers([OFFSETS[name]])[0] for name in names] for link in (board, model))
         assert ours == theirs
         for link in (board, model):
             link.push_words(OFFSETS["QUEUE_PUSH"], words[COMMAND_WORDS // 2 :])

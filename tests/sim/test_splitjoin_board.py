@@ -70,7 +70,7 @@ def push(link, command: Command, tag: int = 0) -> None:
 def work(link, command: Command, tag: int = 0) -> ErrorCode:
     push(link, command, tag)
     link.wait()
-    return ErrorCode(link.read_register(OFFSETS["ERROR_CODE"]))
+    return ErrorCode(link.read_registers([OFFSETS["ERROR_CODE"]])[0])
 
 
 def begin(link, settings) -> None:
@@ -127,7 +127,7 @@ def check_against_the_model(board, rng: random.Random) -> None:
         same = set(EXACT) - ({"commands", "write_beats"} if room < len(ours) else set())
         same -= {"compared"} if case.settings.timed else set()
         for name in same:
-            counted, expected = (link.read_register(OFFSETS[f"{name.upper()}_LOW"]) for link in (board, model))
+            counted, expected = (link.read_registers([OFFSETS[f"{name.upper()}_LOW"]])[0] for link in (board, model))
             assert counted == expected, name
     assert early > 5
 
@@ -218,7 +218,7 @@ def test_a_core_that_stops_answering(board, moment, seed):
         board.board.poke("fault", 1 << core)
         board.board.run_until("irq", 1, 2 * whole + 2 * CORE_TIMEOUT + 200)
         board.wait()
-        code = ErrorCode(board.read_register(OFFSETS["ERROR_CODE"]))
+        code = ErrorCode(board.read_registers([OFFSETS["ERROR_CODE"]])[0])
         summary, found = outcome(board)
         assert summary.drained
         assert summary.rows == len(rows)
@@ -229,8 +229,8 @@ def test_a_core_that_stops_answering(board, moment, seed):
             check_incomplete(case, found, board.parameters.cores, {core}, complete=code == ErrorCode.NONE)
         if code == ErrorCode.CORE_STUCK:
             stuck += 1
-            assert summary.core == core == board.read_register(OFFSETS["ERROR_ADDRESS_LOW"])
-            assert board.read_register(OFFSETS["ERROR_COMMAND"]) == 77
+            assert summary.core == core == board.read_registers([OFFSETS["ERROR_ADDRESS_LOW"]])[0]
+            assert board.read_registers([OFFSETS["ERROR_COMMAND"]])[0] == 77
             board.write_register(OFFSETS["ERROR_CODE"], 0)
             # What it does later is not looked at, and what follows says so again.
             board.board.poke("fault", 0)
@@ -293,7 +293,7 @@ def test_all_cores_stop_at_once(board, seed):
             board.board.poke("fault", (1 << cores) - 1)
             board.board.run_until("irq", 1, 2 * whole + 2 * cores * CORE_TIMEOUT + 200)
             board.wait()
-            code = ErrorCode(board.read_register(OFFSETS["ERROR_CODE"]))
+            code = ErrorCode(board.read_registers([OFFSETS["ERROR_CODE"]])[0])
             board.write_register(OFFSETS["ERROR_CODE"], 0)
             summary, found = outcome(board)
             assert (summary.drained, summary.rows) == (True, len(rows))
@@ -343,8 +343,8 @@ def test_errors_of_the_memory(board, response, code, seed):
         board.board.poke("channel_0_error_start", address + (16 if address == ROWS_AT else 0))
         board.board.poke("channel_0_error_end", address + 32)
         assert work(board, command, 9) == code
-        assert board.read_register(OFFSETS["ERROR_ADDRESS_LOW"]) == address
-        assert board.read_register(OFFSETS["ERROR_COMMAND"]) == 9
+        assert board.read_registers([OFFSETS["ERROR_ADDRESS_LOW"]])[0] == address
+        assert board.read_registers([OFFSETS["ERROR_COMMAND"]])[0] == 9
         board.board.poke("channel_0_error_end", 0)
         board.board.poke("channel_0_error_start", 0)
         board.write_register(OFFSETS["ERROR_CODE"], 0)
@@ -362,7 +362,7 @@ def test_a_memory_that_never_answers(board, address, seed):
     board.board.poke("channel_0_silent_end", address + 64)
     assert work(board, command) == ErrorCode.TIMEOUT
     board.write_register(OFFSETS["ERROR_CODE"], 0)
-    assert board.read_register(OFFSETS["ERROR_CODE"]) == ErrorCode.TIMEOUT
+    assert board.read_registers([OFFSETS["ERROR_CODE"]])[0] == ErrorCode.TIMEOUT
     board.board.poke("channel_0_silent_end", 0)
     board.board.poke("channel_0_silent_start", 0)
     board.reset()
@@ -397,7 +397,7 @@ def test_mistakes(board, seed):
         ):
             code = work(link, dataclasses.replace(good, **change))
             assert code != ErrorCode.NONE, change
-            words = [link.read_register(OFFSETS[f"ERROR_ADDRESS_{end}"]) for end in ("LOW", "HIGH")]
+            words = [link.read_registers([OFFSETS[f"ERROR_ADDRESS_{end}"]])[0] for end in ("LOW", "HIGH")]
             codes.append((code, *words))
             link.write_register(OFFSETS["ERROR_CODE"], 0)
         assert work(link, good) == ErrorCode.NONE

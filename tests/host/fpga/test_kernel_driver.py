@@ -25,7 +25,7 @@ class Board(KernelModel):
         super().__init__(parameters, 1 << 16)
 
     def read_register(self, offset):
-        self._fails("read_register")
+        self._fails("read_registers")
         value = super().read_register(offset)
         return self.instead.get(offset, value)
 
@@ -153,7 +153,7 @@ def test_no_room_in_the_queue(board):
         KernelDriver(board, "test")
 
 
-@pytest.mark.parametrize("call", ["wait", "push_words", "read_register"])
+@pytest.mark.parametrize("call", ["wait", "push_words", "read_registers"])
 @pytest.mark.parametrize("error", [TimeoutError("20 seconds"), ConnectionResetError("cable")])
 def test_a_board_that_does_not_answer(board, call, error):
     driver = KernelDriver(board, "test")

@@ -70,9 +70,9 @@ class Twin:
 
     def same_registers(self):
         for name in ("CONTROL", "ERROR_CODE", "ERROR_COMMAND", "ERROR_ADDRESS_LOW", "ERROR_ADDRESS_HIGH"):
-            assert self.board.read_register(OFFSET[name]) == self.model.read_register(OFFSET[name]), name
+            assert self.board.read_registers([OFFSET[name]])[0] == self.model.read_registers([OFFSET[name]])[0], name
         for name in ("QUEUE_STATUS", "COMPLETED_TAG", "COMPLETED_COUNT", "INTERRUPT_STATUS"):
-            assert self.board.read_register(OFFSET[name]) == self.model.read_register(OFFSET[name]), name
+            assert self.board.read_registers([OFFSET[name]])[0] == self.model.read_registers([OFFSET[name]])[0], name
 
     def check(self, operation, rows):
         scenario = self.scenarios.make(operation, rows)
@@ -90,7 +90,7 @@ def test_the_model_in_c_is_the_model(board, seed):
         for operation in BISORT.operations:
             twin.check(operation, 90)
     for name, _ in BISORT.counters:
-        low, high = (board.read_register(OFFSET[f"{name.upper()}_{end}"]) for end in ("LOW", "HIGH"))
+        low, high = (board.read_registers([OFFSET[f"{name.upper()}_{end}"]])[0] for end in ("LOW", "HIGH"))
         assert low | high << 32 == (twin.model.counters[name] if name in MODELLED else 0)
 
 
@@ -113,7 +113,7 @@ def test_errors_are_those_of_the_model(board, seed, wrong):
     twin = Twin(board, seed)
     good = Command(operation=Operation.NOP)
     twin.run(good, Command(**wrong), good)
-    assert board.read_register(OFFSET["ERROR_CODE"])
+    assert board.read_registers([OFFSET["ERROR_CODE"]])[0]
     twin.run()  # nothing is begun
     for link in (twin.board, twin.model):
         link.write_register(OFFSET["ERROR_CODE"], 1)
@@ -134,7 +134,7 @@ def test_wrong_data_is_reported_as_by_the_model(board, seed, operation):
     for link in (board, twin.model):
         link.write_memory(scenario.command.keys_b, keys)
     twin.run(dataclasses.replace(scenario.command, signed=False))
-    assert board.read_register(OFFSET["ERROR_CODE"])
+    assert board.read_registers([OFFSET["ERROR_CODE"]])[0]
 
 
 def test_a_queue_that_overflows(board, seed):

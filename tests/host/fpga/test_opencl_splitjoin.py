@@ -86,8 +86,8 @@ def test_errors_are_those_of_the_model(wrong):
             board.write_register(OFFSETS["CONTROL"], 1)
             board.wait()
         for name in ("ERROR_CODE", "ERROR_COMMAND", "ERROR_ADDRESS_LOW", "QUEUE_STATUS", "COMPLETED_COUNT"):
-            assert link.read_register(OFFSETS[name]) == model.read_register(OFFSETS[name]), name
-        assert (link.read_register(OFFSETS["ERROR_CODE"]) == ErrorCode.NONE) == (wrong.get("length_a") == 0)
+            assert link.read_registers([OFFSETS[name]])[0] == model.read_registers([OFFSETS[name]])[0], name
+        assert (link.read_registers([OFFSETS["ERROR_CODE"]])[0] == ErrorCode.NONE) == (wrong.get("length_a") == 0)
 
 
 def test_settings_are_read_back_and_reset():
@@ -95,10 +95,10 @@ def test_settings_are_read_back_and_reset():
         link.reset()
         for number, register in enumerate(SPLITJOIN.settings):
             link.write_register(register.offset, 1000 + number)
-        found = [link.read_register(register.offset) for register in SPLITJOIN.settings]
+        found = [link.read_registers([register.offset])[0] for register in SPLITJOIN.settings]
         assert found == [1000 + number for number in range(len(found))]
         link.reset()
-        assert not any(link.read_register(register.offset) for register in SPLITJOIN.settings)
+        assert not any(link.read_registers([register.offset])[0] for register in SPLITJOIN.settings)
 
 
 def test_another_kernel_is_found_out():
