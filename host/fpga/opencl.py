@@ -312,11 +312,11 @@ def bitstream(board: str, folder: str, builds: Mapping[str, Any]) -> tuple[Path,
     return newest, places[newest]
 
 
-def load(name: str, binary: Path, parameters: Any, memory_bytes: int) -> OpenClBoard:
-    """Loads a bitstream for the device of that name. Raises DeviceError if it is none."""
+def load(board: str, binary: Path, parameters: Any, memory_bytes: int) -> OpenClBoard:
+    """Loads a bitstream. Raises DeviceError if it is none."""
     device = shell_device()
     try:
         program = built(cl.Program(cl.Context([device]), [device], [binary.read_bytes()]), [])
     except (cl.Error, OSError) as error:
-        raise DeviceError(f"device {name}: {binary} cannot be loaded: {error}") from error
+        raise DeviceError(f"board {board}: {binary} cannot be loaded: {error}") from error
     return OpenClBoard(program, parameters, memory_bytes, banks=True)

@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muntin.contract.boards import BOARDS, Board
 from muntin.contract.design import design_of
@@ -19,13 +19,12 @@ from muntin.contract.errors import ParameterError, UnknownBoardError
 from muntin.contract.simulations import SIMULATIONS, Simulation
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.errors import DeviceError, LinkPortError
+from muntin.host.fpga import link
 from muntin.host.fpga.bisort import SCRATCH_BYTES
 from muntin.host.fpga.device import ENGINES, FpgaDevice
 from muntin.host.fpga.driver import BoardLink
+from muntin.host.fpga.serial_board import SerialBoard
 from muntin.host.progress import Progress
-
-if TYPE_CHECKING:
-    from muntin.host.link.link_client import Port
 
 _DESIGN = "design="
 _INSTALL = "pip install 'muntin[sim]'"
@@ -121,8 +120,8 @@ def open_simulation(simulation: Simulation, *, lanes: int = 1, scratch_bytes: in
     if lanes > 1:
         described = f"{info.description}; {lanes} lanes"
         info = dataclasses.replace(info, name=f"{info.name}:lanes={lanes}", description=described)
-    link = functools.partial(_open_simulated, simulation, info.name)  # no method, as that would be a cycle
-    return FpgaDevice(info, builds, link, boards=simulation.boards, scratch_bytes=scratch_bytes)
+    way = functools.partial(_open_simulated, simulation, info.name)  # no method, as that would be a cycle
+    return FpgaDevice(info, builds, way, boards=simulation.boards, scratch_bytes=scratch_bytes)
 
 
 def _simulated(simulation: Simulation) -> DeviceInfo:
@@ -274,9 +273,8 @@ class Boards:
         info = _found(board, place, design)
         if not info.available:
             raise DeviceError(f"device {info.name} cannot be opened: {info.reason}")
-        opened = functools.partial(_in_shell, info.name, board, place)
-        link = opened if board.shell else functools.partial(at_line, board, place)
-        return FpgaDevice(info, builds, link, boards=1)
+        way = functools.partial(_in_shell if board.shell else at_line, board, place)
+        return FpgaDevice(info, builds, way, boards=1)
 
 
 def _named() -> dict[str, Board]:
@@ -321,16 +319,15 @@ def _opencl() -> Any:
     return importlib.import_module("muntin.host.fpga.opencl")
 
 
-def _in_shell(name: str, board: Board, folder: str, builds: Mapping[str, Any]) -> BoardLink:
+def _in_shell(board: Board, folder: str, builds: Mapping[str, Any]) -> BoardLink:
     """The way to a board behind an OpenCL shell, with the bitstream of one of these builds."""
     shared = ENGINES[design_of(next(iter(builds.values()))).engine].shared
-    return _opencl().load(
-        name, *_opencl().bitstream(board.name, folder, builds), board.memory_bytes if shared else _ROWS_BYTES
-    )
+    found = _opencl().bitstream(board.name, folder, builds)
+    return _opencl().load(board.name, *found, board.memory_bytes if shared else _ROWS_BYTES)
 
 
 def at_line(
-    board: Board, place: str, builds: Mapping[str, Any], *, behind: Any = None, patience: float | None = None
+    board: Board, place: str, builds: Mapping[str, Any], *, behind: Any = None, patience: float = link.PATIENCE
 ) -> BoardLink:
     """The way to a board that carries one of these builds.
 
@@ -345,11 +342,7 @@ def at_line(
     patience : float
         As of `LinkClient`.
     """
-    # Only here, so that nobody needs pyserial who has no board.
-    from muntin.host.link.link_client import PATIENCE, LinkClient
-    from muntin.host.link.serial_board import SerialBoard
-
-    client = LinkClient(_port(board, place), patience=PATIENCE if patience is None else patience)
+    client = link.LinkClient(_port(board, place), patience=patience)
     try:
         return SerialBoard(client, board.name, builds, behind=behind)
     except BaseException:
@@ -357,16 +350,12 @@ def at_line(
         raise
 
 
-def _port(board: Board, place: str) -> Port:
+def _port(board: Board, place: str) -> link.Port:
     """The serial port or the socket that a place says."""
     if (address := _ethernet(board, place)) is not None:
-        from muntin.host.link.udp_port import UdpPort
-
-        return UdpPort(*address)
-    from muntin.host.link.serial_port import SerialPort
-
+        return link.UdpPort(*address)
     assert board.serial is not None
-    return SerialPort(place or _serial(board), board.serial.baud)
+    return link.SerialPort(place or _serial(board), board.serial.baud)
 
 
 def _serial(board: Board) -> str:

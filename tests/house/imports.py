@@ -28,7 +28,6 @@ ROWS = (
     ("host.windows", "host.predicates", "host.aggregates", "host.engines", "host.index", "host.spec"),
     ("host.sql", "host.arguments"),
     ("host.join", "host.state"),
-    ("host.link",),
     ("host.devices", "host.fpga"),
     ("host.stats", "host.window_join", "host.range_index", "host.tables_sql"),
     ("host",),

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from muntin.host.errors import LinkDamagedError, LinkIdentityError, LinkLostError, LinkSilentError
-from muntin.host.link.dram_start import LaneTiming
-from muntin.host.link.link_client import LinkClient
-from muntin.host.link.serial_board import SerialBoard
-from muntin.host.link.serial_port import SerialPort
+from muntin.host.fpga.link import LinkClient, SerialPort
+from muntin.host.fpga.serial_board import LaneTiming, SerialBoard
 from muntin.host.selftest import selftest
 from muntin.hw.boards.board_build import build_of
 from tests.simulated import simulated

@@ -10,9 +10,7 @@ import pytest
 
 from muntin.contract.link import DATA_WORDS
 from muntin.host.errors import LinkDamagedError, LinkRefusedError, LinkSilentError
-from muntin.host.link.link_client import LinkClient
-from muntin.host.link.serial_port import SerialPort
-from muntin.host.link.udp_port import UdpPort
+from muntin.host.fpga.link import LinkClient, SerialPort, UdpPort
 from muntin.host.selftest import selftest
 from tests.simulated import simulated
 

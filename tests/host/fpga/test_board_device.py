@@ -13,8 +13,8 @@ from muntin.host.errors import DeviceError, LinkIdentityError, LinkPortError, Li
 from muntin.host.fpga import transports
 from muntin.host.selftest import selftest
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
-from tests.host.link.board_model import MEMORY_BYTES, BoardModel, TerminalBoard
-from tests.host.link.udp_board import UdpBoard
+from tests.host.fpga.board_model import MEMORY_BYTES, BoardModel, TerminalBoard
+from tests.host.fpga.udp_board import UdpBoard
 
 LINE = board("ecpix5").serial
 SPLITJOIN = board("ecpix5").parameters["splitjoin"]
@@ -81,7 +81,7 @@ def test_a_board_at_ethernet(monkeypatch):
         asked.append(address)
         raise LinkSilentError("nothing is there")
 
-    monkeypatch.setattr("muntin.host.link.udp_port.UdpPort", silent)
+    monkeypatch.setattr("muntin.host.fpga.link.UdpPort", silent)
     for path in ("ethernet", "ethernet:5000", "10.0.0.7", "10.0.0.7:5000"):
         device = open_device(f"board:ecpix5:{path}")
         assert device.info.name == f"board:ecpix5:{path}"

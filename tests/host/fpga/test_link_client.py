@@ -21,11 +21,10 @@ from muntin.host.errors import (
     to_wire,
 )
 from muntin.host.fpga.driver import KernelDriver
-from muntin.host.link.link_client import TRIES, LinkClient
-from muntin.host.link.memory_check import memory_check, memory_soak
-from muntin.host.link.serial_board import SerialBoard
-from muntin.host.link.serial_port import SerialPort
-from tests.host.link.board_model import MEMORY_BYTES, PARAMETERS, TIMINGS, BoardModel, FaultyLine, TerminalBoard
+from muntin.host.fpga.link import TRIES, LinkClient, SerialPort
+from muntin.host.fpga.memory_check import memory_check, memory_soak
+from muntin.host.fpga.serial_board import SerialBoard
+from tests.host.fpga.board_model import MEMORY_BYTES, PARAMETERS, TIMINGS, BoardModel, FaultyLine, TerminalBoard
 
 OFFSETS = {register.name: register.offset for register in BISORT.registers()}
 DESIGNS = {"bisort": PARAMETERS}

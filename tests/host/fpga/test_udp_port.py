@@ -9,11 +9,10 @@ import pytest
 
 from muntin.contract.link import DATA_WORDS, DATAGRAM_BYTES, to_frame
 from muntin.host.errors import LinkDamagedError, LinkLostError, LinkPortError, LinkRefusedError, LinkSilentError
-from muntin.host.link.link_client import LinkClient
-from muntin.host.link.serial_board import SerialBoard
-from muntin.host.link.udp_port import UdpPort
-from tests.host.link.board_model import MEMORY_BYTES, PARAMETERS, TIMINGS, BoardModel
-from tests.host.link.udp_board import UdpBoard
+from muntin.host.fpga.link import LinkClient, UdpPort
+from muntin.host.fpga.serial_board import SerialBoard
+from tests.host.fpga.board_model import MEMORY_BYTES, PARAMETERS, TIMINGS, BoardModel
+from tests.host.fpga.udp_board import UdpBoard
 
 DESIGNS = {"bisort": PARAMETERS}
 

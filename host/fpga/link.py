@@ -1,14 +1,27 @@
-"""Asks a board for something, until it has been done once."""
+"""Asks a board for something over a line, until it has been done once; and the serial and UDP ports it can be at."""
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import socket
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
-from muntin.contract.link import DATA_WORDS, MAGIC, STATUS_TEXT, FrameReader, Request, Status, to_frame
-from muntin.host.errors import LinkDamagedError, LinkRefusedError, LinkSilentError
+from muntin.contract.link import DATA_WORDS, DATAGRAM_BYTES, MAGIC, STATUS_TEXT, FrameReader, Request, Status, to_frame
+from muntin.host.errors import (
+    LinkDamagedError,
+    LinkError,
+    LinkLostError,
+    LinkPortError,
+    LinkRefusedError,
+    LinkSilentError,
+)
+
+with contextlib.suppress(ImportError):  # which a board at Ethernet does without
+    import serial
 
 TRIES = 4
 PATIENCE = 0.5
@@ -182,3 +195,174 @@ class LinkClient:
             text = f"status {code}, which this version does not know"
         after = f", after {data[0]} words" if data and data[0] else ""
         raise LinkRefusedError(f"{self._port.path}: {request.name} was not done{after}: {text}")
+
+
+class SerialPort:
+    """A serial port, held by this process alone.
+
+    Parameters
+    ----------
+    path : str
+        As ``/dev/ttyUSB1``.
+    baud : int
+        Bits a second.
+
+    Attributes
+    ----------
+    path : str
+    baud : int
+    check : str
+        What to look at when no answer comes.
+
+    Raises
+    ------
+    LinkPortError
+        If it is not there, may not be opened, or another program has it.
+    """
+
+    def __init__(self, path: str, baud: int):
+        self.path = path
+        self.baud = baud
+        self.check = f"that this is the board's port, whose bitstream was built for {baud} baud"
+        try:
+            self._port = serial.Serial(path, baud, timeout=0, write_timeout=10, exclusive=True)
+        except (serial.SerialException, ValueError) as error:
+            raise LinkPortError(
+                f"{path} cannot be opened at {baud} baud ({error}): check that the board is plugged in, that no other "
+                "program has it, and that you may use serial ports"
+            ) from error
+        self._free = weakref.finalize(self, _give_back, self._port)
+        # USB bridges keep what came for 16 ms, unless they are told not to; not every driver can be told.
+        with contextlib.suppress(OSError, ValueError, NotImplementedError):
+            self._port.set_low_latency_mode(True)
+
+    def send(self, content: bytes) -> None:
+        """Sends bytes. Raises LinkLostError if the port is gone."""
+        try:
+            self._port.write(content)
+        except (OSError, serial.SerialException) as error:
+            raise self._lost(error) from error
+
+    def receive(self, until: float) -> bytes:
+        """What comes, at least one byte unless `until` (of `time.monotonic`) passes before.
+
+        Raises
+        ------
+        LinkLostError
+            If the port is gone.
+        """
+        try:
+            while True:
+                self._port.timeout = max(0.0, until - time.monotonic())
+                first = self._port.read(1)
+                if first:
+                    return first + self._port.read(self._port.in_waiting)
+                if time.monotonic() >= until:
+                    return b""
+        except (OSError, serial.SerialException, TypeError) as error:
+            raise self._lost(error) from error
+
+    def discard(self) -> None:
+        """Forgets what came and was not received. Raises LinkLostError if the port is gone."""
+        try:
+            self._port.reset_input_buffer()
+        except (OSError, serial.SerialException) as error:
+            raise self._lost(error) from error
+        except Exception as error:  # pyserial lets errors of termios through
+            raise self._lost(error) from error
+
+    def close(self) -> None:
+        """Gives the port back. Idempotent; done also when it is dropped."""
+        self._free()
+
+    def _lost(self, error: Exception) -> LinkLostError:
+        return LinkLostError(f"{self.path} is gone ({error}): check the cable and the board's power")
+
+
+def _give_back(port: serial.Serial) -> None:
+    with contextlib.suppress(OSError, serial.SerialException):
+        port.close()
+
+
+_LARGEST = 1 << 16
+
+
+class UdpPort:
+    """A UDP port that a board is at. What others send is not received.
+
+    Parameters
+    ----------
+    address : str
+        The board's IPv4 address.
+    port : int
+
+    Attributes
+    ----------
+    path : str
+        Both, as ``192.168.1.50:19788``.
+    baud : int
+        Bits a second of the line.
+    check : str
+        What to look at when no answer comes.
+
+    Raises
+    ------
+    LinkPortError
+        If this machine has no way there.
+    """
+
+    baud = 1_000_000_000
+
+    def __init__(self, address: str, port: int):
+        self.path = f"{address}:{port}"
+        self.check = (
+            f"that the board is at a network socket of 1 Gbit/s, that {address} is the address its bitstream was built "
+            "with, and that this computer has an address in the same network"
+        )
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._free = weakref.finalize(self, self._socket.close)
+        try:
+            self._socket.connect((address, port))
+        except OSError as error:
+            self.close()
+            raise LinkPortError(f"there is no way to {self.path} ({error}): check {self.check}") from error
+
+    def send(self, content: bytes) -> None:
+        """Sends a frame, in as many datagrams as it takes. Raises LinkLostError or LinkPortError."""
+        try:
+            for start in range(0, len(content), DATAGRAM_BYTES):
+                self._socket.send(content[start : start + DATAGRAM_BYTES])
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def receive(self, until: float) -> bytes:
+        """A datagram that comes, empty if `until` (of `time.monotonic`) passes before.
+
+        Raises
+        ------
+        LinkLostError
+            If the port is closed, or the network away.
+        LinkPortError
+            If what is at that address has no such port.
+        """
+        try:
+            self._socket.settimeout(max(0.0, until - time.monotonic()))
+            return self._socket.recv(_LARGEST)
+        except (TimeoutError, BlockingIOError):
+            return b""
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def discard(self) -> None:
+        """Forgets what came and was not received. Raises LinkLostError or LinkPortError."""
+        while self.receive(0.0):
+            pass
+
+    def close(self) -> None:
+        """Gives the port back. Idempotent; done also when it is dropped."""
+        self._free()
+
+    def _failed(self, error: OSError) -> LinkError:
+        if isinstance(error, ConnectionRefusedError):
+            return LinkPortError(f"what is at {self.path} has no such port ({error}): check {self.check}")
+        return LinkLostError(f"{self.path} cannot be reached ({error}): check the cable and the board's power")

@@ -7,7 +7,7 @@ import tty
 from muntin.contract.boards import to_description
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.link import DESCRIPTION_BASE, DRAM_BASE
-from muntin.host.link.dram_start import LaneTiming
+from muntin.host.fpga.serial_board import LaneTiming
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.models.link import LinkModel
 
