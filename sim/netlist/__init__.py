@@ -1,0 +1,1 @@
+"""Designs after synthesis for an ECP5, to be simulated."""
