@@ -159,7 +159,7 @@ class Elements:
             in_step
         ]  # rows from one message to the next
         self._arrived = dict.fromkeys(SIDES, 0)
-        engine: Any = self.join._engine
+        engine: Any = self.join._calls.journal.pipeline.engine
         self._engines = engine._engines
         for element in self._engines:
             element.run = self._in_step_with(element.run)

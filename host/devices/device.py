@@ -309,6 +309,8 @@ class Device(abc.ABC):
         Those of its indexes that give ``form="ranges"``.
     aggregates : bool
         Whether it gives ``form="aggregate"``, by `open_aggregates`.
+    threads : int
+        The most that a call uses beside it, in this process.
     in_process : bool
         Whether its memory is that of this process.
     host_memory : Memory
@@ -323,6 +325,7 @@ class Device(abc.ABC):
     >>> device.close()
     """
 
+    threads: int = 1
     in_process: ClassVar[bool] = False
     indexes: tuple[str, ...]
     engines: tuple[str, ...] = (Steps.name,)

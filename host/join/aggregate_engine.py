@@ -25,6 +25,7 @@ from muntin.host.join.engine import (
     Call,
     Engine,
     EngineSpec,
+    Found,
     OrderedPairs,
     Pairs,
     Want,
@@ -207,13 +208,14 @@ class AggregateEngine(Engine):
             self.seconds["store"] += time.perf_counter() - started
         self._expire_counted(call.arrived)
 
-    def closed(self, limit: int | None) -> Aggregates:
-        """For `close`: what the left rows of this time and before have met, None: all, which then wait no longer."""
-        return self.answer(self._waiting.take(limit))
+    def decided(self, limits: dict[str, int | None] | None) -> list[Found]:
+        """See `Engine`."""
+        batch = self._waiting.due(limits) if self._close else None
+        return [] if batch is None else [self.answer(batch)]
 
-    def forget(self, limit: int) -> None:
-        """For `close`: the left rows of this time and before wait no longer, as they have been emitted."""
-        self._waiting.take(limit)
+    def forget(self, limits: dict[str, int | None]) -> None:
+        """See `Engine`."""
+        self._waiting.due(limits)
 
     def answer(self, batch: Batch) -> Aggregates:
         """For `close`: what left rows have met."""
@@ -335,6 +337,12 @@ class WaitingRows:
         keys, rows, other_position = (np.concatenate(parts) for parts in columns)
         self._rows = Batch(keys, rows, other_position)
         self._times = np.concatenate([self._times, batch.times])
+
+    def due(self, limits: dict[str, int | None] | None) -> Batch | None:
+        """The rows that `Engine.decided` is about, which wait no longer; None where there is no limit for them."""
+        if limits is None:
+            return self.take(None)
+        return None if limits["left"] is None else self.take(limits["left"])
 
     def take(self, limit: int | None) -> Batch:
         """The rows of this time and before, None: all, which then wait no longer."""

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
-from muntin.host.join.engine import SIDES, Call, Engine, EngineSpec, Found, OrderedPairs
-from muntin.host.join.materializer import check_rows
+from muntin.host.join.engine import SIDES, Call, Engine, EngineSpec, Found, OrderedPairs, Pairs
+from muntin.host.join.materializer import Materializer
 from muntin.host.join.placement import mixed
-from muntin.host.join.row_log import RowLog, empty_table
+from muntin.host.join.row_log import RowLog
 from muntin.host.join.sequencer import SequencedCall
 from muntin.host.native import _core
 from muntin.host.predicates import AsOf
@@ -230,6 +230,16 @@ class AsOfEngine(Engine):
         self.seconds["probe"] += time.perf_counter() - started
         return OrderedPairs(left, right)
 
+    def decided(self, limits: dict[str, int | None] | None) -> list[Found]:
+        """See `Engine`: `OrderedPairs` of slots."""
+        if limits is None:
+            return [self.ready(dict.fromkeys(SIDES), everything=True)]
+        return [self.ready(limits)]
+
+    def forget(self, limits: dict[str, int | None]) -> None:
+        """See `Engine`."""
+        self.ready(limits)
+
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         """Gives back what rows that `ready` has forgotten took."""
         started = time.perf_counter()
@@ -270,75 +280,65 @@ class AsOfEngine(Engine):
             self._pool.shutdown()
 
 
-class AsOfMaterializer:
-    """Turns answered left rows into rows or pairs.
+class AsOfMaterializer(Materializer):
+    """Turns answered left rows into rows or pairs; its row numbers are slots.
 
     Parameters
     ----------
-    spec : JoinSpec
-    schema : pyarrow.Schema
-        Of the result.
-    columns : list of (side, name, name in the result)
-        Of a result of rows, as `JoinSpec.output_columns` gives them.
+    spec, schema, columns, memory
+        As of `Materializer`.
     engine : AsOfEngine
     logs : dict of str to SlotLog
         For ``form="rows"``.
-    memory : Memory
-        What is free of it limits a table.
     """
 
     def __init__(
         self, spec: JoinSpec, schema: pa.Schema, columns: list[tuple[str, str, str]], engine: AsOfEngine,
         logs: dict[str, SlotLog], memory: Memory,
     ):  # fmt: skip
-        self._schema, self._columns, self._engine, self._logs = schema, columns, engine, logs
-        self._memory = memory
-        self._rows = spec.form == "rows"
-        self._unmatched = spec.how == "left"
-        self.bits: dict[str, Any] = {}
-
-    def result(
-        self,
-        found: list[OrderedPairs],
-        call: SequencedCall,
-        limits: dict[str, int | None],
-    ) -> tuple[pa.Table, int]:
-        """The result of a call, of what is `ready`, and how many pairs it has: pairs, then unmatched rows, each in the
-        order of arrival."""
-        return self.closed(found, self._engine.slots("left", call.never["left"]) if self._unmatched else _NONE)
+        super().__init__(spec, schema, columns, {**logs}, dict.fromkeys(SIDES, 0), memory)
+        self.bits = {}  # which rows wait is known to the engine
+        self._engine = engine
+        self._alone: list[np.ndarray] = []  # left slots that have matched nothing
 
     def load(self, call: SequencedCall, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
-        """Repeats what a call of an earlier process has changed."""
-        self._engine.ready(limits)
+        """Does nothing: what waits is the engine's."""
 
-    def closed(self, found: list[OrderedPairs], never: np.ndarray = _NONE) -> tuple[pa.Table, int]:
-        """As `result`, with the slots of the left rows that match nothing."""
-        (answered,) = found
-        left, right = answered.left, answered.right
-        matches = len(left)
-        if self._unmatched:
+    def chosen(
+        self, group: list[Pairs | OrderedPairs], call: SequencedCall | None
+    ) -> tuple[dict[str, list[np.ndarray]], int]:
+        """The slots of the pairs, in the order of arrival of left rows; and how many there are."""
+        parts: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
+        for answered in group:
+            assert isinstance(answered, OrderedPairs)
+            left, right = answered.left, answered.right
             matched = right >= 0
-            matches = int(np.count_nonzero(matched))
-            if matches < len(left) or len(never):
-                alone = np.sort(np.concatenate([left[~matched], never]))
-                left = np.concatenate([left[matched], alone])
-                right = np.concatenate([right[matched], np.full(len(alone), -1)])
-        if not len(left):
-            return empty_table(self._schema), 0
-        if self._rows:
-            check_rows(self._memory, self._logs, {side: [{"left": left, "right": right}[side]] for side in self._logs})
-        taken: dict[tuple[str, str], Any] = {}
-        for side, slots in (("left", left), ("right", right)):
-            if self._rows:
-                names = [name for of, name, _ in self._columns if of == side]
-                if names:
-                    rows = self._logs[side].take(slots, names, ascending=side == "left" and matches == len(left))
-                    taken |= {(side, name): column for name, column in zip(names, rows, strict=True)}
-            else:
-                numbers = self._engine.rows(side, slots)
-                taken[side, ""] = pa.array(numbers, mask=numbers < 0 if self._unmatched else None)
-        if self._rows:
-            columns = [taken[side, name] for side, name, _ in self._columns]
-        else:
-            columns = list(taken.values())
-        return pa.table(columns, schema=self._schema), matches
+            if not matched.all():
+                self._alone.append(left[~matched])
+                left, right = left[matched], right[matched]
+            parts["left"].append(left)
+            parts["right"].append(right)
+        return parts, sum(map(len, parts["left"]))
+
+    def unmatched(self, call: SequencedCall | None, limits: dict[str, int | None]) -> dict[str, np.ndarray]:
+        """The slots of left rows that were answered by none, or can match nothing, and -1 for right ones."""
+        alone, self._alone = self._alone, []
+        if self._spec.how != "left":
+            return {}
+        if call is not None:
+            alone.append(self._engine.slots("left", call.never["left"]))
+        left = np.sort(np.concatenate([_NONE, *alone]))
+        return {"left": left, "right": np.full(len(left), -1)}
+
+    def rest(self, decided: list[Found]) -> tuple[pa.Table, int]:
+        """See `Materializer`."""
+        parts, matches = self.chosen([part for part in decided if isinstance(part, OrderedPairs)], None)
+        for side, more in self.unmatched(None, {}).items():
+            parts[side].append(more)
+        return self.whole_table(parts), matches
+
+    def table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
+        """See `Materializer`."""
+        if self.form == "pairs":
+            parts = {side: [self._engine.rows(side, slots) for slots in of] for side, of in parts.items()}
+        return super().table(parts)

@@ -446,6 +446,24 @@ class Engine(abc.ABC):
             After the last of them, if the device lost some.
         """
 
+    def decided(self, limits: dict[str, int | None] | None) -> list[Found]:
+        """What rows that have waited have met, and which therefore wait no longer.
+
+        Parameters
+        ----------
+        limits : dict of str to int or None
+            Rows of each side of this time and before can match no later row. None: no row will come.
+        """
+        return []
+
+    def forget(self, limits: dict[str, int | None]) -> None:  # noqa: B027 - most let no rows wait
+        """As `decided`, of rows whose result has been given."""
+
+    def held_rows(self, side: str) -> tuple[np.ndarray, int | None]:
+        """For aggregates that count the newest row before a window: the rows of a side that are held for it alone,
+        int64, ascending, and the oldest of the others, None where there are none."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def expire_times(self, last_useless: dict[str, int | None]) -> None:
         """Drops rows with a time at or before a limit of 64 bits (None: none), or some of them: whole runs, or the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,12 @@ from muntin.host.join.engine import (
     Pairs,
     Punctuation,
     Ranges,
+    RunEvents,
     beyond_memory,
 )
 from muntin.host.join.folds import merged_aggregates
 from muntin.host.join.match_bits import MatchBits
+from muntin.host.join.range_mirror import RUNS
 from muntin.host.join.row_log import RowLog, empty_table
 from muntin.host.join.sequencer import SequencedCall
 from muntin.host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
@@ -84,25 +87,14 @@ class Materializer:
             count = getattr(spec, side).count if spec.counted else None
             self.bits[side] = MatchBits(first_row[side], count, placed=spec.how == "full")
 
-    def result(
-        self,
-        found: list[Found],
-        call: SequencedCall,
-        limits: dict[str, int | None],
-    ) -> tuple[pa.Table, int]:
-        """The result of a call with neither rows nor pairs, and how many pairs it is of.
-
-        Parameters
-        ----------
-        limits : dict of str to int or None
-            For time windows: rows of each side of this time and before can match no later row.
-        """
+    def result(self, found: list[Found], call: SequencedCall) -> tuple[pa.Table, int]:
+        """The result of a call with neither rows nor pairs, and how many pairs it is of."""
         if self._spec.form == "counts":
             return self._counts([part for part in found if isinstance(part, Counts)], call)
         if self._spec.form == "aggregate":
             aggregates = [part for part in found if isinstance(part, Aggregates)]
             if self._spec.closing:
-                return self.closed(aggregates, call.never["left"])
+                return self._closed(aggregates, call.never["left"])
             return self._aggregates(aggregates, call)
         return self._ranges([part for part in found if isinstance(part, Ranges)], call)
 
@@ -119,12 +111,15 @@ class Materializer:
             bits.match(matched[side])
             bits.let_go(call.batches[side], limits[side])
 
-    def rest(self) -> pa.Table:
-        """At the end of both streams: the rows that have not matched."""
+    def rest(self, decided: list[Found]) -> tuple[pa.Table, int]:
+        """At the end of both streams: the rows that have not matched, and those that are `decided`, as of `Engine`; and
+        how many pairs these are of."""
+        if self._spec.closing:
+            return self._closed([part for part in decided if isinstance(part, Aggregates)])
         gone = {side: bits.rest() for side, bits in self.bits.items()}
         if not self._spec.unmatched:
-            return empty_table(self._schema)
-        return self.whole_table({side: [part] for side, part in self._by_place(gone).items()})
+            return self.nothing, 0
+        return self.whole_table({side: [part] for side, part in self._by_place(gone).items()}), 0
 
     # Pairs
 
@@ -196,6 +191,11 @@ class Materializer:
         return empty_table(self._schema)
 
     @property
+    def form(self) -> str:
+        """As of `JoinSpec`."""
+        return self._spec.form
+
+    @property
     def sides(self) -> tuple[str, ...]:
         """The sides whose columns the result has."""
         return self._sides
@@ -219,7 +219,7 @@ class Materializer:
     def table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
         """Rows or pairs of these row numbers; -1 stands for NULLs."""
         if self._spec.form == "pairs":
-            numbers = _numbers if self.bits else pa.array
+            numbers = _numbers if self._spec.unmatched else pa.array
             count = sum(map(len, parts[self._sides[0]]))
             if 8 * count <= kept_types.MOST_CHUNK_BYTES:
                 parts = {side: [_whole(parts[side])] for side in self._sides}
@@ -300,7 +300,7 @@ class Materializer:
         log.append(0, kept_types.kept(pa.concat_tables(tables)))
         return pa.table(log.take(order, self._schema.names), schema=self._schema), matches
 
-    def closed(self, found: list[Aggregates], never: np.ndarray = _NONE) -> tuple[pa.Table, int]:
+    def _closed(self, found: list[Aggregates], never: np.ndarray = _NONE) -> tuple[pa.Table, int]:
         """The left rows whose windows are over, and those that match nothing, by arrival; and the pairs in them."""
         rows = np.sort(np.concatenate([never, *(part.probing for part in found)]))
         columns, matches = self._totals("left", found, rows)
@@ -335,6 +335,44 @@ class Materializer:
         return table, len(table)
 
 
+class WholeResult:
+    """The result of one call of neither rows nor pairs, made once all is found.
+
+    Parameters
+    ----------
+    materializer : Materializer
+    call : SequencedCall
+    block_bytes : int or None
+        As of `PairBlocks`, by the mean of the rows; ranges are one table, as a mirror follows a call as a whole.
+
+    Attributes
+    ----------
+    matches : int
+        Pairs that it is of, at its end.
+    """
+
+    def __init__(self, materializer: Materializer, call: SequencedCall, block_bytes: int | None):
+        self.matches = 0
+        self._materializer, self._call, self._bytes = materializer, call, block_bytes
+        self._found: list[Found] = []
+
+    def add(self, part: Found) -> Iterator[pa.Table]:
+        """Takes what an engine has found."""
+        self._found.append(part)
+        return iter(())
+
+    def end(self, limits: dict[str, int | None], *, complete: bool) -> Iterator[pa.Table]:
+        """The result, in one table at least; parameters as of `PairBlocks`."""
+        table, self.matches = self._materializer.result(self._found, self._call)
+        if self._materializer.form == "ranges":
+            (told,) = (part.events for part in self._found if isinstance(part, RunEvents))
+            yield table.replace_schema_metadata({RUNS: json.dumps(told | {"pushes": self._call.pushes})})
+        elif self._bytes is None:
+            yield table
+        else:
+            yield from slices(table, self._bytes)
+
+
 class PairBlocks:
     """The result of one call, made of its pairs as they are found.
 
@@ -361,6 +399,7 @@ class PairBlocks:
         self._group: list[Pairs | OrderedPairs] = []  # found since the last border
         self._ready: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
         self._held = self._grouped = 0
+        self._given = False  # a table
         self._full = 0  # rows that fill a table, as far as it is known
         if block_bytes is not None:
             size, self._full = materializer.row_bytes(dict.fromkeys(SIDES, _NONE)), most_pairs(block_bytes)
@@ -372,6 +411,7 @@ class PairBlocks:
         if isinstance(part, Punctuation):
             if self._materializer.ordered:
                 self._choose(part.left)
+            yield self._materializer.nothing
         else:
             assert isinstance(part, Pairs | OrderedPairs)
             self._group.append(part)
@@ -384,7 +424,7 @@ class PairBlocks:
             yield from self._tables(whole=False)
 
     def end(self, limits: dict[str, int | None], *, complete: bool) -> Iterator[pa.Table]:
-        """The rest: at least one table where all is one.
+        """The rest: at least one table, unless some were given before.
 
         Parameters
         ----------
@@ -435,7 +475,9 @@ class PairBlocks:
             if not whole and length == given < most:
                 break
             yield self._materializer.table({side: [part[:length]] for side, part in some.items()})
-            start += length
+            start, self._given = start + length, True
+        if whole and not self._given:
+            yield self._materializer.nothing
         if start < count:
             self._ready = {side: [rows[side][start:].copy()] if side in rows else [] for side in SIDES}
             self._held = count - start

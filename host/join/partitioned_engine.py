@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from muntin.host.engines import Partitions
-from muntin.host.errors import UnsupportedError
-from muntin.host.join.aggregate_engine import AggregateEngine, WaitingRows
+from muntin.host.join.aggregate_engine import WaitingRows
 from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.condition import Condition
@@ -148,8 +147,7 @@ class PartitionedEngine(Engine):
         return min(oldest, default=None)
 
     def held_rows(self, side: str) -> tuple[np.ndarray, int | None]:
-        """As of `AggregateEngine`."""
-        found = [engine.held_rows(side) for engine in self._engines if isinstance(engine, AggregateEngine)]
+        found = [engine.held_rows(side) for engine in self._engines]
         rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(held for held, _ in found)]))
         return rows, min((oldest for _, oldest in found if oldest is not None), default=None)
 
@@ -423,9 +421,9 @@ class ClosingPartitions(PartitionedEngine):
         self._waiting.add(call.batches["left"])
         return super().run(call)
 
-    def forget(self, limit: int) -> None:
-        """The left rows of this time and before wait no longer, as they have been emitted."""
-        self._waiting.take(limit)
+    def forget(self, limits: dict[str, int | None]) -> None:
+        """See `Engine`."""
+        self._waiting.due(limits)
 
     def _batches(self, batches: dict[str, Batch], placements: Placements) -> list[dict[str, Batch]]:
         """Right rows alone are stored, and none probes yet."""
@@ -434,9 +432,11 @@ class ClosingPartitions(PartitionedEngine):
         targets = placements["right"].place(coordinates, right.rows, right.times)
         return [{"left": empty, "right": right.take(np.flatnonzero(targets == at))} for at in range(len(self._engines))]
 
-    def closed(self, limit: int | None) -> Aggregates:
-        """What the left rows of this time and before have met, None: all, which then wait no longer."""
-        batch = self._waiting.take(limit)
+    def decided(self, limits: dict[str, int | None] | None) -> list[Found]:
+        """See `Engine`."""
+        batch = self._waiting.due(limits)
+        if batch is None:
+            return []
         coordinates = None if self.coordinates is None else self.coordinates.of("left", batch.keys)
         reached, order = self._reached(self._placements, "left", batch, coordinates, None)
         probes = []
@@ -451,7 +451,7 @@ class ClosingPartitions(PartitionedEngine):
         for part, work in zip(found, self._work, strict=True):
             work["found_bytes"] += _nbytes(part)
         assert self._plan is not None
-        return merged_aggregates("left", found, self._plan.found["right"], batch.rows, self._plan.ranks["right"])
+        return [merged_aggregates("left", found, self._plan.found["right"], batch.rows, self._plan.ranks["right"])]
 
     def _sight(self, side: str, batch: Batch) -> Sight:
         """Of left rows whose windows are over: any right row, whatever came first."""
@@ -528,18 +528,10 @@ def open_partitions(
     plan: AggregatePlan | None = None,
     closing: bool = False,
 ) -> PartitionedEngine:
-    """An engine of partitions, as they go best for a condition. Raises as `open_engine`; UnsupportedError."""
-    by = partitions.by
-    if by == "auto":
-        by = "equality" if condition.has_equality else "ranges" if condition.bounded else "subwindows"
-    if by == "equality" and not condition.has_equality:
-        raise UnsupportedError(
-            "partitions by equality need a part of the condition that compares for equality, and this one has none: "
-            "use by='ranges' or by='subwindows'"
-        )
+    """An engine of partitions, whose `by` is chosen. Raises as `open_engine`."""
     coordinates: Coordinates | None = None
-    if by != "subwindows":
-        coordinates = Hashes(condition) if by == "equality" else Keys(condition.generator)
+    if partitions.by != "subwindows":
+        coordinates = Hashes(condition) if partitions.by == "equality" else Keys(condition.generator)
     engines: list[Engine] = []
     try:
         for _ in range(partitions.count):

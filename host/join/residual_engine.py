@@ -83,7 +83,10 @@ class ResidualEngine(Engine):
         return self.engine.figures(side)
 
     def report(self) -> dict[str, Any]:
-        return self.engine.report()
+        """With ``residual_bytes``, and ``selectivity``, the share of the pairs found so far that satisfied all residual
+        conditions, None before any."""
+        own = {"residual_bytes": self.residual_bytes, "selectivity": self.selectivity}
+        return {**self.engine.report(), **own}
 
     @property
     def applied(self) -> int | None:

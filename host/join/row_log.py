@@ -190,20 +190,20 @@ class RowLog:
             return len(table) * self._fixed
         return table.select([name for name in (*self._kept.names, _BYTES) if name in table.column_names]).nbytes
 
-    def take(self, rows: np.ndarray, names: list[str], *, ascending: bool = False) -> list[pa.ChunkedArray]:
+    def take(self, rows: np.ndarray, names: list[str]) -> list[pa.ChunkedArray]:
         """Columns, by their names, of the rows of these numbers, int64, shape (n,), in this order; NULLs for a number
         below 0.
 
         In one chunk, but for what has more bytes than that may have, and dictionaries with more values than their
         indices number. Slices of blocks where the rows follow one another, and are a quarter of those blocks, which
-        stay as long as they. `ascending`: it is known that every number is less than the next one.
+        stay as long as they.
         """
         fields = [self._schema.field(name) for name in names]
         if not len(rows):
             return empty_table(pa.schema(fields)).columns
         if not self._blocks:  # all are missing
             return [pa.chunked_array([pa.nulls(len(rows), field.type)]) for field in fields]
-        found = self._stretch(rows, names, ascending)
+        found = self._stretch(rows, names)
         found |= self._plain(rows, [name for name in names if name in self._widths and name not in found])
         others = [name for name in names if name not in found]
         if others:
@@ -252,12 +252,12 @@ class RowLog:
             block.views[name] = _bytes_of(block.table.column(name), self._widths.get(name, _SIZE_WIDTH))
         return block.views[name]
 
-    def _stretch(self, rows: np.ndarray, names: list[str], ascending: bool) -> dict[str, pa.ChunkedArray]:
+    def _stretch(self, rows: np.ndarray, names: list[str]) -> dict[str, pa.ChunkedArray]:
         """Slices of blocks, where `take` may give them; of several blocks put together, unless they are too large."""
         count = len(rows)
         if int(rows[0]) < 0 or int(rows[-1]) - int(rows[0]) != count - 1:
             return {}
-        if not ascending and not np.all(rows[1:] - rows[:-1] == 1):
+        if not np.all(rows[1:] - rows[:-1] == 1):
             return {}
         first, last = (int(place) for place in self._places(rows[[0, -1]]))
         if last - first != count - 1:  # rows of other partitions lie between them

@@ -6,9 +6,10 @@ import pyarrow as pa
 
 from muntin.host.errors import UnsupportedError
 from muntin.host.frames import ArrowRows
-from muntin.host.join.routes import Loads, RoutePlanner, Routes
+from muntin.host.join.routes import Routes
 from muntin.host.join.whole_call import WholeCall
-from muntin.host.window_join import BLOCK_BYTES, Tables, WindowJoin
+from muntin.host.window_join.journal import Tables
+from muntin.host.window_join.window_join import BLOCK_BYTES, WindowJoin
 
 
 class JoinPart(WindowJoin):
@@ -27,10 +28,8 @@ class JoinPart(WindowJoin):
         whole: WholeCall | None = None,
     ) -> pa.Table:
         """As of `WindowJoin`; UnsupportedError for a form that goes by all rows."""
-        with self._turn():
-            self._check_call(left, right)
-            self._check_whole(whole)
-            return self._call(left, right, batch, whole=whole, tag=tag)
+        self._check_whole(whole)
+        return self._calls.process(left, right, batch=batch, tag=tag, whole=whole)
 
     def process_blocks(
         self,
@@ -43,10 +42,8 @@ class JoinPart(WindowJoin):
         whole: WholeCall | None = None,
     ) -> Tables:
         """As of `WindowJoin`, and as `process`."""
-        with self._turn():
-            self._check_call(left, right)
-            self._check_whole(whole)
-            return self._call_blocks(left, right, batch, block_bytes, whole, tag)
+        self._check_whole(whole)
+        return self._calls.process_blocks(left, right, batch=batch, tag=tag, block_bytes=block_bytes, whole=whole)
 
     def _check_whole(self, whole: WholeCall | None) -> None:
         plain = self.spec.form in ("rows", "pairs") and self.spec.order == "none"
@@ -66,14 +63,4 @@ class JoinPart(WindowJoin):
         partitions : int
             How many there are.
         """
-        with self._turn():
-            record = self._repeatable
-            if record is None:
-                if batch <= self._last_batch:
-                    return self._routes or Routes.first(partitions)
-                return self._sequencer.planner.routes(partitions)
-            planner = RoutePlanner(self._sequencer.engine_spec.counts)
-            planner.state = record.before.get("routes")
-            if batch > record.batch and record.whole is not None and "loads" in record.whole:
-                planner.advance(Loads.from_wire(record.whole["loads"]), record.end, {})
-            return planner.routes(partitions)
+        return self._calls.routes(batch, partitions)

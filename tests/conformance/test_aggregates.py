@@ -668,7 +668,8 @@ def test_prevailing_rows_outlive_their_windows_one_for_each_value(restarts, tmp_
         if restarts:
             join.close()
             join = WindowJoin(**options)
-    kept = join._logs["right"].rows if join._logs else 0  # where it was opened again, nothing is loaded yet
+    logs = join._calls.journal.pipeline.logs
+    kept = logs["right"].rows if logs else 0  # where it was opened again, nothing is loaded yet
     parts.append(join.finish())
     held = join.stats.index["right"]["prevailing"]
     join.close()

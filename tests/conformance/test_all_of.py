@@ -362,9 +362,10 @@ def test_what_has_left_the_windows_is_forgotten(device_name: str, within: bool) 
             t = np.arange(first, first + 1000)
             batch = pa.table({"s": pa.array([f"s{n // 2}" for n in t.tolist()]), "k": t, "t": t})
             found += join.process(batch, batch).num_rows
-        codes = join._sequencer.condition.codes
+        codes = join._calls.journal.pipeline.sequencer.condition.codes
         # On cpu the band is in the composite key.
-        residual = join._engine.residual_bytes if device_name == "numpy" else join._engine.device_bytes
+        engine = join._calls.journal.pipeline.engine
+        residual = engine.residual_bytes if device_name == "numpy" else engine.device_bytes
         assert len(codes) <= 5000
         assert len(codes._values) <= 10_000
         assert residual <= 500_000

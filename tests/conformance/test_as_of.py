@@ -234,7 +234,7 @@ def test_values_that_come_no_more_are_forgotten():
             table = pa.table({"t": np.full(200, call * 10), "k": keys})
             assert join.process(table, table).num_rows == 200
             assert join.stats.window_right == join.stats.engine["groups"] == 200  # those within 5 of the watermark
-            assert len(join._sequencer.condition.codes) < 4_000
+            assert len(join._calls.journal.pipeline.sequencer.condition.codes) < 4_000
 
 
 def loop(left, right, on):

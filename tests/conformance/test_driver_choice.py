@@ -55,7 +55,7 @@ class Changing:
 
     def process(self, *batches: Any, **options: Any) -> pa.Table:
         result = self._join.process(*batches, **options)
-        engine = self._join._engine
+        engine = self._join._calls.journal.pipeline.engine
         assert isinstance(engine, ChoosingEngine)
         engine.change((engine.driver + 1) % self._parts)
         return result
@@ -79,7 +79,7 @@ def test_changes_do_not_show(case: dict, seed: int) -> None:
     ) as join:  # fmt: skip
         check_all = check_join if how == "inner" else check_how
         check_all(Changing(join, len(parts)), loop, streams, form, case["order"])
-        assert join._engine.changes == len(streams.calls)
+        assert join._calls.journal.pipeline.engine.changes == len(streams.calls)
 
 
 @pytest.mark.parametrize("shape", ["ranges", "crossed-columns", "sums"])
@@ -212,13 +212,13 @@ def test_state_goes_on_whatever_drives(window: str, tmp_path: Path, seed: int) -
     join = WindowJoin(**arguments, state=tmp_path / "state")
     for at, each in enumerate(batches):
         if at in (5, 9, 12):
-            drivers.append(join._engine.driver)
+            drivers.append(join._calls.journal.pipeline.engine.driver)
             join.close()
             join = WindowJoin(**arguments, state=tmp_path / "state")
             assert join.repeat(*batches[at - 1]) == found[-1]
         found.append(join.process(*each))
         if at == 8:
-            join._engine.change(2)
+            join._calls.journal.pipeline.engine.change(2)
     join.close()
     assert found == due
     assert 2 in drivers

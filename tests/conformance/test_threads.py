@@ -59,13 +59,14 @@ def test_a_join_is_closed_once_its_call_has_ended(device, seed):
     join.process(big.slice(0, 0), big.slice(0, 0))
     results = []
     inside = threading.Event()
-    engine_run = join._engine.run
+    engine = join._calls.journal.pipeline.engine
+    engine_run = engine.run
 
     def run(call):
         inside.set()
         yield from engine_run(call)
 
-    join._engine.run = run
+    engine.run = run
     thread = threading.Thread(target=lambda: results.append(join.process(big, big)))
     thread.start()
     inside.wait()

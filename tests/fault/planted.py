@@ -344,7 +344,7 @@ def _without_wait(advance: Callable[..., None], *, settling: bool) -> Callable[.
 
 def _of_before_newest(routes: Callable[..., Routes]) -> Callable[..., Routes]:
     def planted(join: JoinPart, batch: int, partitions: int) -> Routes:
-        record = join._repeatable
+        record = join._calls.journal.repeatable
         return routes(join, batch if record is None else record.batch, partitions)
 
     return planted

@@ -38,7 +38,9 @@ import muntin.host.daemon.unix_client
 import muntin.host.join.collector
 import muntin.host.state.log
 import muntin.host.state.store
-import muntin.host.window_join.window_join
+import muntin.host.window_join.calls
+import muntin.host.window_join.journal
+import muntin.host.window_join.pipeline
 import muntin.pyspark_bridge.join_task
 
 STEPS = 100_000  # of one world: more is one that goes on without end
@@ -332,7 +334,9 @@ _MODULES = [
     muntin.host.join.collector,
     muntin.host.state.log,
     muntin.host.state.store,
-    muntin.host.window_join.window_join,
+    muntin.host.window_join.calls,
+    muntin.host.window_join.journal,
+    muntin.host.window_join.pipeline,
     muntin.pyspark_bridge.join_task,
 ]
 

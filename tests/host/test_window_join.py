@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_refused_at_the_start():
 def test_a_device_that_fails_half_way_ends_the_join(monkeypatch):
     join = WindowJoin(on=BAND, left=Rows(4), right=Rows(4), device="numpy", form="pairs")
     join.process(left(1), right(1))
-    store = join._engine._windows["left"]._store
+    store = join._calls.journal.pipeline.engine._windows["left"]._store
     monkeypatch.setattr(store, "merge", lambda *_: (_ for _ in ()).throw(RuntimeError("the board is on fire")))
     with pytest.raises(DeviceError, match="on fire"):
         join.process(left(1), right(1))
@@ -103,7 +103,7 @@ def test_state_of_a_time_window_is_bounded_by_the_watermark():
     # Of 25 rows a tick, those of 10 + 50 ticks are needed, and slices are dropped whole.
     assert 1500 <= stats.window_left <= 3000
     assert stats.row_bytes == 0
-    assert len(join._engine._residuals[0]._times["left"]._values) <= 20_000
+    assert len(join._calls.journal.pipeline.engine._residuals[0]._times["left"]._values) <= 20_000
 
 
 def test_auto_follows_the_size_of_batches_and_says_so():
@@ -190,7 +190,7 @@ def test_rows_far_apart_in_time_take_no_slice_each(device):
         if abs(u - t) <= 8 and abs(a - b) <= 1
     ]
     assert sorted(found) == sorted(expected)
-    assert len(join._engine._windows["left"]._ring.subwindows) < 10
+    assert len(join._calls.journal.pipeline.engine._windows["left"]._ring.subwindows) < 10
     join.close()
 
 

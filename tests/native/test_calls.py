@@ -337,7 +337,8 @@ def long_join(rows, **options):
 
 def under_way(join, call=None):
     # Waits until a call of the join probes.
-    while join._engine is None or not (join._engine.seconds["sort"] or join._engine.applied):
+    journal = join._calls.journal
+    while journal.pipeline is None or not (journal.pipeline.engine.seconds["sort"] or journal.pipeline.engine.applied):
         assert call is None or call.is_alive()
         time.sleep(0.01)
     time.sleep(0.1)

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import deque
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +57,10 @@ def expected(left: pa.Table, right: pa.Table, window: int) -> list[tuple[int, in
     return sorted(pairs)
 
 
+def has_store(device: Any) -> bool:
+    return hasattr(device, "open_store") and "sorted_runs" in device.indexes
+
+
 def main(device: str, joins: int) -> None:
     gc.disable()
     rows = ROWS.get(device, FEW_ROWS)
@@ -75,8 +80,8 @@ def main(device: str, joins: int) -> None:
             call.start()
             del join
             call.join()
-        elif number % 10 == 1 and hasattr(join._device, "open_store") and "sorted_runs" in join._device.indexes:
-            drop_in_a_gather(join._device)
+        elif number % 10 == 1 and has_store(join._calls.journal.plan.device):
+            drop_in_a_gather(join._calls.journal.plan.device)
             del join
         elif number % 10 == 2:
             join.close()

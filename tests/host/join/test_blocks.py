@@ -128,7 +128,7 @@ def test_engines_find_pairs_in_parts(options: dict[str, object]) -> None:
     """From the first call on, and when rows match that did not before."""
     most, given = 3000, {"on": Compare("a", "<=", "b"), "left": Rows(4000), "right": Rows(4000), "form": "pairs"}
     join = WindowJoin(**given, **options, device="cpu", left_schema=LEFT, right_schema=RIGHT)  # type: ignore[arg-type]
-    engine, sizes, borders = join._engine, [], 0
+    engine, sizes, borders = join._calls.journal.pipeline.engine, [], 0
     assert engine is not None
     run = engine.run
 
@@ -270,7 +270,7 @@ def test_rows_that_begin_to_match_all_at_once(options: dict[str, object]) -> Non
     for number in range(4):
         for join in (cut, whole):
             list(join.process_blocks(*call(number, 1500, dense=False), block_bytes=16 * most))
-    engine = cut._engine
+    engine = cut._calls.journal.pipeline.engine
     engines = getattr(engine, "_engines", [getattr(engine, "engine", engine)])
     sizes = []
     for each in engines:

@@ -121,7 +121,7 @@ def results(device: str, order: object, calls: list) -> int:
     with WindowJoin(on=Band("k", "k", -1, 1), sequence="q", order=order, device=device, **WINDOWS["rows"]) as join:
         for call in calls:
             join.process(*call)
-        return join._engine._board.counters()["rows_out"]
+        return join._calls.journal.pipeline.engine._board.counters()["rows_out"]
 
 
 def test_the_kernel_is_told_the_interval() -> None:
@@ -212,7 +212,7 @@ def test_a_core_that_fails_is_named_and_the_others_share_is_delivered() -> None:
     same = pa.table({"k": [5] * 24})
     with WindowJoin(on=Band("k", "k", 0, 0), left=24, right=24, form="pairs", engine=SplitJoin(cores=3)) as join:
         assert join.process(same, same).num_rows == 24 * 24
-        join._engine._core.inject_fault(1, 0)
+        join._calls.journal.pipeline.engine._core.inject_fault(1, 0)
         with pytest.raises(
             IncompleteError, match=r"join core 1 failed \(injected fault\).* 8 left and 8 right rows"
         ) as error:

@@ -368,7 +368,7 @@ def test_rows_that_do_not_fit_place_nothing() -> None:
     options = {"on": BAND, **WINDOWS["count"], "left_schema": calls[0][0].schema, "right_schema": calls[0][1].schema}
     due = results(calls, **options)
     with WindowJoin(**options, partitions=Partitions(3, subwindow_rows=7)) as join:
-        engine: Any = join._engine
+        engine: Any = join._calls.journal.pipeline.engine
         found = []
         for tables in calls:
             last = engine._engines[2]

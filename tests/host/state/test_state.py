@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import muntin.host.window_join.window_join as window_join_module
+import muntin.host.window_join.journal as journal_module
 from muntin import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.aggregates import Count, Last, Max
 from muntin.host.errors import (
@@ -97,7 +97,7 @@ def results(options: dict[str, Any], stream: list[tuple[pa.Table, pa.Table | Non
 def store(monkeypatch: pytest.MonkeyPatch) -> FaultyStore:
     """What joins keep their state in, in whatever folder."""
     kept = FaultyStore()
-    monkeypatch.setattr(window_join_module, "open_store", lambda _: kept)
+    monkeypatch.setattr(journal_module, "open_store", lambda _: kept)
     return kept
 
 
@@ -163,7 +163,7 @@ def test_dies_at_every_operation(name: str, store: FaultyStore, seed: int) -> No
 def test_dies_again_and_again(name: str, deaths: list[float], seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         kept = FaultyStore()
-        patch.setattr(window_join_module, "open_store", lambda _: kept)
+        patch.setattr(journal_module, "open_store", lambda _: kept)
         stream = calls(seed, 6)
         assert survivor(JOINS[name], stream, kept, deaths) == results(JOINS[name], stream)
 
@@ -465,9 +465,9 @@ def test_engines_load_without_pairs(store: FaultyStore, monkeypatch: pytest.Monk
     join = WindowJoin(**JOINS["count"], state="anywhere")
     for tables in calls(1, 4):
         join.process(*tables)
-    for device, engine in (("cpu", NativeEngine), ("numpy", IndexEngine)):
+    for device, engine, finds in (("cpu", NativeEngine, "_joined"), ("numpy", IndexEngine, "_step")):
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "process", None)
+            patch.setattr(engine, finds, None)
             WindowJoin(**JOINS["count"], state="anywhere", device=device)
 
 
@@ -512,7 +512,7 @@ class Tracer:
         return self._runs
 
 
-PACKAGE = os.path.dirname(os.path.dirname(window_join_module.__file__))
+PACKAGE = os.path.dirname(os.path.dirname(journal_module.__file__))
 OUTPUT = tuple(f"{PACKAGE}/join/{name}.py" for name in ("materializer", "row_log", "match_bits"))
 FAILING: dict[str, dict[str, Any]] = {
     **{name: JOINS[name] for name in ("count", "sequence", "time full", "self", "counts", "count left_semi")},
@@ -659,7 +659,7 @@ def test_a_schema_is_refused_by_name_or_answered(stream: list[tuple[pa.Table, pa
     options: dict[str, Any] = {"on": Compare("k", "=", "k"), "left": Rows(9), "right": Rows(9), "how": how}
     with pytest.MonkeyPatch.context() as patch:
         kept = FaultyStore()
-        patch.setattr(window_join_module, "open_store", lambda _: kept)
+        patch.setattr(journal_module, "open_store", lambda _: kept)
         first = [{name: table.schema.field(name).type for name in "kp"} for table in stream[0][:2]]
         loose = WindowJoin(**options)  # of columns that may be NULL
         join, taken, strict = WindowJoin(**options, state="anywhere"), 0, False

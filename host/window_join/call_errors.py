@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
 
 from muntin.host.devices import Device
 from muntin.host.errors import CapacityError, DeviceError, MuntinError, ResultTooLargeError, SchemaError
+from muntin.host.window_join.plan import JoinPlan, SideColumns
 
 
 @contextmanager
-def of_device(name: str) -> Iterator[None]:
-    """What fails in here is the device's, which has this name."""
+def of_device(device: Device) -> Iterator[None]:
+    """What fails in here is the device's."""
+    name = device.info.name
     try:
         yield
     except MuntinError:
@@ -28,8 +30,8 @@ def of_device(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def of_input(kept: Mapping[str, pa.Schema]) -> Iterator[None]:
-    """What fails in here is by the rows that were given, or are in the state; `kept` are the columns needed by side."""
+def of_input(plan: Callable[[], JoinPlan]) -> Iterator[None]:
+    """What fails in here is by the rows that were given, or are in the state; `plan` gives that of the join by then."""
     try:
         yield
     except MuntinError:
@@ -39,18 +41,18 @@ def of_input(kept: Mapping[str, pa.Schema]) -> Iterator[None]:
             f"there is no memory left for the rows of this call ({error}): give fewer rows in a call"
         ) from error
     except pa.ArrowException as error:
-        raise SchemaError(f"pyarrow cannot read the rows of this call: {error}. {_columns(kept)}") from error
+        raise SchemaError(f"pyarrow cannot read the rows of this call: {error}. {_columns(plan().columns)}") from error
 
 
 @contextmanager
-def of_output(kept: Mapping[str, pa.Schema], device: Device) -> Iterator[None]:
+def of_output(plan: JoinPlan) -> Iterator[None]:
     """What fails in here is by what the result is to be."""
     try:
         yield
     except MuntinError:
         raise
     except MemoryError as error:
-        room = device.host_memory.room
+        room = plan.device.host_memory.room
         raise ResultTooLargeError(
             f"there is no memory left for the result of this call ({error}), of {room:,} bytes for results: narrow "
             "the condition, give fewer rows in a call, select fewer columns, or take the result in blocks, by "
@@ -58,14 +60,14 @@ def of_output(kept: Mapping[str, pa.Schema], device: Device) -> Iterator[None]:
             available=room,
         ) from error
     except pa.ArrowException as error:
-        raise SchemaError(f"pyarrow cannot make the result of this call: {error}. {_columns(kept)}") from error
+        raise SchemaError(f"pyarrow cannot make the result of this call: {error}. {_columns(plan.columns)}") from error
 
 
-def _columns(kept: Mapping[str, pa.Schema]) -> str:
+def _columns(kept: Mapping[str, SideColumns]) -> str:
     """The columns that are kept, for an error that pyarrow gives without a name."""
     sides = (
-        f"{side}: " + ", ".join(f"{field.name!r} {field.type}" for field in fields)
-        for side, fields in kept.items()
-        if len(fields)
+        f"{side}: " + ", ".join(f"{field.name!r} {field.type}" for field in columns.schema)
+        for side, columns in kept.items()
+        if len(columns.schema)
     )
     return f"The columns that are needed are, {'; '.join(sides)}: cast the one it is about, or leave it out"
