@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from muntin.contract.design import design_of
 from muntin.host.devices.device import Device, Limits, Probe, Room, Run, RunStore
 from muntin.host.errors import CapacityError
 from muntin.host.fpga.bisort_lane import BisortLane, LaneRun, Ranges, Steps
@@ -147,7 +146,7 @@ class BisortBoard:
 
     def __init__(self, link: BoardLink, name: str, scratch_bytes: int = SCRATCH_BYTES):
         self.link = link
-        self._driver = KernelDriver(link, name, design_of(link.parameters).registers)
+        self._driver = KernelDriver(link, name)
         self._lock = threading.RLock()
         self._left: deque[BoardRun] = deque()
         self.parameters = self._driver.parameters

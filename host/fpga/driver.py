@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from muntin.contract.designs.bisort import BISORT
-from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, Command, ErrorCode, KernelMap, Operation, parameter_hash
+from muntin.contract.design import design_of
+from muntin.contract.registers import ERROR_TEXT, LANE_STRIDE, Command, ErrorCode, Operation, parameter_hash
 from muntin.host.errors import DeviceError, KernelError
 
 _TAGS = 1 << 16
@@ -124,8 +124,6 @@ class KernelDriver:
     link : BoardLink
     name : str
         Of the device, for messages.
-    kind : KernelMap
-        What kernel it is.
 
     Attributes
     ----------
@@ -142,10 +140,10 @@ class KernelDriver:
         If the board does not answer, has another kernel, or one with other parameters than the link says.
     """
 
-    def __init__(self, link: BoardLink, name: str, kind: KernelMap = BISORT):
+    def __init__(self, link: BoardLink, name: str):
         self._link = link
         self._name = name
-        self._kind = kind
+        kind = self._kind = design_of(link.parameters).registers
         self._registers = {register.name: register for register in kind.registers()}
         self._failed: DeviceError | None = None
         self.parameters: Any = link.parameters

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from muntin.contract.design import design_of
-from muntin.contract.designs.bisort import BISORT
 from muntin.contract.opencl import (
     BINARY,
     BUILD_HEADER,
@@ -26,11 +25,11 @@ from muntin.contract.opencl import (
     request,
     state_bytes,
 )
-from muntin.contract.registers import LANE_STRIDE
+from muntin.contract.registers import CONTROL_REGISTERS, LANE_STRIDE
 from muntin.host.devices.opencl_device import OpenClDevice, built, cl, finish, shared_context
 from muntin.host.errors import DeviceError
 
-_CONTROL = next(register for register in BISORT.registers() if register.name == "CONTROL")
+_CONTROL = next(register for register in CONTROL_REGISTERS if register.name == "CONTROL")
 _DONE = _CONTROL.field("done").mask
 _MOST_REQUESTS = 4096  # handed over at a time
 BUILDS = Path(__file__).resolve().parents[2] / "build" / "bitstreams"

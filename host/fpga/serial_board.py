@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from muntin.contract.boards import from_description
-from muntin.contract.designs.bisort import BISORT
 from muntin.contract.link import DESCRIPTION_BASE, DRAM_BASE, KERNEL_BASE
+from muntin.contract.registers import CONTROL_REGISTERS
 from muntin.host.errors import LinkIdentityError, MemoryStartError
 from muntin.host.fpga.link import LinkClient
 
@@ -224,7 +224,7 @@ def _widest(works: list[bool]) -> tuple[int, int]:
     return best
 
 
-_OFFSETS = {register.name: register.offset for register in BISORT.registers()}
+_OFFSETS = {register.name: register.offset for register in CONTROL_REGISTERS}
 _WAIT_CYCLES = 1 << 17  # for each question whether it is done
 _TIMEOUT_CYCLES = 1 << 20  # in which a memory may owe an answer
 _WORD = 4

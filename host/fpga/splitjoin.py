@@ -10,7 +10,6 @@ from muntin.contract.designs.splitjoin import (
     NUMBER_BITS,
     RESULT_BYTES,
     ROW_FLAGS,
-    SPLITJOIN,
     SUMMARY_FIELDS,
     JoinSettings,
     SplitJoinParameters,
@@ -142,7 +141,7 @@ class SplitJoinBoard:
     def __init__(self, link: BoardLink, name: str):
         self._name = name
         self.link = link
-        self._driver = KernelDriver(link, name, SPLITJOIN)
+        self._driver = KernelDriver(link, name)
         p: SplitJoinParameters = self._driver.parameters
         self.parameters = p
         self._row_bytes = 4 * row_words(p)

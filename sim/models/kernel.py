@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.designs.bisort import Parameters
 from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.sim.models.commands import CommandFaultError
 from muntin.sim.models.kernel_shell import KernelShell
@@ -115,7 +115,7 @@ class KernelModel(KernelShell):
         self._key_type = np.dtype(np.uint32 if parameters.key_bits == 32 else np.uint64)
         self._signed_type = np.dtype(np.int32 if parameters.key_bits == 32 else np.int64)
         self._top = self._key_type.type(1 << (parameters.key_bits - 1))
-        super().__init__(BISORT, parameters, memory_bytes)
+        super().__init__(parameters, memory_bytes)
 
     def _clear(self) -> None:
         self._index = np.zeros(self.parameters.index_rows, self._key_type)  # with the top bit inverted if signed

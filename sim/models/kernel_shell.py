@@ -18,7 +18,6 @@ from muntin.contract.registers import (
     Access,
     Command,
     ErrorCode,
-    KernelMap,
     parameter_hash,
 )
 from muntin.sim.models.commands import CommandFaultError
@@ -41,9 +40,8 @@ class KernelShell(abc.ABC):
 
     Parameters
     ----------
-    kind : KernelMap
     parameters
-        The build parameters of that kernel.
+        The build parameters of the kernel.
     memory_bytes : int
         On all channels together, each an equal share from the start of its addresses; zeros at first.
 
@@ -53,9 +51,9 @@ class KernelShell(abc.ABC):
         If the memory does not fit the address space, or has no equal share of whole beats for each channel.
     """
 
-    def __init__(self, kind: KernelMap, parameters: Any, memory_bytes: int):
+    def __init__(self, parameters: Any, memory_bytes: int):
         p = self.parameters = parameters
-        self._kind_of_kernel = kind
+        kind = self._kind_of_kernel = design_of(parameters).registers
         self._registers = {register.offset: register for register in kind.registers()}
         self._offsets = {register.name: register.offset for register in kind.registers()}
         self._channel_space = 1 << (p.address_bits - (p.channels.bit_length() - 1))

@@ -12,7 +12,6 @@ from muntin.contract.designs.splitjoin import (
     RESULT_BYTES,
     RESULT_FIELDS,
     ROW_FLAGS,
-    SPLITJOIN,
     SUMMARY_FIELDS,
     JoinSettings,
     Order,
@@ -85,7 +84,7 @@ class SplitJoinKernelModel(KernelShell):
         self.frozen: set[int] = set()
         self._fields = row_fields(parameters)
         self._row_words = row_words(parameters)
-        super().__init__(SPLITJOIN, parameters, memory_bytes)
+        super().__init__(parameters, memory_bytes)
 
     def _clear(self) -> None:
         p = self.parameters

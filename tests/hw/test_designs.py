@@ -7,14 +7,19 @@ import pytest
 
 pytest.importorskip("amaranth")
 
+import pyarrow as pa
 from amaranth.back import rtlil
 
 import muntin.hw
+from muntin import Band, Rows, WindowJoin
 from muntin.contract import designs as package
 from muntin.contract.design import design_of, designs
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.errors import ParameterError
+from muntin.host.devices.device import DeviceInfo
+from muntin.host.fpga.device import FpgaDevice
 from muntin.hw.boards.kernel_of import kernel_of
+from muntin.sim.models.kernel_shell import open_model
 
 DATA = """
 import dataclasses
@@ -42,6 +47,12 @@ def built(parameters):
     return type(kernel).__name__, rtlil.convert(kernel, name="top", emit_src=False)
 
 
+def over_models(parameters):
+    """A device over models of a design."""
+    info = DeviceInfo("sim:third", "sim", "a third design", 1 << 20)
+    return FpgaDevice(info, {"third": parameters}, lambda builds: open_model(builds["third"], memory_bytes=1 << 24))
+
+
 def test_a_third_design_is_one_module_and_its_gateware(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/third.py").write_text(DATA)
@@ -59,6 +70,14 @@ def test_a_third_design_is_one_module_and_its_gateware(tmp_path, monkeypatch):
         (name, gateware), (_, expected) = built(tiny), built(Parameters.preset("tiny"))
         assert name == "ThirdKernel"
         assert gateware == expected
+        joined = [
+            WindowJoin(on=Band("a", "b", -1, 1), left=Rows(9), right=Rows(9), device=device).process(
+                pa.table({"a": range(20)}), pa.table({"b": range(20)})
+            )
+            for device in (over_models(dataclasses.replace(tiny, key_bits=64)), "numpy")
+        ]
+        assert joined[0] == joined[1]
+        assert joined[0].num_rows > 20
     finally:
         designs.cache_clear()
         for name in ("muntin.contract.designs.third", "muntin.hw.third"):

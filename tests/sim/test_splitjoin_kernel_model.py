@@ -2,11 +2,13 @@
 
 import dataclasses
 import random
+import types
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SPLITJOIN, JoinSettings, Order, SplitJoinParameters, row_words
 from muntin.contract.registers import Command, Operation
 from muntin.host.errors import DeviceError, KernelError
@@ -130,15 +132,22 @@ def test_without_a_timeout_a_dead_core_holds_everything():
     ],
 )
 def test_commands_that_fail(changes, says):
-    driver = KernelDriver(SplitJoinKernelModel(TINY, 1 << 12), "test", SPLITJOIN)
+    driver = KernelDriver(SplitJoinKernelModel(TINY, 1 << 12), "test")
     fields = {"operation": Operation.JOIN, "length_a": 1, "length_b": 2, "keys_out": 512, "rows_out": 256} | changes
     with pytest.raises(KernelError, match=says):
         driver.run([Command(**fields)])
 
 
 def test_another_kernel_is_refused():
+    kernel = SplitJoinKernelModel(TINY, 1 << 12)
+    link = types.SimpleNamespace(
+        parameters=Parameters.preset("tiny"),
+        memory_bytes=kernel.memory_bytes,
+        reset=kernel.reset,
+        read_registers=kernel.read_registers,
+    )
     with pytest.raises(DeviceError, match="BUILD_ID reads 0x4d554c53, not 0x4d554c31: load a BI-Sort kernel"):
-        KernelDriver(SplitJoinKernelModel(TINY, 1 << 12), "test")
+        KernelDriver(link, "test")
 
 
 def test_too_little_memory_is_refused():

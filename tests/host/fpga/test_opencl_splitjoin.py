@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SPLITJOIN, SplitJoinParameters
 from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.host.devices.opencl_device import OpenClDevice
@@ -104,6 +105,7 @@ def test_settings_are_read_back_and_reset():
 def test_another_kernel_is_found_out():
     with open_opencl_model(TINY, 1 << 12) as link:
         link.reset()
+        link.parameters = Parameters.preset("tiny")  # what it is taken for
         with pytest.raises(DeviceError, match="load a BI-Sort kernel of this version onto the board"):
             KernelDriver(link, "test")
 
