@@ -183,12 +183,12 @@ def _each(
 
 #: By the core's names.
 FOLDS: dict[str, Fold] = {
-    "some": Fold(np.uint8, 1, 2, _some),
-    "sum": Fold(np.int64, 1, 10, _sum),
-    "add": Fold(np.float64, 1, 24, _add),
+    "some": Fold(np.uint8, 1, 4, _some),
+    "sum": Fold(np.int64, 1, 16, _sum),
+    "add": Fold(np.float64, 1, 38, _add),
     "moments": Fold(np.float64, 1, 72, _moments),
-    "least": Fold(np.int64, 1, 24, _least),
-    "least_wide": Fold(np.int64, 2, 48, _least_of((-1, _INT64.max))),
-    "least_row": Fold(np.int64, 3, 72, _least_of((-1, _INT64.max, _INT64.max))),
+    "least": Fold(np.int64, 1, 38, _least),
+    "least_wide": Fold(np.int64, 2, 76, _least_of((-1, _INT64.max))),
+    "least_row": Fold(np.int64, 3, 48, _least_of((-1, _INT64.max, _INT64.max))),
     "each": Fold(np.int64, 3, 24, _each),
 }

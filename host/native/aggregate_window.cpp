@@ -91,6 +91,81 @@ size_t WaveletTree::bytes() const {
   return bytes;
 }
 
+RankedTrack::RankedTrack(const Array<Ranked>& rows) : folded_(places_of(rows, order_)) {}
+
+Array<uint32_t> RankedTrack::places_of(const Array<Ranked>& rows, Order& order) {
+  const size_t count = rows.size();
+  CallVector<std::pair<Ranked, uint32_t>> sorted(count);
+  for (size_t at = 0; at < count; ++at) sorted[at] = {rows[at], static_cast<uint32_t>(at)};
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Array<uint32_t> places(count);
+  Array<Ranked> ordered(count);
+  for (size_t place = 0; place < count; ++place) {
+    ordered[place] = sorted[place].first;
+    places[sorted[place].second] = static_cast<uint32_t>(place);
+  }
+  order = std::make_shared<const Array<Ranked>>(std::move(ordered));
+  return places;
+}
+
+std::unique_ptr<Track> RankedTrack::gather(const Track* other, const uint32_t* from, size_t count) const {
+  const Array<uint32_t>& own = folded_.values();
+  Array<uint32_t> places(count);
+  if (other == nullptr && 2 * count > order_->size()) {
+    for (size_t at = 0; at < count; ++at) places[at] = own[from[at]];
+    return std::unique_ptr<Track>(new RankedTrack(order_, std::move(places)));
+  }
+  // The orders of both, without the rows that have gone.
+  const RankedTrack* tracks[] = {this, static_cast<const RankedTrack*>(other)};
+  CallVector<uint32_t> moved[2];  // places in the order of both, by those in each
+  for (size_t which = 0; which < 2; ++which) {
+    if (tracks[which]) moved[which].assign(tracks[which]->order_->size(), 0);
+  }
+  for (size_t at = 0; at < count; ++at) {
+    const bool first = from[at] < own.size();
+    moved[!first][first ? own[from[at]] : tracks[1]->folded_.values()[from[at] - own.size()]] = 1;
+  }
+  Array<Ranked> ordered(count);
+  size_t next[2] = {0, 0}, place = 0;
+  const auto skip = [&](size_t which) {
+    while (next[which] < moved[which].size() && !moved[which][next[which]]) ++next[which];
+    return next[which] < moved[which].size();
+  };
+  for (bool a = skip(0), b = skip(1); a || b; ++place) {
+    const bool second = !a || (b && (*tracks[1]->order_)[next[1]] < (*order_)[next[0]]);
+    ordered[place] = (*tracks[second]->order_)[next[second]];
+    moved[second][next[second]++] = static_cast<uint32_t>(place);
+    (second ? b : a) = skip(second);
+  }
+  for (size_t at = 0; at < count; ++at) {
+    const bool first = from[at] < own.size();
+    places[at] = moved[!first][first ? own[from[at]] : tracks[1]->folded_.values()[from[at] - own.size()]];
+  }
+  Order order = std::make_shared<const Array<Ranked>>(std::move(ordered));
+  return std::unique_ptr<Track>(new RankedTrack(std::move(order), std::move(places)));
+}
+
+void RankedTrack::fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
+                       Accumulator& into) const {
+  constexpr size_t kAhead = 16;
+  uint32_t least[kAhead];
+  const Ranked* const order = order_->data();
+  for (size_t begin = 0; begin < count; begin += kAhead) {
+    const size_t some = std::min(kAhead, count - begin);
+    for (size_t at = 0; at < some; ++at) {
+      LeastFold<uint32_t>::Running running;
+      folded_.add(start[begin + at], end[begin + at], running);
+      least[at] = running.least;
+      if (running.least != kNothing<uint32_t>) __builtin_prefetch(order + running.least);
+    }
+    for (size_t at = 0; at < some; ++at) {
+      if (least[at] == kNothing<uint32_t>) continue;
+      Ranked& held = into.ranked[places[begin + at]];
+      held = std::min(held, order[least[at]]);
+    }
+  }
+}
+
 namespace {
 
 template <class T>
@@ -105,7 +180,7 @@ std::unique_ptr<Track> make_track(Fold fold, const void* values, const uint32_t*
     case Fold::kSum:
       return std::make_unique<SummedTrack<int64_t, Wide>>(picked<int64_t>(values, order, count));
     case Fold::kSome:
-      return std::make_unique<SummedTrack<uint8_t, int64_t>>(picked<uint8_t>(values, order, count));
+      return std::make_unique<SummedTrack<uint8_t, uint32_t>>(picked<uint8_t>(values, order, count));
     case Fold::kAdd:
       return std::make_unique<FoldedTrack<AddFold>>(picked<double>(values, order, count));
     case Fold::kLeast:
@@ -113,7 +188,7 @@ std::unique_ptr<Track> make_track(Fold fold, const void* values, const uint32_t*
     case Fold::kLeastWide:
       return std::make_unique<FoldedTrack<LeastFold<Wide>>>(picked<Wide>(values, order, count));
     case Fold::kLeastRow:
-      return std::make_unique<FoldedTrack<LeastFold<Ranked>>>(picked<Ranked>(values, order, count));
+      return std::make_unique<RankedTrack>(picked<Ranked>(values, order, count));
     case Fold::kMoments:
       return std::make_unique<FoldedTrack<MomentsFold>>(picked<double>(values, order, count));
     case Fold::kEach:
@@ -225,6 +300,13 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
   if (scope.count == 0) return;
   const auto firsts = std::minmax_element(scope.first, scope.first + scope.count);
   const auto lasts = std::minmax_element(scope.last, scope.last + scope.count);
+  // Where all probes of a count window see the same rows, the others of it are of no more use: they go, where there are
+  // probes enough for that.
+  const bool same = window_ && *firsts.first == *firsts.second;
+  for (auto& run : runs_) {
+    const bool live = run->last >= *firsts.first && run->first < *firsts.first;
+    if (same && live && scope.count * kFewProbes >= run->length()) keep_from(*run, *firsts.first);
+  }
   std::vector<std::pair<SortedRun*, bool>> met, cut;
   for (size_t at = 0; at <= runs_.size(); ++at) {
     const bool staged = at == runs_.size();

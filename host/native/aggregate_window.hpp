@@ -53,15 +53,26 @@ struct Compensated {
   double s = 0, c = 0;
   void add(double x) {
     const double t = s + x, more = t - s;
-    if (std::isfinite(t)) c += (s - (t - more)) + (x - more);
+    c += (s - (t - more)) + (x - more);  // of no meaning once s is not finite
     s = t;
   }
   void add(const Compensated& other) {
     add(other.s);
     c += other.c;
   }
-  double value() const { return s + c; }
+  double value() const { return std::isfinite(s) ? s + c : s; }
 };
+
+// What x * x, rounded, lacks. Source: Dekker, Numerische Mathematik 18 (1971); a call of std::fma costs more than that
+// where it is no instruction.
+inline double square_error(double x, double square) {
+#if defined(__FMA__) || defined(__aarch64__)
+  return std::fma(x, x, -square);
+#else
+  const double large = x * 134217729.0, high = large - (large - x), low = x - high;
+  return ((high * high - square) + 2 * high * low) + low * low;
+#endif
+}
 
 struct Moments {
   Compensated sum, squares;
@@ -69,7 +80,7 @@ struct Moments {
     const double square = x * x;
     sum.add(x);
     squares.add(square);
-    if (std::isfinite(square)) squares.c += std::fma(x, x, -square);
+    squares.c += square_error(x, square);
   }
   void add(const Moments& other) {
     sum.add(other.sum);
@@ -174,38 +185,28 @@ class Track {
   virtual size_t bytes() const = 0;
 };
 
-// Sums that can be taken back: a sum of all before, at every block.
+// Sums that can be taken back: that of all values before each.
 template <class Value, class Sum>
 class SummedTrack final : public Track {
  public:
-  explicit SummedTrack(Array<Value>&& values) : values_(std::move(values)), marks_(values_.size() / kFoldBlock + 1) {
-    Sum sum = 0;
-    for (size_t at = 0; at < values_.size(); ++at) {
-      if (at % kFoldBlock == 0) marks_[at / kFoldBlock] = sum;
-      sum += values_[at];
-    }
-    if (values_.size() % kFoldBlock == 0) marks_[values_.size() / kFoldBlock] = sum;
+  explicit SummedTrack(const Array<Value>& values) : before_(values.size() + 1) {
+    before_[0] = 0;
+    for (size_t at = 0; at < values.size(); ++at) before_[at + 1] = before_[at] + static_cast<Sum>(values[at]);
   }
 
   std::unique_ptr<Track> gather(const Track* other, const uint32_t* from, size_t count) const override {
     Array<Value> values(count);
-    const size_t own = values_.size();
-    const Value* more = other ? static_cast<const SummedTrack*>(other)->values_.data() : nullptr;
-    for (size_t at = 0; at < count; ++at) values[at] = from[at] < own ? values_[from[at]] : more[from[at] - own];
-    return std::make_unique<SummedTrack>(std::move(values));
+    const size_t own = before_.size() - 1;
+    const auto* more = static_cast<const SummedTrack*>(other);
+    for (size_t at = 0; at < count; ++at) values[at] = from[at] < own ? value(from[at]) : more->value(from[at] - own);
+    return std::make_unique<SummedTrack>(values);
   }
 
   using Track::fold;
   void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
             Accumulator& into) const override {
     for (size_t at = 0; at < count; ++at) {
-      const size_t first = start[at], last = end[at];
-      Sum sum = 0;
-      if (last - first <= 2 * kFoldBlock) {
-        for (size_t i = first; i < last; ++i) sum += values_[i];
-      } else {
-        sum = before(last) - before(first);
-      }
+      const Sum sum = before_[end[at]] - before_[start[at]];
       if constexpr (std::is_same_v<Sum, Wide>) {
         into.wide[places[at]] += sum;
       } else {
@@ -213,17 +214,12 @@ class SummedTrack final : public Track {
       }
     }
   }
-  size_t bytes() const override { return values_.bytes() + marks_.bytes(); }
+  size_t bytes() const override { return before_.bytes(); }
 
  private:
-  Sum before(size_t at) const {
-    Sum sum = marks_[at / kFoldBlock];
-    for (size_t i = at / kFoldBlock * kFoldBlock; i < at; ++i) sum += values_[i];
-    return sum;
-  }
+  Value value(size_t at) const { return static_cast<Value>(before_[at + 1] - before_[at]); }
 
-  Array<Value> values_;
-  Array<Sum> marks_;
+  Array<Sum> before_;
 };
 
 struct AddFold {
@@ -280,78 +276,145 @@ void fold_one(Accumulator& into, uint32_t place, typename Kind::Value value) {
   Kind::put(running, into, place);
 }
 
-// Folds that cannot be taken back. A range is two rows of a table, and less than a block at each end: row k of the
-// table has, in groups of 2**(k + 1) blocks, the fold of all between a block, itself included, and the group's middle.
+// Folds that cannot be taken back. A range in one block is looked at value by value. Any other is four folds at most:
+// from its start to the end of a block, from the start of one to its end, and of the blocks between two rows of a table:
+// row k has, in groups of 2**(k + 1) blocks, the fold of all between a block, itself included, and the group's middle.
+// Where a fold takes much more than its values the ends are looked at value by value too: to read folds of them costs
+// more than to add.
 template <class Kind>
-class FoldedTrack final : public Track {
+class Folded {
  public:
   using Value = typename Kind::Value;
   using Part = typename Kind::Part;
-  explicit FoldedTrack(Array<Value>&& values) : values_(std::move(values)) {
-    const size_t blocks = values_.size() / kFoldBlock;
+  using Running = typename Kind::Running;
+  static constexpr bool kEnds = sizeof(Part) <= 16;
+  explicit Folded(Array<Value>&& values) : values_(std::move(values)) {
+    const size_t size = values_.size(), blocks = size / kFoldBlock;
+    if constexpr (kEnds) {
+      head_ = Array<Part>(size);
+      tail_ = Array<Part>(size);
+      for (size_t begin = 0; begin < size; begin += kFoldBlock) {
+        const size_t end = std::min(size, begin + kFoldBlock);
+        Running running;
+        for (size_t at = begin; at < end; ++at) {
+          running.add(values_[at]);
+          head_[at] = Kind::part(running);
+        }
+        running = {};
+        for (size_t at = end; at-- > begin;) {
+          running.add(values_[at]);
+          tail_[at] = Kind::part(running);
+        }
+      }
+    }
     if (blocks == 0) return;
     const size_t rows = std::max<size_t>(std::bit_width(blocks - 1), 1);
-    for (size_t row = 0; row < rows; ++row) table_.emplace_back(blocks);
+    table_ = Array<Part>(rows * blocks);
     for (size_t block = 0; block < blocks; ++block) {
-      typename Kind::Running running;
+      Running running;
       for (size_t at = block * kFoldBlock; at < (block + 1) * kFoldBlock; ++at) running.add(values_[at]);
-      table_[0][block] = Kind::part(running);
+      table_[block] = Kind::part(running);
     }
     for (size_t row = 1; row < rows; ++row) {
       for (size_t middle = size_t{1} << row; middle < blocks; middle += size_t{2} << row) {
-        typename Kind::Running running;
+        Running running;
         for (size_t block = middle; block-- > middle - (size_t{1} << row);) {
-          running.add(table_[0][block]);
-          table_[row][block] = Kind::part(running);
+          running.add(table_[block]);
+          table_[row * blocks + block] = Kind::part(running);
         }
         running = {};
         for (size_t block = middle; block < std::min(blocks, middle + (size_t{1} << row)); ++block) {
-          running.add(table_[0][block]);
-          table_[row][block] = Kind::part(running);
+          running.add(table_[block]);
+          table_[row * blocks + block] = Kind::part(running);
         }
       }
     }
   }
 
+  void add(size_t from, size_t to, Running& running) const {
+    if (from >= to) return;
+    const size_t first = from / kFoldBlock + 1, last = (to - 1) / kFoldBlock;  // whole blocks between
+    if (first > last) {
+      for (size_t at = from; at < to; ++at) running.add(values_[at]);
+      return;
+    }
+    if constexpr (kEnds) {
+      running.add(tail_[from]);
+    } else {
+      for (size_t at = from; at < first * kFoldBlock; ++at) running.add(values_[at]);
+    }
+    if (first + 1 == last) {
+      running.add(table_[first]);
+    } else if (first < last) {
+      const Part* row = table_.data() + (std::bit_width(first ^ (last - 1)) - 1) * (values_.size() / kFoldBlock);
+      running.add(row[first]);
+      running.add(row[last - 1]);
+    }
+    if constexpr (kEnds) {
+      running.add(head_[to - 1]);
+    } else {
+      for (size_t at = last * kFoldBlock; at < to; ++at) running.add(values_[at]);
+    }
+  }
+  const Array<Value>& values() const { return values_; }
+  size_t bytes() const {
+    return values_.bytes() + head_.bytes() + tail_.bytes() + table_.bytes();
+  }
+
+ private:
+  Array<Value> values_;
+  Array<Part> head_, tail_;  // of the values of a block up to each, and from each on, itself included
+  Array<Part> table_;
+};
+
+template <class Kind>
+class FoldedTrack final : public Track {
+ public:
+  using Value = typename Kind::Value;
+  explicit FoldedTrack(Array<Value>&& values) : folded_(std::move(values)) {}
+
   std::unique_ptr<Track> gather(const Track* other, const uint32_t* from, size_t count) const override {
     Array<Value> values(count);
-    const size_t own = values_.size();
-    const Value* more = other ? static_cast<const FoldedTrack*>(other)->values_.data() : nullptr;
-    for (size_t at = 0; at < count; ++at) values[at] = from[at] < own ? values_[from[at]] : more[from[at] - own];
+    const size_t own = folded_.values().size();
+    const Value* mine = folded_.values().data();
+    const Value* more = other ? static_cast<const FoldedTrack*>(other)->folded_.values().data() : nullptr;
+    for (size_t at = 0; at < count; ++at) values[at] = from[at] < own ? mine[from[at]] : more[from[at] - own];
     return std::make_unique<FoldedTrack>(std::move(values));
   }
 
   using Track::fold;
   void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
             Accumulator& into) const override {
-    for (size_t i = 0; i < count; ++i) {
-      const size_t from = start[i], to = end[i], first = (from + kFoldBlock - 1) / kFoldBlock, last = to / kFoldBlock;
-      typename Kind::Running running = Kind::get(into, places[i]);
-      if (first >= last) {
-        for (size_t at = from; at < to; ++at) running.add(values_[at]);
-      } else {
-        for (size_t at = from; at < first * kFoldBlock; ++at) running.add(values_[at]);
-        if (first + 1 == last) {
-          running.add(table_[0][first]);
-        } else {
-          const auto& row = table_[std::bit_width(first ^ (last - 1)) - 1];
-          running.add(row[first]);
-          running.add(row[last - 1]);
-        }
-        for (size_t at = last * kFoldBlock; at < to; ++at) running.add(values_[at]);
-      }
-      Kind::put(running, into, places[i]);
+    for (size_t at = 0; at < count; ++at) {
+      typename Kind::Running running = Kind::get(into, places[at]);
+      folded_.add(start[at], end[at], running);
+      Kind::put(running, into, places[at]);
     }
   }
-  size_t bytes() const override {
-    size_t bytes = values_.bytes();
-    for (const auto& row : table_) bytes += row.bytes();
-    return bytes;
-  }
+  size_t bytes() const override { return folded_.bytes(); }
 
  private:
-  Array<Value> values_;
-  std::vector<Array<Part>> table_;
+  Folded<Kind> folded_;
+};
+
+// The least of ranked rows: rows by their places in the order of all, which are short, and that order.
+class RankedTrack final : public Track {
+ public:
+  explicit RankedTrack(const Array<Ranked>& rows);
+
+  std::unique_ptr<Track> gather(const Track* other, const uint32_t* from, size_t count) const override;
+  using Track::fold;
+  void fold(const uint32_t* start, const uint32_t* end, const uint32_t* places, size_t count,
+            Accumulator& into) const override;
+  size_t bytes() const override { return folded_.bytes() + order_->bytes(); }
+
+ private:
+  using Order = std::shared_ptr<const Array<Ranked>>;
+  RankedTrack(Order order, Array<uint32_t>&& places) : order_(std::move(order)), folded_(std::move(places)) {}
+  static Array<uint32_t> places_of(const Array<Ranked>& rows, Order& order);
+
+  Order order_;  // of more rows, where some have gone: a run and its tree share it
+  Folded<LeastFold<uint32_t>> folded_;
 };
 
 // Rows that are wanted one by one.
@@ -495,9 +558,10 @@ class AggregateWindow {
   };
   static constexpr size_t kChunk = 2048;
   static constexpr size_t kFewRows = 64;  // of a run that a limit cuts, looked at one by one
+  static constexpr size_t kFewProbes = 8;  // for each of them so many rows of a run may be gathered rather than get a tree
   static constexpr size_t kLeastRows = 1024;
   static constexpr size_t kGrowth = 4;
-  static constexpr size_t kTopRuns = 8;  // runs of the greatest size in a window
+  static constexpr size_t kTopRuns = 4;  // runs of the greatest size in a window
 
   SortedRun gathered(const SortedRun& a, const SortedRun* b, const Array<uint32_t>& from) const;
   bool due() const;
