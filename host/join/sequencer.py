@@ -16,7 +16,6 @@ from muntin.host.join.residual import ResidualPart
 from muntin.host.join.routes import RoutePlanner
 from muntin.host.join.row_log import picked
 from muntin.host.keys.columns import column_of
-from muntin.host.predicates import AsOf
 from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -255,7 +254,7 @@ class Sequencer:
             other_position = dict.fromkeys(SIDES, numbers)
         elif self._spec.sequence is None and pushes is None:
             places = {"left": first["right"], "right": first["left"] + len(ordered["left"])}
-            if isinstance(self._spec.on, AsOf):  # which asks for their number alone
+            if self._spec.as_of is not None:  # which asks for their number alone
                 other_position = {side: _repeated(places[side], len(ordered[side])) for side in SIDES}
             else:
                 other_position = {side: np.full(len(ordered[side]), places[side], np.int64) for side in SIDES}

@@ -35,7 +35,7 @@ from muntin.host.keys.columns import column_of, column_type
 from muntin.host.keys.content import row_hashes
 from muntin.host.keys.float_order import decode_float
 from muntin.host.keys.key_type import Family, KeyType
-from muntin.host.predicates import AllOf, AsOf, Band, Compare, Predicate, one_sided
+from muntin.host.predicates import AllOf, Band, Compare, Predicate, one_sided
 from muntin.host.spec import JoinSpec
 
 WIDTH = 4
@@ -384,7 +384,7 @@ Placement = StatelessPlacement | FullPlacement | EqualityPlacement
 def can_follow(spec: JoinSpec) -> bool:
     """Whether the routes of a join can follow the data: each pair has a divided row, and rows leave the window."""
     bounded = spec.counted or (spec.within is not None and spec.watermark is not None)
-    return bounded and spec.how != "full" and not spec.self_join and not isinstance(spec.on, AsOf)
+    return bounded and spec.how != "full" and not spec.self_join and spec.as_of is None
 
 
 def _common_type(part: Compare, left: pa.Schema, right: pa.Schema) -> pa.DataType:

@@ -14,6 +14,9 @@ from muntin.host.join.engine import SIDES
 from muntin.host.keys.constants import whole_number
 from muntin.host.spec import JoinSpec
 
+BLOCK_BYTES = 32 << 20
+"""Bytes of a table of `WindowJoin.process_blocks`, by default."""
+
 
 def given_join(
     options: dict[str, Any], tables: dict[str, ArrowRows | None], columns: dict[str, ArrowColumns | None]

@@ -8,8 +8,9 @@ from muntin.host.errors import UnsupportedError
 from muntin.host.frames import ArrowRows
 from muntin.host.join.routes import Routes
 from muntin.host.join.whole_call import WholeCall
+from muntin.host.window_join.given import BLOCK_BYTES
 from muntin.host.window_join.journal import Tables
-from muntin.host.window_join.window_join import BLOCK_BYTES, WindowJoin
+from muntin.host.window_join.window_join import WindowJoin
 
 
 class JoinPart(WindowJoin):

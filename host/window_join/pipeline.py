@@ -89,7 +89,7 @@ class Pipeline:
         self.routes: Routes | None = None
         self._rows_ticket: int | None = None  # of the memory for rows that are kept
         self._aggregates = plan.aggregates()
-        kind = RowLog if plan.as_of is None else SlotLog
+        kind = RowLog if spec.as_of is None else SlotLog
         own = {
             side: kind(side, schema, threads=device.threads) for side, schema in plan.logged(self._aggregates).items()
         }
@@ -100,9 +100,9 @@ class Pipeline:
         assert schema is not None
         self.engine: Engine
         self._output: Materializer
-        if plan.as_of is not None:
+        if spec.as_of is not None:
             slots = {side: log for side, log in own.items() if isinstance(log, SlotLog)}
-            self.engine = as_of = open_as_of(plan, plan.as_of, self.sequencer, slots)
+            self.engine = as_of = open_as_of(plan, spec.as_of, self.sequencer, slots)
             self._go_on(before)
             as_of.begin(self.sequencer.arrived)
             self._output = AsOfMaterializer(spec, schema, columns, as_of, slots, device.host_memory)

@@ -14,10 +14,10 @@ from muntin.host.engines import EngineKind, Partitions, Steps, open_partitioning
 from muntin.host.errors import SchemaError, StateError, UnsupportedError
 from muntin.host.index import Index, SortedRuns
 from muntin.host.join.aggregate_plan import AggregatePlan
+from muntin.host.join.condition import in_words
 from muntin.host.join.engine import SIDES
 from muntin.host.join.kept_types import is_kept_as_is, kept
 from muntin.host.join.row_log import check_columns, empty_table
-from muntin.host.predicates import AsOf
 from muntin.host.spec import JoinSpec
 from muntin.host.state.log import Record, schema_of, schema_text
 
@@ -136,11 +136,6 @@ class JoinPlan:
     # Choices
 
     @property
-    def as_of(self) -> AsOf | None:
-        """The condition, where it is that of an as-of join."""
-        return self.spec.on if isinstance(self.spec.on, AsOf) else None
-
-    @property
     def key_bits(self) -> int:
         """Of the widest composite key."""
         if self.spec.form == "ranges":  # a mirror has keys of 64 bits
@@ -150,17 +145,17 @@ class JoinPlan:
     @property
     def engine_name(self) -> str:
         """What runs the join."""
-        return self.engine_kind.name if self.as_of is None else "as-of"
+        return self.engine_kind.name if self.spec.as_of is None else "as-of"
 
     @property
     def index_name(self) -> str:
         """What the windows are kept in; an as-of join has its own."""
-        return self.index.name if self.as_of is None else ""
+        return self.index.name if self.spec.as_of is None else ""
 
     @property
     def paired(self) -> bool:
         """Whether pairs come out as the engine finds them."""
-        return self.spec.form in ("rows", "pairs") and self.as_of is None
+        return self.spec.form in ("rows", "pairs") and self.spec.as_of is None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -246,7 +241,7 @@ class JoinPlan:
     def _placed(self) -> Partitions:
         """The partitions with what their rows go by. Raises UnsupportedError."""
         by = self.partitions.by
-        if self.partitions.count == 1 or self.as_of is not None:
+        if self.partitions.count == 1 or self.spec.as_of is not None:
             return self.partitions
         condition = self.spec.condition(self.schemas["left"], self.schemas["right"], self.key_bits)
         if self.spec.form == "ranges":  # whose rows a mirror can follow
@@ -331,7 +326,7 @@ class JoinPlan:
         if self.index_name:
             lines.append(f"index:     {self.index_name}")
         if self.partitions.count > 1:
-            by = "equality" if self.as_of is not None else self.partitions.by
+            by = "equality" if self.spec.as_of is not None else self.partitions.by
             lines.append(f"spread:    over {self.partitions.count} partitions, by {by}")
         if memory is not None:
             residual = report.get("residual_bytes", 0)
@@ -348,6 +343,11 @@ class JoinPlan:
             lines[-1] += f" by samples, in this order; the driver was changed {report['driver_changes']} times"
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        if not self.complete:
+            return f"condition: {in_words(self.spec.on)}\nThe columns of the sides are not known yet."
+        return self.explain()
+
 
 # What does not go together
 
@@ -362,7 +362,7 @@ def _check_form(spec: JoinSpec, device: Device, index: Index, kind: EngineKind, 
             )
         if state:
             raise UnsupportedError("form='ranges' has no state: what a mirror knows of the runs would be lost")
-    if isinstance(spec.on, AsOf) and not device.as_of:
+    if spec.as_of is not None and not device.as_of:
         raise UnsupportedError(f"as-of joins run on device 'cpu', not on {device.info.name!r}: leave device= out")
     plain = kind.name == Steps.name and index.name == SortedRuns.name
     if spec.form == "aggregate" and not (device.aggregates and plain):
@@ -381,8 +381,8 @@ def _check_partitions(spec: JoinSpec, kind: EngineKind, partitions: Partitions) 
         )
     if count == 1:
         return
-    if isinstance(spec.on, AsOf):
-        if not spec.on.by or partitions.by not in ("auto", "equality"):
+    if spec.as_of is not None:
+        if not spec.as_of.by or partitions.by not in ("auto", "equality"):
             raise UnsupportedError(
                 f"partitions={count} of an as-of join go by its by= columns alone: give some, or leave partitions out"
             )

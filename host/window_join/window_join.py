@@ -15,19 +15,15 @@ from muntin.host.engines import EngineKind, Inner, Outer, Partitions
 from muntin.host.frames import ArrowColumns, ArrowRows
 from muntin.host.index import Index
 from muntin.host.join.collector import MAX_ROWS, Collector
-from muntin.host.join.condition import in_words
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
 from muntin.host.spec import JoinSpec
 from muntin.host.state.tables import KeptTable
 from muntin.host.stats import Stats
 from muntin.host.window_join.calls import Calls
-from muntin.host.window_join.given import given_columns, given_device, given_join
+from muntin.host.window_join.given import BLOCK_BYTES, given_columns, given_device, given_join
 from muntin.host.window_join.journal import Tables
 from muntin.host.windows import Rows, Watermark, Within
-
-BLOCK_BYTES = 32 << 20
-"""Bytes of a table of `WindowJoin.process_blocks`, by default."""
 
 
 @public("muntin")
@@ -99,38 +95,19 @@ class WindowJoin:
     """
 
     def __init__(
-        self,
-        *,
-        on: Predicate | AllOf | AsOf | Where | str | Sequence[str],
-        how: str = "inner",
-        left: Rows | int | None = None,
-        right: Rows | int | None = None,
-        within: Within | tuple[str, str, Any, Any] | None = None,
-        watermark: Watermark | None = None,
-        late: str = "drop",
-        sequence: str | None = None,
-        form: str = "rows",
-        aggregates: Aggregate | str | Sequence[Aggregate | str] = (),
-        at: str = "arrival",
-        order: str | Outer | Inner = "none",
-        select: Sequence[str] | None = None,
-        suffix: str = "_right",
-        index: str | Index = "auto",
-        engine: str | EngineKind = "auto",
-        capacity: int | None = None,
-        self_join: bool = False,
-        itself: bool = False,
-        device: str | Device = "cpu",
-        threads: int | None = None,
-        state: str | Path | None = None,
-        partitions: int | Partitions = 1,
-        left_table: ArrowRows | None = None,
-        right_table: ArrowRows | None = None,
-        left_schema: ArrowColumns | None = None,
-        right_schema: ArrowColumns | None = None,
-        max_rows: int = MAX_ROWS,
-        max_delay: str | dt.timedelta | None = None,
-    ):
+        self, *, on: Predicate | AllOf | AsOf | Where | str | Sequence[str], how: str = "inner",
+        left: Rows | int | None = None, right: Rows | int | None = None,
+        within: Within | tuple[str, str, Any, Any] | None = None, watermark: Watermark | None = None,
+        late: str = "drop", sequence: str | None = None, form: str = "rows",
+        aggregates: Aggregate | str | Sequence[Aggregate | str] = (), at: str = "arrival",
+        order: str | Outer | Inner = "none", select: Sequence[str] | None = None, suffix: str = "_right",
+        index: str | Index = "auto", engine: str | EngineKind = "auto", capacity: int | None = None,
+        self_join: bool = False, itself: bool = False, device: str | Device = "cpu", threads: int | None = None,
+        state: str | Path | None = None, partitions: int | Partitions = 1,
+        left_table: ArrowRows | None = None, right_table: ArrowRows | None = None,
+        left_schema: ArrowColumns | None = None, right_schema: ArrowColumns | None = None,
+        max_rows: int = MAX_ROWS, max_delay: str | dt.timedelta | None = None,
+    ):  # fmt: skip
         collector = Collector(max_rows, max_delay)
         options: dict[str, Any] = {
             "on": on, "how": how, "left": left, "right": right, "within": within, "watermark": watermark,
@@ -145,23 +122,15 @@ class WindowJoin:
 
     @classmethod
     def from_spec(
-        cls,
-        spec: JoinSpec,
-        *,
-        device: str | Device = "cpu",
-        left_schema: ArrowColumns | None = None,
-        right_schema: ArrowColumns | None = None,
-        state: str | Path | None = None,
-        partitions: int | Partitions = 1,
-        table: ArrowRows | KeptTable | None = None,
-        fixed: dict[str, Any] | None = None,
-    ) -> Self:
+        cls, spec: JoinSpec, *, device: str | Device = "cpu", left_schema: ArrowColumns | None = None,
+        right_schema: ArrowColumns | None = None, state: str | Path | None = None, partitions: int | Partitions = 1,
+        table: ArrowRows | KeptTable | None = None, fixed: dict[str, Any] | None = None,
+    ) -> Self:  # fmt: skip
         """The join a specification describes; `table` is the side that is one. A state has what is `fixed`, and goes on
         with the same alone. Raises as the constructor."""
         join = cls.__new__(cls)
         schemas = given_columns({"left": left_schema, "right": right_schema})
-        join.spec = spec
-        join._calls = Calls(spec, Collector(), device, schemas, state, partitions, table, fixed)
+        join.spec, join._calls = spec, Calls(spec, Collector(), device, schemas, state, partitions, table, fixed)
         return join
 
     def meet(self, table: ArrowRows | KeptTable) -> None:
@@ -455,9 +424,7 @@ class WindowJoin:
         return self._calls.explain()
 
     def __repr__(self) -> str:
-        if not self._calls.journal.plan.complete:
-            return f"condition: {in_words(self.spec.on)}\nThe columns of the sides are not known yet."
-        return self.explain()
+        return self.explain() if self._calls.journal.plan.complete else str(self._calls.journal.plan)
 
     @property
     def outdated(self) -> bool:
