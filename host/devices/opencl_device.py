@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.host.devices.arena import Arena
-from muntin.host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore
+from muntin.host.devices.device import SOME_RUNS, Arena, DeviceInfo, Limits, Probe, Room, Run, RunStore
 from muntin.host.devices.run_device import RunDevice
 from muntin.host.errors import CapacityError, DeviceError
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from muntin.contract.registers import Command, Operation
-from muntin.host.devices.arena import Arena
+from muntin.host.devices.device import Arena
 from muntin.host.errors import CapacityError, DeviceError
 from muntin.host.fpga.driver import KernelDriver
 

@@ -9,8 +9,7 @@ import cocotb
 from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_BYTES
 from muntin.hw.memory.layouts import BeatLayout
 from muntin.hw.splitjoin.layouts import result_layout
-from muntin.sim.models.commands import pack_results
-from muntin.sim.models.splitjoin import JoinResult
+from muntin.sim.models.splitjoin import JoinResult, pack_results
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

@@ -10,7 +10,7 @@ from muntin.contract.designs.splitjoin import SplitJoinParameters, row_words
 from muntin.hw.memory.layouts import BeatLayout
 from muntin.hw.splitjoin.layouts import tagged_row
 from muntin.sim.benches.join_ports import pack_row
-from muntin.sim.models.commands import cut_rows
+from muntin.sim.models.splitjoin import cut_rows
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()

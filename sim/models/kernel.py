@@ -9,8 +9,7 @@ import numpy as np
 
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.registers import Command, ErrorCode, Operation
-from muntin.sim.models.commands import CommandFaultError
-from muntin.sim.models.kernel_shell import KernelShell
+from muntin.sim.models.kernel_shell import CommandFaultError, KernelShell
 
 _ROW = np.dtype(np.uint32)
 _BLOCK_CANDIDATES = 1 << 22  # row numbers looked at together

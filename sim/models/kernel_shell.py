@@ -20,7 +20,6 @@ from muntin.contract.registers import (
     ErrorCode,
     parameter_hash,
 )
-from muntin.sim.models.commands import CommandFaultError
 
 _OFFSETS = {register.name: register.offset for register in CONTROL_REGISTERS}
 _CONTROL = {field.name: field.mask for field in CONTROL_REGISTERS[0].fields}
@@ -30,6 +29,15 @@ _EVENTS = {
     if register.name == "INTERRUPT_ENABLE"
     for field in register.fields
 }
+
+
+class CommandFaultError(Exception):
+    """A command fails with this code; the address is the start of the array at fault, 0 where it is none of them."""
+
+    def __init__(self, code: ErrorCode, address: int = 0):
+        super().__init__(code)
+        self.code = code
+        self.address = address
 
 
 class KernelShell(abc.ABC):

@@ -20,8 +20,7 @@ from muntin.contract.designs.splitjoin import (
     row_words,
 )
 from muntin.contract.registers import Command, ErrorCode, Operation
-from muntin.sim.models.commands import CommandFaultError
-from muntin.sim.models.kernel_shell import KernelShell
+from muntin.sim.models.kernel_shell import CommandFaultError, KernelShell
 from muntin.sim.models.stored_stream import StoredStream
 
 _LEFT, _RIGHT = 0, 1
