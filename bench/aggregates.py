@@ -1,13 +1,17 @@
-"""Aggregates of what rows match: time against matches a row, and DuckDB's way, to join and then to group.
+"""Aggregates of what rows match: CPU against matches a row, and DuckDB's way, to join and then to group.
 
-``python -m bench.aggregates`` prints a table, and writes JSON with ``--output``. Both windows are full before
-anything is timed. DuckDB meets one batch of left rows with a table as large as the window, which stays as it is.
+``python -m bench.aggregates`` prints a table of every function, and writes JSON with ``--output`` and a plot with
+``--plot``. Windows are filled by calls as those that are timed, so that these meet runs as a long stream has them, and
+calls are many enough to have each merge among them. DuckDB meets one batch of left rows with a table as large as the
+window, which stays as it is. Figures are CPU time of all threads: no other process's load is in them, nor what waits.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,59 +20,104 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from muntin import Band, Count, Mean, Min, Sum, WindowJoin
+from muntin import Band, Compare, Watermark, WindowJoin, Within
 
 MATCHES = (1, 64, 4096)
-AIM = 1.5  # most time against that at one match a row
+AIM = 1.5  # most CPU against that at one match a row
 _BITS = 32  # of keys
-_FILL_ROWS = 1 << 18
 _DUCKDB_PAIRS = 1 << 23  # at most, that DuckDB makes
 
 
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Aggregates that are measured together.
+
+    Attributes
+    ----------
+    name : str
+    aggregates : tuple of str
+    peer : tuple of str
+        The same in DuckDB, where it has the same query.
+    timed : bool
+        In a time window, of rows that are equal in a column; else in count windows, of a band.
+    aim : bool
+        They have inverses, or prefix structures: `AIM` is theirs.
+    """
+
+    name: str
+    aggregates: tuple[str, ...]
+    peer: tuple[str, ...] = ()
+    timed: bool = False
+    aim: bool = True
+
+
+BASE = Case(
+    "count, sum, min, mean",
+    ("count(*)", "sum(v)", "min(v)", "avg(f)"),
+    ("count(r.k)", "sum(r.v)", "min(r.v)", "avg(r.f)"),
+)
+CASES = (
+    BASE,
+    Case("first", ("first(v)",), ("first(r.v ORDER BY r.n)",)),
+    Case("last", ("last(v)",), ("last(r.v ORDER BY r.n)",)),
+    Case("arg_min", ("arg_min(v, w)",), ("arg_min(r.v, r.w)",)),
+    Case("arg_max", ("arg_max(v, w)",), ("arg_max(r.v, r.w)",)),
+    Case("var_samp of floats", ("var(f)",), ("var_samp(r.f)",)),
+    Case("stddev_samp of integers", ("stddev(v)",), ("stddev_samp(r.v)",)),
+    Case("vwap of floats", ("vwap(f, g)",), ("sum(r.f * r.g) / sum(r.g)",)),
+    Case("vwap of integers", ("vwap(v, w)",), ("sum(r.v * r.w) / sum(r.w)",)),
+    Case("sum with a filter", ("sum(v) filter (where w > 500000000)",), ("sum(r.v) FILTER (WHERE r.w > 500000000)",)),
+    Case("median", ("median(v)",), ("median(r.v)",), aim=False),
+    Case("collect_list", ("collect(v)",), ("list(r.v)",), aim=False),
+    Case("time window: sum", ("sum(v)",), ("sum(r.v)",), timed=True),
+    Case("time window: sum, the prevailing row too", ("sum(v) include prevailing",), timed=True),
+    Case("time window: sums of four windows", tuple(f"sum(v) within ({{{part}}}, 0)" for part in range(4)), timed=True),
+)
+
+
 def measure(
-    window: int, batch: int, calls: int, matches: tuple[int, ...] = MATCHES, *, peer: bool = True
+    window: int, batch: int, calls: int, matches: Sequence[int] = MATCHES, *, peer: bool = True, case: Case = BASE
 ) -> list[dict[str, Any]]:
-    """Seconds a row at some numbers of matches a row.
+    """CPU seconds a row at some numbers of matches a row.
 
     Parameters
     ----------
     window : int
-        Rows of each side's count window.
+        Rows of each side's window.
     batch, calls : int
         Rows of each side of a call, and timed calls.
-    matches : tuple of int
+    matches : sequence of int
         Matches a row.
     peer : bool
         Whether DuckDB is measured, too.
+    case : Case
 
     Returns
     -------
     list of dict
-        `matches` a row as asked for and `found`, `seconds` a row, `ratio` to the first, `duckdb_seconds` a row (None
-        without it).
+        `matches` a row as asked for and `found`, CPU `seconds` a row, `ratio` to the first, `duckdb_seconds` a row,
+        CPU too (None without it).
     """
     found: list[dict[str, Any]] = []
     for many in matches:
         random = np.random.default_rng(many)
-        half = max(1, many * (1 << _BITS) // window // 2)
-        band = Band("k", "k", -half, half - 1)
-        aggregates = [Count(), Sum("v"), Min("v"), Mean("f")]
-        with WindowJoin(on=band, left=window, right=window, form="aggregate", aggregates=aggregates) as join:
-            for start in range(0, window, _FILL_ROWS):
-                rows = min(_FILL_ROWS, window - start)
-                join.process(_rows(random, rows), _rows(random, rows))
+        stream = _Stream(case, window, many, random)
+        with WindowJoin(**stream.options) as join:
+            for _ in range(-(-window // batch) + 1):
+                join.process(stream.rows(batch), stream.rows(batch))
             before, spent = join.stats.matches, 0.0
             for _ in range(calls):
-                sides = _rows(random, batch), _rows(random, batch)
-                started = time.perf_counter()
+                sides = stream.rows(batch), stream.rows(batch)
+                started = time.process_time()
                 join.process(*sides)
-                spent += time.perf_counter() - started
+                spent += time.process_time() - started
             pairs = join.stats.matches - before
         seconds = spent / (2 * batch * calls)
         duckdb_seconds = None
-        if peer:
-            left = _rows(random, min(batch, max(1, _DUCKDB_PAIRS // many)))
-            duckdb_seconds = _duckdb(left, _rows(random, window), half) / len(left)
+        if peer and case.peer:
+            # Left rows come behind the table in time, and fewer of them where they have many matches.
+            table, left = stream.rows(window), stream.rows(min(batch, max(1, _DUCKDB_PAIRS // many)))
+            duckdb_seconds = _duckdb(case, left, table, stream.where)[0] / len(left)
         found.append(
             {
                 "matches": many,
@@ -81,53 +130,139 @@ def measure(
     return found
 
 
-def _rows(random: np.random.Generator, count: int) -> pa.Table:
-    values = {"k": random.integers(0, 1 << _BITS, count), "v": random.integers(-1000, 1000, count)}
-    return pa.table(values | {"f": random.normal(size=count)})
+class _Stream:
+    """Rows of which each matches so many of a window of the other side, and the join of them."""
+
+    def __init__(self, case: Case, window: int, matches: int, random: np.random.Generator):
+        self._random, self._case, self._at = random, case, 0
+        aggregates = case.aggregates
+        self._keys = 1 << _BITS
+        if case.timed:
+            self._keys = max(1, window // matches)
+            width = 2 * window  # times of both sides go on by one a row
+            aggregates = tuple(each.format(*(-(width >> part) for part in range(4))) for each in aggregates)
+            self.options: dict[str, Any] = {
+                "on": Compare("k", "=", "k"),
+                "within": Within("n", "n", -width, width),
+                "watermark": Watermark(left=0, right=0),
+            }
+            self.where = f"r.k = l.k AND r.n BETWEEN l.n - {width} AND l.n + {width}"
+        else:
+            half = max(1, matches * (1 << _BITS) // window // 2)
+            self.options = {"on": Band("k", "k", -half, half - 1), "left": window, "right": window}
+            self.where = f"r.k BETWEEN l.k - {half} AND l.k + {half - 1}"
+        self.options |= {"form": "aggregate", "aggregates": list(aggregates), "device": "cpu:threads=1"}
+
+    def rows(self, count: int) -> pa.Table:
+        random = self._random
+        columns: dict[str, Any] = {"k": random.integers(0, self._keys, count)}
+        columns |= {"v": random.integers(-1000, 1000, count), "w": random.integers(1, 1 << 30, count)}
+        columns |= {"f": random.normal(size=count), "g": random.random(count)}
+        columns["n"] = np.arange(self._at, self._at + count)
+        self._at += count
+        return pa.table(columns)
 
 
-def _duckdb(left: pa.Table, right: pa.Table, half: int) -> float:
-    """Seconds to join and group."""
+def _duckdb(case: Case, left: pa.Table, right: pa.Table, where: str) -> tuple[float, pa.Table]:
+    """CPU seconds to join and group, and the result: `n`, and a column for each aggregate."""
     with duckdb.connect() as connection:
-        connection.register("l", left.append_column("row", pa.array(np.arange(len(left)))))
+        connection.register("l", left)
         connection.register("given", right)
         connection.execute("CREATE TABLE r AS SELECT * FROM given")
-        started = time.perf_counter()
-        connection.sql(
-            "SELECT l.row, count(r.k), sum(r.v), min(r.v), avg(r.f) FROM l LEFT JOIN r "
-            f"ON r.k BETWEEN l.k - {half} AND l.k + {half - 1} GROUP BY l.row"
+        started = time.process_time()
+        found = connection.sql(
+            f"SELECT l.n, {', '.join(case.peer)} FROM l LEFT JOIN r ON {where} GROUP BY l.n"
         ).to_arrow_table()
-        return time.perf_counter() - started
+        return time.process_time() - started, found
 
 
 def table(found: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Headings and lines of the figures, as text."""
+    """Headings and lines of the figures of one case, as text."""
     lines = []
     for each in found:
         own, peer = f"{each['seconds'] * 1e6:.2f}", each["duckdb_seconds"]
         lines.append(
             [f"{each['matches']:,}", own, f"{each['ratio']:.2f}x", "" if peer is None else f"{peer * 1e6:.2f}"]
         )
-    return ["matches a row", "us a row", "against the first", "DuckDB, join and group: us a row"], lines
+    return ["matches a row", "CPU us a row", "against the first", "DuckDB, join and group: CPU us a row"], lines
+
+
+def table_of_cases(cases: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of all cases, as text."""
+    many = [each["matches"] for each in cases[0]["points"]]
+    headings = ["aggregates", *(f"{each:,}" for each in many), *(f"{each:,} / {many[0]:,}" for each in many[1:])]
+    headings += [f"DuckDB, {each:,}" for each in many]
+    lines = []
+    for case in cases:
+        points = case["points"]
+        line = [case["name"], *(f"{each['seconds'] * 1e6:.2f}" for each in points)]
+        line += [f"{each['ratio']:.2f}x" for each in points[1:]]
+        peers = [each["duckdb_seconds"] for each in points]
+        lines.append(line + ["" if each is None else f"{each * 1e6:.2f}" for each in peers])
+    return headings, lines
+
+
+def plot(cases: list[dict[str, Any]], path: Path) -> None:
+    """Draws CPU a row over matches a row, a line for each case; in the format of the suffix."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # no display is needed
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 5), constrained_layout=True)
+    for number, case in enumerate(cases):
+        points = case["points"]
+        style = "-" if case["aim"] else "--"
+        color = f"C{number % 10}"
+        many = [each["matches"] for each in points]
+        axes.plot(many, [each["seconds"] * 1e6 for each in points], style, color=color, marker="o", label=case["name"])
+    axes.set(xscale="log", yscale="log", xlabel="matches a row", ylabel="CPU us a row")
+    axes.legend(fontsize=7, ncols=2)
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
 
 
 @click.command()
 @click.option("--window", type=click.IntRange(1), default=1_000_000, show_default=True, help="Rows of each side.")
 @click.option("--batch", type=click.IntRange(1), default=32_768, show_default=True, help="Rows of each side of a call.")
-@click.option("--calls", type=click.IntRange(1), default=8, show_default=True, help="Timed calls.")
+@click.option("--calls", type=click.IntRange(1), default=12, show_default=True, help="Timed calls.")
+@click.option("--matches", type=click.IntRange(1), multiple=True, default=MATCHES, show_default=True, help="A row.")
+@click.option("--only", multiple=True, help="Cases whose name has this in it.")
+@click.option("--peer/--no-peer", default=True, show_default=True, help="DuckDB too.")
+@click.option("--quick", is_flag=True, help="Small, to see that it runs.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="File for JSON.")
-def main(window: int, batch: int, calls: int, output: Path | None) -> None:
-    """Time aggregates against the number of matches a row."""
-    found = measure(window, batch, calls)
-    headings, lines = table(found)
+@click.option("--plot", "picture", type=click.Path(path_type=Path, dir_okay=False), help="File for a picture.")
+def main(
+    window: int, batch: int, calls: int, matches: tuple[int, ...], only: tuple[str, ...], peer: bool, quick: bool,
+    output: Path | None, picture: Path | None,
+) -> None:  # fmt: skip
+    """CPU of aggregates against the number of matches a row."""
+    if quick:
+        window, batch, calls, matches = 2_000, 250, 1, (1, 16, 256)
+    chosen = [case for case in CASES if not only or any(part in case.name for part in only)]
+    if not chosen:
+        raise click.UsageError(
+            f"no case has {' or '.join(only)} in its name: there are {', '.join(c.name for c in CASES)}"
+        )
+    cases = []
+    for case in chosen:
+        points = measure(window, batch, calls, matches, peer=peer, case=case)
+        cases.append({"name": case.name, "aggregates": list(case.aggregates), "aim": case.aim, "points": points})
+        told = ", ".join(f"{each['seconds'] * 1e6:.2f}" for each in points)
+        click.echo(f"{case.name}: {told} us", err=True)
+    headings, lines = table_of_cases(cases)
+    click.echo(f"CPU us a row by matches a row, {window:,} rows a side, batches of {batch:,}")
     for row in (headings, ["---"] * len(headings), *lines):
         click.echo(f"| {' | '.join(row)} |")
-    worst = max(each["ratio"] for each in found)
-    click.echo(
-        f"aim: at most {AIM} times the time of one match a row; {'met' if worst <= AIM else 'missed'}: {worst:.2f}"
-    )
+    ratios = [each["ratio"] for case in cases if case["aim"] for each in case["points"]]
+    if ratios:
+        told = "met" if max(ratios) <= AIM else "missed"
+        click.echo(f"aim: at most {AIM} times the CPU of one match a row; {told}: {max(ratios):.2f}")
     if output is not None:
-        output.write_text(json.dumps({"window": window, "batch": batch, "aim": AIM, "figures": found}, indent=2) + "\n")
+        found = {"window": window, "batch": batch, "calls": calls, "aim": AIM, "cases": cases}
+        output.write_text(json.dumps(found, indent=2) + "\n")
+    if picture is not None:
+        plot(cases, picture)
 
 
 if __name__ == "__main__":
