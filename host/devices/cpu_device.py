@@ -122,11 +122,11 @@ class CpuDevice(Device):
 
     def indexes_of(self, engine: EngineKind) -> tuple[str, ...]:
         """See `Device`."""
-        if isinstance(engine, Shared):
-            return tuple(kind.name for kind in (PimTree, ImTree, BPlusTree, BChain, IbChain))
-        if isinstance(engine, SplitJoin):
-            return (Auto.name, NestedLoop.name, *(name for name in self.indexes if name != SpoJoin.name))
-        return self.indexes
+        return {
+            Steps.name: self.indexes,
+            Shared.name: tuple(kind.name for kind in (PimTree, ImTree, BPlusTree, BChain, IbChain)),
+            SplitJoin.name: (Auto.name, NestedLoop.name, *(name for name in self.indexes if name != SpoJoin.name)),
+        }[engine.name]
 
     def index(self, chosen: str | Index, engine: EngineKind) -> Index:
         """See `Device`."""
@@ -136,7 +136,8 @@ class CpuDevice(Device):
 
     def key_bits(self, index: Index, engine: EngineKind) -> int:
         """See `Device`."""
-        return 128 if isinstance(engine, Steps) and isinstance(index, SortedRuns | SortedArray) else 64
+        wide = engine.name == Steps.name and index.name in (SortedRuns.name, SortedArray.name)
+        return 128 if wide else 64
 
     def open_engine(
         self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
@@ -144,7 +145,7 @@ class CpuDevice(Device):
         """See `Device`."""
         if isinstance(index, SpoJoin):
             return SpoEngine(self, spec, generator, key_bits, index)
-        kind = SplitJoinThreads if isinstance(spec.engine, SplitJoin) else NativeEngine
+        kind = SplitJoinThreads if spec.engine.name == SplitJoin.name else NativeEngine
         return kind(self, spec, generator, key_bits, index)
 
     def open_aggregates(
