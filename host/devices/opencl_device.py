@@ -157,8 +157,14 @@ class OpenClDevice(RunDevice):
         except DeviceError as error:
             return [DeviceInfo("opencl", "opencl", "OpenCL", 0, False, str(error), cls.indexes)]
         return [
-            DeviceInfo(_name(d), "opencl", f"{d.platform.name.strip()}, {d.version.strip()}", int(d.global_mem_size))
-            for d in devices
+            DeviceInfo(
+                _name(device),
+                "opencl",
+                f"{device.platform.name.strip()}, {device.version.strip()}",
+                int(device.global_mem_size),
+                indexes=cls.indexes,
+            )
+            for device in devices
         ]
 
     @classmethod

@@ -32,6 +32,7 @@ def test_they_are_listed():
     assert list(listed) == NAMES
     assert all(info.available == bool(info.memory_bytes) == (not info.reason) for info in listed.values())
     assert all(listed[name].available for name in MODELS)
+    assert all(info.indexes for info in list_devices())
 
 
 @pytest.mark.parametrize(
