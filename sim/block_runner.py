@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import importlib.metadata
@@ -55,6 +56,9 @@ def run_bench(
 
     A netlist has the cells of an ECP5 that the block becomes after synthesis, as on a board; the bench is the same.
 
+    With ``COVERAGE=1`` in the environment a run counts how often each line and branch was taken, for
+    `muntin.sim.coverage`, in ``coverage.dat`` next to the log.
+
     With ``WAVES=1`` in the environment the waveforms are written next to the log, as ``dump.vcd``.
 
     Parameters
@@ -84,9 +88,10 @@ def run_bench(
     RuntimeError
         If Verilator or the C++ compiler refuses the block; it has the end of their log.
     """
-    waves = os.environ.get("WAVES", "0") == "1"
-    netlist = os.environ.get("NETLIST", "0") == "1" if netlist is None else netlist
-    model = _model(component, name, waves, netlist)
+    how = _Build.of_environment()
+    if netlist is not None:
+        how = dataclasses.replace(how, netlist=netlist)
+    model = _model(component, name, how)
     folder = model / f"{bench}-{digest([settings, seed])}"
     folder.mkdir(exist_ok=True)
     log = folder / "bench.log"
@@ -102,9 +107,10 @@ def run_bench(
                 test_dir=folder,
                 results_xml=str(folder / "results.xml"),
                 seed=seed,
-                waves=waves,
+                waves=how.waves,
                 plusargs=["+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}"],
-                extra_env={"BENCH_SETTINGS": json.dumps(settings | {"seed": seed})},
+                # cocotb takes COVERAGE for that of Python unless it is told.
+                extra_env={"BENCH_SETTINGS": json.dumps(settings | {"seed": seed}), "COCOTB_USER_COVERAGE": "0"},
                 log_file=log,
             )
             _, failed = get_results(results)
@@ -118,53 +124,75 @@ def run_bench(
     return log
 
 
-def _model(component: wiring.Component, name: str, waves: bool, netlist: bool) -> Path:
+@dataclasses.dataclass(frozen=True)
+class _Build:
+    """What is made of a block: with waveforms, of its netlist, with counts of what was taken."""
+
+    waves: bool = False
+    netlist: bool = False
+    coverage: bool = False
+
+    @classmethod
+    def of_environment(cls) -> _Build:
+        return cls(*(os.environ.get(name, "0") == "1" for name in ("WAVES", "NETLIST", "COVERAGE")))
+
+    @property
+    def kind(self) -> str:
+        return "netlist" if self.netlist else "coverage" if self.coverage else "model"
+
+    @property
+    def options(self) -> list[str]:
+        """Verilator's."""
+        return [*(_OF_NETLISTS if self.netlist else _VERILATOR), *(["--coverage-line"] if self.coverage else [])]
+
+
+def _model(component: wiring.Component, name: str, how: _Build) -> Path:
     """The folder of a compiled block: its Verilog, `top.v`, and the simulator, `top`."""
     if component not in _rtlil:
         _rtlil[component] = rtlil.convert(component, name="top", emit_src=False)
-    tools = _tools(waves)
+    tools = [*_tools(), how.waves, how.coverage]
 
     def make(place: Path) -> None:
-        if netlist:
+        if how.netlist:
             text = netlist_verilog(_rtlil[component], place)
             _leave(place)
         else:
             text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
             text = colliding_reads(compact_verilog(text))
         # Verilator's own runtime takes longer to compile than a block: that of an empty block serves all others.
-        runtime = kept(BUILD / f"runtime-{digest(tools)}", "runtime", lambda place: _make_runtime(place, waves))
+        runtime = kept(BUILD / f"runtime-{digest(tools)}", "runtime", lambda place: _make_runtime(place, how))
         for part in runtime.glob("*.o"):
             shutil.copy(part, place)
-        _compile(text, place, waves, netlist=netlist)
+        _compile(text, place, how)
         _leave(place, "top.v", "top")
 
-    what = "netlist" if netlist else "model"
-    made_of = [_rtlil[component], tools, *(made_by() if netlist else [])]
-    return kept(BUILD / f"{name}-{'netlist-' if netlist else ''}{digest(made_of)}", what, make)
+    made_of = [_rtlil[component], tools, *(made_by() if how.netlist else [])]
+    prefix = "" if how.kind == "model" else f"{how.kind}-"
+    return kept(BUILD / f"{name}-{prefix}{digest(made_of)}", how.kind, make)
 
 
-def _make_runtime(place: Path, waves: bool) -> None:
-    _compile("module top(clk);\n  input clk;\nendmodule\n", place, waves)
+def _make_runtime(place: Path, how: _Build) -> None:
+    _compile("module top(clk);\n  input clk;\nendmodule\n", place, dataclasses.replace(how, netlist=False))
     _leave(place, *(part.name for part in place.glob("verilated*.o")))
 
 
-def _compile(text: str, place: Path, waves: bool, *, netlist: bool = False) -> None:
+def _compile(text: str, place: Path, how: _Build) -> None:
     (place / "top.v").write_text(text)
     names = re.search(r"^module top\((.*?)\);", text, re.M | re.S)
     assert names is not None
     public = [f'public_flat_rw -module "top" -var "{name.strip()}"' for name in names[1].split(",")]
     (place / "ports.vlt").write_text("\n".join(["`verilator_config", *public, ""]))
     log = place / "build.log"
-    flags = _MAKEFLAGS_OF_NETLISTS if netlist else _MAKEFLAGS
+    flags = _MAKEFLAGS_OF_NETLISTS if how.netlist else _MAKEFLAGS
     try:
         with mock.patch.dict(os.environ, {**verilator_environment(), "MAKEFLAGS": flags}):
             get_runner("verilator").build(
                 sources=[place / "top.v"],
                 hdl_toplevel="top",
                 build_dir=place,
-                build_args=[*(_OF_NETLISTS if netlist else _VERILATOR), str(place / "ports.vlt")],
+                build_args=[*how.options, str(place / "ports.vlt")],
                 timescale=("1ns", "1ps"),
-                waves=waves,
+                waves=how.waves,
                 log_file=log,
             )
     except RuntimeError as error:
@@ -179,7 +207,7 @@ def _leave(place: Path, *names: str) -> None:
 
 
 @functools.cache
-def _tools(waves: bool) -> list[object]:
+def _tools() -> list[object]:
     """What a model depends on beside the block."""
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True).stdout
     passes = [
@@ -187,4 +215,4 @@ def _tools(waves: bool) -> list[object]:
     ]
     versions = [importlib.metadata.version(package) for package in _PACKAGES]
     here = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    return [waves, here, *versions, compiler, *passes]
+    return [here, *versions, compiler, *passes]

@@ -4,19 +4,23 @@ DESIGN ?=
 WAVES ?= 0
 # With NETLIST=1 the benches run on what blocks and kernels become after synthesis for an ECP5.
 NETLIST ?= 0
+# With COVERAGE=1 they count the lines and branches that they take.
+COVERAGE ?= 0
+SIM_ENVIRONMENT = WAVES=$(WAVES) NETLIST=$(NETLIST) COVERAGE=$(COVERAGE)
 
 .PHONY: sim sim-full bench-sim
 
 # Built models and verdicts of proofs are kept below build/, by what they are made from; `make clean` removes them.
 SIM_TEST := -m pytest -n $(TEST_JOBS) --dist worksteal -p tests.hw.by_design
 
-sim: $(STAMP) ## the hardware's tests and proofs, a line for each design (DESIGN=gather picks one, WAVES=1 writes waveforms, NETLIST=1 runs netlists)
+sim: $(STAMP) ## the hardware's tests and proofs, a line for each design (DESIGN=gather picks one, WAVES=1 writes waveforms, NETLIST=1 runs netlists, COVERAGE=1 counts lines)
 	$(COMPILE_TOOLS)
-	@WAVES=$(WAVES) NETLIST=$(NETLIST) $(BIN)/python $(SIM_TEST) tests/hw $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
+	@$(SIM_ENVIRONMENT) $(BIN)/python $(SIM_TEST) tests/hw $(if $(DESIGN),-k '$(DESIGN)') $(if $(filter 1,$(NETLIST)),--timeout 0) $(SIM_ARGS)
+	@$(if $(filter 1,$(COVERAGE)),$(BIN)/python -m muntin.sim.coverage)
 
 sim-full: $(STAMP) ## the same and the simulated boards, at full length, and deeper proofs
 	$(COMPILE_TOOLS)
-	@WAVES=$(WAVES) NETLIST=$(NETLIST) $(BIN)/python $(SIM_TEST) --full tests/hw tests/sim $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
+	@$(SIM_ENVIRONMENT) $(BIN)/python $(SIM_TEST) --full tests/hw tests/sim $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 
 bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its memory can do; half an hour
 	$(COMPILE_TOOLS)
