@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -112,7 +113,7 @@ def main(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--without") from error
     # The first window and batch named stand for the batch joins', too.
-    sizes = {"window": windows[:1], "batch": batches[:1]}
+    sizes: dict[str, Any] = {"window": windows[:1], "batch": batches[:1]}
     peers_plan = dataclasses.replace(
         peers_plan.without(without), **{name: value[0] for name, value in sizes.items() if value}
     )

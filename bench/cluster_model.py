@@ -153,7 +153,7 @@ class _Wire:
             for piece in cut([each], ROWS_OF_A_FRAME, BYTES_OF_A_FRAME):
                 bodies = encode_within([piece], 1 << 30)
                 self.bodies += [(side, pa.py_buffer(b"".join(body.parts))) for _, body in bodies]
-        _, self.call = part()
+        self.call = part()[1]
 
 
 def measure(case: Case, count: int) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def measure(case: Case, count: int) -> dict[str, Any]:
         ends.enter_context(mock.patch.object(JoinTask, "_identity", return_value=("model", 0, "")))
         ends.enter_context(mock.patch.object(JoinTask, "_client", lambda _, at, *__, **___: wires[at]))
         schemas = {"left_schema": schema, "right_schema": schema}
-        joins = []
+        joins: list[Any] = []  # of `JoinPart`
         for at in range(count):
             join = JoinPart.from_spec(case.spec, device="cpu:threads=1", **schemas, state=f"{folder}/{at}")
             joins.append(ends.enter_context(join))
@@ -248,7 +248,8 @@ class Fit:
 
 def fitted(runs: list[dict[str, Any]]) -> tuple[Fit, Fit]:
     """The costs of the send stage, and of a partition."""
-    sends, joins = [], []
+    sends: list[tuple[float, ...]] = []
+    joins: list[tuple[float, ...]] = []
     for run in runs:
         tested, count = run["partitions"] == TESTED, run["partitions"]
         ranged = run["read"] * (run["by"] == "ranges" and count > 1)

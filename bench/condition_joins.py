@@ -206,7 +206,7 @@ class _ClickHouse(_Peer):
         self._session.close()
 
 
-_PEERS: dict[str, type[_Peer]] = {"duckdb": _DuckDb, "polars": _Polars, "chdb": _ClickHouse}
+_PEERS: dict[str, Callable[[pa.Table], _Peer]] = {"duckdb": _DuckDb, "polars": _Polars, "chdb": _ClickHouse}
 
 
 def _ranges(plan: ConditionsPlan, on_stage: Stage) -> dict:

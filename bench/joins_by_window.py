@@ -102,8 +102,8 @@ def main(splitjoin: Path, bisorts: tuple[Path, ...], out: Path) -> None:
     for entry in figures:
         if entry["what"] == "latency":
             latencies[entry["fan_out"]].append((entry["cores"], entry["cycles"]))
-    for fan_out, points in sorted(latencies.items()):
-        cores_at, cycles_at = zip(*sorted(points), strict=True)
+    for fan_out, measured in sorted(latencies.items()):
+        cores_at, cycles_at = zip(*sorted(measured), strict=True)
         right.plot(cores_at, cycles_at, "o-", label=f"SplitJoin, k = {fan_out} (measured)")
         right.plot(cores_at, cores_at, "--", color="#999999", label="handshake join: J" if fan_out == 2 else None)
     right.set_xscale("log", base=2)

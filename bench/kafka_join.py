@@ -100,7 +100,8 @@ def write(servers: str, rows: int) -> int:
     producer.flush()
     from muntin import join
 
-    return join(*sides, on="k", within=("t", "u", -SPAN, SPAN), form="pairs").num_rows
+    left, right = sides
+    return join(left, right, on="k", within=("t", "u", -SPAN, SPAN), form="pairs").num_rows
 
 
 def run_muntin(servers: str, pairs: int, folder: str, *, arrow: bool = False, topic: bool = False) -> float:

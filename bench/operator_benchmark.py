@@ -158,7 +158,8 @@ class _Cell:
 
     def _batches(self, start: int, calls: int) -> list[tuple[Batch, Batch]]:
         bounds = range(start, start + calls * self.batch, self.batch)
-        batches = [tuple(self.workload.rows(side, at, at + self.batch) for side in (0, 1)) for at in bounds]
+        rows = self.workload.rows
+        batches = [(rows(0, at, at + self.batch), rows(1, at, at + self.batch)) for at in bounds]
         for left, right in batches:  # Arrow tables are made here, not while the clock runs
             _ = left.table, right.table
         return batches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bench.workloads import KINDS
 
@@ -75,7 +76,7 @@ class Plan:
         ValueError
             Nothing is left.
         """
-        kept = {
+        kept: dict[str, Any] = {
             field: tuple(name for name in getattr(self, field) if not leaves_out(name, left_out))
             for field in ("contenders", "extra")
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -286,8 +287,8 @@ def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:
         title = f"State: {rows} rows a side in the window, {batch} rows a micro-batch; a window of {large} restored"
         found[title] = state_rows(state)
     if conditions := result.get("conditions"):
-        if (rows := condition_rows(conditions))[1]:
-            found["Conditions: equality with a band, ranges, outer and as-of joins"] = rows
+        if (table := condition_rows(conditions))[1]:
+            found["Conditions: equality with a band, ranges, outer and as-of joins"] = table
         for figure in conditions:
             if "points" in figure:
                 found[f"Aggregates: count, sum, min and mean of what a row matches, {figure['case']}"] = (
@@ -339,7 +340,7 @@ def plot_rates(result: dict, path: Path) -> None:
             axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g} M"))
             axis.title.set_fontsize(9)
             axis.grid(alpha=0.3)
-    handles = {}
+    handles: dict[str, Any] = {}
     for axis in axes.flat:
         handles.update(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     _head(figure, result)

@@ -191,7 +191,8 @@ class Workload:
             block = _block(self, side, index)
             parts.append((block, slice(max(0, start - block.first), stop - block.first)))
         keys = np.concatenate([block.keys[part] for block, part in parts])
-        times = np.concatenate([block.times[part] for block, part in parts]) if self.timed else None
+        timed = [block.times[part] for block, part in parts if block.times is not None]
+        times = np.concatenate(timed) if timed else None
         return Batch(first=start, keys=keys, times=times)
 
 

@@ -182,7 +182,7 @@ class StreamBench:
             sink.ready.value = 0
         await Timer(1, "ns")
         before = {
-            sink: (int(sink.valid.value), int(sink.payload.value) if sink.valid.value else None)
+            sink: (int(sink.valid.value), int(sink.payload.value) if sink.valid.value else 0)
             for sink in self.sinks.values()
         }
         ready = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -49,7 +48,7 @@ class Contender(ABC):
     timed) or by `step` (timed by the caller). In one step all left rows arrive before all right rows.
     """
 
-    name: ClassVar[str]
+    name: str
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload

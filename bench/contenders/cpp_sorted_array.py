@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +20,7 @@ class CppSortedArray(Contender):
         There is no C++ compiler.
     """
 
-    name: ClassVar[str] = "cpp"
+    name = "cpp"
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)

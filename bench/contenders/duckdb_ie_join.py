@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
 
 import duckdb
 import numpy as np
@@ -16,7 +15,7 @@ from bench.workloads import Batch, Workload
 class DuckDbIeJoin(Contender):
     """One in-memory table per window; INSERT and DELETE keep it, on all cores."""
 
-    name: ClassVar[str] = "duckdb"
+    name = "duckdb"
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -25,7 +24,7 @@ class DuckDbIeJoin(Contender):
         key = "INTEGER" if workload.dtype == np.int32 else "BIGINT"
         for side in ("left", "right"):
             self._connection.execute(f"CREATE TABLE {side}_window (key {key}, row BIGINT, time BIGINT)")
-        self._newest = {"left": None, "right": None}
+        self._newest: dict[str, int | None] = {"left": None, "right": None}
         self._parts = {"probe": 0.0, "insert": 0.0}
 
     def load(self, left: Batch, right: Batch) -> None:
@@ -74,8 +73,9 @@ class DuckDbIeJoin(Contender):
             self._newest[side] = max(int(batch.times.max()), self._newest[side] or 0)
 
     def _expire_times(self) -> None:
-        if self.workload.timed and None not in self._newest.values():
-            oldest = min(self._newest.values()) - self.workload.window
+        newest = [each for each in self._newest.values() if each is not None]
+        if self.workload.timed and len(newest) == 2:
+            oldest = min(newest) - self.workload.window
             for side in ("left", "right"):
                 self._connection.execute(f"DELETE FROM {side}_window WHERE time < {oldest}")
 

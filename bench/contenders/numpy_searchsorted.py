@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class _Side:
 class NumpySearchsorted(Contender):
     """What a careful NumPy user writes: sorted window and batch, two searchsorted calls, ranges to pairs."""
 
-    name: ClassVar[str] = "numpy-searchsorted"
+    name = "numpy-searchsorted"
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -73,7 +72,7 @@ class NumpySearchsorted(Contender):
         at = np.repeat(start - np.cumsum(counts) + counts, counts) + np.arange(total)
         mine = np.repeat(order, counts)
         rows = other.rows[at]
-        if self.workload.timed:
+        if batch.times is not None:
             near = np.abs(other.times[at] - batch.times[mine]) <= self.workload.window
             mine, rows = mine[near], rows[near]
         return batch.first + mine, rows
@@ -85,8 +84,8 @@ class NumpySearchsorted(Contender):
             side.keep(side.rows >= oldest)
 
     def _expire(self) -> None:
-        newest = [side.newest for side in self._sides]
-        if self.workload.timed and None not in newest:
+        newest = [side.newest for side in self._sides if side.newest is not None]
+        if self.workload.timed and len(newest) == len(self._sides):
             for side in self._sides:
                 side.keep(side.times >= min(newest) - self.workload.window)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from bench.contenders.contender import Contender, Pairs, Unavailable
@@ -32,7 +34,7 @@ class Operator(Contender):
         low, high = workload.band
         if workload.timed:
             span = workload.window
-            windows = {
+            windows: dict[str, Any] = {
                 "within": Within("time", "time", f"-{span} milliseconds", f"{span} milliseconds"),
                 "watermark": Watermark(left="0 seconds", right="0 seconds", lag=0),
             }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
 
 import polars as pl
 
@@ -19,12 +18,12 @@ class PolarsJoinWhere(Contender):
     arrival order, whose upkeep costs nothing but which the join then sorts every time (0.24 s).
     """
 
-    name: ClassVar[str] = "polars"
+    name = "polars"
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         self._windows: list[pl.DataFrame | None] = [None, None]
-        self._newest = [None, None]
+        self._newest: list[int | None] = [None, None]
         self._parts = {"probe": 0.0, "insert": 0.0}
 
     def load(self, left: Batch, right: Batch) -> None:
@@ -84,9 +83,11 @@ class PolarsJoinWhere(Contender):
         self._windows[index] = _sorted(grown)
 
     def _expire_times(self) -> None:
-        if self.workload.timed and None not in self._newest:
-            oldest = min(self._newest) - self.workload.window
-            self._windows = [_sorted(window.lazy().filter(pl.col("time") >= oldest)) for window in self._windows]
+        newest = [each for each in self._newest if each is not None]
+        if self.workload.timed and len(newest) == 2:
+            late = pl.col("time") < min(newest) - self.workload.window
+            kept = (None if each is None else each.lazy().filter(~late) for each in self._windows)
+            self._windows = [None if each is None else _sorted(each) for each in kept]
 
     def parts(self) -> dict[str, float]:
         return dict(self._parts)

@@ -24,9 +24,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def papers() -> list[str]:
     """Names of the modules with figures, one for each paper."""
-    return sorted(
-        name for _, name, _ in pkgutil.iter_modules(bench.papers.__path__) if name not in ("__main__", "figure")
-    )
+    others = ("__main__", "clusters", "figure")
+    return sorted(name for _, name, _ in pkgutil.iter_modules(bench.papers.__path__) if name not in others)
 
 
 @click.command(context_settings={"max_content_width": 110})

@@ -159,8 +159,8 @@ class Elements:
             in_step
         ]  # rows from one message to the next
         self._arrived = dict.fromkeys(SIDES, 0)
-        engine: Any = self.join._calls.journal.pipeline.engine
-        self._engines = engine._engines
+        calls: Any = self.join._calls
+        self._engines = calls.journal.pipeline.engine._engines
         for element in self._engines:
             element.run = self._in_step_with(element.run)
 

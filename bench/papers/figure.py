@@ -130,7 +130,7 @@ def _draw(figure: Figure, axes: Axes) -> None:
             axes.plot([point["x"] for point in points], heights, marker="o", label=name)
     if named:
         names = [str(place) for place in places]
-        slanted = {"rotation": 20, "ha": "right", "fontsize": 7} if max(map(len, names)) > 9 else {}
+        slanted: dict[str, Any] = {"rotation": 20, "ha": "right", "fontsize": 7} if max(map(len, names)) > 9 else {}
         axes.set_xticks(range(len(places)), names, **slanted)
     elif figure.log_x:
         axes.set_xscale("log", base=2)

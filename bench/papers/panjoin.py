@@ -93,7 +93,7 @@ class Window:
         threads: int = 1 << 20,
     ):
         each = max(rows // partitions, 1)
-        parameters: dict[str, float] = {
+        parameters: dict[str, Any] = {
             RAP: {"partitions": partitions, "subwindow_rows": rows},
             WIB: {"leaf_rows": max(4 * each // 3, 2), "subwindow_rows": rows},
             BISORT: {"partitions": partitions, "buffer_rows": buffer_rows, "subwindow_rows": rows},
@@ -398,7 +398,7 @@ def compared(number: str, claim: str, scale: Scale) -> Figure:
 
 def _crossing(found: list[dict[str, Any]]) -> str:
     """Which structure is best where."""
-    best = {}
+    best: dict[Any, dict[str, Any]] = {}
     for point in found:
         if point["x"] not in best or point["y"] > best[point["x"]]["y"]:
             best[point["x"]] = point

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,12 @@ from muntin.host.native import _core
 PAPER = "PIM-Tree"
 BLOCK = 1 << 16  # rows of both streams that the core takes at once
 RATE = "M rows/s"
-PIM, IM, BPLUS = {"index": "pim_tree"}, {"index": "im_tree"}, {"index": "bplus_tree"}
-B_CHAIN, IB_CHAIN = {"index": "b_chain", "length": 2}, {"index": "ib_chain", "length": 2}
+Options = dict[str, Any]
+PIM: Options = {"index": "pim_tree"}
+IM: Options = {"index": "im_tree"}
+BPLUS: Options = {"index": "bplus_tree"}
+B_CHAIN: Options = {"index": "b_chain", "length": 2}
+IB_CHAIN: Options = {"index": "ib_chain", "length": 2}
 ONE_THREAD = "One thread's rates are per second of processor time, those of several threads per second of the clock."
 
 Keys = Callable[[np.random.Generator, int], np.ndarray]
@@ -141,7 +145,8 @@ class Run:
         start = clock()
         self.core.step(*inputs, whole=True, probing=self.probing, threads=self.threads)
         self.rates.append(count / (clock() - start) / 1e6)
-        self.merges.append(int(self.core.report().get("merges", 0)))
+        report: dict[str, Any] = self.core.report()
+        self.merges.append(report.get("merges", 0))
 
     @property
     def rate(self) -> float:
@@ -159,7 +164,7 @@ def _halves(value: int) -> tuple[int, int]:
     return value >> 64, value & (2**64 - 1)
 
 
-def measure(runs: dict[tuple[str, Any], Callable[[], Run]], scale: Scale) -> list[dict[str, Any]]:
+def measure(runs: Mapping[Any, Callable[..., Run]], scale: Scale) -> list[dict[str, Any]]:
     """A point for each run, by its series and place; the runs of one place take turns, block by block."""
     points = []
     for place in dict.fromkeys(at for _, at in runs):
@@ -182,7 +187,7 @@ def measure(runs: dict[tuple[str, Any], Callable[[], Run]], scale: Scale) -> lis
 
 def _blocks_of_a_merge(run: Run) -> int:
     """Blocks in which every index is merged once at least, so that each rate has its share of merges."""
-    figures = run.core.figures(0)
+    figures: dict[str, Any] = run.core.figures(0)
     if "merges" not in figures:
         return 1
     return min(64, int(2 * figures["immutable_rows"] / 8 / BLOCK) + 1)
@@ -660,7 +665,7 @@ def fig_11d(scale: Scale) -> Figure:
     shares = []
     for count in (count for count in counts if count <= most):
         run = _mean(Run(both(window), count, merge_ratio=ratio, **PIM), scale.seconds)
-        figures = run.core.figures(0)
+        figures: dict[str, Any] = run.core.figures(0)
         # Lines of 64 bytes: the nodes of a search and of an insert, and a line of items at the end of each; merges read
         # and write items of 8 bytes in sequence.
         nodes = figures["depth"] + figures["insertion_depth"] + 2  # of the immutable tree, and of a small B+-Tree each
@@ -683,7 +688,7 @@ def fig_12a(scale: Scale) -> Figure:
     """Cost of concurrency control, and threads."""
     window, most = some_window(scale), threads_here(scale)
     counts = sorted({1, 2, *(1 << power for power in range(most.bit_length())), most} - {0})
-    runs: dict[tuple[str, Any], Callable[[], Run]] = {}
+    runs: dict[tuple[str, Any], Callable[..., Run]] = {}
     for name, self_join in (("two streams", False), ("self join", True)):
         runs[name, "1, no locks"] = lambda self_join=self_join: Run(both(window), self_join=self_join, **PIM)
         for count in (count for count in counts if count <= most):

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +149,10 @@ def _keys(keys: str, count: int) -> np.ndarray:
 def _ranges(keys: str, rng: np.random.Generator, scale: Scale) -> list[tuple[int, int]]:
     """A tenth of the domain (4.1.1), or Q2 for random segments (4.1.2)."""
     if keys == "random":
-        lows = rng.integers(0, (1 << 32) * 9 // 10, 1 if scale.quick else 3)
-        return [(int(low), int(low) + (1 << 32) // 10) for low in lows]
+        starts = rng.integers(0, (1 << 32) * 9 // 10, 1 if scale.quick else 3)
+        return [(int(low), int(low) + (1 << 32) // 10) for low in starts]
     lows = [
-        int(road_key(*(int(rng.integers(0, most)) for most in (_EXPRESSWAYS, 2, SEGMENTS)), 0))
+        int(road_key(rng.integers(0, _EXPRESSWAYS), rng.integers(0, 2), rng.integers(0, SEGMENTS), 0))
         for _ in range(20 if scale.quick else 100)
     ]
     return [(low, low + VEHICLES - 1) for low in lows]
@@ -181,10 +182,8 @@ def _grown(keys: str, scale: Scale) -> list[dict[str, Any]]:
             point = {
                 "series": name,
                 "x": size,
-                "insert": 1e9 * _seconds(lambda index=index, step=step: index.insert(step)) / len(step),
-                "find": 1e9
-                / len(asked)
-                * median_rate(lambda index=index, asked=asked: _seconds(lambda: index.find(asked)), 3),
+                "insert": 1e9 * _seconds(partial(index.insert, step)) / len(step),
+                "find": 1e9 / len(asked) * median_rate(partial(_seconds, partial(index.find, asked)), 3),
                 "bytes": index.bytes / size,
                 "range": {},
             }

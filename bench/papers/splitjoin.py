@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -164,12 +165,12 @@ def fig_16(scale: Scale) -> Figure:
     missing = ""
     for log in logs:
         for cores in CORES:
-            rate = median_rate(lambda c=cores, w=1 << log: _rate(w, SplitJoin(cores=c), scale), 3)
+            rate = median_rate(partial(_rate, 1 << log, SplitJoin(cores=cores), scale), 3)
             points.append({"series": f"2^{log}", "x": cores, "y": rate / 1e3})
         if 1 << log <= _HANDSHAKE_ROWS:
             try:
                 for cores in CORES:
-                    rate = median_rate(lambda c=cores, w=1 << log: _handshake_rate(w, c, scale), 3)
+                    rate = median_rate(partial(_handshake_rate, 1 << log, cores, scale), 3)
                     points.append({"series": f"2^{log}, handshake", "x": cores, "y": rate / 1e3})
             except Unavailable as reason:
                 missing = f" Without low-latency handshake join: {reason}"
@@ -211,7 +212,7 @@ def _stages(window: int, cores: int, timed_window: bool, scale: Scale) -> dict[s
     while time.perf_counter() - start < scale.seconds or not first:
         engine.step(none, part(rng.integers(1, KEYS + 1, 32, np.int32), first, window), whole=True)
         first += 32
-    figures = engine.figures(0)
+    figures: dict[str, Any] = engine.figures(0)
     return {stage: figures[f"{stage}_us"] for stage in _STAGES}
 
 
@@ -264,9 +265,8 @@ def fig_17(scale: Scale) -> Figure:
     for keys in (10_000, 3_000, 1_000, 300, 100):
         # The engine alone: the band on x, of which a share of the keys matches.
         share = min((2 * REACH + 1) / keys, 1.0)
-        rate = median_rate(
-            lambda k=keys: _rate(window, SplitJoin(cores=4), scale, on=Band("x", "a", -REACH, REACH), keys=k), 3
-        )
+        band = Band("x", "a", -REACH, REACH)
+        rate = median_rate(partial(_rate, window, SplitJoin(cores=4), scale, on=band, keys=keys), 3)
         points.append({"series": f"window of {window:,} rows", "x": share, "y": rate / 1e3})
     return Figure(
         PAPER, "17", "throughput over match probability",
@@ -279,7 +279,7 @@ def fig_17(scale: Scale) -> Figure:
 
 def fig_19(scale: Scale) -> Figure:
     """Throughput over the interval of punctuation, inner order."""
-    points = []
+    points: list[dict[str, Any]] = []
     cores = 4
     for log in (10, 12) if scale.quick else (12, 13, 14, 15):
         for every in range(0, log + 1, 2 if scale.quick else 1):

@@ -92,9 +92,15 @@ class Stream:
             self._arrived[side] += count
         return self.core.step(*inputs, probing=probing, counting=counting, threads=self._threads)
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Those of the left side's index."""
+        return self.core.figures(0)
+
     def probe_rate(self, seconds: float, rows: int = 1) -> float:
         """Right rows a second that probe the left window, in steps of so many: the median step's."""
-        start, took = time.perf_counter(), []
+        took: list[float] = []
+        start = time.perf_counter()
         while time.perf_counter() - start < seconds or len(took) < 3:
             before, processor = self.core.seconds[1], time.thread_time()
             self.step(0, rows)
@@ -284,7 +290,7 @@ def fig_13(scale: Scale) -> Figure:
             stream = Stream("Q1", SpoJoin(slide), window)
             for _ in range(10):
                 stream.step(window // 10, 0, probing=False)
-            taken[name] = stream.core.figures(0)["index_bytes"]
+            taken[name] = stream.figures["index_bytes"]
             points.append({"series": name, "x": window, "y": taken[name] / 2**20})
         ratios.append(taken["B+-Trees"] / taken["SPO-Join"])
     note = f"{min(ratios):.2g} to {max(ratios):.2g}x less than B+-Trees alone, both with keys of 64 bits"
@@ -332,7 +338,8 @@ def fig_15(scale: Scale) -> Figure:
             stream = Stream("rates", SpoJoin(slide), 10 * slide, threads)
             stream.step(10 * slide, 0, probing=False)
             matches = int(stream.step(0, 100)[1].sum()) * slide // 100
-            found, start = [], time.perf_counter()
+            found: list[float] = []
+            start = time.perf_counter()
             while time.perf_counter() - start < scale.seconds / 2 or len(found) < 5:
                 before = sum(stream.core.seconds)
                 stream.step(0, 1, counting=False)
@@ -444,7 +451,7 @@ def fig_16(scale: Scale) -> Figure:
 
 def fig_17(scale: Scale) -> Figure:
     """Rows a second by elements, and the rows that one of them looks through."""
-    found = []
+    found: list[dict[str, Any]] = []
     for count in (2, 5) if scale.quick else (1, 2, 5, 10, 20):
         run = FullElements(count, _slide(scale))
         done, start = 0, time.perf_counter()
@@ -549,9 +556,9 @@ def fig_20(scale: Scale) -> Figure:
         rates, merges = [], []
         for _ in range(4):
             stream.step(slide - 1000, 0, probing=False)
-            before = stream.core.figures(0)["merge_seconds"]
+            before = stream.figures["merge_seconds"]
             stream.step(1000, 0, probing=False)
-            merges.append(stream.core.figures(0)["merge_seconds"] - before)
+            merges.append(stream.figures["merge_seconds"] - before)
             rates.append(stream.probe_rate(scale.seconds / 8, 64))
         merge = statistics.median(merges)
         queued = 5000 * merge  # rows that come meanwhile at the paper's rate

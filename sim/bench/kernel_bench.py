@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ class KernelBench:
     def __exit__(self, *_: object) -> None:
         self.board.close()
 
-    def run(self, operation: Operation, *, trace: str = "", **fields: int) -> dict[str, int]:
+    def run(self, operation: Operation, *, trace: str = "", **fields: Any) -> dict[str, int]:
         """Carry out a command; fields and flags by the names of `muntin.contract.registers`.
 
         Returns
@@ -205,7 +206,9 @@ class KernelBench:
         partition_rows = self.parameters.partition_rows
         index = run[::partition_rows]
         touched: set[int] = set()
-        for name, bounds, side in (("keys_out", lower, "left"), ("rows_out", upper, "right")):
+        sides: tuple[tuple[str, Any, Literal["left", "right"]], ...]
+        sides = ("keys_out", lower, "left"), ("rows_out", upper, "right")
+        for name, bounds, side in sides:
             found = self.board.read_memory(places[name], 4 * probes).view(np.uint32)
             assert np.array_equal(found, np.searchsorted(run, bounds, side)), f"wrong positions in {name}"
             partition = np.searchsorted(index, bounds, side) - 1

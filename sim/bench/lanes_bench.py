@@ -1,6 +1,7 @@
 """Runs commands of the BI-Sort kernel on one lane and on several, each with simulated DRAM of its own."""
 
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class LanesBench:
         address = (lane << self._board.parameters.address_bits) + array * self._size
         return self._board.read_memory(address, count * KEY_BYTES)
 
-    def _run(self, operation: Operation, parts: list[dict[str, int]]) -> tuple[int, int]:
+    def _run(self, operation: Operation, parts: list[dict[str, Any]]) -> tuple[int, int]:
         """Cycles and beats of a command that every lane carries out on its part.
 
         Raises
@@ -141,10 +142,11 @@ class LanesBench:
                 {"length_a": len(part), "length_b": last - first, "high_offset": 1}
                 | {name: at * self._size for at, name in enumerate(places)}
             )
+        sides: tuple[tuple[int, Any, Literal["left", "right"]], ...] = (4, lower, "left"), (5, upper, "right")
         for reuse in (0, 1):
             yield self._run(Operation.PROBE, [command | {"reuse": reuse} for command in commands])
             for lane, (part, first, last) in enumerate(zip(parts, firsts, lasts, strict=True)):
-                for array, bounds, side in ((4, lower, "left"), (5, upper, "right")):
+                for array, bounds, side in sides:
                     found = self._get(lane, array, last - first).view(np.uint32)
                     assert np.array_equal(found, np.searchsorted(part, bounds[first:last], side)), "a wrong position"
 

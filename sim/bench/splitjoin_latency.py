@@ -1,6 +1,7 @@
 """How long a row takes through SplitJoin."""
 
 import dataclasses
+from typing import Any
 
 from amaranth.sim import Simulator
 
@@ -30,7 +31,7 @@ def splitjoin_latency(cores: int, fan_out: int) -> tuple[int, int]:
     join = SplitJoin(parameters)
     cycles = []
 
-    async def send(ctx, row: dict[str, int]) -> None:
+    async def send(ctx: Any, row: dict[str, int]) -> None:
         ctx.set(join.i.payload, row)
         ctx.set(join.i.valid, 1)
         while not ctx.get(join.i.ready):
@@ -38,7 +39,7 @@ def splitjoin_latency(cores: int, fan_out: int) -> tuple[int, int]:
         await ctx.tick()
         ctx.set(join.i.valid, 0)
 
-    async def bench(ctx) -> None:
+    async def bench(ctx: Any) -> None:
         settings = join.settings
         ctx.set(settings.left_rows, cores)
         ctx.set(settings.right_rows, cores)

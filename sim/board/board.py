@@ -1,6 +1,7 @@
 """An engine wired to memory channels."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from amaranth import Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal
 from amaranth.lib import wiring
@@ -71,7 +72,7 @@ class Board(wiring.Component):
         }
         super().__init__({**members, **inputs, "activity": Out(len(ACTIVITY) * len(channels))})
 
-    def elaborate(self, platform):
+    def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.engine = engine = self._engine
         for name, member in engine.signature.members.items():
@@ -116,7 +117,7 @@ class Board(wiring.Component):
         return m
 
     @staticmethod
-    def _causes(m, number, axi):
+    def _causes(m: Module, number: int, axi: Any) -> Any:
         """Why there is no beat: turning, memory, engine."""
         reads = Signal(20, name=f"due_reads_{number}")  # beats asked for and not there yet
         writes = Signal(20, name=f"due_writes_{number}")

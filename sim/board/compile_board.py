@@ -235,9 +235,9 @@ def _compile(
             objects = list(pool.map(translate, sources))
         _run([*compiler, "-shared", "-o", "board.so", *objects, "-lpthread", "-latomic"], place, environment)
         step()
-        for file in place.iterdir():
-            if file.name not in (*texts, "board.so"):
-                file.unlink()
+        for made in place.iterdir():
+            if made.name not in (*texts, "board.so"):
+                made.unlink()
 
     return kept(folder, "board", make)
 

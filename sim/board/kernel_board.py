@@ -126,11 +126,13 @@ class KernelBoard:
 
     def write_memory(self, address: int, content: NDArray[np.generic] | bytes) -> None:
         """Put bytes into memory behind the kernel's back; raises BoardMemoryError if they do not fit."""
-        self.board.write_memory(*divmod(address, self.channel_bytes), content)
+        channel, place = divmod(address, self.channel_bytes)
+        self.board.write_memory(channel, place, content)
 
     def read_memory(self, address: int, length: int) -> NDArray[np.uint8]:
         """Bytes of the memory; raises BoardMemoryError if there are not as many."""
-        return self.board.read_memory(*divmod(address, self.channel_bytes), length)
+        channel, place = divmod(address, self.channel_bytes)
+        return self.board.read_memory(channel, place, length)
 
     def wait(self) -> None:
         """Let the clock run until every lane has worked off its queue, or failed; all must have been started."""

@@ -6,6 +6,7 @@ import json
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,7 @@ class SimulatedBoard:
         self._board = None
         self._free()
 
-    def __enter__(self) -> "SimulatedBoard":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -127,7 +127,7 @@ class KernelModel(KernelShell):
 
     def _carry_out(self, c: Command) -> None:
         self._check(c)
-        self._OPERATIONS[c.operation](self, c)
+        self._OPERATIONS[Operation(c.operation)](self, c)
 
     # Checks
 

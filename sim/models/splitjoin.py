@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from muntin.contract.designs.splitjoin import (
     NUMBER_BITS,
@@ -47,7 +48,7 @@ def cut_rows(content: bytes, parameters: SplitJoinParameters) -> list[JoinRow]:
     made = []
     for at in range(0, len(content), size):
         words = int.from_bytes(content[at : at + size], "little")
-        values = {
+        values: dict[str, Any] = {
             name: words >> 32 * first & ((1 << 32 * count) - 1)
             for name, (first, count) in row_fields(parameters).items()
         }
@@ -63,8 +64,10 @@ def pack_results(found: list[tuple[int, JoinResult]]) -> bytes:
     """Results as they lie in memory, each with the side of its probing row."""
     made = b""
     for side, result in found:
-        star = result.row is None
-        words = (result.probe | side << NUMBER_BITS, star << NUMBER_BITS | (int(result.last) if star else result.row))
+        words = (
+            result.probe | side << NUMBER_BITS,
+            1 << NUMBER_BITS | int(result.last) if result.row is None else result.row,
+        )
         made += b"".join(word.to_bytes(RESULT_BYTES // 2, "little") for word in words)
     return made
 

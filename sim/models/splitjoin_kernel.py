@@ -96,7 +96,7 @@ class SplitJoinKernelModel(KernelShell):
     def _carry_out(self, c: Command) -> None:
         if c.operation not in self._OPERATIONS:
             raise CommandFaultError(ErrorCode.UNKNOWN_OPERATION)
-        self._OPERATIONS[c.operation](self, c)
+        self._OPERATIONS[Operation(c.operation)](self, c)
 
     def _nop(self, c: Command) -> None:
         pass

@@ -133,7 +133,7 @@ def test_joins_that_nothing_tells_apart(runner, daemon, seed):
     assert pairs(runner) == sorted(due)
 
 
-@pytest.mark.skipif(spark_version() < (4, 1), reason="before 4.1 no task runs of a join whose sources have no rows")
+@pytest.mark.skipif(spark_version() < (4, 2), reason="before 4.2 no task runs of a join whose sources have no rows")
 def test_joins_that_have_rows_in_different_runs(runner, daemon, seed):
     """Two that nothing tells apart meet in the first micro-batch, even if one of them has no rows in the whole run."""
     bids, asks = bids_and_asks(seed, batches=2)
