@@ -138,7 +138,7 @@ class ArgMax(OfExtreme):
 @dataclasses.dataclass(frozen=True)
 class Collect(OfRow):
     """A list of the values, of any type, that are not NULL, by event time, then by arrival, and without event times by
-    arrival; empty where there are none.
+    arrival; empty where there are none. Texts are large_string and bytes large_binary, so that lists of any size fit.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class Collect(OfRow):
         return self.columns
 
     def _type(self, kinds: Kinds) -> pa.DataType | None:
-        kind = pa.list_(kinds[str(self.column)])
+        kind = pa.list_(values.listed(kinds[str(self.column)]))
         try:
             check_type(kind)
         except pa.ArrowException as error:

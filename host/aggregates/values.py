@@ -281,10 +281,27 @@ def _ordered_numbers(kind: pa.DataType, low: np.ndarray, high: np.ndarray) -> np
     return float_of(low, high)
 
 
+def listed(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of lists of a type: its texts and bytes, within structs and lists too, have offsets of 64
+    bits, so that no list has more than these number."""
+    if pa.types.is_string(kind):
+        return pa.large_string()
+    if pa.types.is_binary(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(listed(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(listed(kind.value_type)))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(listed(kind.value_type)), kind.list_size)
+    return kind
+
+
 def lists(
     name: str, starts: np.ndarray, rows: np.ndarray, take: Callable[[np.ndarray], pa.ChunkedArray]
 ) -> pa.ChunkedArray:
-    """Lists of the values of rows, in chunks of which no one has more values, or bytes, than Arrow's offsets number.
+    """Lists of the values of rows, of the type that `listed` says, in chunks of which no one has more values, or parts
+    of them, than Arrow's offsets number.
 
     Raises
     ------
@@ -293,10 +310,12 @@ def lists(
     """
     chunks: list[pa.Array] = []
     first, most = 0, _LIST_ROWS
+    taken = take(rows[:0]).type
+    kind = listed(taken)
     while first + 1 < len(starts):
         last = max(first + 1, int(np.searchsorted(starts, starts[first] + most, "right")) - 1)
         values = take(rows[starts[first] : starts[last]])
-        if values.num_chunks > 1:
+        if values.num_chunks > 1 and kind == taken:
             if last == first + 1:
                 raise ResultTooLargeError(
                     f"a {name} of {len(values):,} values has more bytes than a list of Arrow has offsets for: narrow "
@@ -305,10 +324,10 @@ def lists(
             most = int(starts[last] - starts[first]) // 2
             continue
         offsets = pa.array((starts[first : last + 1] - starts[first]).astype(np.int32))
-        flat = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+        flat = pa.concat_arrays([pa.array([], kind), *values.cast(kind).chunks])
         chunks.append(pa.ListArray.from_arrays(offsets, flat))
         first, most = last, _LIST_ROWS
-    return pa.chunked_array(chunks, pa.list_(take(rows[:0]).type))
+    return pa.chunked_array(chunks, pa.list_(kind))
 
 
 def variances(kind: pa.DataType, some: np.ndarray, moments: np.ndarray) -> np.ndarray:

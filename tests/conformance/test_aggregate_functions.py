@@ -41,6 +41,7 @@ from muntin.errors import (
     UnsupportedError,
     WindowError,
 )
+from muntin.host.join import kept_types
 from muntin.host.spec import HOWS
 from tests.conformance.test_payload_types import COLUMNS, REFUSED
 from tests.oracles.aggregates import assert_same
@@ -128,6 +129,31 @@ def test_every_type_and_function(at, on, partitions):
                 assert got["var_samp(v)"].to_pylist() == pytest.approx([due[function]] * 2), name
                 continue
             assert got[f"{function}(v)"].to_pylist() == [due[function]] * 2, (name, function)
+
+
+@pytest.mark.parametrize("at", ["arrival", "close"])
+def test_lists_of_more_bytes_than_offsets_of_32_bits_number(at, monkeypatch):
+    """A row that was taken never makes a later call fail: texts and bytes of lists have offsets of 64 bits."""
+    monkeypatch.setattr(kept_types, "MOST_CHUNK_BYTES", 12)
+    texts = [f"text {number:05}" for number in range(5)]
+    columns = {
+        "texts": pa.array(texts), "bytes": pa.array([text.encode() for text in texts]),
+        "structs": pa.array([{"text": text, "number": 3} for text in texts]),
+        "listed": pa.array([[text] for text in texts]),
+    }  # fmt: skip
+    right = pa.table({"k": [1] * 5, "t": [0] * 5, **columns})
+    left = pa.table({"k": [1, 2, 1], "t": [0, 0, 0]})
+    options = {"on": Compare("k", "=", "k"), "within": Within("t", "t", 0, 0), "form": "aggregate", "at": at}
+    with WindowJoin(**options, aggregates=[f"collect({name}) as {name}" for name in columns]) as join:
+        join.process(left.slice(0, 0), right)
+        got = join.process(left, None)
+        got = join.finish() if at == "close" else got
+    for name, column in columns.items():
+        assert got[name].to_pylist() == [column.to_pylist(), [], column.to_pylist()]
+    assert [got.schema.field(name).type.value_type for name in ("texts", "bytes")] == [
+        pa.large_string(),
+        pa.large_binary(),
+    ]
 
 
 @pytest.mark.parametrize("at", ["arrival", "close"])

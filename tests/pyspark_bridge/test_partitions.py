@@ -250,6 +250,7 @@ def test_aggregates_of_closed_windows(runner, seed):
     options = {"form": "aggregate", "at": "close"}
     options["aggregates"] = [
         "count(*)", "max(id)", "count(note)", "last(note) as newest", "collect(id) as ids", "var(id) as spread",
+        "collect(note) as notes",
         "arg_min(note, id) within (-1 second, 1 second) as least",
     ]  # fmt: skip
     with start_private("cpu") as daemon:
