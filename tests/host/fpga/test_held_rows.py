@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from muntin.host.fpga.held_rows import HeldRows
+from muntin.host.fpga.splitjoin_engine import HeldRows
 
 
 @pytest.mark.parametrize(("cores", "rows"), [(1, 9), (3, 8), (8, 400)])
