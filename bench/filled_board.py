@@ -51,9 +51,9 @@ class FilledBoard:
         """As `BoardLink`."""
         return self._link.read_registers(offsets)
 
-    def write_register(self, offset: int, value: int) -> None:
+    def write_registers(self, values: Sequence[tuple[int, int]]) -> None:
         """As `BoardLink`."""
-        self._link.write_register(offset, value)
+        self._link.write_registers(values)
 
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         """As `BoardLink`."""

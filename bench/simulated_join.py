@@ -54,7 +54,7 @@ class CountingLink:
         self.parameters = link.parameters
         self.memory_bytes = link.memory_bytes
         self.read_registers = link.read_registers
-        self.write_register = link.write_register
+        self.write_registers = link.write_registers
         self.write_memory = link.write_memory
         self.read_memory = link.read_memory
         self.reset = link.reset
@@ -66,7 +66,7 @@ class CountingLink:
 
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         """As the board's."""
-        self._link.write_register(_OFFSETS["COUNTER_CLEAR"], 1)
+        self._link.write_registers([(_OFFSETS["COUNTER_CLEAR"], 1)])
         self._operations = {Operation(word & 0xFF).name for word in words[::COMMAND_WORDS]}
         self._link.push_words(offset, words)
 

@@ -64,8 +64,8 @@ class BoardLink(Protocol):
         """The 32-bit registers at these byte offsets, read in this order."""
 
     @abc.abstractmethod
-    def write_register(self, offset: int, value: int) -> None:
-        """Writes the 32-bit register at a byte offset."""
+    def write_registers(self, values: Sequence[tuple[int, int]]) -> None:
+        """Writes 32-bit registers, a byte offset and a value each, in this order."""
 
     @abc.abstractmethod
     def push_words(self, offset: int, words: Sequence[int]) -> None:
@@ -258,7 +258,10 @@ class KernelDriver:
                 words += command.words((tag + place) % _TAGS)
             if words:
                 self._ask(self._link.push_words, self._offset("QUEUE_PUSH", lane), words)
-            self.write("CONTROL", self._registers["CONTROL"].field("start").mask, lane)
+        start = self._registers["CONTROL"].field("start").mask
+        self._ask(
+            self._link.write_registers, [(self._offset("CONTROL", lane), start) for lane in range(len(self._tags))]
+        )
         self._ask(self._link.wait)
         at_work = {lane: some for lane, some in commands.items() if some}
         offsets = [self._offset(name, lane) for lane in at_work for name in _STATUS]
@@ -298,7 +301,7 @@ class KernelDriver:
 
     def recover(self, lane: int = 0) -> bool:
         """Makes ready for commands after a failure that was survived; False where the kernel needs a reset."""
-        self.write("ERROR_CODE", 1, lane)
+        self.write({"ERROR_CODE": 1}, lane)
         return self._read("ERROR_CODE", lane=lane) == [ErrorCode.NONE]
 
     def _command_error(
@@ -330,7 +333,7 @@ class KernelDriver:
     def clear_counters(self) -> None:
         """Sets all counters of all lanes to zero."""
         for lane in range(len(self._tags)):
-            self.write("COUNTER_CLEAR", 1, lane)
+            self.write({"COUNTER_CLEAR": 1}, lane)
 
     # Memory
 
@@ -366,9 +369,9 @@ class KernelDriver:
     def _read(self, *names: str, lane: int = 0) -> list[int]:
         return self._ask(self._link.read_registers, [self._offset(name, lane) for name in names])
 
-    def write(self, name: str, value: int, lane: int = 0) -> None:
-        """Writes a register by its name. Raises DeviceError if the board does not answer."""
-        self._ask(self._link.write_register, self._offset(name, lane), value)
+    def write(self, values: Mapping[str, int], lane: int = 0) -> None:
+        """Writes registers by their names. Raises DeviceError if the board does not answer."""
+        self._ask(self._link.write_registers, [(self._offset(name, lane), value) for name, value in values.items()])
 
     def _ask(self, call: Callable[..., _T], *arguments: object) -> _T:
         if self._failed is not None:

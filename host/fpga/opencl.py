@@ -119,8 +119,8 @@ class OpenClBoard:
     def read_registers(self, offsets: Sequence[int]) -> list[int]:
         return self._call(*(request(Request.READ, offset) for offset in offsets))
 
-    def write_register(self, offset: int, value: int) -> None:
-        self._pending.append(request(Request.WRITE, offset, value))
+    def write_registers(self, values: Sequence[tuple[int, int]]) -> None:
+        self._pending += [request(Request.WRITE, offset, value) for offset, value in values]
 
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         self._pending += [request(Request.WRITE, offset, word) for word in words]

@@ -341,9 +341,9 @@ class SerialBoard:
         """See `BoardLink`."""
         return self._client.read([KERNEL_BASE + offset for offset in offsets])
 
-    def write_register(self, offset: int, value: int) -> None:
+    def write_registers(self, values: Sequence[tuple[int, int]]) -> None:
         """See `BoardLink`."""
-        self._client.write([(KERNEL_BASE + offset, value)])
+        self._client.write([(KERNEL_BASE + offset, value) for offset, value in values])
 
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         """See `BoardLink`."""
@@ -374,14 +374,14 @@ class SerialBoard:
         while not self._client.wait(_WAIT_CYCLES, _WAIT_CYCLES / self._clock_hz):
             if time.monotonic() > until:
                 raise TimeoutError(f"the kernel was not done after {self._too_long:.0f} s")
-        self.write_register(_OFFSETS["INTERRUPT_STATUS"], 1)
+        self.write_registers([(_OFFSETS["INTERRUPT_STATUS"], 1)])
         self.read_registers([_OFFSETS["CONTROL"]])  # which clears done
 
     def reset(self) -> None:
         """See `BoardLink`."""
         self._client.reset()
         settings = {"GLOBAL_INTERRUPT_ENABLE": 1, "INTERRUPT_ENABLE": 1, "TIMEOUT_CYCLES": _TIMEOUT_CYCLES}
-        self._client.write([(KERNEL_BASE + _OFFSETS[name], value) for name, value in settings.items()])
+        self.write_registers([(_OFFSETS[name], value) for name, value in settings.items()])
 
     def close(self) -> None:
         """See `BoardLink`."""

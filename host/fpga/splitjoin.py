@@ -160,8 +160,7 @@ class SplitJoinBoard:
 
     def configure(self, settings: JoinSettings) -> None:
         """Sets up a join, and empties both windows. Raises DeviceError as the driver does."""
-        for name, word in settings.words(self.parameters).items():
-            self._driver.write(name, word)
+        self._driver.write(settings.words(self.parameters))
         self._driver.run([Command(operation=Operation.CLEAR)])
 
     def join(self, rows: JoinRows) -> Joined:

@@ -100,9 +100,10 @@ class KernelBoard:
                 self.write(name, 1, lane)
             self.write("TIMEOUT_CYCLES", _TIMEOUT, lane)
 
-    def write_register(self, offset: int, value: int) -> None:
-        """Write a 32-bit register."""
-        self.board.write_register(offset, [value])
+    def write_registers(self, values: Sequence[tuple[int, int]]) -> None:
+        """Write 32-bit registers, in this order."""
+        for offset, value in values:
+            self.board.write_register(offset, [value])
 
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         """Write one word after the other to a register."""
@@ -122,7 +123,7 @@ class KernelBoard:
     def write(self, name: str, value: int, lane: int = 0) -> None:
         """Write a register by name."""
         register: Register = self._registers[name]
-        self.write_register(register.offset + lane * LANE_STRIDE, value)
+        self.write_registers([(register.offset + lane * LANE_STRIDE, value)])
 
     def write_memory(self, address: int, content: NDArray[np.generic] | bytes) -> None:
         """Put bytes into memory behind the kernel's back; raises BoardMemoryError if they do not fit."""

@@ -170,6 +170,11 @@ class KernelShell(abc.ABC):
         """Registers as `read_register` reads them, in this order."""
         return [self.read_register(offset) for offset in offsets]
 
+    def write_registers(self, values: Sequence[tuple[int, int]]) -> None:
+        """Registers as `write_register` writes them, in this order."""
+        for offset, value in values:
+            self.write_register(offset, value)
+
     def write_register(self, offset: int, value: int) -> None:
         """Writes all 32 bits of the register at a byte offset; nothing where there is none."""
         register = self._registers.get(offset & ~3)
@@ -348,10 +353,10 @@ class LanedModel:
         """The registers at these byte offsets; raises IndexError where there is no such lane."""
         return [self.lanes[offset // LANE_STRIDE].read_register(offset % LANE_STRIDE) for offset in offsets]
 
-    def write_register(self, offset: int, value: int) -> None:
-        """Writes the register at a byte offset; raises IndexError where there is no such lane."""
-        number, own = divmod(offset, LANE_STRIDE)
-        self.lanes[number].write_register(own, value)
+    def write_registers(self, values: Sequence[tuple[int, int]]) -> None:
+        """Writes registers; raises IndexError where there is no such lane."""
+        for offset, value in values:
+            self.lanes[offset // LANE_STRIDE].write_register(offset % LANE_STRIDE, value)
 
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         """Writes words to one register, one after the other."""

@@ -68,7 +68,7 @@ class Pair:
             words += scenario.command.words(self.tag)
         for link in (self.board, self.model):
             link.push_words(OFFSETS["QUEUE_PUSH"], words)
-            link.write_register(OFFSETS["CONTROL"], 1)
+            link.write_registers([(OFFSETS["CONTROL"], 1)])
             link.wait()
         names = ["ERROR_CODE", "ERROR_COMMAND", "COMPLETED_TAG", "COMPLETED_COUNT", "QUEUE_STATUS"]
         found = [{name: link.read_registers([OFFSETS[name]])[0] for name in names} for link in (self.board, self.model)]
@@ -84,7 +84,7 @@ class Pair:
 
     def clear(self):
         for link in (self.board, self.model):
-            link.write_register(OFFSETS["ERROR_CODE"], 0)
+            link.write_registers([(OFFSETS["ERROR_CODE"], 0)])
 
 
 def counters(link):

@@ -64,7 +64,7 @@ def board(compiled):
 
 def push(link, command: Command, tag: int = 0) -> None:
     link.push_words(OFFSETS["QUEUE_PUSH"], command.words(tag))
-    link.write_register(OFFSETS["CONTROL"], 1)
+    link.write_registers([(OFFSETS["CONTROL"], 1)])
 
 
 def work(link, command: Command, tag: int = 0) -> ErrorCode:
@@ -76,7 +76,7 @@ def work(link, command: Command, tag: int = 0) -> ErrorCode:
 def begin(link, settings) -> None:
     """Sets what is to be joined, and empties the windows."""
     for name, value in settings.words(link.parameters).items():
-        link.write_register(OFFSETS[name], value)
+        link.write_registers([(OFFSETS[name], value)])
     assert work(link, Command(operation=Operation.CLEAR)) == ErrorCode.NONE
 
 
@@ -117,7 +117,7 @@ def check_against_the_model(board, rng: random.Random) -> None:
     for number, case in enumerate(cases(rng, **size(board.parameters), count=30)):
         room = (ROOM, 2, 2 * rng.randint(2, 40))[number % 3]
         for link in (board, model):
-            link.write_register(OFFSETS["COUNTER_CLEAR"], 0)
+            link.write_registers([(OFFSETS["COUNTER_CLEAR"], 0)])
         (ours, summary), (theirs, expected) = (join(link, case, room) for link in (board, model))
         assert Counter(ours) == Counter(theirs), case
         assert (summary.overflow, summary.incomplete) == (expected.overflow, False)
@@ -206,7 +206,7 @@ def test_a_core_that_stops_answering(board, moment, seed):
             assert join(board, case, ROOM)[1].overflow is False
         rows = records(case.rows, board.parameters)
         begin(board, case.settings)
-        board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
+        board.write_registers([(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)])
         command = put(board, rows, ROOM)
         start = board.board.cycles
         assert work(board, command) == ErrorCode.NONE  # how long it takes when nothing is wrong
@@ -231,12 +231,12 @@ def test_a_core_that_stops_answering(board, moment, seed):
             stuck += 1
             assert summary.core == core == board.read_registers([OFFSETS["ERROR_ADDRESS_LOW"]])[0]
             assert board.read_registers([OFFSETS["ERROR_COMMAND"]])[0] == 77
-            board.write_register(OFFSETS["ERROR_CODE"], 0)
+            board.write_registers([(OFFSETS["ERROR_CODE"], 0)])
             # What it does later is not looked at, and what follows says so again.
             board.board.poke("fault", 0)
             assert work(board, put(board, rows[:2], ROOM)) == ErrorCode.CORE_STUCK
             assert outcome(board)[0].drained
-            board.write_register(OFFSETS["ERROR_CODE"], 0)
+            board.write_registers([(OFFSETS["ERROR_CODE"], 0)])
         board.board.poke("fault", 0)
         found, summary = join(board, case, ROOM)  # CLEAR, and all is well
         assert not summary.incomplete
@@ -250,7 +250,7 @@ def test_cores_that_stop_one_after_the_other(board, seed):
     case = dead_cases(board.parameters, seed, 0)[1]
     rows = records(case.rows, board.parameters)
     begin(board, case.settings)
-    board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
+    board.write_registers([(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)])
     third = len(rows) // 4 * 2
     dead: set[int] = set()
     found = []
@@ -264,7 +264,7 @@ def test_cores_that_stop_one_after_the_other(board, seed):
         assert work(board, put(board, part, ROOM)) == ErrorCode.CORE_STUCK
         summary, made = outcome(board)
         assert (summary.drained, summary.rows, summary.incomplete, summary.core) == (True, len(part), True, 1)
-        board.write_register(OFFSETS["ERROR_CODE"], 0)
+        board.write_registers([(OFFSETS["ERROR_CODE"], 0)])
         if at < 2:
             found += made
         else:
@@ -287,14 +287,14 @@ def test_all_cores_stop_at_once(board, seed):
         for moment in range(12):
             board.board.poke("fault", 0)
             begin(board, case.settings)
-            board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
+            board.write_registers([(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)])
             push(board, command)
             board.board.run(whole * moment // 12 + 1)
             board.board.poke("fault", (1 << cores) - 1)
             board.board.run_until("irq", 1, 2 * whole + 2 * cores * CORE_TIMEOUT + 200)
             board.wait()
             code = ErrorCode(board.read_registers([OFFSETS["ERROR_CODE"]])[0])
-            board.write_register(OFFSETS["ERROR_CODE"], 0)
+            board.write_registers([(OFFSETS["ERROR_CODE"], 0)])
             summary, found = outcome(board)
             assert (summary.drained, summary.rows) == (True, len(rows))
             assert summary.incomplete == (code == ErrorCode.CORE_STUCK)
@@ -307,7 +307,7 @@ def test_all_cores_stop_at_once(board, seed):
 def test_a_core_that_is_slow_is_not_dead(board, seed):
     """Room that is full, and a memory that stalls, hold the cores up for longer than the timeout."""
     board.board.poke("channel_0_stall", 200)
-    board.write_register(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)
+    board.write_registers([(OFFSETS["CORE_TIMEOUT_CYCLES"], CORE_TIMEOUT)])
     for case in dead_cases(board.parameters, seed, 1):
         begin(board, case.settings)
         rows = records(case.rows, board.parameters)
@@ -347,7 +347,7 @@ def test_errors_of_the_memory(board, response, code, seed):
         assert board.read_registers([OFFSETS["ERROR_COMMAND"]])[0] == 9
         board.board.poke("channel_0_error_end", 0)
         board.board.poke("channel_0_error_start", 0)
-        board.write_register(OFFSETS["ERROR_CODE"], 0)
+        board.write_registers([(OFFSETS["ERROR_CODE"], 0)])
         assert work(board, command) == ErrorCode.NONE
         check_incomplete(case, outcome(board)[1], board.parameters.cores, set(), complete=True)
 
@@ -356,12 +356,12 @@ def test_errors_of_the_memory(board, response, code, seed):
 def test_a_memory_that_never_answers(board, address, seed):
     case = dead_cases(board.parameters, seed, 3)[1]
     begin(board, case.settings)
-    board.write_register(OFFSETS["TIMEOUT_CYCLES"], 500)
+    board.write_registers([(OFFSETS["TIMEOUT_CYCLES"], 500)])
     command = put(board, records(case.rows, board.parameters), ROOM)
     board.board.poke("channel_0_silent_start", address)
     board.board.poke("channel_0_silent_end", address + 64)
     assert work(board, command) == ErrorCode.TIMEOUT
-    board.write_register(OFFSETS["ERROR_CODE"], 0)
+    board.write_registers([(OFFSETS["ERROR_CODE"], 0)])
     assert board.read_registers([OFFSETS["ERROR_CODE"]])[0] == ErrorCode.TIMEOUT
     board.board.poke("channel_0_silent_end", 0)
     board.board.poke("channel_0_silent_start", 0)
@@ -399,7 +399,7 @@ def test_mistakes(board, seed):
             assert code != ErrorCode.NONE, change
             words = [link.read_registers([OFFSETS[f"ERROR_ADDRESS_{end}"]])[0] for end in ("LOW", "HIGH")]
             codes.append((code, *words))
-            link.write_register(OFFSETS["ERROR_CODE"], 0)
+            link.write_registers([(OFFSETS["ERROR_CODE"], 0)])
         assert work(link, good) == ErrorCode.NONE
         found.append((codes, Counter(made + outcome(link)[1])))
     assert found[0] == found[1]
@@ -417,7 +417,7 @@ def check_rate(board) -> None:
         begin(board, JoinSettings(windows=(window, window), low=-top, high=top - 1, order=order))
         rows = [JoinRow(side=int(at >= window), row=at) for at in range(1024)]
         command = put(board, records(rows, parameters), ROOM)
-        board.write_register(OFFSETS["COUNTER_CLEAR"], 0)
+        board.write_registers([(OFFSETS["COUNTER_CLEAR"], 0)])
         assert work(board, command) == ErrorCode.NONE
         pairs = (1024 - window) * window
         assert board.read("rows_out") >= pairs

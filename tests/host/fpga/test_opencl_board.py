@@ -63,7 +63,7 @@ class Twin:
         for link in (self.board, self.model):
             for at, command in enumerate(commands):
                 link.push_words(OFFSET["QUEUE_PUSH"], command.words(self.tag + at))
-            link.write_register(OFFSET["CONTROL"], 1)
+            link.write_registers([(OFFSET["CONTROL"], 1)])
             link.wait()
         self.tag += len(commands)
         self.same_registers()
@@ -116,7 +116,7 @@ def test_errors_are_those_of_the_model(board, seed, wrong):
     assert board.read_registers([OFFSET["ERROR_CODE"]])[0]
     twin.run()  # nothing is begun
     for link in (twin.board, twin.model):
-        link.write_register(OFFSET["ERROR_CODE"], 1)
+        link.write_registers([(OFFSET["ERROR_CODE"], 1)])
     twin.same_registers()
     twin.check(Operation.MERGE, 30)
 
@@ -201,7 +201,7 @@ def test_what_is_written_to_registers_comes_before_memory_is_read(board):
     board.write_memory(0, content)
     to = 4096
     board.push_words(OFFSET["QUEUE_PUSH"], Command(operation=Operation.COPY, length_a=64, keys_out=to).words(1))
-    board.write_register(OFFSET["CONTROL"], 1)
+    board.write_registers([(OFFSET["CONTROL"], 1)])
     assert (board.read_memory(to, 64) == content).all()
 
 

@@ -84,7 +84,7 @@ def test_errors_are_those_of_the_model(wrong):
         model = SplitJoinKernelModel(TINY, 1 << 12)
         for board in (link, model):
             board.push_words(OFFSETS["QUEUE_PUSH"], Command(**command).words(7))
-            board.write_register(OFFSETS["CONTROL"], 1)
+            board.write_registers([(OFFSETS["CONTROL"], 1)])
             board.wait()
         for name in ("ERROR_CODE", "ERROR_COMMAND", "ERROR_ADDRESS_LOW", "QUEUE_STATUS", "COMPLETED_COUNT"):
             assert link.read_registers([OFFSETS[name]])[0] == model.read_registers([OFFSETS[name]])[0], name
@@ -95,7 +95,7 @@ def test_settings_are_read_back_and_reset():
     with open_opencl_model(TINY, 1 << 12) as link:
         link.reset()
         for number, register in enumerate(SPLITJOIN.settings):
-            link.write_register(register.offset, 1000 + number)
+            link.write_registers([(register.offset, 1000 + number)])
         found = [link.read_registers([register.offset])[0] for register in SPLITJOIN.settings]
         assert found == [1000 + number for number in range(len(found))]
         link.reset()
