@@ -192,6 +192,6 @@ class Elements:
         """What each element does, as `Stats.engine` has it, and the oldest row that it holds of each side."""
         parts = self.join.stats.engine["partitions"]
         return [
-            part | {f"oldest_{side}": element.oldest_row(side) for side in SIDES}
+            part | {f"oldest_{side}": element._core.oldest(at, -1) for at, side in enumerate(SIDES)}
             for part, element in zip(parts, self._engines, strict=True)
         ]

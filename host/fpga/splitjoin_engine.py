@@ -27,6 +27,8 @@ from muntin.host.join.engine import (
     Counts,
     Engine,
     EngineSpec,
+    EngineStatus,
+    Held,
     OrderedPairs,
     Pairs,
     Want,
@@ -65,7 +67,7 @@ class SplitJoinEngine(Engine):
 
     In a self join both streams are sent, of the same rows.
 
-    Time windows are emptied by what `expire_times` says. A mirror of what each core holds tells beforehand where a call
+    Time windows are emptied by what `expire` says. A mirror of what each core holds tells beforehand where a call
     would not fit. It may hold a row longer than the core does, never shorter: rows whose time lies at the very low end
     of 64 bits, where no other row can be early enough to match them, leave a core by themselves.
 
@@ -100,7 +102,7 @@ class SplitJoinEngine(Engine):
         if spec.self_join and spec.counts is not None:
             # A row in the right role comes after itself in the left one, which is taken out of its results again.
             self._counts = spec.counts | {"left": spec.counts["left"] + 1}
-        self.seconds = dict.fromkeys(("bounds", "pack", "join", "unpack"), 0.0)
+        self._spent = dict.fromkeys(("bounds", "pack", "join", "unpack"), 0.0)
         self._device = device
         self._generator = generator
         self._name = device.info.name
@@ -166,15 +168,13 @@ class SplitJoinEngine(Engine):
 
     # What the operator asks
 
-    @property
-    def device_bytes(self) -> int:
-        return self._board.nbytes
+    def status(self) -> EngineStatus:
+        return EngineStatus(
+            {side: self._stored_rows(side) for side in SIDES}, self._board.nbytes, seconds=dict(self._spent)
+        )
 
-    def stored_rows(self, side: str) -> int:
+    def _stored_rows(self, side: str) -> int:
         return len(self._held[side]) if self.spec.counts is None else min(self._next[side], self.spec.counts[side])
-
-    def oldest_row(self, side: str) -> int | None:
-        return self._held[side].oldest_row
 
     def admit(self, call: Call) -> Call:
         p, new_rows = self._parameters, call.new_rows
@@ -228,8 +228,8 @@ class SplitJoinEngine(Engine):
                 self._core,
             )
 
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        for side, limit in last_useless.items():
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+        for side, limit in expiry.items():
             if limit is None:
                 continue
             # A mark of the other stream, of the time whose horizon lies right behind the limit.
@@ -239,6 +239,7 @@ class SplitJoinEngine(Engine):
                 mark = JoinRows.zeros(1)
                 mark.side[:], mark.mark[:], mark.time[:] = SIDES.index(OTHER[side]), True, at
                 self._marks.append(mark)
+        return {side: Held(self._held[side].oldest_row) for side in SIDES}
 
     def close(self) -> None:
         self._device.release_board(self._board)
@@ -426,7 +427,7 @@ class SplitJoinEngine(Engine):
         try:
             yield
         finally:
-            self.seconds[step] += time.perf_counter() - start
+            self._spent[step] += time.perf_counter() - start
 
 
 def _unsigned(values: np.ndarray, bits: int) -> np.ndarray:

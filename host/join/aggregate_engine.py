@@ -25,7 +25,8 @@ from muntin.host.join.engine import (
     Call,
     Engine,
     EngineSpec,
-    Found,
+    EngineStatus,
+    Held,
     OrderedPairs,
     Pairs,
     Want,
@@ -38,7 +39,7 @@ from muntin.host.join.index_engine import cut_steps
 from muntin.host.join.residual import RowColumn
 from muntin.host.keys.key_type import LONG
 from muntin.host.native import _core
-from muntin.host.windows.time_axis import limit_of_times, reached_times
+from muntin.host.windows.time_axis import reached_times
 
 if TYPE_CHECKING:
     from muntin.host.devices.device import Device
@@ -64,7 +65,7 @@ class AggregateEngine(Engine):
     itself : bool
         In a self join, each row meets itself too.
     close : bool
-        Left rows wait until no later row can match them, and then meet all right rows.
+        Right rows alone are stored, and left rows alone probe, once all right rows that they meet are there.
 
     Notes
     -----
@@ -79,10 +80,11 @@ class AggregateEngine(Engine):
         itself: bool, close: bool,
     ):  # fmt: skip
         self.spec = spec
-        self.seconds = {"sort": 0.0, "probe": 0.0, "store": 0.0}
+        self._spent = {"sort": 0.0, "probe": 0.0, "store": 0.0}
         self._device, self._threads, self._generator, self._plan = device, threads, generator, plan
         self._itself, self._close = itself, close
         self._stored: tuple[str, ...] = SIDES[1:] if close else SIDES  # whose rows are stored
+        self._probing: tuple[str, ...] = SIDES[:1] if close else SIDES
         self._expired: dict[str, int | None] = dict.fromkeys(SIDES)
         self._row_bytes = {}
         long = generator.key_types["right"].bits == 128
@@ -104,8 +106,6 @@ class AggregateEngine(Engine):
                 several=len(plan.windows) > 1,
                 prevailing=plan.prevailing,
             )
-        self._waiting = WaitingRows(generator)  # left rows, of `close`
-        self._applied = 0
         self._ticket: int | None = None
         first = {side: -(-spec.counts[side] // spec.partitions) if spec.counts else 1 << 14 for side in self._stored}
         self._reserve(first)
@@ -117,40 +117,20 @@ class AggregateEngine(Engine):
             self._finalizer = weakref.finalize(self, self._device.release, self._ticket)
         self._reserved = rows
 
-    @property
-    def device_bytes(self) -> int:
-        return sum(window.bytes for window in self._windows.values())
-
-    def stored_rows(self, side: str) -> int:
-        return self._windows[side].rows if side in self._windows else len(self._waiting)
-
-    def figures(self, side: str) -> dict[str, Any]:
-        if side not in self._windows:
-            return {}
-        window = self._windows[side]
-        return {"runs": window.runs} | ({"prevailing": len(window.held())} if self._plan.prevailing else {})
-
-    @property
-    def applied(self) -> int | None:
-        return self._applied
-
-    def oldest_row(self, side: str) -> int | None:
-        if side not in self._windows:
-            return self._waiting.oldest_row
-        held, oldest = self.held_rows(side)
-        rows = [int(row) for row in held[:1]] + [row for row in (oldest,) if row is not None]
-        return min(rows, default=None)
-
-    def held_rows(self, side: str) -> tuple[np.ndarray, int | None]:
-        """The arrival numbers, ascending, of stored rows that are held beyond their windows, as prevailing ones; and
-        the oldest of the others, None: there is none."""
-        if side not in self._windows:
-            return np.zeros(0, np.int64), None
-        oldest = self._windows[side].oldest(-1)
-        return np.sort(self._windows[side].held()), None if oldest < 0 else oldest
+    def status(self) -> EngineStatus:
+        index: dict[str, dict[str, Any]] = {side: {} for side in SIDES}
+        for side, window in self._windows.items():
+            index[side] = {"runs": window.runs} | ({"prevailing": len(window.held())} if self._plan.prevailing else {})
+        return EngineStatus(
+            {side: self._windows[side].rows if side in self._windows else 0 for side in SIDES},
+            sum(window.bytes for window in self._windows.values()),
+            seconds=dict(self._spent),
+            index=index,
+        )
 
     def admit(self, call: Call) -> Call:
         self._make_room(call.new_rows)
+        self.changed = False
         return call
 
     def _make_room(self, new_rows: dict[str, int]) -> None:
@@ -171,12 +151,6 @@ class AggregateEngine(Engine):
                 needed[side] = min(needed[side], counts[side])
             if self._plan.prevailing:
                 needed[side] += len(window.held())
-        if (
-            self._close
-            and self.spec.capacity is not None
-            and len(self._waiting) + new_rows["left"] > self.spec.capacity
-        ):
-            raise beyond_capacity("left", len(self._waiting) + new_rows["left"], self.spec.capacity)
         if any(needed[side] > self._reserved[side] for side in self._stored):
             self._reserve({side: max(needed[side], self._reserved[side]) for side in self._stored})
 
@@ -184,49 +158,34 @@ class AggregateEngine(Engine):
 
     def run(self, call: Call) -> Iterator[Aggregates]:
         batches = call.batches
-        if self._close:
-            self._waiting.add(batches["left"])
-        if self._close or call.want is Want.NOTHING:
-            self._applied += 1
+        if call.want is Want.NOTHING:
+            self.changed = True
             for side in self._stored:
                 self._put(side, batches[side])
             self._expire_counted(call.arrived)
             return
         for step in cut_steps(batches, self._most_rows(batches)):
-            stored = {side: step[side].stored() for side in SIDES}
-            orders = {side: self._stage(side, stored[side]) for side in SIDES}
-            for side in SIDES:
+            stored = {side: step[side].stored() for side in self._stored}
+            orders = {side: self._stage(side, batch) for side, batch in stored.items()}
+            for side in self._probing:
                 probing = step[side].probing()
-                if step[side].apart:
+                if side not in orders or step[side].apart:
                     orders[side] = _order(probing.keys)
                 if len(probing):
                     yield self._probe(side, probing, orders[side], stored[OTHER[side]])
             started = time.perf_counter()
-            self._applied += 1
-            for side in SIDES:
+            self.changed = True
+            for side in self._stored:
                 self._windows[side].store()
-            self.seconds["store"] += time.perf_counter() - started
+            self._spent["store"] += time.perf_counter() - started
         self._expire_counted(call.arrived)
-
-    def decided(self, limits: dict[str, int | None] | None) -> list[Found]:
-        """See `Engine`."""
-        batch = self._waiting.due(limits) if self._close else None
-        return [] if batch is None else [self.answer(batch)]
-
-    def forget(self, limits: dict[str, int | None]) -> None:
-        """See `Engine`."""
-        self._waiting.due(limits)
-
-    def answer(self, batch: Batch) -> Aggregates:
-        """For `close`: what left rows have met."""
-        return self._probe("left", batch, _order(batch.keys), None)
 
     def _put(self, side: str, batch: Batch) -> None:
         self._stage(side, batch)
         self._windows[side].store()
 
     def _most_rows(self, batches: dict[str, Batch]) -> int:
-        if self.spec.within is None:
+        if self.spec.within is None or self._close:
             return _STEP_ROWS
         mixed = any(len(b) and b.other_position[0] != b.other_position[-1] for b in batches.values())
         return _MIXED_ROWS if mixed else _STEP_ROWS
@@ -240,7 +199,7 @@ class AggregateEngine(Engine):
         self._windows[side].stage(
             _words(batch.keys), np.ascontiguousarray(batch.rows), times, values, order.astype(np.uint32)
         )
-        self.seconds["sort"] += time.perf_counter() - started
+        self._spent["sort"] += time.perf_counter() - started
         return order
 
     def _probe(self, side: str, batch: Batch, order: np.ndarray, staged: Batch | None) -> Aggregates:
@@ -276,7 +235,7 @@ class AggregateEngine(Engine):
             counts = met_rows if bounds is None else counts
             for place, value in zip(asked.places, values, strict=True):
                 results[place] = value
-        self.seconds["probe"] += time.perf_counter() - started
+        self._spent["probe"] += time.perf_counter() - started
         return Aggregates(side, batch.rows, counts, results)
 
     # Expiry
@@ -286,70 +245,22 @@ class AggregateEngine(Engine):
             for side in self._stored:
                 self._windows[side].expire(arrived[side] - self.spec.counts[side])
 
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
         for side in self._stored:
-            limit = last_useless[side]
-            if limit is not None and self._close and self.spec.within is not None:
-                limit = self._waiting.useless(limit, self.spec.within[0])
-            if limit is None:
-                continue
-            before = min(limit + 1, _INT64_MAX)
-            self._expired[side] = before
-            self._windows[side].expire(before)
+            limit = expiry[side]
+            if limit is not None:
+                self._expired[side] = min(limit + 1, _INT64_MAX)
+                self._windows[side].expire(self._expired[side])
+        held = dict.fromkeys(SIDES, Held(None))
+        for side, window in self._windows.items():
+            oldest = window.oldest(-1)
+            held[side] = Held(None if oldest < 0 else oldest, np.sort(window.held()))
+        return held
 
     def close(self) -> None:
         self._windows = {}
         self._stored = ()
         self._finalizer()
-
-
-class WaitingRows:
-    """Left rows of ``at="close"`` whose windows are not over yet.
-
-    Parameters
-    ----------
-    generator : BoundaryGenerator
-        Of their keys.
-    """
-
-    def __init__(self, generator: BoundaryGenerator):
-        none = np.zeros(0, np.int64)
-        self._rows, self._times = Batch(np.zeros(0, generator.key_types["left"].dtype), none, none), none
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def oldest_row(self) -> int | None:
-        """The least of their arrival numbers; None: no row waits."""
-        return int(self._rows.rows.min()) if len(self) else None
-
-    def useless(self, limit: int, low: int) -> int | None:
-        """The greatest time, `limit` at most, of right rows that are too old for all of these: a row meets those that
-        are `low` after it and later. None: there is none."""
-        return limit_of_times(min(limit, int(self._times.min()) + low - 1)) if len(self) else limit
-
-    def add(self, batch: Batch) -> None:
-        """Lets rows wait."""
-        assert batch.times is not None
-        held = self._rows
-        columns = ((held.keys, batch.keys), (held.rows, batch.rows), (held.other_position, batch.other_position))
-        keys, rows, other_position = (np.concatenate(parts) for parts in columns)
-        self._rows = Batch(keys, rows, other_position)
-        self._times = np.concatenate([self._times, batch.times])
-
-    def due(self, limits: dict[str, int | None] | None) -> Batch | None:
-        """The rows that `Engine.decided` is about, which wait no longer; None where there is no limit for them."""
-        if limits is None:
-            return self.take(None)
-        return None if limits["left"] is None else self.take(limits["left"])
-
-    def take(self, limit: int | None) -> Batch:
-        """The rows of this time and before, None: all, which then wait no longer."""
-        gone = np.ones(len(self), np.bool_) if limit is None else self._times <= limit
-        taken = dataclasses.replace(self._rows.take(gone), times=self._times[gone])
-        self._rows, self._times = self._rows.take(~gone), self._times[~gone]
-        return taken
 
 
 class PairAggregateEngine(Engine):
@@ -379,32 +290,11 @@ class PairAggregateEngine(Engine):
         self._times = {side: RowColumn() for side in SIDES if len(plan.windows) > 1}
 
     @property
-    def seconds(self) -> dict[str, float]:  # type: ignore[override]
-        return self.engine.seconds
+    def changed(self) -> bool:  # type: ignore[override]
+        return self.engine.changed
 
-    @property
-    def probed_runs(self) -> int:  # type: ignore[override]
-        return self.engine.probed_runs
-
-    @property
-    def device_bytes(self) -> int:
-        return self.engine.device_bytes
-
-    def stored_rows(self, side: str) -> int:
-        return self.engine.stored_rows(side)
-
-    def figures(self, side: str) -> dict[str, Any]:
-        return self.engine.figures(side)
-
-    def report(self) -> dict[str, Any]:
-        return self.engine.report()
-
-    @property
-    def applied(self) -> int | None:
-        return self.engine.applied
-
-    def oldest_row(self, side: str) -> int | None:
-        return self.engine.oldest_row(side)
+    def status(self) -> EngineStatus:
+        return self.engine.status()
 
     def admit(self, call: Call) -> Call:
         return self.engine.admit(call if call.want is Want.NOTHING else dataclasses.replace(call, want=Want.PAIRS))
@@ -464,12 +354,13 @@ class PairAggregateEngine(Engine):
             yield Aggregates(side, first[side] + np.arange(len(call.other_position[side])), counts, results)
         self._trim_counted(call.arrived)
 
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        self.engine.expire_times(last_useless)
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+        held = self.engine.expire(expiry)
         for side in SIDES:
-            if last_useless[side] is not None:
-                oldest = self.engine.oldest_row(side)
+            if expiry[side] is not None:
+                oldest = held[side].oldest
                 self._trim(side, _INT64_MAX if oldest is None else oldest)
+        return held
 
     def stop(self) -> None:
         self.engine.stop()

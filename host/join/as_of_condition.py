@@ -130,7 +130,7 @@ class AsOfAxis(Axis):
             length = self._length(on.tolerance, "tolerance")
             self.tolerance = None if length >= 1 << 64 else saturated(length)
 
-    def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
+    def expiry(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
         """For rows of a side: the time that all rows of the other side to come are past."""
         limits: dict[str, int | None] = {"left": None, "right": None}
         if tracker is not None and (reached := tracker.in_force) is not None:

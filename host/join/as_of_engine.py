@@ -15,7 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
-from muntin.host.join.engine import SIDES, Call, Engine, EngineSpec, Found, OrderedPairs, Pairs
+from muntin.host.join.engine import (
+    SIDES,
+    Call,
+    Engine,
+    EngineSpec,
+    EngineStatus,
+    Found,
+    Held,
+    OrderedPairs,
+    Pairs,
+    Want,
+)
 from muntin.host.join.materializer import Materializer
 from muntin.host.join.placement import mixed
 from muntin.host.join.row_log import RowLog
@@ -105,7 +116,7 @@ class AsOfEngine(Engine):
         partitions: int = 1,
     ):
         self.spec = spec
-        self.seconds = {"insert": 0.0, "probe": 0.0, "expire": 0.0}
+        self._spent = {"insert": 0.0, "probe": 0.0, "expire": 0.0}
         limit: dict[str, Any] = {"float_tolerance" if axis.floats else "tolerance": axis.tolerance}
         limit |= {"exact": on.exact, "floats": axis.floats, "grouped": bool(on.by), "scan": scan}
         self._states = [_core.AsOf(on.direction, **limit) for _ in range(partitions)]
@@ -127,19 +138,10 @@ class AsOfEngine(Engine):
         """Says the arrival number of the first row of each side, before any comes."""
         self._since, self._arrived = dict(arrived), dict(arrived)
 
-    @property
-    def device_bytes(self) -> int:
-        return sum(state.bytes for state in self._states)
-
-    def stored_rows(self, side: str) -> int:
-        return sum(state.rows(side == "right") for state in self._states)
-
-    def waiting(self) -> dict[str, int]:
-        return {"left": self.stored_rows("left")}
-
-    def report(self) -> dict[str, Any]:
+    def status(self) -> EngineStatus:
         """``groups``: values of the `by` columns; ``partitions``, where there are several: as of `PartitionedEngine`,
         but for bytes."""
+        stored = {side: self._stored_rows(side) for side in SIDES}
         report: dict[str, Any] = {"groups": sum(state.groups for state in self._states)}
         if len(self._states) > 1:
             report["partitions"] = [
@@ -148,14 +150,23 @@ class AsOfEngine(Engine):
                 )}
                 for state, given in zip(self._states, self._given, strict=True)
             ]  # fmt: skip
-        return report
+        return EngineStatus(
+            stored,
+            sum(state.bytes for state in self._states),
+            seconds=dict(self._spent),
+            waiting={"left": stored["left"]},
+            report=report,
+        )
+
+    def _stored_rows(self, side: str) -> int:
+        return sum(state.rows(side == "right") for state in self._states)
 
     def _each(self, work: Callable[..., Any], *given: Sequence[Any]) -> list[Any]:
         """What `work` gives for each part's state."""
         mapping = map if self._pool is None else self._pool.map
         return list(mapping(work, self._states, *given))
 
-    def oldest_row(self, side: str) -> int | None:
+    def _oldest_row(self, side: str) -> int | None:
         """A row before which none is held."""
         first = self._first[side]
         if first < len(self._kept[side]):
@@ -168,7 +179,7 @@ class AsOfEngine(Engine):
         return call
 
     def run(self, call: Call) -> Iterator[Found]:
-        """Takes the rows; what they meet is known when the watermark has moved: `ready`."""
+        """Slots of the left rows that are answered, ascending, and of their right rows, -1 for none."""
         for side in SIDES:
             batch = call.batches[side]
             assert batch.times is not None
@@ -187,7 +198,9 @@ class AsOfEngine(Engine):
                 given[side] += len(part[1])
             self._came[side] = call.arrived[side] - self._arrived[side]
             self._arrived[side] = call.arrived[side]
-        return iter(())
+        found = self._answered(dict.fromkeys(SIDES) if call.ended else call.expiry, everything=call.ended)
+        if call.want is not Want.NOTHING:
+            yield found
 
     def slots(self, side: str, rows: np.ndarray) -> np.ndarray:
         """The slots of rows that have arrived since any were kept."""
@@ -201,9 +214,8 @@ class AsOfEngine(Engine):
         rows[old] = np.append(kept, -1)[slots[old]]  # -1 is the last of them
         return rows
 
-    def ready(self, limits: dict[str, int | None], *, everything: bool = False) -> OrderedPairs:
-        """Joins the rows that `process` took. Slots of the left rows that are answered, ascending, and of their right
-        rows, -1 for none.
+    def _answered(self, limits: dict[str, int | None], *, everything: bool) -> OrderedPairs:
+        """Joins the rows that were taken.
 
         Parameters
         ----------
@@ -227,24 +239,14 @@ class AsOfEngine(Engine):
             left, right = (np.concatenate(column) for column in zip(*found, strict=True))
             order = np.argsort(left, kind="stable")
             left, right = left[order], right[order]
-        self.seconds["probe"] += time.perf_counter() - started
+        self._spent["probe"] += time.perf_counter() - started
         return OrderedPairs(left, right)
 
-    def decided(self, limits: dict[str, int | None] | None) -> list[Found]:
-        """See `Engine`: `OrderedPairs` of slots."""
-        if limits is None:
-            return [self.ready(dict.fromkeys(SIDES), everything=True)]
-        return [self.ready(limits)]
-
-    def forget(self, limits: dict[str, int | None]) -> None:
-        """See `Engine`."""
-        self.ready(limits)
-
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        """Gives back what rows that `ready` has forgotten took."""
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+        """Gives back what rows that `run` has forgotten took."""
         started = time.perf_counter()
         for side in SIDES:
-            stored = self.stored_rows(side)
+            stored = self._stored_rows(side)
             most = _LEAST + 2 * stored + _CALLS * self._came[side] if stored else 0
             if self._slots(side) > most:
                 end = self._first[side] + self._slots(side)
@@ -256,7 +258,8 @@ class AsOfEngine(Engine):
                     self._keep(side, end)
         if self._condition.words > _LEAST + 2 * sum(state.groups for state in self._states):
             self._condition.keep(np.concatenate(self._each(lambda state: state.words())))
-        self.seconds["expire"] += time.perf_counter() - started
+        self._spent["expire"] += time.perf_counter() - started
+        return {side: Held(self._oldest_row(side)) for side in SIDES}
 
     def _slots(self, side: str) -> int:
         """How many slots there are."""
@@ -301,7 +304,7 @@ class AsOfMaterializer(Materializer):
         self._engine = engine
         self._alone: list[np.ndarray] = []  # left slots that have matched nothing
 
-    def load(self, call: SequencedCall, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
+    def load(self, call: SequencedCall, matched: dict[str, np.ndarray]) -> None:
         """Does nothing: what waits is the engine's."""
 
     def chosen(
@@ -320,7 +323,7 @@ class AsOfMaterializer(Materializer):
             parts["right"].append(right)
         return parts, sum(map(len, parts["left"]))
 
-    def unmatched(self, call: SequencedCall | None, limits: dict[str, int | None]) -> dict[str, np.ndarray]:
+    def unmatched(self, call: SequencedCall | None) -> dict[str, np.ndarray]:
         """The slots of left rows that were answered by none, or can match nothing, and -1 for right ones."""
         alone, self._alone = self._alone, []
         if self._spec.how != "left":
@@ -330,10 +333,10 @@ class AsOfMaterializer(Materializer):
         left = np.sort(np.concatenate([_NONE, *alone]))
         return {"left": left, "right": np.full(len(left), -1)}
 
-    def rest(self, decided: list[Found]) -> tuple[pa.Table, int]:
+    def rest(self, found: list[Found]) -> tuple[pa.Table, int]:
         """See `Materializer`."""
-        parts, matches = self.chosen([part for part in decided if isinstance(part, OrderedPairs)], None)
-        for side, more in self.unmatched(None, {}).items():
+        parts, matches = self.chosen([part for part in found if isinstance(part, OrderedPairs)], None)
+        for side, more in self.unmatched(None).items():
             parts[side].append(more)
         return self.whole_table(parts), matches
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from muntin.host.errors import CapacityError, UnsupportedError
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import OTHER, SIDES, Batch, Call, Engine, Found, Want
+from muntin.host.join.engine import OTHER, SIDES, Batch, Call, Engine, EngineStatus, Found, Held, Want
 from muntin.host.join.residual import ResidualPart, RowColumn, TimeWindow
 from muntin.host.join.residual_engine import ResidualEngine
 
@@ -46,8 +45,6 @@ class ChoosingEngine(ResidualEngine):
     ----------
     driver : int
         Which part drives.
-    shares : list of float, or None
-        Of the pairs in the windows, the share that each part keeps, by the samples so far; None before any.
     changes : int
         How often the driver has changed.
     """
@@ -68,40 +65,26 @@ class ChoosingEngine(ResidualEngine):
         self._drawn, self._hits = 0.0, np.zeros(len(parts))
         self._no_room: set[int] = set()  # parts whose index was refused
         self._choice_seconds, self._past_seconds, self._past_runs = 0.0, dict[str, float](), 0
-        self._past_applied = 0
 
-    @property
-    def seconds(self) -> dict[str, float]:  # type: ignore[override]
-        """Time per step: those of the engines, residual, and choice: samples and new indexes."""
-        seconds = super().seconds
+    def status(self) -> EngineStatus:
+        """``seconds`` with choice: samples and new indexes. ``report`` with ``driver``, ``shares`` (of the pairs in the
+        windows, that each part keeps, by the samples so far) and ``driver_changes``; the part that drives at first has
+        the place 0."""
+        status = super().status()
         for step, past in self._past_seconds.items():
-            seconds[step] = seconds.get(step, 0.0) + past
-        return {**seconds, "choice": self._choice_seconds}
+            status.seconds[step] = status.seconds.get(step, 0.0) + past
+        status.seconds["choice"] = self._choice_seconds
+        status.probed_runs += self._past_runs
+        shares = (self._hits / self._drawn).tolist() if self._drawn else None
+        status.report |= {"driver": self.driver, "shares": shares, "driver_changes": self.changes}
+        return status
 
     @property
-    def probed_runs(self) -> int:  # type: ignore[override]
-        return self._past_runs + self.engine.probed_runs
-
-    @property
-    def residual_bytes(self) -> int:
-        """Host memory taken by the keys of all parts, and by what a new index is made from."""
+    def _residual_bytes(self) -> int:
+        """Of the keys of all parts, and of what a new index is made from."""
         columns = {id(column): column for column in self._present.values()}.values()
         times = 0 if self._window is None else self._window.nbytes
         return sum(part.nbytes for part in self._parts) + sum(column.nbytes for column in columns) + times
-
-    @property
-    def shares(self) -> list[float] | None:
-        return (self._hits / self._drawn).tolist() if self._drawn else None
-
-    @property
-    def applied(self) -> int | None:
-        applied = self.engine.applied
-        return None if applied is None else self._past_applied + applied
-
-    def report(self) -> dict[str, Any]:
-        """With ``driver``, ``shares`` and ``driver_changes``; the part that drives at first has the place 0."""
-        own = {"driver": self.driver, "shares": self.shares, "driver_changes": self.changes}
-        return {**super().report(), **own}
 
     def run(self, call: Call) -> Iterator[Found]:
         yield from super().run(dataclasses.replace(call, batches=self._turned(call.batches)))
@@ -112,9 +95,9 @@ class ChoosingEngine(ResidualEngine):
         self._consider()
         self._choice_seconds += time.perf_counter() - start
 
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        self._limits = dict(last_useless)
-        super().expire_times(last_useless)
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+        self._limits = dict(expiry)
+        return super().expire(expiry)
 
     def change(self, driver: int) -> None:
         """Lets another part drive, from the next call on. Raises as `open_engine`, and changes nothing then."""
@@ -127,14 +110,14 @@ class ChoosingEngine(ResidualEngine):
             for _ in engine.run(engine.admit(stored)):
                 pass
             if self._window is not None:
-                engine.expire_times(self._limits)
+                engine.expire(self._limits)
         except BaseException:
             engine.close()
             raise
-        for step, seconds in self.engine.seconds.items():
+        past = self.engine.status()
+        for step, seconds in past.seconds.items():
             self._past_seconds[step] = self._past_seconds.get(step, 0.0) + seconds
-        self._past_runs += self.engine.probed_runs
-        self._past_applied += self.engine.applied or 0
+        self._past_runs += past.probed_runs
         self.engine.close()
         self.engine, self.driver = engine, driver
         self._residuals = [part for part in self._parts if part is not self._parts[driver]]

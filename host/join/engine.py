@@ -8,7 +8,7 @@ import enum
 import functools
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from muntin.host.keys.key_type import LONG
 SIDES = ("left", "right")
 OTHER = {"left": "right", "right": "left"}
 PAIR_BYTES = 16  # of two arrival numbers
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +212,11 @@ class Call:
     arrived : dict of str to int
         The arrival number of the next row of each stream after the call.
     want : Want
+    expiry : dict of str to int or None
+        Of time windows: the greatest time of each side whose rows no row after this call can match; None: there is
+        none.
+    ended : bool
+        No row comes after this call: those that wait for their result have it.
     max_pairs : int or None
         Pairs to be found at a time, or those of one row where they are more; a `Punctuation` then stands wherever one
         can. None: any number, without punctuation.
@@ -220,6 +226,8 @@ class Call:
     other_position: dict[str, np.ndarray]
     arrived: dict[str, int]
     want: Want = Want.PAIRS
+    expiry: dict[str, int | None] = dataclasses.field(default_factory=lambda: dict.fromkeys(SIDES))
+    ended: bool = False
     max_pairs: int | None = None
 
     @functools.cached_property
@@ -373,52 +381,86 @@ def by_probing_side(found: Pairs | OrderedPairs, call: Call) -> Iterator[Pairs]:
     yield Pairs("right", found.right[~left], found.left[~left])
 
 
+class Held(NamedTuple):
+    """What an engine holds of a side once it has let expired rows go.
+
+    Attributes
+    ----------
+    first : int or None
+        The oldest row in the window; None: there is none.
+    beyond : ndarray of int64, shape (n,)
+        Rows that are held beyond their windows, as prevailing ones; ascending.
+    """
+
+    first: int | None
+    beyond: np.ndarray = _NONE
+
+    @property
+    def oldest(self) -> int | None:
+        """The oldest row of all; None: there is none."""
+        return min((row for row in (self.first, *self.beyond[:1].tolist()) if row is not None), default=None)
+
+
+@dataclasses.dataclass
+class EngineStatus:
+    """What an engine holds, and what it has done since it was opened.
+
+    The status of several engines that share the rows is their sum.
+
+    Attributes
+    ----------
+    stored : dict of str to int
+        Rows of each side that are stored.
+    device_bytes : int
+        Device memory taken by both windows.
+    seconds : dict of str to float
+        Time per step.
+    probed_runs : int
+        Runs probed, summed over probe commands; 0 where there are no runs.
+    waiting : dict of str to int
+        Rows that the engine itself lets wait for their result, by side.
+    index : dict of str to dict
+        What the index of each side tells of its inside, by name; of several engines, the first one's.
+    report : dict
+        What the engine tells of itself, by name; as `index`.
+    """
+
+    stored: dict[str, int]
+    device_bytes: int = 0
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    probed_runs: int = 0
+    waiting: dict[str, int] = dataclasses.field(default_factory=dict)
+    index: dict[str, dict[str, Any]] = dataclasses.field(default_factory=lambda: {side: {} for side in SIDES})
+    report: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __add__(self, other: EngineStatus) -> EngineStatus:
+        return EngineStatus(
+            _sums(self.stored, other.stored),
+            self.device_bytes + other.device_bytes,
+            _sums(self.seconds, other.seconds),
+            self.probed_runs + other.probed_runs,
+            _sums(self.waiting, other.waiting),
+            self.index,
+            self.report,
+        )
+
+
+def _sums(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    return {name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}}
+
+
 class Engine(abc.ABC):
     """Turns sequenced batches of encoded keys into row-number pairs, on one device, for one join.
 
     Attributes
     ----------
     spec : EngineSpec
-    seconds : dict of str to float
-        Time per step.
-    probed_runs : int
-        Runs probed, summed over probe commands; 0 where there are no runs.
+    changed : bool
+        Whether the call that was admitted last has changed what is held, should it fail; True where that is unknown.
     """
 
     spec: EngineSpec
-    seconds: dict[str, float]
-    probed_runs: int = 0
-
-    @property
-    @abc.abstractmethod
-    def device_bytes(self) -> int:
-        """Device memory taken by both windows."""
-
-    @abc.abstractmethod
-    def stored_rows(self, side: str) -> int:
-        """Rows of a side that lie on the device."""
-
-    def figures(self, side: str) -> dict[str, Any]:
-        """What the index of a side tells of its inside, by name, but for the middle of a call."""
-        return {}
-
-    def waiting(self) -> dict[str, int]:
-        """Rows that the engine itself lets wait for their result, by side."""
-        return {}
-
-    def report(self) -> dict[str, Any]:
-        """What the engine tells of itself, by name; nothing in the middle of a call."""
-        return {}
-
-    @property
-    def applied(self) -> int | None:
-        """Steps that have changed what it holds: where that is as it was, a call that has failed has changed nothing.
-        None: it does not tell."""
-        return None
-
-    @abc.abstractmethod
-    def oldest_row(self, side: str) -> int | None:
-        """The oldest row number of a side on the device, or None. For time windows."""
+    changed: bool = True
 
     @abc.abstractmethod
     def admit(self, call: Call) -> Call:
@@ -438,7 +480,7 @@ class Engine(abc.ABC):
         ------
         Pairs or OrderedPairs, Counts, Ranges and then `RunEvents`, or Aggregates
             As `Call.want` says, in no particular order, but that a `Punctuation` may stand between pairs. All must be
-            taken.
+            taken. Of rows that wait for theirs, the results of those whose time is over by `Call.expiry`.
 
         Raises
         ------
@@ -446,28 +488,14 @@ class Engine(abc.ABC):
             After the last of them, if the device lost some.
         """
 
-    def decided(self, limits: dict[str, int | None] | None) -> list[Found]:
-        """What rows that have waited have met, and which therefore wait no longer.
-
-        Parameters
-        ----------
-        limits : dict of str to int or None
-            Rows of each side of this time and before can match no later row. None: no row will come.
-        """
-        return []
-
-    def forget(self, limits: dict[str, int | None]) -> None:  # noqa: B027 - most let no rows wait
-        """As `decided`, of rows whose result has been given."""
-
-    def held_rows(self, side: str) -> tuple[np.ndarray, int | None]:
-        """For aggregates that count the newest row before a window: the rows of a side that are held for it alone,
-        int64, ascending, and the oldest of the others, None where there are none."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+        """Of a time window, drops the rows up to a time of 64 bits (None: none), or some of them: whole runs, or the
+        oldest. What is held then."""
 
     @abc.abstractmethod
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        """Drops rows with a time at or before a limit of 64 bits (None: none), or some of them: whole runs, or the
-        oldest."""
+    def status(self) -> EngineStatus:
+        """What it holds and has done; not in the middle of a call."""
 
     def stop(self) -> None:  # noqa: B027 - what cannot end a call ends it where it ends
         """Ends a call that is under way in another thread, where it can; the engine takes no other one."""

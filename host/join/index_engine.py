@@ -20,7 +20,9 @@ from muntin.host.join.engine import (
     Counts,
     Engine,
     EngineSpec,
+    EngineStatus,
     Found,
+    Held,
     Pairs,
     Punctuation,
     Want,
@@ -167,29 +169,18 @@ class IndexEngine(Engine):
 
     # What the operator asks
 
-    @property
-    def seconds(self) -> dict[str, float]:  # type: ignore[override]
-        """Time per step."""
+    def status(self) -> EngineStatus:
         total = {**self._seconds}
-        for side in self._stored:
-            for step, seconds in self._windows[side].seconds.items():
+        windows = [self._windows[side] for side in self._stored]
+        for window in windows:
+            for step, seconds in window.seconds.items():
                 total[step] = total.get(step, 0.0) + seconds
-        return total
-
-    @property
-    def probed_runs(self) -> int:  # type: ignore[override]
-        """Runs probed, summed over probe commands; 0 where there are no runs."""
-        return sum(self._windows[side].probed_runs for side in self._stored)
-
-    @property
-    def device_bytes(self) -> int:
-        return sum(self._windows[side].nbytes for side in self._stored)
-
-    def stored_rows(self, side: str) -> int:
-        return self._windows[side].rows
-
-    def oldest_row(self, side: str) -> int | None:
-        return self._windows[side].oldest_row
+        return EngineStatus(
+            {side: self._windows[side].rows for side in SIDES},
+            sum(window.nbytes for window in windows),
+            seconds=total,
+            probed_runs=sum(window.probed_runs for window in windows),
+        )
 
     def admit(self, call: Call) -> Call:
         for side in self._stored:
@@ -218,9 +209,9 @@ class IndexEngine(Engine):
         for side in self._stored:
             self._settle(side, call.arrived[side])
 
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
         # What one window holds for both roles goes when it is useless in both.
-        limits = [last_useless[side] for side in SIDES]
+        limits = [expiry[side] for side in SIDES]
         for at, side in enumerate(self._stored):
             limit = limits[at]
             if self._shared:
@@ -231,6 +222,7 @@ class IndexEngine(Engine):
                 for residual in self._residuals:
                     oldest = window.oldest_row
                     residual.trim(side, _INT64.max if oldest is None else oldest)
+        return {side: Held(self._windows[side].oldest_row) for side in SIDES}
 
     def close(self) -> None:
         for window in self._windows.values():

@@ -104,18 +104,18 @@ class Materializer:
             bits.add(call.batches[side], call.other_position[side])
         return PairBlocks(self, call, block_bytes, self._memory)
 
-    def load(self, call: SequencedCall, limits: dict[str, int | None], matched: dict[str, np.ndarray]) -> None:
+    def load(self, call: SequencedCall, matched: dict[str, np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed: `matched` are the rows that it has matched."""
         for side, bits in self.bits.items():
             bits.add(call.batches[side], call.other_position[side])
             bits.match(matched[side])
-            bits.let_go(call.batches[side], limits[side])
+            bits.let_go(call.batches[side], call.expiry[side])
 
-    def rest(self, decided: list[Found]) -> tuple[pa.Table, int]:
-        """At the end of both streams: the rows that have not matched, and those that are `decided`, as of `Engine`; and
-        how many pairs these are of."""
+    def rest(self, found: list[Found]) -> tuple[pa.Table, int]:
+        """At the end of both streams: the rows that have not matched, and what the engine has `found` of those
+        that waited; and how many pairs these are of."""
         if self._spec.closing:
-            return self._closed([part for part in decided if isinstance(part, Aggregates)])
+            return self._closed([part for part in found if isinstance(part, Aggregates)])
         gone = {side: bits.rest() for side, bits in self.bits.items()}
         if not self._spec.unmatched:
             return self.nothing, 0
@@ -160,11 +160,11 @@ class Materializer:
 
     # Unmatched rows
 
-    def unmatched(self, call: SequencedCall, limits: dict[str, int | None]) -> dict[str, np.ndarray]:
+    def unmatched(self, call: SequencedCall) -> dict[str, np.ndarray]:
         """The row numbers of the rows that from this call on can match nothing, -1 for the other side's."""
         gone = {}
         for side, bits in self.bits.items():
-            rows, places = bits.let_go(call.batches[side], limits[side])
+            rows, places = bits.let_go(call.batches[side], call.expiry[side])
             never = call.never[side]
             if len(never):
                 rows = np.concatenate([rows, never])
@@ -361,7 +361,7 @@ class WholeResult:
         self._found.append(part)
         return iter(())
 
-    def end(self, limits: dict[str, int | None], *, complete: bool) -> Iterator[pa.Table]:
+    def end(self, *, complete: bool) -> Iterator[pa.Table]:
         """The result, in one table at least; parameters as of `PairBlocks`."""
         table, self.matches = self._materializer.result(self._found, self._call)
         if self._materializer.form == "ranges":
@@ -423,19 +423,17 @@ class PairBlocks:
         if self._bytes is not None and self._held >= self._full:
             yield from self._tables(whole=False)
 
-    def end(self, limits: dict[str, int | None], *, complete: bool) -> Iterator[pa.Table]:
+    def end(self, *, complete: bool) -> Iterator[pa.Table]:
         """The rest: at least one table, unless some were given before.
 
         Parameters
         ----------
-        limits : dict of str to int or None
-            For time windows: rows of each side of this time and before can match no later row.
         complete : bool
             Nothing is missing from what was found. Else no row counts as unmatched.
         """
         self._choose(None)
         if complete:
-            for side, more in self._materializer.unmatched(self._call, limits).items():
+            for side, more in self._materializer.unmatched(self._call).items():
                 self._ready[side] += [more] if len(more) else []
         yield from self._tables(whole=True)
 

@@ -29,7 +29,9 @@ from muntin.host.join.engine import (
     Counts,
     Engine,
     EngineSpec,
+    EngineStatus,
     Found,
+    Held,
     OrderedPairs,
     Pairs,
     Punctuation,
@@ -208,6 +210,7 @@ class NativeEngine(Engine):
         """An index's name and parameters as the core takes them."""
         return core_index(index, self.spec.time_unit)
 
+    _applied = 0  # of the core, when the newest call was admitted
     _stores_once = True  # the rows of a self join on one key
 
     def _splitjoin_options(self) -> dict[str, int] | None:
@@ -249,38 +252,26 @@ class NativeEngine(Engine):
             )
         return self._core
 
-    @property
-    def seconds(self) -> dict[str, float]:  # type: ignore[override]
-        """Time per step: sort, probe (bounds included), copy (pairs to the result), store (merges included)."""
-        return dict.fromkeys(_STEPS, 0.0) if self._core is None else dict(zip(_STEPS, self._core.seconds, strict=True))
+    def status(self) -> EngineStatus:
+        """With ``seconds`` of sort, probe (bounds included), copy (pairs to the result) and store (merges included)."""
+        core = self._core
+        if core is None:
+            return EngineStatus(dict.fromkeys(SIDES, 0), seconds=dict.fromkeys(_STEPS, 0.0))
+        return EngineStatus(
+            {side: core.rows(at) for at, side in enumerate(SIDES)},
+            core.bytes,
+            seconds=dict(zip(_STEPS, core.seconds, strict=True)),
+            probed_runs=core.probed_runs,
+            index={side: core.figures(at) for at, side in enumerate(SIDES)},
+            report=core.report(),
+        )
 
     @property
-    def probed_runs(self) -> int:  # type: ignore[override]
-        """Runs probed, summed over steps."""
-        return 0 if self._core is None else self._core.probed_runs
-
-    @property
-    def device_bytes(self) -> int:
-        return 0 if self._core is None else self._core.bytes
-
-    def stored_rows(self, side: str) -> int:
-        return 0 if self._core is None else self._core.rows(SIDES.index(side))
-
-    def figures(self, side: str) -> dict[str, Any]:
-        return {} if self._core is None else self._core.figures(SIDES.index(side))
-
-    def report(self) -> dict[str, Any]:
-        return {} if self._core is None else self._core.report()
-
-    @property
-    def applied(self) -> int | None:
-        return None if self._core is None else self._core.applied
-
-    def oldest_row(self, side: str) -> int | None:
-        oldest = self._engine.oldest(SIDES.index(side), -1)
-        return None if oldest < 0 else oldest
+    def changed(self) -> bool:  # type: ignore[override]
+        return self._core is None or self._core.applied != self._applied
 
     def admit(self, call: Call) -> Call:
+        self._applied = self._engine.applied
         if self.spec.counts is None or self.spec.partitions > 1:
             self._make_room(call.new_rows)
         return call
@@ -288,12 +279,12 @@ class NativeEngine(Engine):
     def _make_room(self, new_rows: dict[str, int]) -> None:
         engine, needed = self._engine, {}
         for side in self._stored:
-            rows = self.stored_rows(side) + new_rows[side]
+            rows = engine.rows(SIDES.index(side)) + new_rows[side]
             if self.spec.capacity is not None and rows > self.spec.capacity:
                 limit = self._expired[side]
                 if limit is not None:  # rows that have expired may lie with others that have not
                     engine.purge(SIDES.index(side), limit)
-                    rows = self.stored_rows(side) + new_rows[side]
+                    rows = engine.rows(SIDES.index(side)) + new_rows[side]
                 if rows > self.spec.capacity:
                     raise beyond_capacity(side, rows, self.spec.capacity)
             if self.spec.counts is not None:
@@ -399,7 +390,7 @@ class NativeEngine(Engine):
         if max_pairs is None:
             return steps
         # About the oldest row of each side that the call's rows may meet, by how many are stored.
-        first_met = {side: first - self.stored_rows(side) for side, first in call.first.items()}
+        first_met = {side: first - self._engine.rows(SIDES.index(side)) for side, first in call.first.items()}
         return (part for step in steps for part in self._paced(step, first_met, max_pairs))
 
     _found = 0  # pairs so far
@@ -467,8 +458,8 @@ class NativeEngine(Engine):
 
     _expired: dict[str, int | None] = dict.fromkeys(SIDES)
 
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        limits = dict(last_useless)
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+        limits = dict(expiry)
         if self._shared:  # what serves both roles goes when it is useless in both
             both = [limits[side] for side in SIDES]
             limits["left"] = None if None in both else min(both)  # type: ignore[type-var]
@@ -477,6 +468,8 @@ class NativeEngine(Engine):
             limit = self._expired[side]
             if limit is not None:
                 self._engine.expire_times(SIDES.index(side), limit)
+        oldest = (self._engine.oldest(at, -1) for at in range(len(SIDES)))
+        return {side: Held(None if row < 0 else row) for side, row in zip(SIDES, oldest, strict=True)}
 
     def stop(self) -> None:
         if self._core is not None:

@@ -9,6 +9,7 @@ anything is made of it: pairs by the materializer, aggregates here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from muntin.host.engines import Partitions
-from muntin.host.join.aggregate_engine import WaitingRows
+from muntin.host.errors import UnsupportedError
 from muntin.host.join.aggregate_plan import AggregatePlan
-from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.condition import Condition
 from muntin.host.join.engine import (
     OTHER,
@@ -28,7 +28,9 @@ from muntin.host.join.engine import (
     Batch,
     Call,
     Engine,
+    EngineStatus,
     Found,
+    Held,
     Punctuation,
     Ranges,
     RunEvents,
@@ -77,16 +79,18 @@ class PartitionedEngine(Engine):
         For engines of aggregates.
     subwindow_rows : int or None
         As of `Placement`.
+    closing : bool
+        Right rows alone are stored, and left rows alone probe, once all right rows that they meet are there.
     """
 
     def __init__(
         self, engines: Sequence[Engine], coordinates: Coordinates | None, *, shared: bool,
-        plan: AggregatePlan | None = None, subwindow_rows: int | None = None,
+        plan: AggregatePlan | None = None, subwindow_rows: int | None = None, closing: bool = False,
     ):  # fmt: skip
         self.spec = engines[0].spec
         self.coordinates = coordinates
         self._engines = list(engines)
-        self._shared, self._plan = shared, plan
+        self._shared, self._plan, self._closing = shared, plan, closing
         self._placements = open_placements(len(engines), coordinates, self.spec.counts, subwindow_rows, shared=shared)
         self._threads = ThreadPoolExecutor(len(engines), "muntin-partition", _core.numpy_memory)
         self._work: list[dict[str, int]] = [
@@ -95,44 +99,22 @@ class PartitionedEngine(Engine):
 
     # What the operator asks
 
-    @property
-    def seconds(self) -> dict[str, float]:  # type: ignore[override]
-        """Time per step, summed over partitions."""
-        total: dict[str, float] = {}
-        for engine in self._engines:
-            for step, seconds in engine.seconds.items():
-                total[step] = total.get(step, 0.0) + seconds
-        return total
-
-    @property
-    def probed_runs(self) -> int:  # type: ignore[override]
-        return sum(engine.probed_runs for engine in self._engines)
-
-    @property
-    def device_bytes(self) -> int:
-        return sum(engine.device_bytes for engine in self._engines)
-
-    def stored_rows(self, side: str) -> int:
-        return sum(engine.stored_rows(side) for engine in self._engines)
-
-    def figures(self, side: str) -> dict[str, Any]:
-        """Of the first partition; the others' are alike."""
-        return self._engines[0].figures(side)
-
-    def report(self) -> dict[str, Any]:
-        """``partitions``: for each, the rows of both sides that it has been given to store, and stores now; the probes
-        that it has received; bytes of rows sent there, of those among them that it does not store, and of results;
-        and ``seconds`` of its engine.
-        ``placement``: what rows go by, and how often that has changed."""
+    def status(self) -> EngineStatus:
+        """The sum of the partitions', with a ``report`` of ``partitions``: for each, the rows of both sides that it has
+        been given to store, and stores now; the probes that it has received; bytes of rows sent there, of those among
+        them that it does not store, and of results; and ``seconds`` of its engine. ``placement``: what rows go by, and
+        how often that has changed."""
+        parts = [engine.status() for engine in self._engines]
         planners = {id(p): p for placement in self._placements.values() if (p := placement.planner) is not None}
-        return {
+        status = functools.reduce(EngineStatus.__add__, parts)
+        status.report = {
             "partitions": [
                 {
                     **work,
-                    **{f"stored_{side}": engine.stored_rows(side) for side in SIDES},
-                    "seconds": sum(engine.seconds.values()),
+                    **{f"stored_{side}": part.stored[side] for side in SIDES},
+                    "seconds": sum(part.seconds.values()),
                 }
-                for engine, work in zip(self._engines, self._work, strict=True)
+                for part, work in zip(parts, self._work, strict=True)
             ],
             "placement": {
                 "by": "subwindows" if self.coordinates is None else "ranges" if self.coordinates.by_key else "equality",
@@ -141,15 +123,7 @@ class PartitionedEngine(Engine):
                 "heavy": sum(planner.heavy for planner in planners.values()),
             },
         }
-
-    def oldest_row(self, side: str) -> int | None:
-        oldest = [row for engine in self._engines if (row := engine.oldest_row(side)) is not None]
-        return min(oldest, default=None)
-
-    def held_rows(self, side: str) -> tuple[np.ndarray, int | None]:
-        found = [engine.held_rows(side) for engine in self._engines]
-        rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(held for held, _ in found)]))
-        return rows, min((oldest for _, oldest in found if oldest is not None), default=None)
+        return status
 
     # A call
 
@@ -188,7 +162,7 @@ class PartitionedEngine(Engine):
                     part.found[:, 1] = part.found[:, 1] * len(results) + at
         parts = [part for found in results for part in found]
         if call.want is Want.AGGREGATES:
-            yield from self._merged([part for part in parts if isinstance(part, Aggregates)])
+            yield from self._merged(call, [part for part in parts if isinstance(part, Aggregates)])
             return
         yield from (part for part in parts if not isinstance(part, RunEvents))
         if call.want is Want.RANGES:
@@ -232,12 +206,16 @@ class PartitionedEngine(Engine):
             ]
         return RunEvents({**events, "partitions": count, "placed": placed})
 
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        for engine in self._engines:
-            engine.expire_times(last_useless)
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+        parts, held = [engine.expire(expiry) for engine in self._engines], {}
+        for side in SIDES:
+            own = [part[side] for part in parts]
+            first = min((part.first for part in own if part.first is not None), default=None)
+            held[side] = Held(first, np.sort(np.concatenate([part.beyond for part in own])))
         for side, placement in self._placements.items():
-            oldest = self.oldest_row(side)
+            oldest = held[side].oldest
             placement.forget(_INT64.max if oldest is None else oldest)
+        return held
 
     def stop(self) -> None:
         for engine in self._engines:
@@ -263,14 +241,15 @@ class PartitionedEngine(Engine):
             raise errors[0]
         return [future.result() for future in begun]
 
-    def _merged(self, found: list[Aggregates]) -> Iterator[Aggregates]:
+    def _merged(self, call: PlacedCall, found: list[Aggregates]) -> Iterator[Aggregates]:
         """Partial aggregates of each side as those of whole windows."""
         assert self._plan is not None
-        for side in SIDES:
+        for side in SIDES[:1] if self._closing else SIDES:
             own = [part for part in found if part.side == side]
-            if own:
+            rows = call.batches[side].rows if self._closing else None  # those too that reach no partition
+            if own or rows is not None:
                 other = OTHER[side]
-                yield merged_aggregates(side, own, self._plan.found[other], ranks=self._plan.ranks[other])
+                yield merged_aggregates(side, own, self._plan.found[other], rows, self._plan.ranks[other])
 
     # Rows to partitions
 
@@ -292,6 +271,8 @@ class PartitionedEngine(Engine):
     def _batches(self, batches: dict[str, Batch], placements: Placements) -> list[dict[str, Batch]]:
         """The rows of each partition, in their order, which the placements learn of."""
         coordinates = self._coordinates(batches)
+        if self._closing:
+            return self._apart(batches, coordinates, placements)
         targets = {
             side: placements[side].place(coordinates[side], batches[side].rows, batches[side].times)
             for side in (SIDES[:1] if self._shared else SIDES)
@@ -358,6 +339,25 @@ class PartitionedEngine(Engine):
                 part[side] = _part(batches[side], orders[side], stores, reached[side][at], by_key=by_key)
         return parts
 
+    def _apart(
+        self, batches: dict[str, Batch], coordinates: dict[str, np.ndarray | None], placements: Placements
+    ) -> list[dict[str, Batch]]:
+        """Right rows where they are stored, left rows where they probe."""
+        left, right = batches["left"], batches["right"]
+        reached: Sequence[np.ndarray | bool] = [False] * len(self._engines)
+        order = targets = np.zeros(0, np.int64)
+        if len(right):
+            targets = placements["right"].place(coordinates["right"], right.rows, right.times)
+        if len(left):
+            reached, order = self._reached(placements, "left", left, coordinates["left"], None)
+        parts = []
+        for at, mask in enumerate(reached):
+            which = np.sort(order[mask]) if isinstance(mask, np.ndarray) else slice(0, len(left) if mask else 0)
+            own = left.take(which)
+            own.stores = np.zeros(len(own), np.bool_)
+            parts.append({"left": own, "right": right.take(np.flatnonzero(targets == at))})
+        return parts
+
     def _reached(
         self,
         placements: Placements,
@@ -392,77 +392,13 @@ class PartitionedEngine(Engine):
             times = int(batch.times.min()) + low, int(batch.times.max()) + high
             if self._plan is not None and self._plan.prevailing:
                 times = int(_INT64.min), times[1]
+        if self._closing:  # whatever came first
+            return Sight(0, int(_INT64.max), *times)
         # A row of a self join may meet itself, as engines of aggregates find it.
         return Sight(first, int(batch.other_position.max()) - (not self.spec.self_join), *times)
 
 
 _WORK = tuple(f"{what}_{side}" for what in ("rows", "probes") for side in SIDES)
-
-
-class ClosingPartitions(PartitionedEngine):
-    """Partitions of ``at="close"``: left rows wait here, and then probe the partitions that hold what they have met.
-
-    Only right rows are stored in the engines, each an `AggregateEngine` of that kind.
-    """
-
-    def __init__(
-        self, engines: Sequence[Engine], coordinates: Coordinates | None, generator: BoundaryGenerator, **options: Any
-    ):
-        super().__init__(engines, coordinates, **options)
-        self._waiting = WaitingRows(generator)
-
-    def stored_rows(self, side: str) -> int:
-        return super().stored_rows(side) if side == "right" else len(self._waiting)
-
-    def oldest_row(self, side: str) -> int | None:
-        return super().oldest_row(side) if side == "right" else self._waiting.oldest_row
-
-    def run(self, call: Call) -> Iterator[Found]:
-        self._waiting.add(call.batches["left"])
-        return super().run(call)
-
-    def forget(self, limits: dict[str, int | None]) -> None:
-        """See `Engine`."""
-        self._waiting.due(limits)
-
-    def _batches(self, batches: dict[str, Batch], placements: Placements) -> list[dict[str, Batch]]:
-        """Right rows alone are stored, and none probes yet."""
-        right, empty = batches["right"], batches["left"].take(slice(0, 0))
-        coordinates = None if self.coordinates is None else self.coordinates.of("right", right.keys)
-        targets = placements["right"].place(coordinates, right.rows, right.times)
-        return [{"left": empty, "right": right.take(np.flatnonzero(targets == at))} for at in range(len(self._engines))]
-
-    def decided(self, limits: dict[str, int | None] | None) -> list[Found]:
-        """See `Engine`."""
-        batch = self._waiting.due(limits)
-        if batch is None:
-            return []
-        coordinates = None if self.coordinates is None else self.coordinates.of("left", batch.keys)
-        reached, order = self._reached(self._placements, "left", batch, coordinates, None)
-        probes = []
-        for mask, work in zip(reached, self._work, strict=True):
-            which = np.sort(order[mask]) if isinstance(mask, np.ndarray) else slice(0, len(batch) if mask else 0)
-            own = batch.take(which)
-            work["probes_left"] += len(own)
-            work["sent_bytes"] += _row_bytes(own) * len(own)
-            work["copied_bytes"] += _row_bytes(own) * len(own)
-            probes.append(own)
-        found = self._each(lambda engine, own: engine.answer(own), probes)
-        for part, work in zip(found, self._work, strict=True):
-            work["found_bytes"] += _nbytes(part)
-        assert self._plan is not None
-        return [merged_aggregates("left", found, self._plan.found["right"], batch.rows, self._plan.ranks["right"])]
-
-    def _sight(self, side: str, batch: Batch) -> Sight:
-        """Of left rows whose windows are over: any right row, whatever came first."""
-        sight = super()._sight(side, batch)
-        return dataclasses.replace(sight, first_row=0, last_row=int(_INT64.max))
-
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        limit = last_useless["right"]
-        if limit is not None and self.spec.within is not None:
-            limit = self._waiting.useless(limit, self.spec.within[0])
-        super().expire_times({**last_useless, "right": limit})
 
 
 def _copies(placements: dict[str, Placement]) -> dict[str, Placement]:
@@ -528,10 +464,18 @@ def open_partitions(
     plan: AggregatePlan | None = None,
     closing: bool = False,
 ) -> PartitionedEngine:
-    """An engine of partitions, whose `by` is chosen. Raises as `open_engine`."""
+    """An engine of partitions, as they go best for a condition. Raises as `open_engine`; UnsupportedError."""
+    by = partitions.by
+    if by == "auto":
+        by = "equality" if condition.has_equality else "ranges" if condition.bounded else "subwindows"
+    if by == "equality" and not condition.has_equality:
+        raise UnsupportedError(
+            "partitions by equality need a part of the condition that compares for equality, and this one has none: "
+            "use by='ranges' or by='subwindows'"
+        )
     coordinates: Coordinates | None = None
-    if partitions.by != "subwindows":
-        coordinates = Hashes(condition) if partitions.by == "equality" else Keys(condition.generator)
+    if by != "subwindows":
+        coordinates = Hashes(condition) if by == "equality" else Keys(condition.generator)
     engines: list[Engine] = []
     try:
         for _ in range(partitions.count):
@@ -541,7 +485,6 @@ def open_partitions(
             engine.close()
         raise
     shared = self_join and condition.one_column and not closing
-    options: dict[str, Any] = {"shared": shared, "plan": plan, "subwindow_rows": partitions.subwindow_rows}
-    if closing:
-        return ClosingPartitions(engines, coordinates, condition.generator, **options)
-    return PartitionedEngine(engines, coordinates, **options)
+    return PartitionedEngine(
+        engines, coordinates, shared=shared, plan=plan, subwindow_rows=partitions.subwindow_rows, closing=closing
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,9 @@ from muntin.host.join.engine import (
     Call,
     Counts,
     Engine,
+    EngineStatus,
     Found,
+    Held,
     OrderedPairs,
     Pairs,
     Punctuation,
@@ -52,48 +53,23 @@ class ResidualEngine(Engine):
         self._asked = self._kept = 0
 
     @property
-    def seconds(self) -> dict[str, float]:  # type: ignore[override]
-        """Time per step: those of the engine, and residual."""
-        seconds = dict(self.engine.seconds)
-        seconds["residual"] = seconds.get("residual", 0.0) + self._residual_seconds
-        return seconds
+    def changed(self) -> bool:  # type: ignore[override]
+        return self.engine.changed
+
+    def status(self) -> EngineStatus:
+        """``report`` with ``residual_bytes``, host memory taken by the keys of residual parts, and ``selectivity``, the
+        share of the pairs found so far that satisfied all of them, None before any."""
+        status = self.engine.status()
+        status.seconds["residual"] = status.seconds.get("residual", 0.0) + self._residual_seconds
+        status.report |= {
+            "residual_bytes": self._residual_bytes,
+            "selectivity": self._kept / self._asked if self._asked else None,
+        }
+        return status
 
     @property
-    def probed_runs(self) -> int:  # type: ignore[override]
-        return self.engine.probed_runs
-
-    @property
-    def device_bytes(self) -> int:
-        return self.engine.device_bytes
-
-    @property
-    def residual_bytes(self) -> int:
-        """Host memory taken by the keys of residual parts."""
+    def _residual_bytes(self) -> int:
         return sum(residual.nbytes for residual in self._residuals)
-
-    @property
-    def selectivity(self) -> float | None:
-        """The share of the pairs found so far that satisfied all residual conditions; None before any."""
-        return self._kept / self._asked if self._asked else None
-
-    def stored_rows(self, side: str) -> int:
-        return self.engine.stored_rows(side)
-
-    def figures(self, side: str) -> dict[str, Any]:
-        return self.engine.figures(side)
-
-    def report(self) -> dict[str, Any]:
-        """With ``residual_bytes``, and ``selectivity``, the share of the pairs found so far that satisfied all residual
-        conditions, None before any."""
-        own = {"residual_bytes": self.residual_bytes, "selectivity": self.selectivity}
-        return {**self.engine.report(), **own}
-
-    @property
-    def applied(self) -> int | None:
-        return self.engine.applied
-
-    def oldest_row(self, side: str) -> int | None:
-        return self.engine.oldest_row(side)
 
     def admit(self, call: Call) -> Call:
         self.engine.admit(call)
@@ -137,12 +113,13 @@ class ResidualEngine(Engine):
         if lost is not None:
             raise lost
 
-    def expire_times(self, last_useless: dict[str, int | None]) -> None:
-        self.engine.expire_times(last_useless)
+    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+        held = self.engine.expire(expiry)
         for side in self._stored:
-            if last_useless[side] is not None:
-                oldest = self.engine.oldest_row(side)
+            if expiry[side] is not None:
+                oldest = held[side].oldest
                 self._trim(side, np.iinfo(np.int64).max if oldest is None else oldest)
+        return held
 
     def stop(self) -> None:
         self.engine.stop()

@@ -308,6 +308,8 @@ class Sequencer:
         sides = {"left": left, "right": right}
         batches = {"left": left.batch, "right": right.batch}
         newest = {side: of.newest for side, of in sides.items() if of.newest is not None}
+        if whole is not None:
+            newest = dict(whole.newest)
         return SequencedCall(
             batches=batches,
             other_position=other_position,
@@ -315,7 +317,8 @@ class Sequencer:
             tables=tables,
             numbers=numbers,
             itself=self.itself(batches) if self._spec.itself else np.zeros(0, np.int64),
-            newest=newest if whole is None else dict(whole.newest),
+            newest=newest,
+            expiry=self._expiry(newest),
             never={"left": left.never, "right": right.never},
             late_rows={side: of.late for side, of in sides.items() if len(of.late)},
             last_sequence=last_sequence,
@@ -330,14 +333,14 @@ class Sequencer:
         if self._tracker is not None:
             self._tracker.advance(call.newest)
         if call.whole is not None and call.whole.loads is not None:
-            self.planner.advance(call.whole.loads, self.arrived, self.useless_times())
+            self.planner.advance(call.whole.loads, self.arrived, call.expiry)
 
-    def useless_times(self) -> dict[str, int | None]:
-        """The greatest time of each side whose rows no later row can match; None: there is none."""
+    def _expiry(self, newest: dict[str, int]) -> dict[str, int | None]:
+        """As of a call with these times."""
         if self._axis is None:
             # Without a window all rows have time 0. Those of a stream that meets a table are met by no later row.
             return {side: 0 if self._spec.static == OTHER[side] else None for side in SIDES}
-        return self._axis.useless(self._tracker)
+        return self._axis.expiry(None if self._tracker is None else self._tracker.after(newest))
 
     def newest_time(self, side: str, table: pa.Table) -> int | None:
         """The newest event time of rows of a side, for the watermark; None where there is none. Raises KeyTypeError."""

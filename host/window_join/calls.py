@@ -256,10 +256,10 @@ class Calls:
         journal, left = self.journal, False
         rows = {f"{side}_rows": len(table) for side, table in call.tables.items()}
         traced = OpenSpan("join", batch=number, device=self._device.info.name, **rows)
-        mark = journal.opened().mark()
+        journal.opened().mark()
         self._tables = tables = journal.run(call, admitted, number, block_bytes, traced)
         try:
-            with journal.breaking(mark):
+            with journal.breaking(marked=True):
                 while True:
                     with self.turn(), PooledArrays():
                         if journal.unusable is not None:

@@ -118,14 +118,14 @@ class Journal:
         return self.pipeline
 
     @contextmanager
-    def breaking(self, mark: int | None = None) -> Iterator[None]:
+    def breaking(self, *, marked: bool = False) -> Iterator[None]:
         """What fails in here leaves the join unusable: its windows hold part of a call, and to go on would lose or
-        double pairs. Unless nothing has changed since `mark`, as `Pipeline.mark` gave it."""
+        double pairs. Unless nothing has changed since `Pipeline.mark`, where that was `marked`."""
         pipeline = self.opened()
         try:
             yield
         except BaseException as error:
-            if not pipeline.unchanged(mark):
+            if not (marked and pipeline.unchanged):
                 self.unusable = self.unusable or f"a call failed half-way ({type(error).__name__}: {error})"
                 pipeline.engine.close()
             raise

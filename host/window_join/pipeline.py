@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from muntin.host.errors import IncompleteError
 from muntin.host.join.as_of_engine import AsOfMaterializer, SlotLog
-from muntin.host.join.engine import SIDES, Call, Engine, Found, Want
+from muntin.host.join.engine import SIDES, Call, Engine, Found, Held, Want
 from muntin.host.join.late_rows import late_rows
 from muntin.host.join.materializer import Materializer, PairBlocks, WholeResult, most_pairs
 from muntin.host.join.routes import Routes
@@ -28,8 +28,6 @@ from muntin.host.window_join.stages import open_as_of, open_engine
 
 INCOMPLETE = b"muntin.incomplete"
 """Marks a result that lacks pairs, in the metadata of its schema; the value names what is missing."""
-
-Limits = dict[str, int | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +85,7 @@ class Pipeline:
         left, right = plan.schemas["left"], plan.schemas["right"]
         self.plan, self.changed, self.seconds = plan, False, {"encode": 0.0, "output": 0.0}
         self.routes: Routes | None = None
+        self._held = dict.fromkeys(SIDES, Held(None))  # of time windows
         self._rows_ticket: int | None = None  # of the memory for rows that are kept
         self._aggregates = plan.aggregates()
         kind = RowLog if spec.as_of is None else SlotLog
@@ -216,12 +215,8 @@ class Pipeline:
             except IncompleteError as error:
                 incomplete = error
             result = result or self._begun(call, block_bytes)
-            limits = self._advance(call)
-            with of_device(self.plan.device):
-                decided = self.engine.decided(limits)
-            for part in decided:
-                yield from traced.each("materialize", self._timed(result.add(part)))
-            for table in traced.each("materialize", self._timed(result.end(limits, complete=incomplete is None))):
+            self._advance(call)
+            for table in traced.each("materialize", self._timed(result.end(complete=incomplete is None))):
                 if incomplete is not None:
                     rest.append(table)
                 else:
@@ -230,7 +225,7 @@ class Pipeline:
                 partial = pa.concat_tables([self._output.nothing, *rest])
                 incomplete.partial = partial.replace_schema_metadata({INCOMPLETE: f"core {incomplete.core}"})
                 raise incomplete
-            self._expire(limits)
+            self._expire(call)
             late = late_rows(call, self._late_schemas()) if self.plan.spec.late == "keep" else {}
             return Applied(result.matches, self._matched(), late)
 
@@ -240,16 +235,18 @@ class Pipeline:
             for _ in self.engine.run(self.admit(dataclasses.replace(call, want=Want.NOTHING))):
                 pass
         self._keep_rows(call)
-        limits = self._advance(call)
-        self.engine.forget(limits)
-        self._output.load(call, limits, matched)
-        self._expire(limits)
+        self._advance(call)
+        self._output.load(call, matched)
+        self._expire(call)
 
     def finish(self) -> tuple[pa.Table, int]:
         """What comes out at the end of both streams, and how many pairs are in it."""
+        found: list[Found] = []
         with of_output(self.plan):
-            with of_device(self.plan.device):
-                found = self.engine.decided(None)
+            if self.plan.spec.closing or self.plan.spec.as_of is not None:  # rows wait in the engine
+                end = self.sequence({side: columns.kept(None) for side, columns in self.plan.columns.items()})
+                with of_device(self.plan.device):
+                    found = list(self.engine.run(self.engine.admit(dataclasses.replace(end, ended=True))))
             rest, matches = self._output.rest(found)
             for side, log in self._own_logs.items():
                 log.trim(self.sequencer.arrived[side])
@@ -286,12 +283,11 @@ class Pipeline:
             else:
                 log.append(call.first[side], call.tables[side])
 
-    def _advance(self, call: SequencedCall) -> Limits:
-        """Ends a call that was joined; the times that are useless from now on."""
+    def _advance(self, call: SequencedCall) -> None:
+        """Ends a call that was joined."""
         if call.whole is not None and call.whole.loads is not None:
             self.routes = self.sequencer.planner.routes(call.whole.loads.partitions)
         self.sequencer.advance(call)
-        return self.sequencer.useless_times()
 
     def _matched(self) -> dict[str, np.ndarray]:
         matched = {}
@@ -305,14 +301,14 @@ class Pipeline:
 
     # What is held
 
-    def mark(self) -> int | None:
-        """What `unchanged` takes to tell whether anything has changed since."""
+    def mark(self) -> None:
+        """Has `unchanged` tell whether anything has changed from now on, by the call that was admitted last."""
         self.changed = False
-        return self.engine.applied
 
-    def unchanged(self, mark: int | None) -> bool:
-        """Whether all that is held is sure to be as it was at a mark."""
-        return not self.changed and mark is not None and self.engine.applied == mark
+    @property
+    def unchanged(self) -> bool:
+        """Whether all that is held is sure to be as it was at the last `mark`."""
+        return not self.changed and not self.engine.changed
 
     def oldest_restored(self, side: str) -> int:
         """The oldest row of a side that a restored join must have."""
@@ -330,30 +326,29 @@ class Pipeline:
         arrived = self.sequencer.arrived[side] - FIRST_ROW
         if spec.counted:
             return int(arrived - max(getattr(spec, role).count for role in roles))
-        return min((row for role in roles if (row := self.engine.oldest_row(role)) is not None), default=arrived)
+        return min((row for role in roles if (row := self._held[role].oldest) is not None), default=arrived)
 
     def _logged(self, side: str) -> int:
         """The oldest row that the log of a side must still have."""
         spec = self.plan.spec
         if spec.closing and side == "left" and not spec.self_join:
-            oldest = self.engine.oldest_row("left")
+            oldest = self._held["left"].oldest
             return self.sequencer.arrived[side] if oldest is None else oldest
         if spec.left_alone or spec.anti:  # a row that has matched does not come out any more
             return min(self._unmatched(side), default=self.sequencer.arrived[side])
         return min([self._stored(side), *self._unmatched(side)])
 
-    def _expire(self, limits: Limits) -> None:
+    def _expire(self, call: SequencedCall) -> None:
         spec = self.plan.spec
         if not spec.counted:
             with of_device(self.plan.device):
-                self.engine.expire_times(limits)
+                self._held = self.engine.expire(call.expiry)
         for side, log in self._own_logs.items():
             log.trim(self._logged(side))
             if spec.prevailing and (side == "right" or not spec.closing or spec.self_join):
-                held = [self.engine.held_rows(role) for role in self.plan.roles(side)]
-                waiting = self.engine.oldest_row("left") if spec.closing and spec.self_join else None
-                firsts = [row for row in (waiting, *(oldest for _, oldest in held)) if row is not None]
-                few = np.unique(np.concatenate([rows for rows, _ in held]))
+                held = [self._held[role] for role in self.plan.roles(side)]
+                firsts = (of.first for of in held if of.first is not None)
+                few = np.unique(np.concatenate([of.beyond for of in held]))
                 log.thin(few, min(firsts, default=self.sequencer.arrived[side]))
         self._reserve_rows(0)
         self.sequencer.condition.forget({side: self._stored(side) for side in SIDES})
@@ -373,13 +368,12 @@ class Pipeline:
 
     def fill(self, stats: Stats) -> None:
         """Has the figures of what is held in `stats`."""
-        spec, engine, sequencer = self.plan.spec, self.engine, self.sequencer
-        stats.seconds = self.seconds | engine.seconds
+        spec, sequencer = self.plan.spec, self.sequencer
+        status = self.engine.status()
+        stats.seconds = self.seconds | status.seconds
         stats.row_bytes = sum(log.nbytes for log in self._own_logs.values())
-        stats.device_bytes = engine.device_bytes
-        stats.probed_runs = engine.probed_runs
-        stats.engine = engine.report()
-        stats.index = {side: engine.figures(side) for side in SIDES}
+        stats.device_bytes, stats.probed_runs = status.device_bytes, status.probed_runs
+        stats.engine, stats.index = status.report, status.index
         if "structures" in stats.index["left"]:  # each join core has its own
             stats.index_name = ", ".join(sorted(set(stats.index["left"]["structures"])))
         stats.watermark = sequencer.watermark
@@ -388,7 +382,7 @@ class Pipeline:
         for side, bits in self._output.bits.items():
             setattr(stats, f"waiting_{side}", bits.waiting)
             stats.row_bytes += bits.nbytes
-        for side, waiting in engine.waiting().items():
+        for side, waiting in status.waiting.items():
             setattr(stats, f"waiting_{side}", waiting)
         for side in SIDES:
             arrived = sequencer.arrived[side] - FIRST_ROW
@@ -396,14 +390,15 @@ class Pipeline:
                 most = getattr(spec, side).count
                 rows = min(arrived, most)
             else:
-                most, rows = spec.capacity, engine.stored_rows(side)
+                most, rows = spec.capacity, status.stored[side]
             setattr(stats, f"rows_{side}", arrived)
             setattr(stats, f"window_{side}", rows)
             setattr(stats, f"fill_{side}", None if most is None else rows / most)
 
     def explain(self) -> str:
         """As `JoinPlan.explain`, with what the engine tells of itself."""
-        return self.plan.explain(self.engine.device_bytes, self.engine.report())
+        status = self.engine.status()
+        return self.plan.explain(status.device_bytes, status.report)
 
     def close(self) -> None:
         """Frees what is held. Idempotent."""

@@ -11,6 +11,7 @@ from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.as_of_engine import AsOfEngine, SlotLog
 from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.join.closing_engine import ClosingEngine
 from muntin.host.join.driver_choice import ChoosingEngine
 from muntin.host.join.engine import Engine
 from muntin.host.join.partitioned_engine import open_partitions
@@ -50,6 +51,8 @@ def open_engine(plan: JoinPlan, sequencer: Sequencer, aggregates: AggregatePlan 
         engine = open_partitions(
             partitions, open_one, condition, self_join=spec.self_join, plan=folded, closing=spec.closing
         )
+    if spec.closing:
+        engine = ClosingEngine(engine, sequencer.generator)
     if aggregates is not None and residuals:
         engine = PairAggregateEngine(engine, aggregates, sequencer.itself if spec.itself else None)
     return engine

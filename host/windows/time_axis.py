@@ -223,7 +223,7 @@ class TimeAxis(Axis):
         if self._delays and within.equal_times:
             self._judged = ("left", "right")
 
-    def useless(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
+    def expiry(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
         """The greatest time of each side whose rows no later row can match, in 64 bits; None: there is none.
 
         A later row of the other side is past the watermark in force, if its rows can be late at all.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,6 +114,13 @@ class WatermarkTracker:
             chosen = self._choose(known)
             newest = chosen if newest is None else max(newest, chosen)
         self._recent = [*self._recent[1:], newest]
+
+    def after(self, newest_times: dict[str, int]) -> WatermarkTracker:
+        """As it is once a call has ended with these times; this one stays."""
+        later = copy.copy(self)
+        later._reached, later._since = dict(self._reached), dict(self._since)
+        later.advance(newest_times)
+        return later
 
     def _values(self) -> dict[str, int | None]:
         """How far each side that is not idle has come, less its delay; None: it has sent no time."""

@@ -364,8 +364,8 @@ def test_what_has_left_the_windows_is_forgotten(device_name: str, within: bool) 
             found += join.process(batch, batch).num_rows
         codes = join._calls.journal.pipeline.sequencer.condition.codes
         # On cpu the band is in the composite key.
-        engine = join._calls.journal.pipeline.engine
-        residual = engine.residual_bytes if device_name == "numpy" else engine.device_bytes
+        status = join._calls.journal.pipeline.engine.status()
+        residual = status.report["residual_bytes"] if device_name == "numpy" else status.device_bytes
         assert len(codes) <= 5000
         assert len(codes._values) <= 10_000
         assert residual <= 500_000

@@ -338,7 +338,7 @@ def long_join(rows, **options):
 def under_way(join, call=None):
     # Waits until a call of the join probes.
     journal = join._calls.journal
-    while journal.pipeline is None or not (journal.pipeline.engine.seconds["sort"] or journal.pipeline.engine.applied):
+    while journal.pipeline is None or not any((*(core := journal.pipeline.engine._engine).seconds[:1], core.applied)):
         assert call is None or call.is_alive()
         time.sleep(0.01)
     time.sleep(0.1)

@@ -75,7 +75,7 @@ def test_a_residual_condition(within, counting, seed):
             else:
                 found += [(part.side, *pair) for pair in zip(part.probing.tolist(), part.stored.tolist(), strict=True)]
         if within:
-            engine.expire_times({"left": first // 3 - 80, "right": None})
+            engine.expire({"left": first // 3 - 80, "right": None})
     due = []
     for a in range(900):
         for b in range(900):
