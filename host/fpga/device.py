@@ -117,8 +117,8 @@ class FpgaDevice(RunDevice):
         fitting = {design: build for design, build in self._builds.items() if key_bits in (None, build.key_bits)}
         if not fitting:
             raise LinkIdentityError(
-                f"device {self.info.name} has no kernel for keys of {key_bits} bits, as {' and '.join(self._builds)} "
-                f"has keys of {self.parameters.key_bits}: open another design, or use another device"
+                f"device {self.info.name} has no kernel for keys of {key_bits} bits, but for "
+                f"{self.parameters.key_bits} ({', '.join(self._builds)}): open another design, or use another device"
             )
         return fitting
 

@@ -126,7 +126,7 @@ def test_keys_that_the_board_is_not_built_for():
     with TerminalBoard(BoardModel(parameters=parameters)) as terminal:
         device = open_device(f"board:ecpix5:{terminal.path}")
         with pytest.raises(
-            LinkIdentityError, match="no kernel for keys of 64 bits, as bisort and bisort-ethernet has keys of 32"
+            LinkIdentityError, match=r"no kernel for keys of 64 bits, but for 32 \(bisort, bisort-ethernet\)"
         ):
             device.open_board(64)
     assert dataclasses.asdict(parameters)["key_bits"] == 32
