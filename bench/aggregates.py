@@ -244,7 +244,7 @@ def main(
         raise click.UsageError(
             f"no case has {' or '.join(only)} in its name: there are {', '.join(c.name for c in CASES)}"
         )
-    cases = []
+    cases: list[dict[str, Any]] = []
     for case in chosen:
         points = measure(window, batch, calls, matches, peer=peer, case=case)
         cases.append({"name": case.name, "aggregates": list(case.aggregates), "aim": case.aim, "points": points})

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import signal
-import sys
-import threading
 import time
 from typing import Any
 
@@ -13,6 +10,7 @@ import click
 import pyarrow as pa
 
 from muntin.host import arguments
+from muntin.host.cli.ending import end_on_sigterm
 from muntin.host.files import (
     STANDARD,
     TableReader,
@@ -87,9 +85,7 @@ def run_join(
         return
     if left == right == STANDARD:
         raise click.UsageError("LEFT and RIGHT are both standard input: one of them can be")
-    # What is half written is removed on this signal, too.
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    end_on_sigterm()
     sides = {
         "left": TableReader(left, batch_rows, file_format), "right": TableReader(right, batch_rows, file_format)
     }  # fmt: skip

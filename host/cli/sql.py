@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from muntin.host.cli.ending import end_on_sigterm
 from muntin.host.cli.join import places
 
 
@@ -51,6 +52,7 @@ def sql(
         if place == STANDARD and place in found.values():
             raise click.UsageError("two tables are standard input: one of them can be")
         found[name] = place
+    end_on_sigterm()
     tables = {}
     for name, place in found.items():
         reader = TableReader(place, 1 << 17, file_format)

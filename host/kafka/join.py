@@ -85,7 +85,7 @@ class KafkaJoin:
     max_rows : int
         Messages of a batch, of both topics.
     max_delay : str or datetime.timedelta
-        How long a batch waits for more, such as ``"100 ms"``.
+        How long a batch waits for more, such as ``"100 ms"``; 0: for its first message alone.
     taken : int, optional
         The number of the newest batch that the receiver has, where it keeps that with the rows. By default the group's
         offsets say it, which brokers forget after a week without a commit (``offsets.retention.minutes``).
@@ -210,7 +210,7 @@ class KafkaJoin:
         self._join: WindowJoin | None = None
         self._letters: list[Letter] = []  # of the newest batch
         self._owed = False  # that one is in the state, and was not given out
-        self._closed = False
+        self._closed = self._stepping = False
         self._tried(self._open)
 
     @property
@@ -339,7 +339,11 @@ class KafkaJoin:
         """
         if self._closed:
             raise KafkaError("this join was closed: open another one")
-        return self._tried(self._step)
+        self._stepping = True
+        try:
+            return self._tried(self._step)
+        finally:
+            self._stepping = False
 
     def _tried(self, code: Callable[[], Any]) -> Any:
         """Does something, and again where the brokers gave it up."""
@@ -460,7 +464,13 @@ class KafkaJoin:
             self._closed = True
 
     def close(self) -> None:
-        """Frees memory and ends the clients; what was joined stays in the state. Idempotent."""
+        """Frees memory and ends the clients; what was joined stays in the state. Idempotent. Raises KafkaError while a
+        step is under way, as within the function that is given its result: call `stop` there."""
+        if self._stepping:
+            raise KafkaError(
+                "close() while a step is under way, as within the function that output= names, would take the state "
+                "and the clients away from it: call stop() there, and close() once run() has returned"
+            )
         self._closed = True
         self._release()
 

@@ -17,6 +17,8 @@ from muntin.host.errors import KafkaError, StateError
 
 LOOK_SECONDS = 60.0
 """After which a topic is looked at for partitions that are new."""
+IDLE_SECONDS = 0.1
+"""For which a reader that waits for no more messages waits for the first."""
 LEAST_WAITING = 10_000
 """Messages that wait before a partition is read no more: what the client has of it is then read again."""
 LOG = logging.getLogger("muntin.kafka")
@@ -197,7 +199,11 @@ class Source:
             self._add_partitions()
         with named("read the topics"):
             messages = []
-            for message in self._consumer.consume(rows, seconds):
+            new = self._consumer.consume(rows, seconds)
+            if not new and seconds < IDLE_SECONDS and not any(each.messages for each in self._partitions.values()):
+                new = self._consumer.consume(1, IDLE_SECONDS)
+                new += self._consumer.consume(rows - 1, 0) if new and rows > 1 else []
+            for message in new:
                 if message.error() is None:
                     messages.append(message)
                 else:

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -742,6 +743,19 @@ def test_a_damaged_arrow_file_is_named(files: tuple[Path, Path], tmp_path: Path,
 
 def test_too_many_rows_for_a_batch(files: tuple[Path, Path]) -> None:
     assert muntin("join", *files, *BAND, "--batch-rows", 10**20).exit_code == 2
+
+
+def test_sigterm_ends_a_text_as_an_error_does(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("muntin.query.sql", terminated)
+    try:
+        assert muntin("sql", "SELECT * FROM a JOIN b ON true", "--table", f"a={files[0]}").exit_code == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_sigterm_leaves_no_half_output(files: tuple[Path, Path], tmp_path: Path) -> None:

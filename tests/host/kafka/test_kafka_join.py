@@ -497,6 +497,31 @@ def test_without_state_nothing_goes_on(world: World) -> None:
         join.run()
 
 
+def test_it_is_not_closed_within_a_step(world: World) -> None:
+    joins: list[KafkaJoin] = []
+    world.write(30)
+    with world.open(lambda *_: joins[0].close()) as join:
+        joins.append(join)
+        for _ in range(2):  # the function is called again
+            with pytest.raises(KafkaError, match=r"close\(\) while a step is under way.* call stop\(\) there"):
+                join.run(to_end=True)
+
+
+def test_without_a_delay_it_waits_for_a_first_message(world: World) -> None:
+    world.write(30)
+    taken: list[pa.Table] = []
+    with world.open(lambda table, _: taken.append(table), max_delay="0 ms") as join:
+        join.run(to_end=True)
+        started = time.monotonic()
+        for _ in range(12):  # some of them are told where partitions end
+            assert join.step() is None
+        assert time.monotonic() - started > 0.25  # it does not ask again and again
+        world.write(1)
+        while join.step() is None:
+            pass
+    assert sum(map(len, taken)) > 0
+
+
 def test_an_error_of_the_join_takes_nothing(world: World) -> None:
     world.write(30)
     options: dict[str, Any] = {"sequence": "t", "select": ["id"], "left": 5, "right": 5, "within": None}
