@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from muntin.host.devices.device import Memory
 from muntin.host.errors import CapacityError, DaemonError, LimitError, MuntinError
+from muntin.host.memory import Memory
 from muntin.host.tracing import carried, span
 
 Tables = Generator[pa.Table, None, None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from muntin.host.devices.device import Device, DeviceInfo, usable_memory
+from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.engines import EngineKind, Shared, SplitJoin, Steps
 from muntin.host.errors import DeviceError, UnsupportedError
 from muntin.host.index import (
@@ -36,6 +36,7 @@ from muntin.host.join.native_engine import NativeEngine
 from muntin.host.join.splitjoin_threads import SplitJoinThreads
 from muntin.host.join.spo_engine import SpoEngine
 from muntin.host.keys.constants import whole_number
+from muntin.host.memory import usable_memory
 from muntin.host.native import _core
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from muntin.host.devices.device import SOME_RUNS, DeviceInfo, Limits, Probe, Room, Run, RunStore, usable_memory
+from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.run_device import RunDevice
 from muntin.host.errors import CapacityError, DeviceError
+from muntin.host.index.run_store import SOME_RUNS, Limits, Probe, Room, Run, RunStore
+from muntin.host.memory import usable_memory
 
 BLOCK_PAIRS = 1 << 22  # pairs gathered at a time
 

@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from muntin.host.devices.device import SOME_RUNS, Arena, DeviceInfo, Limits, Probe, Room, Run, RunStore
+from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.run_device import RunDevice
 from muntin.host.errors import CapacityError, DeviceError
+from muntin.host.index.run_store import SOME_RUNS, Limits, Probe, Room, Run, RunStore
+from muntin.host.memory import Arena
 
 _VENDORS = pathlib.Path("/etc/OpenCL/vendors")
 _DRIVER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES")

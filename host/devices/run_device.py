@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 from typing import cast
 
-from muntin.host.devices.device import SOME_RUNS, Device, Room, RunStore
+from muntin.host.devices.device import Device
 from muntin.host.index import BiSort, Index, RunPolicy, SortedRuns
+from muntin.host.index.run_store import SOME_RUNS, Room, RunStore
 from muntin.host.index.sorted_runs import RunWindow
 from muntin.host.index.window_index import WindowIndex
 from muntin.host.join.boundary_generator import BoundaryGenerator

@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 
 from muntin.contract.registers import Command, Operation
-from muntin.host.devices.device import Arena
 from muntin.host.errors import CapacityError, DeviceError
 from muntin.host.fpga.driver import KernelDriver
+from muntin.host.memory import Arena
 
 _ROW_BYTES = 4  # of a row number, a position, a count
 _LIMIT_BYTES = 8

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from muntin.host.devices.device import Limits, Run, RunStore
 from muntin.host.errors import CapacityError
 from muntin.host.index.run_policies import RunPolicy
+from muntin.host.index.run_store import Limits, Run, RunStore
 from muntin.host.index.window_index import Extent, Holds, Probes, WindowIndex
 from muntin.host.join.engine import Batch, Counts, EngineSpec, Pairs, beyond_capacity
 

@@ -36,7 +36,7 @@ from muntin.host.predicates import AsOf
 from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from muntin.host.devices.device import Memory
+    from muntin.host.memory import Memory
 
 _NONE = np.zeros(0, np.int64)
 _LEAST = 1 << 10  # slots, and codes, that are not looked through for those in use

@@ -35,7 +35,7 @@ from muntin.host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
 from muntin.host.windows.time_axis import reached_times
 
 if TYPE_CHECKING:
-    from muntin.host.devices.device import Memory
+    from muntin.host.memory import Memory
 
 _NONE = np.zeros(0, np.int64)
 

@@ -23,7 +23,7 @@ ABOVE = {
 ROWS = (
     (
         *("host.errors", "host.arrow_versions", "host.progress", "host.tracing", "host.native", "host.arrays"),
-        *("host.public", "host.frames", "host.keys"),
+        *("host.public", "host.frames", "host.memory", "host.keys"),
     ),
     ("host.windows", "host.predicates", "host.aggregates", "host.engines", "host.index", "host.spec"),
     ("host.sql", "host.arguments"),

@@ -19,8 +19,8 @@ from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.result import NotKeptError, Turns, keep
-from muntin.host.devices.device import Memory
 from muntin.host.errors import CapacityError, DaemonError, DeviceError, LimitError, ResultTooLargeError, StateLostError
+from muntin.host.memory import Memory
 from tests.host.daemon.conftest import LEFT, RIGHT, expected, open_query, process
 
 DENSE = JoinSpec(on=Compare("limit", "<", "price"), left=Rows(1000), right=Rows(1000))

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from muntin.host.devices import opencl_device
-from muntin.host.devices.device import DeviceInfo, Limits
+from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.opencl_device import OpenClDevice, find_driver
 from muntin.host.errors import CapacityError, DeviceError
+from muntin.host.index.run_store import Limits
 
 KEYS = np.arange(50_000, dtype=np.int64)
 ROWS = KEYS.astype(np.uint32)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.host.devices.device import Arena
+from muntin.host.memory import Arena
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 300))))
