@@ -35,7 +35,7 @@ from muntin.host.join.engine import (
     key_order,
 )
 from muntin.host.join.folds import FOLDS
-from muntin.host.join.index_engine import cut_steps
+from muntin.host.join.pacer import cut_steps
 from muntin.host.join.residual import RowColumn
 from muntin.host.keys.key_type import LONG
 from muntin.host.native import _core
@@ -164,12 +164,12 @@ class AggregateEngine(Engine):
                 self._put(side, batches[side])
             self._expire_counted(call.arrived)
             return
-        for step in cut_steps(batches, self._most_rows(batches)):
-            stored = {side: step[side].stored() for side in self._stored}
+        for step in cut_steps(call, self._max_rows(batches)):
+            stored = {side: step.batches[side].stored() for side in self._stored}
             orders = {side: self._stage(side, batch) for side, batch in stored.items()}
             for side in self._probing:
-                probing = step[side].probing()
-                if side not in orders or step[side].apart:
+                probing = step.batches[side].probing()
+                if side not in orders or step.batches[side].apart:
                     orders[side] = _order(probing.keys)
                 if len(probing):
                     yield self._probe(side, probing, orders[side], stored[OTHER[side]])
@@ -184,7 +184,7 @@ class AggregateEngine(Engine):
         self._stage(side, batch)
         self._windows[side].store()
 
-    def _most_rows(self, batches: dict[str, Batch]) -> int:
+    def _max_rows(self, batches: dict[str, Batch]) -> int:
         if self.spec.within is None or self._close:
             return _STEP_ROWS
         mixed = any(len(b) and b.other_position[0] != b.other_position[-1] for b in batches.values())

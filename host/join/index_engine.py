@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,88 +26,13 @@ from muntin.host.join.engine import (
     Punctuation,
     Want,
 )
+from muntin.host.join.pacer import cut_pairs, cut_steps
 from muntin.host.join.residual import Residual, TimeWindow
 
-MOST_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
-LEAST_STEP_ROWS = 1 << 13
+MAX_STEP_ROWS = 1 << 18  # rows of a call that are joined and stored at a time
+MIN_STEP_ROWS = 1 << 13
 PROBE_ROWS = 1 << 15  # rows that probe at a time: bounds the scratch memory of a device
 _INT64 = np.iinfo(np.int64)
-
-
-def cut_steps(batches: dict[str, Batch], most: int) -> Iterator[dict[str, Batch]]:
-    """Cuts a call along the total order of arrival, in steps of about `most` rows of both sides."""
-    yield from _cut(batches, dict.fromkeys(batches, int), most)
-
-
-def cut_pairs(batches: dict[str, Batch], counts: dict[str, np.ndarray], most: int) -> Iterator[dict[str, Batch]]:
-    """Cuts a call along the total order of arrival, in steps that find at most so many pairs, or one row's.
-
-    Parameters
-    ----------
-    counts : dict of str to ndarray
-        Pairs that each row finds.
-    """
-    yield from _cut(batches, {side: running(of) for side, of in counts.items()}, most)
-
-
-def _cut(
-    batches: dict[str, Batch], totals: dict[str, Callable[[int], float]], most: float
-) -> Iterator[dict[str, Batch]]:
-    at, end = dict.fromkeys(batches, 0), {side: len(batch) for side, batch in batches.items()}
-    while True:
-        to = cut_at(batches, totals, at, most)
-        yield between(batches, at, to)
-        if to == end:
-            return
-        at = to
-
-
-def between(batches: dict[str, Batch], at: dict[str, int], to: dict[str, int]) -> dict[str, Batch]:
-    """The rows of each side from one place to another."""
-    if all(to[side] - at[side] == len(batch) for side, batch in batches.items()):
-        return batches
-    return {side: batch.take(slice(at[side], to[side])) for side, batch in batches.items()}
-
-
-def running(counts: np.ndarray) -> Callable[[int], float]:
-    """The sum of so many counts, from the first on."""
-    sums = np.cumsum(counts)
-    return lambda count: float(sums[count - 1]) if count else 0.0
-
-
-def cut_at(
-    batches: dict[str, Batch], totals: dict[str, Callable[[int], float]], at: dict[str, int], most: float
-) -> dict[str, int]:
-    """How many rows of each side come before the next cut along the total order of arrival.
-
-    Parameters
-    ----------
-    totals : dict of str to callable
-        What so many rows of a side amount to, from its first on.
-    at : dict of str to int
-        Rows before the last cut.
-    most : float
-        What rows between both cuts amount to at most, or those of one place.
-    """
-
-    def amount(to: dict[str, int]) -> float:
-        return sum(totals[side](to[side]) - totals[side](at[side]) for side in at)
-
-    def before(place: int) -> dict[str, int]:
-        return {
-            side: bisect.bisect_left(range(len(batch)), place, at[side], key=batch.place)
-            for side, batch in batches.items()
-        }
-
-    end = {side: len(batch) for side, batch in batches.items()}
-    if amount(end) <= most:
-        return end
-    low = 1 + min(batch.place(at[side]) for side, batch in batches.items() if at[side] < end[side])
-    high = 1 + max(batch.place(end[side] - 1) for side, batch in batches.items() if end[side])
-    while high - low > 1:  # all before `low` is taken, all before `high` is too much
-        middle = (low + high) // 2
-        low, high = (middle, high) if amount(before(middle)) <= most else (low, middle)
-    return before(low)
 
 
 class IndexEngine(Engine):
@@ -147,9 +71,9 @@ class IndexEngine(Engine):
         self._seconds = {"bounds": 0.0, "residual": 0.0}
         self._generator = generator
         self._counts: dict[str, int | None] = dict.fromkeys(SIDES) if spec.counts is None else {**spec.counts}
-        self._step_rows = MOST_STEP_ROWS
+        self._step_rows = MAX_STEP_ROWS
         if spec.counts is not None:
-            self._step_rows = min(max(min(spec.counts.values()) // 8, LEAST_STEP_ROWS), MOST_STEP_ROWS)
+            self._step_rows = min(max(min(spec.counts.values()) // 8, MIN_STEP_ROWS), MAX_STEP_ROWS)
         self._shared = spec.self_join and generator.one_column
         self._residuals = list(residuals)
         if spec.within is not None:
@@ -192,20 +116,20 @@ class IndexEngine(Engine):
             self._store(call)
             return
         left = 0
-        for step in cut_steps(call.batches, self._step_rows):
-            yield from self._step(step, call)
+        for step in cut_steps(call, self._step_rows):
+            yield from self._step(step)
             if call.max_pairs is not None and not call.counting:
-                left = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left
+                left = int(rows[-1]) + 1 if len(rows := step.batches["left"].rows) else left
                 yield Punctuation(left)
         for side in self._stored:
             self._settle(side, call.arrived[side])
 
     def _store(self, call: Call) -> None:
-        for step in cut_steps(call.batches, self._step_rows):
-            self._insert(step)
-            for side in self._stored:
-                if len(step[side]):
-                    self._settle(side, int(step[side].rows[-1]) + 1)
+        for step in cut_steps(call, self._step_rows):
+            self._insert(step.batches)
+            for side, batch in step.batches.items():
+                if side in self._stored and len(batch):
+                    self._settle(side, int(batch.rows[-1]) + 1)
         for side in self._stored:
             self._settle(side, call.arrived[side])
 
@@ -246,7 +170,8 @@ class IndexEngine(Engine):
                     parts[side] = [batch.probing().sorted()]
         return parts
 
-    def _step(self, batches: dict[str, Batch], call: Call) -> Iterator[Found]:
+    def _step(self, call: Call) -> Iterator[Found]:
+        batches = call.batches
         stored = self._insert(batches)
         parts = {side: stored[self._stored[0]] if self._shared else stored[side] for side in SIDES}
         if call.max_pairs is None or call.counting or self.spec.order == "none":
@@ -257,14 +182,14 @@ class IndexEngine(Engine):
             for found in self._probes(parts, counting=True):
                 assert isinstance(found, Counts)
                 counts[found.side][np.searchsorted(batches[found.side].rows, found.probing)] += found.counts
-            for group in cut_pairs(batches, counts, call.max_pairs):
+            for group in cut_pairs(call, counts, call.max_pairs):
                 some: dict[str, list[Batch]] = {}
                 for side in SIDES:
-                    first, last = (int(group[side].rows[at]) if len(group[side]) else -1 for at in (0, -1))
+                    first, last = (int(rows[at]) if len(rows := group.batches[side].rows) else -1 for at in (0, -1))
                     within = [np.flatnonzero((part.rows >= first) & (part.rows <= last)) for part in parts[side]]
                     some[side] = [part.take(which) for part, which in zip(parts[side], within, strict=True)]
                 yield from self._probes(some, counting=False)
-                yield Punctuation(int(group["left"].rows[-1]) + 1 if len(group["left"]) else 0)
+                yield Punctuation(int(rows[-1]) + 1 if len(rows := group.batches["left"].rows) else 0)
         for side in self._stored:
             if len(batches[side]):
                 self._settle(side, int(batches[side].rows[-1]) + 1)

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from muntin.host.errors import DeviceError, WindowError
 from muntin.host.index import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
-    OTHER,
     PAIR_BYTES,
     SIDES,
     Batch,
@@ -41,7 +40,7 @@ from muntin.host.join.engine import (
     beyond_capacity,
     beyond_memory,
 )
-from muntin.host.join.index_engine import between, cut_at, cut_pairs, cut_steps, running
+from muntin.host.join.pacer import Pacer, cut_pairs, cut_steps
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.keys.key_type import LONG
 from muntin.host.native import _core
@@ -49,19 +48,17 @@ from muntin.host.native import _core
 if TYPE_CHECKING:
     from muntin.host.devices.cpu_device import CpuDevice
 
-LEAST_STEP_ROWS = 1 << 14  # of both sides, that are joined and stored at a time
-MOST_STEP_ROWS = 1 << 20
+MIN_STEP_ROWS = 1 << 14  # of both sides, that are joined and stored at a time
+MAX_STEP_ROWS = 1 << 20
 MOST_STEP_SHARE = (
     4  # a step's pairs take at most the free memory over this: its matches, and other parts, lie beside them
 )
 _ROW_OVERHEAD = 1.2  # bytes of a stored row over those of its key and number: the index, and what blocks are rounded to
 _TREE_OVERHEAD = 1.6  # the same of trees: nodes that are not full, the order of arrival, and what a merge writes
 _TEMPORAL_OVERHEAD = {"csb_tree": 4.0, "burst_trie": 8.0, "judy": 4.0}  # as `_ROW_OVERHEAD`, logs of keys included
-_MOST_GROWTH = 16  # of a step over the one before
 _FIRST_TIME_ROWS = 1 << 14  # of a time window, that memory is set aside for at first
 _FAR = 1 << 100  # beyond this no bound differs from another
 _FAR_ROWS = 1 << 62  # beyond all windows
-_SLACK = 0.875  # parts that find more pairs than they may are joined again
 _STEPS = ("sort", "probe", "copy", "store")
 
 
@@ -202,9 +199,13 @@ class NativeEngine(Engine):
             engine=Shared.name if isinstance(spec.engine, Shared) else "steps",
             others=[halved(other.constant_bands()) for other in spec.others],
         )
-        self._step_rows = MOST_STEP_ROWS
+        step_rows = MAX_STEP_ROWS
         if spec.counts is not None:
-            self._step_rows = min(max(min(spec.counts.values()), LEAST_STEP_ROWS), MOST_STEP_ROWS)
+            step_rows = min(max(min(spec.counts.values()), MIN_STEP_ROWS), MAX_STEP_ROWS)
+        self._pacer = self._open_pacer(step_rows)
+
+    def _open_pacer(self, step_rows: int) -> Pacer:
+        return Pacer(step_rows, counts=self.spec.counts)
 
     def _core_index(self, index: Index) -> tuple[str, dict[str, float]]:
         """An index's name and parameters as the core takes them."""
@@ -309,7 +310,7 @@ class NativeEngine(Engine):
                 )
                 continue
             if counting:
-                probing = (step[side].probing().rows for side in SIDES)
+                probing = (step.batches[side].probing().rows for side in SIDES)
                 yield from (Counts(*each) for each in zip(SIDES, probing, found, strict=True))
             elif arrival_order and self.spec.order != "none" and self.spec.self_join and not self._shared:
                 yield OrderedPairs(*_by_stream(*found))
@@ -318,7 +319,7 @@ class NativeEngine(Engine):
             else:
                 yield from (Pairs(side, *part) for side, part in zip(SIDES, found, strict=True))
             if call.max_pairs is not None and not counting:
-                left = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left
+                left = int(rows[-1]) + 1 if len(rows := step.batches["left"].rows) else left
                 yield Punctuation(left)
         for side in self._stored:
             engine.arrived(SIDES.index(side), call.arrived[side])
@@ -327,25 +328,25 @@ class NativeEngine(Engine):
 
     _refuses = True  # whether the core can refuse a step, which then has changed nothing
 
-    def _joined(self, call: Call, *, whole: bool) -> Iterator[tuple[dict[str, Batch], tuple[Any, ...]]]:
+    def _joined(self, call: Call, *, whole: bool) -> Iterator[tuple[Call, tuple[Any, ...]]]:
         """Parts of a call, with what the core gives for each: steps, or parts of one that finds too many pairs."""
         most: int | None = None
         for step in self._steps(call):
             if call.want is Want.PAIRS:
                 most = self._max_step_pairs(call)
-            found = self._step(step, most, call.want, whole=whole)
+            found = self._step(step, most, whole=whole)
             if found[0] is not None:
                 yield step, found
                 continue
             counts = {}
             for side, own in zip(SIDES, found[1:], strict=True):
-                counts[side], probes = own, step[side].probes
+                counts[side], probes = own, step.batches[side].probes
                 if probes is not None:
                     counts[side] = np.zeros(len(probes), np.int64)
                     counts[side][probes] = own
             assert most is not None
             for part in cut_pairs(step, counts, most):
-                yield part, self._step(part, None, call.want, whole=whole)
+                yield part, self._step(part, None, whole=whole)
 
     def _max_step_pairs(self, call: Call) -> int:
         """Pairs that a step may find; where the core refuses none, those that there is memory for."""
@@ -356,7 +357,8 @@ class NativeEngine(Engine):
         # In one step, if it can be: what is refused is probed twice, and results of several parts are put together.
         return max(room // MOST_STEP_SHARE, 1) if refuses else room
 
-    def _step(self, step: dict[str, Batch], most: int | None, want: Want, *, whole: bool) -> tuple[Any, ...]:
+    def _step(self, call: Call, most: int | None, *, whole: bool) -> tuple[Any, ...]:
+        step, want = call.batches, call.want
         inputs = [self._input(side, step[side].probing()) for side in SIDES]
         options: dict[str, Any] = {} if most is None else {"most": most}
         if any(step[side].apart for side in SIDES):
@@ -370,7 +372,7 @@ class NativeEngine(Engine):
             assert most is not None
             raise beyond_memory("a step", most + 1, PAIR_BYTES * most) from error
         if not counting and found[0] is not None:
-            self._found += len(found[0]) if whole else sum(len(rows) for rows, _ in found)
+            self._pacer.found += len(found[0]) if whole else sum(len(rows) for rows, _ in found)
         return found
 
     def _events(self, side: str) -> list[list[int]]:
@@ -378,49 +380,17 @@ class NativeEngine(Engine):
 
     def _store(self, call: Call) -> None:
         engine = self._engine
-        for step in cut_steps(call.batches, MOST_STEP_ROWS):
-            inputs = [self._input(side, step[side]) for side in SIDES]
+        for step in cut_steps(call, MAX_STEP_ROWS):
+            inputs = [self._input(side, step.batches[side]) for side in SIDES]
             engine.step(*inputs, probing=False, threads=self._device.threads)
         for side in self._stored:
             engine.arrived(SIDES.index(side), call.arrived[side])
 
-    def _steps(self, call: Call) -> Iterator[dict[str, Batch]]:
-        """A call in parts that are joined and stored at a time."""
-        steps, max_pairs = cut_steps(call.batches, self._step_rows), call.max_pairs
-        if max_pairs is None:
-            return steps
-        # About the oldest row of each side that the call's rows may meet, by how many are stored.
-        first_met = {side: first - self._engine.rows(SIDES.index(side)) for side, first in call.first.items()}
-        return (part for step in steps for part in self._paced(step, first_met, max_pairs))
-
-    _found = 0  # pairs so far
-    _selectivity = 1.0  # the share of the rows in each other's windows that match, as steps so far suggest
-
-    def _paced(self, step: dict[str, Batch], first_met: dict[str, int], most: int) -> Iterator[dict[str, Batch]]:
-        """Rows in parts that find somewhat less than `most` pairs, or one row's, if they match as those before did.
-
-        As long as nothing is known, all rows in a window count as matches.
-        """
-        could = {side: self._could_match(side, step[side], first_met[OTHER[side]]) for side in SIDES}
-        at, end = dict.fromkeys(SIDES, 0), {side: len(step[side]) for side in SIDES}
-        while True:
-            to, before = cut_at(step, could, at, _SLACK * most / self._selectivity), self._found
-            yield between(step, at, to)
-            met = sum(could[side](to[side]) - could[side](at[side]) for side in SIDES)
-            if met >= 1:
-                seen = (self._found - before + 1) / met
-                self._selectivity = min(max(seen, self._selectivity / _MOST_GROWTH), 1.0)
-            if to == end:
-                return
-            at = to
-
-    def _could_match(self, side: str, batch: Batch, first_met: int) -> Callable[[int], float]:
-        """How many rows of the other side's window so many rows of a side meet."""
-        most = _FAR_ROWS if self.spec.counts is None else self.spec.counts[OTHER[side]]
-        if len(batch) and batch.other_position[0] == batch.other_position[-1]:  # as both ascend, all rows meet as many
-            each = float(min(int(batch.other_position[0]) - first_met, most))
-            return lambda count: each * count
-        return running(np.minimum(batch.other_position - first_met, most).astype(np.float64))
+    def _steps(self, call: Call) -> Iterator[Call]:
+        stored = None
+        if call.max_pairs is not None:
+            stored = {side: self._engine.rows(at) for at, side in enumerate(SIDES)}
+        return self._pacer.steps(call, stored)
 
     def _words(self, keys: np.ndarray) -> np.ndarray:
         """Keys or bounds as the core takes them."""

@@ -24,10 +24,11 @@ from muntin.host.join.engine import (
     Want,
     by_probing_side,
 )
+from muntin.host.join.pacer import Pacer
 from muntin.host.join.residual import ResidualPart
 
 _FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
-_LEAST_ROWS, _MOST_ROWS = 1 << 9, 1 << 20
+_MIN_ROWS, _MAX_ROWS = 1 << 9, 1 << 20
 _PAIRS = 1 << 22  # that a step should find: bounds the memory for pairs that are dropped
 
 
@@ -49,7 +50,7 @@ class ResidualEngine(Engine):
         self._residuals = list(residuals)
         self._residual_seconds = 0.0
         self._stored = SIDES[:1] if residuals[0].shared else SIDES  # whose keys are kept
-        self._step_rows = _FIRST_ROWS
+        self._pacer = Pacer(_MAX_ROWS, pairs=_PAIRS, min_rows=_MIN_ROWS, first_rows=_FIRST_ROWS)
         self._asked = self._kept = 0
 
     @property
@@ -84,8 +85,8 @@ class ResidualEngine(Engine):
         batches = call.batches
         lost: IncompleteError | None = None
         known = False  # the keys of the call: once the engine has begun with it
-        for step in self._steps(call):
-            asked = self._asked
+        bare = dataclasses.replace(_bare(call), want=Want.PAIRS, max_pairs=None if call.counting else call.max_pairs)
+        for step in self._pacer.steps(bare):
             try:
                 for found in self.engine.run(step):
                     if not known:
@@ -103,10 +104,6 @@ class ResidualEngine(Engine):
                         yield pairs
             except IncompleteError as error:  # the other parts of the device go on
                 lost = error
-            rows = sum(len(batch) for batch in step.batches.values())
-            if rows:
-                per_row = (self._asked - asked) / rows
-                self._step_rows = int(min(max(_PAIRS / max(per_row, 1e-9), _LEAST_ROWS), _MOST_ROWS))
         if not known:
             self._put(batches)
         self._trim_counted(call.arrived)
@@ -145,32 +142,6 @@ class ResidualEngine(Engine):
         for residual in self._residuals:
             residual.trim(side, oldest)
 
-    def _steps(self, call: Call) -> Iterator[Call]:
-        """One part of the call after the other, for the engine."""
-        first, other_position = call.first, call.other_position
-        call = dataclasses.replace(_bare(call), want=Want.PAIRS, max_pairs=None if call.counting else call.max_pairs)
-        bare = call.batches
-        places = {side: first[side] + np.arange(len(other_position[side])) + other_position[side] for side in SIDES}
-        every = np.sort(np.concatenate(list(places.values())))
-        done, at, at_row = 0, dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
-        while True:
-            done += self._step_rows
-            to, to_row = {}, {}
-            for side in SIDES:
-                last = done >= len(every)
-                # Both roles of a row of a self join have one place, and so lie in one step.
-                to[side] = len(places[side]) if last else int(np.searchsorted(places[side], every[done], "left"))
-                to_row[side] = int(np.searchsorted(bare[side].rows, first[side] + to[side], "left"))
-            yield dataclasses.replace(
-                call,
-                batches={side: bare[side].take(slice(at_row[side], to_row[side])) for side in SIDES},
-                other_position={side: other_position[side][at[side] : to[side]] for side in SIDES},
-                arrived={side: first[side] + to[side] for side in SIDES},
-            )
-            if done >= len(every):
-                return
-            at, at_row = to, to_row
-
     def _satisfying(self, found: Pairs | OrderedPairs) -> Pairs | OrderedPairs:
         """The pairs for which all residual conditions hold, in the same order."""
         start = time.perf_counter()
@@ -178,6 +149,7 @@ class ResidualEngine(Engine):
             side = found.side if isinstance(found, Pairs) else "left"
             probing, stored = (found.probing, found.stored) if isinstance(found, Pairs) else (found.left, found.right)
             self._asked += len(probing)
+            self._pacer.found += len(probing)
             for residual in self._residuals:
                 kept = residual.keep(side, probing, stored)
                 probing, stored = probing[kept], stored[kept]

@@ -16,6 +16,7 @@ from muntin.host.index import Auto, Index
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import SIDES, Call, Counts, EngineSpec, Found, OrderedPairs, Pairs, Punctuation, Want
 from muntin.host.join.native_engine import NativeEngine
+from muntin.host.join.pacer import Pacer
 
 if TYPE_CHECKING:
     from muntin.host.devices.cpu_device import CpuDevice
@@ -63,7 +64,9 @@ class SplitJoinThreads(NativeEngine):
         if spec.self_join:  # a pair comes from either role of a row, and only the operator can put them in order
             spec = dataclasses.replace(spec, order="none", every=1)
         super().__init__(device, spec, generator, key_bits, index)
-        self._step_rows = STEP_ROWS
+
+    def _open_pacer(self, step_rows: int) -> Pacer:
+        return super()._open_pacer(STEP_ROWS)
 
     def _splitjoin_options(self) -> dict[str, int]:
         active = self._kind.expiry == "active" or self.spec.counts is None
@@ -87,7 +90,9 @@ class SplitJoinThreads(NativeEngine):
         engine, left_rows = self._engine, 0
         for step, found in self._joined(call, whole=True):
             if call.counting:
-                yield from (Counts(side, step[side].rows, counts) for side, counts in zip(SIDES, found, strict=True))
+                yield from (
+                    Counts(side, step.batches[side].rows, counts) for side, counts in zip(SIDES, found, strict=True)
+                )
             elif self._sorted_later:
                 left, right = found
                 by_left = left > right
@@ -96,7 +101,7 @@ class SplitJoinThreads(NativeEngine):
             else:
                 yield OrderedPairs(*found)
             if call.max_pairs is not None and not call.counting:
-                left_rows = int(step["left"].rows[-1]) + 1 if len(step["left"]) else left_rows
+                left_rows = int(rows[-1]) + 1 if len(rows := step.batches["left"].rows) else left_rows
                 yield Punctuation(left_rows)
         for side in SIDES:
             engine.arrived(SIDES.index(side), call.arrived[side])
