@@ -7,6 +7,7 @@ import itertools
 import os
 import threading
 from pathlib import Path
+from typing import Any, Protocol
 
 from muntin.host.errors import CapacityError
 
@@ -74,6 +75,29 @@ class Memory:
     def release(self, ticket: int) -> None:
         """Gives back what a ticket holds. Idempotent; takes no lock, as a finalizer calls it at any point."""
         self._reserved.pop(ticket, None)
+
+
+class Lender(Protocol):
+    """What joins have their memory of: a device.
+
+    Attributes
+    ----------
+    info : DeviceInfo
+    host_memory : Memory
+    """
+
+    info: Any
+    host_memory: Memory
+
+    def reserve(self, needed: int, what: str, ticket: int | None = None) -> int: ...
+
+    def release(self, ticket: int) -> None: ...
+
+
+class Cores(Lender, Protocol):
+    """A device with so many threads at most for a call."""
+
+    threads: int
 
 
 class Arena:

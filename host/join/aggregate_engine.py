@@ -11,7 +11,7 @@ import dataclasses
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -38,11 +38,9 @@ from muntin.host.join.folds import FOLDS
 from muntin.host.join.pacer import cut_steps
 from muntin.host.join.residual import RowColumn
 from muntin.host.keys.key_type import LONG
+from muntin.host.memory import Lender
 from muntin.host.native import _core
 from muntin.host.windows.time_axis import reached_times
-
-if TYPE_CHECKING:
-    from muntin.host.devices.device import Device
 
 _INT64_MAX = (1 << 63) - 1
 _STEP_ROWS = 1 << 20
@@ -55,7 +53,7 @@ class AggregateEngine(Engine):
 
     Parameters
     ----------
-    device : Device
+    device : Lender
         Whose memory it takes: ``"cpu"``.
     threads : int
         The most threads of a call.
@@ -76,7 +74,7 @@ class AggregateEngine(Engine):
     """
 
     def __init__(
-        self, device: Device, threads: int, spec: EngineSpec, generator: BoundaryGenerator, plan: AggregatePlan, *,
+        self, device: Lender, threads: int, spec: EngineSpec, generator: BoundaryGenerator, plan: AggregatePlan, *,
         itself: bool, close: bool,
     ):  # fmt: skip
         self.spec = spec

@@ -12,7 +12,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -43,10 +43,8 @@ from muntin.host.join.engine import (
 from muntin.host.join.pacer import Pacer, cut_pairs, cut_steps
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.keys.key_type import LONG
+from muntin.host.memory import Cores
 from muntin.host.native import _core
-
-if TYPE_CHECKING:
-    from muntin.host.devices.cpu_device import CpuDevice
 
 MIN_STEP_ROWS = 1 << 14  # of both sides, that are joined and stored at a time
 MAX_STEP_ROWS = 1 << 20
@@ -135,7 +133,7 @@ class NativeEngine(Engine):
 
     Parameters
     ----------
-    device : CpuDevice
+    device : Cores
         Whose memory and threads it takes.
     spec : EngineSpec
     generator : BoundaryGenerator
@@ -154,7 +152,7 @@ class NativeEngine(Engine):
 
     def __init__(
         self,
-        device: CpuDevice,
+        device: Cores,
         spec: EngineSpec,
         generator: BoundaryGenerator,
         key_bits: dict[str, int],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from muntin.host.engines import SplitJoin
 from muntin.host.errors import IncompleteError, UnsupportedError
@@ -17,9 +16,7 @@ from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import SIDES, Call, Counts, EngineSpec, Found, OrderedPairs, Pairs, Punctuation, Want
 from muntin.host.join.native_engine import NativeEngine
 from muntin.host.join.pacer import Pacer
-
-if TYPE_CHECKING:
-    from muntin.host.devices.cpu_device import CpuDevice
+from muntin.host.memory import Cores
 
 STEP_ROWS = 1 << 16  # rows of a call whose pairs are gathered at a time
 _ORDERS = ("none", "outer", "inner")
@@ -47,7 +44,7 @@ class SplitJoinThreads(NativeEngine):
 
     def __init__(
         self,
-        device: CpuDevice,
+        device: Cores,
         spec: EngineSpec,
         generator: BoundaryGenerator,
         key_bits: dict[str, int],

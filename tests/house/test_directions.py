@@ -7,7 +7,7 @@ from tests.house.imports import breaches, circles, imports
 #: The imports that go the other way, of an older order of the parts. A line that is gone goes from here; none comes in.
 KNOWN = Path(__file__).with_name("breaches.txt").read_text().splitlines()
 #: Imports to cut until no module imports itself through others. This number only falls.
-CIRCLES = 7
+CIRCLES = 5
 
 
 def test_parts_import_what_stands_above_them() -> None:
