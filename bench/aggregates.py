@@ -26,6 +26,7 @@ MATCHES = (1, 64, 4096)
 AIM = 1.5  # most CPU against that at one match a row
 _BITS = 32  # of keys
 _DUCKDB_PAIRS = 1 << 23  # at most, that DuckDB makes
+_MATCH_BY_MATCH = 1 << 16, 1 << 22  # rows of a window at most, and matches of a call, where time grows with the matches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ def measure(
     window : int
         Rows of each side's window.
     batch, calls : int
-        Rows of each side of a call, and timed calls.
+        Rows of each side of a call, and timed calls. Window and batch are smaller for a case that looks at each match.
     matches : sequence of int
         Matches a row.
     peer : bool
@@ -101,6 +102,8 @@ def measure(
     found: list[dict[str, Any]] = []
     for many in matches:
         random = np.random.default_rng(many)
+        if not case.aim:
+            window, batch = min(window, _MATCH_BY_MATCH[0]), min(batch, _MATCH_BY_MATCH[1] // many)
         stream = _Stream(case, window, many, random)
         with WindowJoin(**stream.options) as join:
             for _ in range(-(-window // batch) + 1):

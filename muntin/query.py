@@ -303,6 +303,7 @@ def sql(
     result_watermark: str | None = ...,
     observe: str | None = ...,
     tracing: bool | None = ...,
+    late: str = ...,
     tables: Mapping[str, _SparkFrame] = ...,
     **named: _SparkFrame,
 ) -> _SparkFrame: ...
@@ -404,7 +405,7 @@ _OF_TEXT = ("rows", "times", "suffix", "sequence", "form", "aggregates", "at", "
 _HERE = (*_OF_TEXT, "watermark", *_OF_OPERATOR)
 _IN_SPARK = (
     *_OF_TEXT, "device", "daemon", "token", "tls_ca", "tls", "name", "state", "partitions", "stages", "lag",
-    "idle_after", "no_data_batches", "result_watermark", "observe", "tracing",
+    "idle_after", "no_data_batches", "result_watermark", "observe", "tracing", "late",
 )  # fmt: skip
 
 

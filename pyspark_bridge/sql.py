@@ -10,7 +10,8 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from muntin.host.errors import SqlError
+from muntin.host.errors import SqlError, UnsupportedError
+from muntin.host.join.late_rows import LATE
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader
 from muntin.host.sql.joins import Step
@@ -53,11 +54,12 @@ class FramesSql(SqlEngine):
     name = "Spark"
     reads, writes = SparkText(), Spark()
     keys_first = lazy = True
-    of_one = ("name", "observe", "result_watermark")
+    of_one = ("name", "observe", "result_watermark", "late")
 
-    def __init__(self, session: SparkSession, *, dry: bool = False, **options: Any):
-        self._session, self._dry = session, dry
-        self.options = options
+    def __init__(self, session: SparkSession, *, dry: bool = False, late: str = "drop", **options: Any):
+        self._session, self._dry, self._late = session, dry, late != "drop"
+        self._late_there = False  # in the result of the join
+        self.options = options | ({"late": late} if self._late else {})
 
     def schema(self, frame: DataFrame, name: str) -> pa.Schema:
         return arrow_schema_of(frame, name)
@@ -71,7 +73,7 @@ class FramesSql(SqlEngine):
     def renamed(self, frame: DataFrame, names: Iterable[tuple[str, str]]) -> DataFrame:
         from pyspark.sql import functions as F
 
-        names = list(names)
+        names = [*names, *([(LATE, LATE)] if self._late_there else [])]
         if [old for old, _ in names] == [new for _, new in names] == frame.columns:
             return frame
         return frame.select(*(F.col(quoted(old)).alias(new) for old, new in names))
@@ -86,6 +88,7 @@ class FramesSql(SqlEngine):
         if self._dry:
             schema = result_schema(spec, left, right, arrow_schema_of(left, "left"), arrow_schema_of(right, "right"))
             return self._session.createDataFrame([], schema)
+        self._late_there = self._late
         chosen = {name: getattr(spec, name) for name in (*_OF_TEXT, *_OF_SPEC)}
         return window_join(left, right, **chosen, **self.options)
 
@@ -101,6 +104,12 @@ class FramesSql(SqlEngine):
     def query(self, tree: Node, frames: Mapping[str, DataFrame], reader: Reader) -> DataFrame:
         from pyspark.errors import PySparkException
 
+        if self._late:
+            raise UnsupportedError(
+                "late='keep' gives late rows among those of a join, which the rest of the text would take for such: "
+                "give a text that is a join of columns alone, and what is around it in another, over the rows where "
+                f"{LATE} is NULL"
+            )
         tree = tree.copy()
         named: dict[str, Any] = {}
         for table in tree.find_all(exp.Table):

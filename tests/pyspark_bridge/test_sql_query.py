@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from muntin import sql, sql_explain
-from muntin.errors import SqlError, UnsupportedError
+from muntin.errors import SqlError, UnsupportedError, WindowError
 from tests.host.test_sql import TYPED
 from tests.host.test_sql_query import selects
 from tests.oracles.nested_loop import NestedLoop
@@ -54,17 +54,34 @@ def streamed(runner, seed):
     return bids, asks, {"bids": left, "asks": runner.stream("asks", asks).withWatermark("ts", "5 seconds")}
 
 
-def pairs(bids, asks, lag=1):
-    """Of the band and `WINDOW`, with the micro-batch."""
+def pairs(bids, asks, lag=1, late=False):
+    """Of the band and `WINDOW`, with the micro-batch; with `late`, the side of late rows, None of pairs."""
     loop = NestedLoop(
         ("band", -1, 1), "limit", "price", within=("ts", "ts", seconds(-5), seconds(3)),
         delays=(seconds(2), seconds(5)), initial=0, lag=lag,
     )  # fmt: skip
-    return [
-        (n, *pair)
-        for n, sides in enumerate(zip(bids, asks, strict=True))
-        for pair in loop.results(loop.process(*sides))
-    ]
+    found, first = [], {"left": 0, "right": 0}
+    for n, sides in enumerate(zip(bids, asks, strict=True)):
+        found += [(n, *pair, *([None] if late else [])) for pair in loop.results(loop.process(*sides))]
+        for side, stream in loop.streams.items() if late else ():
+            numbers = [row.number for row in stream.rows[first[side] :] if row.late]
+            found += [(n, *((at, None) if side == "left" else (None, at)), side) for at in numbers]
+            first[side] = len(stream.rows)
+    return found
+
+
+def test_late_rows_of_a_join_alone(spark, runner, daemon, seed):
+    bids, asks, frames = streamed(runner, seed)
+    text = f"SELECT b.id AS bid, a.id AS ask FROM {JOINED.format(bids='bids', asks='asks')} AND {WINDOW}"
+    runner.run(sql(text, **frames, late="keep", daemon=daemon.address, state=None))
+    wanted = Counter(pairs(bids, asks, late=True))
+    assert Counter((n, row["bid"], row["ask"], row["_late"]) for n, row in runner.results["query"]) == wanted
+    assert {side for *_, side in wanted} == {None, "left", "right"}
+    for around in (f"SELECT count(*) AS n FROM ({text})", f"{text} ORDER BY bid"):
+        with pytest.raises(UnsupportedError, match="late='keep' gives late rows among those of a join"):
+            sql(around, **frames, late="keep", daemon=daemon.address, state=None)
+    with pytest.raises(WindowError, match="late='keep' is of one join"):
+        sql(f"{text} JOIN asks c ON c.price = a.price", **frames, late="keep", state=None)
 
 
 def test_streams_with_what_is_around_them(runner, daemon, seed):
