@@ -298,7 +298,7 @@ class NativeEngine(Engine):
         if call.want is Want.NOTHING:
             self._store(call)
             return
-        engine, left, counting = self._engine, 0, call.counting
+        engine, left, counting = self._engine, 0, call.want is Want.COUNTS
         arrival_order = isinstance(self.spec.engine, Shared)
         whole = arrival_order or self.spec.order == "none"
         for step, found in self._joined(call, whole=whole):
@@ -357,9 +357,10 @@ class NativeEngine(Engine):
 
     def _step(self, call: Call, most: int | None, *, whole: bool) -> tuple[Any, ...]:
         step, want = call.batches, call.want
-        inputs = [self._input(side, step[side].probing()) for side in SIDES]
+        apart = any(batch.stores is not None or batch.probes is not None for batch in step.values())
+        inputs = [self._input(side, step[side].probing() if apart else step[side]) for side in SIDES]
         options: dict[str, Any] = {} if most is None else {"most": most}
-        if any(step[side].apart for side in SIDES):
+        if apart:
             options |= {f"stored_{side}": self._input(side, step[side].stored(), probes=False) for side in SIDES}
         if want is Want.RANGES:
             return self._engine.step(*inputs, ranges=self._complement, threads=self._device.threads, **options)
@@ -404,7 +405,7 @@ class NativeEngine(Engine):
         return [(self._words(lower), self._words(upper)) for lower, upper in found]
 
     def _input(self, side: str, batch: Batch, *, probes: bool = True) -> _core.Input:
-        count = len(batch)
+        count = len(batch.keys)
         keys = self._words(np.ascontiguousarray(batch.keys, self._dtype))
         # Both ascend: where the ends say that nothing is left out, or that all are alike, no array need be read.
         whole = count > 0 and int(batch.rows[-1]) - int(batch.rows[0]) + 1 == count
@@ -416,7 +417,7 @@ class NativeEngine(Engine):
             opposite=None if alike else np.ascontiguousarray(batch.other_position),
             same_opposite=int(batch.other_position[0]) if alike else 0,
             times=None if batch.times is None or not count else np.ascontiguousarray(batch.times),
-            bounds=self._bounds(self._generator, side, batch.keys) if probes else None,
+            bounds=self._bounds(self._generator, side, batch.keys) if probes and self._bounded else None,
             others=[
                 (np.ascontiguousarray(other, self._dtype), self._bounds(generator, side, other) if probes else None)
                 for generator, other in zip(self.spec.others, batch.others, strict=True)

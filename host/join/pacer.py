@@ -81,6 +81,9 @@ class Pacer:
         if not self.found:  # nothing is known yet
             self._rows = self._first_rows
         at, end = dict.fromkeys(SIDES, 0), _lengths(call)
+        if self._pairs is None and sum(end.values()) <= self._rows:
+            yield call
+            return
         while True:
             to, before = _cut_at(call, _ROWS, at, self._rows), self.found
             yield _between(call, at, to)
@@ -127,7 +130,7 @@ def _running(counts: np.ndarray) -> Callable[[int], float]:
 
 
 def _lengths(call: Call) -> dict[str, int]:
-    return {side: len(batch) for side, batch in call.batches.items()}
+    return {side: len(batch.keys) for side, batch in call.batches.items()}
 
 
 def _amount(amounts: Amounts, at: Mapping[str, int], to: Mapping[str, int]) -> float:

@@ -148,6 +148,8 @@ class Sequencer:
         self.arrived = dict.fromkeys(SIDES, first_row)
         self.planner = RoutePlanner(self.engine_spec.counts)
         self._last_sequence: int | None = None
+        self._columns = {side: spec.columns(side) for side in SIDES}
+        self._unbounded = spec.unbounded
         self._want = _WANTS.get(spec.form, Want.PAIRS)
 
     def residuals(self) -> list[ResidualPart]:
@@ -444,9 +446,9 @@ class Sequencer:
 
     def _encode(self, side: str, table: pa.Table, rows: np.ndarray, other_position: np.ndarray) -> _Encoded:
         """Encodes keys and times of one side, and leaves out the rows that cannot match."""
-        columns = self._spec.columns(side)
+        columns = self._columns[side]
         keys, valid, others = self.condition.encode(side, table, rows)
-        times = np.zeros(len(rows), np.int64) if self._spec.unbounded else None
+        times = np.zeros(len(rows), np.int64) if self._unbounded else None
         late, newest = None, None
         if self._axis is not None:
             times, timed = self._axis.encode(side, column_of(table, columns["time"]))

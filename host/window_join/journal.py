@@ -174,9 +174,10 @@ class Journal:
         self.late = applied.late
         self.totals.calls += 1
         self.totals.matches += applied.matches
+        late, unmatchable = call.late, call.unmatchable
         for side in SIDES:
-            self.totals.add(f"late_{side}", call.late[side])
-            self.totals.add(f"unmatchable_{side}", call.unmatchable[side])
+            self.totals.add(f"late_{side}", late[side])
+            self.totals.add(f"unmatchable_{side}", unmatchable[side])
 
     def finish(self) -> pa.Table:
         """What comes out at the end of both streams."""

@@ -86,6 +86,9 @@ class Pipeline:
         self.plan, self.changed, self.seconds = plan, False, {"encode": 0.0, "output": 0.0}
         self.routes: Routes | None = None
         self._held = dict.fromkeys(SIDES, Held(None))  # of time windows
+        self._counts: dict[str, int] | None = None  # rows of each side that a count window holds, in any role
+        if spec.counted:
+            self._counts = {side: max(getattr(spec, role).count for role in plan.roles(side)) for side in SIDES}
         self._rows_ticket: int | None = None  # of the memory for rows that are kept
         self._aggregates = plan.aggregates()
         kind = RowLog if spec.as_of is None else SlotLog
@@ -322,36 +325,37 @@ class Pipeline:
 
     def _stored(self, side: str) -> int:
         """The oldest row of a side that a later row may still meet."""
-        spec, roles = self.plan.spec, self.plan.roles(side)
         arrived = self.sequencer.arrived[side] - FIRST_ROW
-        if spec.counted:
-            return int(arrived - max(getattr(spec, role).count for role in roles))
+        if self._counts is not None:
+            return int(arrived - self._counts[side])
+        roles = self.plan.roles(side)
         return min((row for role in roles if (row := self._held[role].oldest) is not None), default=arrived)
 
-    def _logged(self, side: str) -> int:
-        """The oldest row that the log of a side must still have."""
+    def _logged(self, side: str, stored: int) -> int:
+        """The oldest row that the log of a side must still have, of which `stored` may still be met."""
         spec = self.plan.spec
         if spec.closing and side == "left" and not spec.self_join:
             oldest = self._held["left"].oldest
             return self.sequencer.arrived[side] if oldest is None else oldest
         if spec.left_alone or spec.anti:  # a row that has matched does not come out any more
             return min(self._unmatched(side), default=self.sequencer.arrived[side])
-        return min([self._stored(side), *self._unmatched(side)])
+        return min([stored, *self._unmatched(side)])
 
     def _expire(self, call: SequencedCall) -> None:
         spec = self.plan.spec
-        if not spec.counted:
+        if self._counts is None:
             with of_device(self.plan.device):
                 self._held = self.engine.expire(call.expiry)
+        stored = {side: self._stored(side) for side in SIDES}
         for side, log in self._own_logs.items():
-            log.trim(self._logged(side))
+            log.trim(self._logged(side, stored[side]))
             if spec.prevailing and (side == "right" or not spec.closing or spec.self_join):
                 held = [self._held[role] for role in self.plan.roles(side)]
                 firsts = (of.first for of in held if of.first is not None)
                 few = np.unique(np.concatenate([of.beyond for of in held]))
                 log.thin(few, min(firsts, default=self.sequencer.arrived[side]))
         self._reserve_rows(0)
-        self.sequencer.condition.forget({side: self._stored(side) for side in SIDES})
+        self.sequencer.condition.forget(stored)
 
     def _reserve_rows(self, more: int) -> None:
         """Sets memory aside for the rows that are kept for output, and so many bytes more. Raises CapacityError."""
