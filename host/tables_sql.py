@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -146,6 +146,10 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
             refuse(name, f"of type {kind} is none that DuckDB has: cast it to decimal128 or double")
         if pa.types.is_float16(kind):
             frame = frame.set_column(at, name, frame.column(at).cast(pa.float32()))
+        if inner := next((leaf for leaf in _leaves(kind) if leaf != kind and _least_units(connection, leaf)), None):
+            refuse(
+                name, f"of type {kind} has {inner} within it, of which DuckDB keeps microseconds: make a column of it"
+            )
         for least in _least_units(connection, kind):
             try:
                 frame.column(at).cast(least)
@@ -154,6 +158,16 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
                     name, f"of type {kind} has a value that DuckDB would change ({error}): round it, or leave it out"
                 )
     return frame
+
+
+def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """The types that values of a type have within them, or it."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not pa.types.is_nested(kind):
+        yield kind
+    for at in range(kind.num_fields):
+        yield from _leaves(kind.field(at).type)
 
 
 def _least_units(connection: Any, kind: pa.DataType) -> list[pa.DataType]:

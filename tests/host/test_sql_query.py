@@ -215,6 +215,11 @@ def test_columns_keep_the_types_that_duckdb_has_not():
         (pa.array([1_001], pa.duration("ns")), "'a_c' of type duration[ns] has a value that DuckDB would change"),
         (pa.array([400 * 365 * 86_400], pa.duration("s")), "'a_c' of type duration[s] has a value"),
         (pa.array([1], pa.decimal256(50)), "'a_c' of type decimal256(50, 0) is none that DuckDB has"),
+        (
+            pa.array([{"gaps": [1_001]}], pa.struct([("gaps", pa.list_(pa.duration("ns")))])),
+            "'a_c' of type struct<gaps: list<item: duration[ns]>> has duration[ns] within it, of which",
+        ),
+        (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.duration("s"))), "has duration[s] within it"),
     ],
 )
 def test_values_that_duckdb_would_change(column, told):
