@@ -7,13 +7,14 @@ from amaranth.lib.wiring import In, Out
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.port_shape import PortShape
 
-_CHANNELS = {
+CHANNELS = {
     "ar": ("id", "addr", "len", "size", "burst"),
     "aw": ("id", "addr", "len", "size", "burst"),
     "w": ("data", "strb", "last"),
     "r": ("id", "data", "resp", "last"),
     "b": ("id", "resp"),
 }
+"""The channels of AXI4, with what goes over each beside its handshake."""
 
 
 class PortSlice(wiring.Component):
@@ -40,7 +41,7 @@ class PortSlice(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        for channel, fields in _CHANNELS.items():
+        for channel, fields in CHANNELS.items():
             into, out = (self.axi, self.i) if channel in ("r", "b") else (self.i, self.axi)
             given = Cat(getattr(into, f"{channel}{field}") for field in fields)
             kept = fifo.SyncFIFO(width=len(given), depth=2)

@@ -37,7 +37,8 @@ def main(commands: str) -> int:
         case ["snl_UNSAT", _]:
             print("Property proved.")
         case ["snl_SAT", frame]:
-            print(f'Output 0 of miter "top" was asserted in frame {frame}.')
+            # Where it fails at once ABC knows of no frame.
+            print(f'Output 0 of miter "top" was asserted in frame {max(int(frame), 0)}.')
         case ["snl_UNK", frame] if "bmc3" in commands:
             print(f"No output asserted in {int(frame) + 1} frames.")
         case _:

@@ -20,11 +20,15 @@ from amaranth.lib import fifo
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.bisort import merger
 from muntin.hw.memory import burst_splitter
+from muntin.hw.memory.port_guard import PortGuard
+from muntin.hw.memory.port_interleaver import PortInterleaver
 from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.port_slice import PortSlice
 from muntin.hw.splitjoin import quick_fifo, region
 from muntin.hw.splitjoin.nested_loop import NestedLoop
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from tests.hw.formal.admission_proof import AdmissionProof
+from tests.hw.formal.axi_proof import AxiProof, GuardProof, InterleaverProof
 from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
 from tests.hw.formal.merger_output_proof import MergerOutputProof
 from tests.hw.formal.merger_proof import MergerProof
@@ -89,6 +93,39 @@ def test_splitter_fault(fault, right, wrong, limits):
     with pytest.raises(ProofError, match="Assertion violated") as failure:
         run_proof(_splitter(**limits), "splitter")
     assert failure.value.trace.exists()
+
+
+PORT = PortShape(address_width=6, length_width=6, data_width=16, burst_bytes=4, outstanding=2, buffer_bytes=4)
+
+
+def _between_ports(kind: str) -> AxiProof:
+    if kind == "guard":
+        return GuardProof(PORT)
+    return InterleaverProof(PORT, stride=8) if kind == "interleaver" else AxiProof(PortSlice(PORT))
+
+
+@pytest.mark.parametrize("kind", ["guard", "interleaver", "slice"])
+def test_between_ports(kind):
+    run_proof(_between_ports(kind), f"port_{kind}")
+
+
+@pytest.mark.parametrize(
+    ("component", "right", "wrong", "kind"),
+    [
+        (PortGuard, 'may = announced != 0 if channel == "w" else 1', "may = 1", "guard"),
+        (PortGuard, "(shut[channel] | ~valid | ready)", "1", "guard"),
+        (PortGuard, "(reads == 0) & (writes == 0)", "(reads == 0)", "guard"),
+        (PortGuard, "ready & ~shut[channel]", "ready", "guard"),
+        (PortInterleaver, "room & Array(", "Array(", "interleaver"),
+        (PortInterleaver, "self.i.wvalid & write.r_rdy & (", "self.i.wvalid & (", "interleaver"),
+        (PortInterleaver, "[low : low + width]", "[low + 1 : low + 1 + width]", "interleaver"),
+        (PortSlice, 'kept.r_en.eq(getattr(out, f"{channel}ready"))', "kept.r_en.eq(1)", "slice"),
+    ],
+)
+def test_between_ports_fault(fault, component, right, wrong, kind):
+    fault(component, right, wrong)
+    with pytest.raises(ProofError, match=r"Assertion violated|\(abc pdr\) returned FAIL"):
+        run_proof(_between_ports(kind), f"port_{kind}")
 
 
 def _sure_fifo(**size: int) -> QuickFifo:
