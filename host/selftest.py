@@ -11,7 +11,7 @@ import pyarrow as pa
 from muntin.host.devices.device import Device
 from muntin.host.devices.registry import open_device
 from muntin.host.errors import DeviceError
-from muntin.host.fpga.driver import BoardLink
+from muntin.host.fpga.driver import BoardLink, memories
 from muntin.host.fpga.memory_check import ANY_BANKS, memory_check, memory_soak
 from muntin.host.predicates import Band
 from muntin.host.window_join import WindowJoin
@@ -41,10 +41,12 @@ def selftest(device: str | Device, *, hold: float = 0.5) -> Iterator[str]:
     tried = open_device(device) if isinstance(device, str) else device
     try:
         yield f"device    {tried.info.name}: {tried.info.description}"
+        key_bits = 32
         with tried.board_link() as link:
             if link is not None:
+                key_bits = link.parameters.key_bits
                 yield from _board(link, hold)
-        yield from _join(tried)
+        yield from _join(tried, np.dtype(f"i{key_bits // 8}"))
     finally:
         if tried is not device:
             tried.close()
@@ -53,23 +55,21 @@ def selftest(device: str | Device, *, hold: float = 0.5) -> Iterator[str]:
 def _board(link: BoardLink, hold: float) -> Iterator[str]:
     parameters = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(link.parameters).items())
     yield f"identity  {parameters}"
-    for lane, timing in enumerate(getattr(link, "lanes", ())):
+    for lane, timing in enumerate(getattr(link, "timings", ())):
         chosen = f"bitslip {timing.bitslip}, delay {timing.delay}"
         yield f"lane {lane}    {chosen}, in the middle of {timing.working} that work: {timing.map}"
-    done = memory_check(link.write_memory, link.read_memory, link.memory_bytes)
+    starts, each = memories(link)
+    done = memory_check(link.write_memory, link.read_memory, each, starts)
     yield f"memory    {link.memory_bytes:,} bytes; {done:,} written and read, at every address line"
     banks = getattr(link, "banks", ANY_BANKS)
-    done = memory_soak(link.write_memory, link.read_memory, link.memory_bytes, banks=banks, hold=hold)
+    done = memory_soak(link.write_memory, link.read_memory, each, starts, banks=banks, hold=hold)
     yield f"soak      {done:,} bytes of noise in every bank held for {2 * hold:g} s"
 
 
-def _join(device: Device) -> Iterator[str]:
+def _join(device: Device, keys: np.dtype) -> Iterator[str]:
     generator = np.random.default_rng(1)
     calls = [
-        tuple(
-            pa.record_batch({key: generator.integers(-1000, 1000, _ROWS, np.int32)})
-            for key in ("left_key", "right_key")
-        )
+        tuple(pa.record_batch({key: generator.integers(-1000, 1000, _ROWS, keys)}) for key in ("left_key", "right_key"))
         for _ in range(_CALLS)
     ]
     results = []

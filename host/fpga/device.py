@@ -158,7 +158,12 @@ class FpgaDevice(RunDevice):
 
     @contextmanager
     def board_link(self) -> Iterator[BoardLink]:
-        """See `Device`."""
+        """See `Device`. Raises DeviceError too while a join is on a board that is shared."""
+        if self.used_bytes:
+            raise DeviceError(
+                f"device {self.info.name} has joins on it, and a check of its memory would overwrite their windows: "
+                "close them first"
+            )
         board = self.open_board(next(iter(self._shared), self.parameters.key_bits))
         try:
             yield board.link

@@ -98,6 +98,14 @@ class BoardLink(Protocol):
         """Gives the board back. Idempotent."""
 
 
+def memories(link: BoardLink) -> tuple[list[int], int]:
+    """Where the memory of each channel of each lane begins, and the bytes that each has; see `BoardLink`."""
+    p = link.parameters
+    ports = p.channels * design_of(p).registers.lanes(p)
+    space = (1 << p.address_bits) // p.channels
+    return [port * space for port in range(ports)], link.memory_bytes // ports
+
+
 @dataclasses.dataclass(frozen=True)
 class KernelFailure:
     """How a command ended that left results behind.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,7 +18,10 @@ _PATTERNS = (0x00000000, 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA, 0x0F0F0F0F, 0x33333
 
 
 def memory_check(
-    write: Callable[[int, np.ndarray], None], read: Callable[[int, int], np.ndarray], memory_bytes: int
+    write: Callable[[int, np.ndarray], None],
+    read: Callable[[int, int], np.ndarray],
+    memory_bytes: int,
+    starts: Sequence[int] = (0,),
 ) -> int:
     """Write patterns and read them back: every address line, every data line, and both ends of the memory.
 
@@ -28,6 +31,8 @@ def memory_check(
         As of `BoardLink`.
     memory_bytes : int
         A power of two.
+    starts : sequence of int
+        Where memories of so many bytes begin, as of `muntin.host.fpga.driver.memories`.
 
     Returns
     -------
@@ -44,7 +49,11 @@ def memory_check(
     # two of them one.
     lines = [1 << bit for bit in range(2, memory_bytes.bit_length() - 1)]
     places = [0, *lines, memory_bytes - 4, *(memory_bytes - 4 ^ line for line in lines)]
-    words = {place: np.array([(place * 2654435761 + 1) & 0xFFFFFFFF], np.uint32) for place in places}
+    words = {
+        start + place: np.array([(place * 2654435761 + 1 + number) & 0xFFFFFFFF], np.uint32)
+        for number, start in enumerate(starts)
+        for place in places
+    }
     for place, word in words.items():
         write(place, word)
     for place, word in words.items():
@@ -56,7 +65,7 @@ def memory_check(
     noise = np.random.default_rng(1).integers(0, 1 << 32, count, np.uint32)
     blocks = [walking, ~walking, noise, *(np.full(count, pattern, np.uint32) for pattern in _PATTERNS)]
     blocks.append(np.where(np.arange(count) % 2, 0, 0xFFFFFFFF).astype(np.uint32))
-    for place in (0, memory_bytes // 2, memory_bytes - _BLOCK_BYTES):
+    for place in (start + within for start in starts for within in (0, memory_bytes // 2, memory_bytes - _BLOCK_BYTES)):
         for block in blocks:
             write(place, block)
             _compare(place, block, read(place, _BLOCK_BYTES))
@@ -68,6 +77,7 @@ def memory_soak(
     write: Callable[[int, np.ndarray], None],
     read: Callable[[int, int], np.ndarray],
     memory_bytes: int,
+    starts: Sequence[int] = (0,),
     *,
     banks: tuple[int, int] = ANY_BANKS,
     hold: float,
@@ -83,7 +93,8 @@ def memory_soak(
     ----------
     write, read : callable
         As of `BoardLink`.
-    memory_bytes : int
+    memory_bytes, starts
+        As of `memory_check`.
     banks : (int, int)
         The memory's banks, and the bytes after which the next one follows.
     hold : float
@@ -107,7 +118,7 @@ def memory_soak(
     count, bank_bytes = banks
     row = count * bank_bytes
     rows = sorted({0, memory_bytes // 2, memory_bytes - row})
-    places = [start + bank * bank_bytes for start in rows for bank in range(count)]
+    places = [start + at + bank * bank_bytes for start in starts for at in rows for bank in range(count)]
     noise = {place: generator.integers(0, 1 << 32, _SOAKED_BYTES // 4, np.uint32) for place in places}
     for held in (noise, {place: ~words for place, words in noise.items()}):
         for place, words in held.items():

@@ -251,8 +251,8 @@ class SerialBoard:
     ----------
     description : dict
         What the board says of itself, as given to `muntin.contract.boards.to_description`.
-    lanes : list of LaneTiming
-        How its memory was set.
+    timings : list of LaneTiming
+        How each byte lane of its memory was set.
 
     Raises
     ------
@@ -281,7 +281,7 @@ class SerialBoard:
         self._parameters = self._expected(board, parameters)
         self._clock_hz: int = self.description["clock_hz"]
         self.reset()
-        self.lanes: list[LaneTiming] = DramStart(client, self.description["start"], self._clock_hz).run()
+        self.timings: list[LaneTiming] = DramStart(client, self.description["start"], self._clock_hz).run()
 
     @property
     def parameters(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -240,10 +241,7 @@ class Boards:
         return [
             _found(board, "", design)
             for board in _named().values()
-            for design in (
-                "",
-                *(name for name in board.builds("split_join") if not board.shell or board.in_shell(name)),
-            )
+            for design in ([""] if _reached(board, "runs") else []) + list(_reached(board, "split_join"))
         ]
 
     @staticmethod
@@ -283,12 +281,21 @@ def _named() -> dict[str, Board]:
     return {board.name: board for board in sorted(found, key=lambda board: bool(board.shell))}
 
 
+def _reached(board: Board, engine: str) -> dict[str, Any]:
+    """What a board carries for an engine, of a board with a shell those that are reached through it."""
+    return {name: of for name, of in board.builds(engine).items() if not board.shell or board.in_shell(name)}
+
+
 def _builds(board: Board, design: str) -> dict[str, Any]:
     """That design of the board's, with its parameters, or all with a BI-Sort kernel. Raises DeviceError if there is no
     such design."""
     if not design:
-        builds = board.builds("runs")
-        return {name: of for name, of in builds.items() if board.in_shell(name)} if board.shell else builds
+        if builds := _reached(board, "runs"):
+            return builds
+        raise DeviceError(
+            f"board {board.name} carries no BI-Sort: name its design, as board:{board.name}:design="
+            f"{' or '.join(_reached(board, 'split_join'))}"
+        )
     try:
         board.design(design)
     except UnknownBoardError as error:
@@ -338,16 +345,18 @@ def at_line(
         A serial port, or the one that looks like the board's; or its Ethernet, as of `Boards.open`.
     builds : mapping of str to MemoryPort
     behind : object
-        What is closed with it: a simulated board.
+        What is closed with it, or where it does not open: a simulated board.
     patience : float
         As of `LinkClient`.
     """
-    client = link.LinkClient(_port(board, place), patience=patience)
-    try:
-        return SerialBoard(client, board.name, builds, behind=behind)
-    except BaseException:
-        client.close()
-        raise
+    with contextlib.ExitStack() as opened:
+        if behind is not None:
+            opened.callback(behind.close)
+        client = link.LinkClient(_port(board, place), patience=patience)
+        opened.callback(client.close)
+        made = SerialBoard(client, board.name, builds, behind=behind)
+        opened.pop_all()
+    return made
 
 
 def _port(board: Board, place: str) -> link.Port:

@@ -170,6 +170,29 @@ def test_a_board_that_carries_another_design():
         open_device(f"board:ecpix5:{terminal.path}:design=splitjoin").open_board()
 
 
+def test_a_board_that_carries_splitjoin_alone(monkeypatch):
+    alone = dataclasses.replace(board("ecpix5"), parameters={"splitjoin": SPLITJOIN})
+    monkeypatch.setattr(transports, "BOARDS", {"ecpix5": alone})
+    assert [info.name for info in list_devices() if info.kind == "board"] == ["board:ecpix5:design=splitjoin"]
+    assert open_device("board:ecpix5:/dev/none:design=splitjoin").engines == ("splitjoin",)
+    with pytest.raises(DeviceError, match=r"board ecpix5 carries no BI-Sort: .*:design=splitjoin"):
+        open_device("board:ecpix5:/dev/none")
+
+
+def test_a_simulation_is_given_back_where_its_board_does_not_open():
+    closed = []
+    behind = types.SimpleNamespace(close=lambda: closed.append(True))
+    ecpix5 = board("ecpix5")
+    with pytest.raises(LinkPortError):
+        transports.at_line(ecpix5, "/dev/none", ecpix5.parameters, behind=behind)
+    with (
+        TerminalBoard(BoardModel()) as terminal,
+        pytest.raises(LinkIdentityError, match="built with other parameters"),
+    ):
+        transports.at_line(ecpix5, terminal.path, ecpix5.parameters, behind=behind)
+    assert closed == [True, True]
+
+
 def test_a_design_that_the_board_does_not_have():
     with pytest.raises(
         DeviceError, match="board ecpix5 has no design 'other': there are bisort, bisort-ethernet, splitjoin"

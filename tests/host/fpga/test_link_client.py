@@ -1,5 +1,6 @@
 """The host's end of the link: what is lost or damaged is asked for again and done once; what stays wrong is named."""
 
+import functools
 import time
 
 import numpy as np
@@ -44,7 +45,7 @@ def once(direction, number, damage):
 def test_a_board_is_opened_and_its_memory_started():
     behind = BoardModel()
     board = opened(behind)
-    assert board.lanes == TIMINGS
+    assert board.timings == TIMINGS
     assert board.memory_bytes == MEMORY_BYTES
     assert behind.started[:3] == [14, 12, 15]
     assert behind.started[-1] == 1  # the controller has the memory
@@ -212,6 +213,26 @@ def test_a_bad_memory(fault):
     assert memory_check(board.write_memory, board.read_memory, MEMORY_BYTES) > 1000
     with pytest.raises(MemoryStartError, match=r"reads 0x[0-9a-f]{8}, and 0x[0-9a-f]{8} was written"):
         memory_check(write, read, MEMORY_BYTES)
+
+
+@pytest.mark.parametrize("check", [memory_check, functools.partial(memory_soak, hold=0.0)])
+def test_a_channel_that_is_another_one(check):
+    memory = np.zeros(1 << 18, np.uint8)
+
+    def write(address, content):
+        memory[address : address + content.nbytes] = content.view(np.uint8)
+
+    def read(address, length):
+        return memory[address : address + length].copy()
+
+    assert check(write, read, 1 << 17, (0, 1 << 17)) == 2 * check(write, read, 1 << 17)
+    with pytest.raises(MemoryStartError):
+        check(
+            lambda at, content: write(at & ~(1 << 17), content),
+            lambda at, n: read(at & ~(1 << 17), n),
+            1 << 17,
+            (0, 1 << 17),
+        )
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,15 @@ def test_a_board_with_splitjoin(shell, tmp_path):
         open_device(f"board:de5a:{folder}").open_board(32)
 
 
+@pytest.mark.parametrize(("design", "key_bits"), [("bisort", 32), ("bisort64", 64)])
+def test_a_selftest_of_all_channels_and_of_the_design_s_keys(shell, tmp_path, design, key_bits):
+    built(tmp_path / "builds" / f"de5a-{design}-0123", design, shell)
+    lines = list(selftest(f"board:de5a:design={design}", hold=0))
+    assert f"channels {BOARD.parameters[design].channels}" in lines[1]
+    assert f"key_bits {key_bits}" in lines[1]
+    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "soak", "join"]
+
+
 def test_a_design_that_cannot_be_opened(shell, tmp_path):
     with pytest.raises(DeviceError, match="board de5a has no design 'other': there are bisort, bisort64, splitjoin"):
         open_device("board:de5a:design=other")

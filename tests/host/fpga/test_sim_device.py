@@ -11,6 +11,7 @@ import pytest
 from muntin.hardware import open_device
 from muntin.host.devices import list_devices
 from muntin.host.errors import DeviceError
+from muntin.host.selftest import selftest
 
 NAMES = [
     "sim:bisort",
@@ -86,6 +87,21 @@ def test_lanes():
     for wrong in ("lanes=two", "lanes", "channels=2", ""):
         with pytest.raises(DeviceError, match=f"comes ':lanes=N' or nothing, not ':{wrong}'"):
             open_device(f"sim:bisort-model:{wrong}")
+
+
+def test_a_selftest_of_all_lanes():
+    lines = list(selftest("sim:bisort-model:lanes=2", hold=0))
+    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "soak", "join"]
+    assert lines[2].startswith("memory    536,870,912 bytes; ")
+
+
+def test_a_selftest_overwrites_no_window():
+    device = open_device("sim:bisort-model")
+    store = device.open_store(key_bits=32, rows=9, what="the test's window")
+    with pytest.raises(DeviceError, match=r"device sim:bisort-model has joins on it, .* close them first"):
+        list(selftest(device, hold=0))
+    store.close()
+    assert len(list(selftest(device, hold=0))) == 5
 
 
 @pytest.mark.parametrize("error", [ImportError("gone"), OSError("no room"), RuntimeError("verilator refused")])

@@ -60,7 +60,7 @@ FAULTS = {
 def test_a_board_is_opened_and_its_memory_started():
     with UdpBoard(BoardModel()) as there:
         board = SerialBoard(LinkClient(UdpPort(*there.address)), "ecpix5", DESIGNS)
-        assert board.lanes == TIMINGS
+        assert board.timings == TIMINGS
         assert board.memory_bytes == MEMORY_BYTES
         assert board.repeated == 0
         board.close()
