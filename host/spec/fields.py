@@ -141,7 +141,7 @@ class JoinFields:
         if self.watermark is not None:
             self.check_endless()
 
-    @property
+    @cached_property
     def as_of(self) -> AsOf | None:
         """The condition, where it is that of an as-of join."""
         return self.on if isinstance(self.on, AsOf) else None
@@ -216,27 +216,27 @@ class JoinFields:
         if self.closing and self.self_join and not self.itself:
             raise UnsupportedError("at='close' is for self joins with itself=True alone: a row is among its matches")
 
-    @property
+    @cached_property
     def prevailing(self) -> bool:
         """Whether a row that is too old for the windows may count as in one."""
         return any(aggregate.prevailing for aggregate in self.aggregates)
 
-    @property
+    @cached_property
     def closing(self) -> bool:
         """Whether a left row comes out once no later row can match it, with aggregates of all that have."""
         return self.at == "close"
 
-    @property
+    @cached_property
     def counted(self) -> bool:
         """Whether it has count windows."""
         return self.left is not None
 
-    @property
+    @cached_property
     def unbounded(self) -> bool:
         """Whether it has no window: every row is kept."""
         return self.left is None and self.within is None and self.as_of is None
 
-    @property
+    @cached_property
     def unmatched(self) -> tuple[str, ...]:
         """The sides whose rows come out where they have matched nothing."""
         return _UNMATCHED.get(self.how, ())
@@ -247,12 +247,12 @@ class JoinFields:
         parts = self.on.parts if isinstance(self.on, AllOf) else (self.on,)
         return [part for part in parts if isinstance(part, Compare) and part.equality]
 
-    @property
+    @cached_property
     def left_alone(self) -> bool:
         """Whether the result has the columns of the left side alone."""
         return self.how in ("left_semi", "left_anti")
 
-    @property
+    @cached_property
     def tracked(self) -> tuple[str, ...]:
         """The sides whose rows are remembered as matched or not."""
         return ("left",) if self.left_alone else self.unmatched
@@ -263,7 +263,7 @@ class JoinFields:
         of an as-of join, closing aggregates."""
         return self.watermark is not None and (bool(self.unmatched) or self.closing or self.as_of is not None)
 
-    @property
+    @cached_property
     def anti(self) -> bool:
         """Whether no pair comes out."""
         return self.how in ("left_anti", "right_anti")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ class Calls:
                 known = self.journal.plan.schemas.get(side)
                 table = as_table(f"the table of the {side} side", table, known)
                 if known is not None:
-                    self._learn(side, table)
+                    self._learn({side: table})
             self.journal.meet(table)
 
     def process(
@@ -158,8 +159,7 @@ class Calls:
             self._check_open(left, right)
             check_tag(tag)
             tables = self._tables_of(left, right)
-            for side, table in tables.items():
-                self._learn(side, table)
+            self._learn(tables)
             schemas, pushed = self.journal.plan.schemas, {}
             for side, table in tables.items():
                 nothing = empty_table(schemas[side]) if side in schemas else pa.table({})
@@ -230,8 +230,7 @@ class Calls:
             tables, known = self._tables_of(left, right), journal.plan
             try:
                 with of_input(lambda: journal.plan):
-                    for side, table in tables.items():
-                        self._learn(side, table)
+                    self._learn(tables)
                     call, admitted = journal.catch_up().admitted(tables, pushes, whole, tag, block_bytes)
             except BaseException:
                 if journal.pipeline is None:
@@ -289,12 +288,14 @@ class Calls:
         tables = as_tables(given, {what: schemas[side] for what, side in sides.items() if side in schemas})
         return {side: tables.get(what) for what, side in sides.items()}
 
-    def _learn(self, side: str, table: pa.Table | None) -> None:
-        """Has the columns of a batch be those of its side."""
-        if table is not None:
-            plan = self.journal.plan.with_columns(side, table.schema)
-            if plan is not self.journal.plan:
-                self.journal.follow(plan)
+    def _learn(self, tables: Mapping[str, pa.Table | None]) -> None:
+        """Has the columns of batches be those of their sides."""
+        plan = self.journal.plan
+        for side, table in tables.items():
+            if table is not None:
+                plan = plan.with_columns(side, table.schema)
+        if plan is not self.journal.plan:
+            self.journal.follow(plan)
 
     # Figures
 

@@ -285,7 +285,7 @@ class Journal:
         tables: dict[str, pa.Table] = {}
         for side in self.plan.streams:
             schema = self.plan.columns[side].kept(None).schema
-            tables |= dict.fromkeys(self.plan.roles(side), under(schema, logged[side], side, log.store.place))
+            tables |= dict.fromkeys(self.plan.roles[side], under(schema, logged[side], side, log.store.place))
         return tables, matched, whole
 
     # A table in the place of a stream

@@ -88,7 +88,7 @@ class Pipeline:
         self._held = dict.fromkeys(SIDES, Held(None))  # of time windows
         self._counts: dict[str, int] | None = None  # rows of each side that a count window holds, in any role
         if spec.counted:
-            self._counts = {side: max(getattr(spec, role).count for role in plan.roles(side)) for side in SIDES}
+            self._counts = {side: max(getattr(spec, role).count for role in plan.roles[side]) for side in SIDES}
         self._rows_ticket: int | None = None  # of the memory for rows that are kept
         self._aggregates = plan.aggregates()
         kind = RowLog if spec.as_of is None else SlotLog
@@ -96,7 +96,7 @@ class Pipeline:
             side: kind(side, schema, threads=device.threads) for side, schema in plan.logged(self._aggregates).items()
         }
         self._own_logs = own
-        self.logs: dict[str, RowLog] = {role: log for side, log in own.items() for role in plan.roles(side)}
+        self.logs: dict[str, RowLog] = {role: log for side, log in own.items() for role in plan.roles[side]}
         self.sequencer = Sequencer(spec, left, right, FIRST_ROW, plan.key_bits)
         schema, columns = plan.output_schema, plan.output_columns
         assert schema is not None
@@ -176,7 +176,10 @@ class Pipeline:
     def admit(self, call: SequencedCall) -> Call:
         """A call as the engine joins it, with memory for its rows set aside. Raises CapacityError."""
         admitted = self.engine.admit(call)
-        self._reserve_rows(sum(log.bytes_of(call.tables[side]) for side, log in self._own_logs.items()))
+        more = 0
+        for side, log in self._own_logs.items():
+            more += log.bytes_of(call.tables[side])
+        self._reserve_rows(more)
         return admitted
 
     def run(
@@ -246,7 +249,7 @@ class Pipeline:
         """What comes out at the end of both streams, and how many pairs are in it."""
         found: list[Found] = []
         with of_output(self.plan):
-            if self.plan.spec.closing or self.plan.spec.as_of is not None:  # rows wait in the engine
+            if self.plan.waits:
                 end = self.sequence({side: columns.kept(None) for side, columns in self.plan.columns.items()})
                 with of_device(self.plan.device):
                     found = list(self.engine.run(self.engine.admit(dataclasses.replace(end, ended=True))))
@@ -321,14 +324,14 @@ class Pipeline:
 
     def _unmatched(self, side: str) -> list[int]:
         """The oldest row of each role of a side that may come out because it has matched, or has not."""
-        return [bits.oldest for role, bits in self._output.bits.items() if role in self.plan.roles(side)]
+        return [bits.oldest for role, bits in self._output.bits.items() if role in self.plan.roles[side]]
 
     def _stored(self, side: str) -> int:
         """The oldest row of a side that a later row may still meet."""
         arrived = self.sequencer.arrived[side] - FIRST_ROW
         if self._counts is not None:
             return int(arrived - self._counts[side])
-        roles = self.plan.roles(side)
+        roles = self.plan.roles[side]
         return min((row for role in roles if (row := self._held[role].oldest) is not None), default=arrived)
 
     def _logged(self, side: str, stored: int) -> int:
@@ -350,7 +353,7 @@ class Pipeline:
         for side, log in self._own_logs.items():
             log.trim(self._logged(side, stored[side]))
             if spec.prevailing and (side == "right" or not spec.closing or spec.self_join):
-                held = [self._held[role] for role in self.plan.roles(side)]
+                held = [self._held[role] for role in self.plan.roles[side]]
                 firsts = (of.first for of in held if of.first is not None)
                 few = np.unique(np.concatenate([of.beyond for of in held]))
                 log.thin(few, min(firsts, default=self.sequencer.arrived[side]))
@@ -359,12 +362,13 @@ class Pipeline:
 
     def _reserve_rows(self, more: int) -> None:
         """Sets memory aside for the rows that are kept for output, and so many bytes more. Raises CapacityError."""
-        held = sum(log.nbytes for log in self._own_logs.values())
-        if held + more == 0 and self._rows_ticket is None:
+        for log in self._own_logs.values():
+            more += log.nbytes
+        if more == 0 and self._rows_ticket is None:
             return
         memory = self.plan.device.host_memory
         fresh = self._rows_ticket is None
-        self._rows_ticket = memory.reserve(held + more, "what is kept of rows for output", self._rows_ticket)
+        self._rows_ticket = memory.reserve(more, "what is kept of rows for output", self._rows_ticket)
         if fresh:
             self._free_rows = weakref.finalize(self, memory.release, self._rows_ticket)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -152,19 +153,25 @@ class JoinPlan:
         """What the windows are kept in; an as-of join has its own."""
         return self.index.name if self.spec.as_of is None else ""
 
-    @property
+    @cached_property
     def paired(self) -> bool:
         """Whether pairs come out as the engine finds them."""
         return self.spec.form in ("rows", "pairs") and self.spec.as_of is None
 
-    @property
+    @cached_property
     def streams(self) -> tuple[str, ...]:
         """The sides that have rows of their own: of a self join the left one."""
         return SIDES[:1] if self.spec.self_join else SIDES
 
-    def roles(self, side: str) -> tuple[str, ...]:
-        """The sides whose rows are those of this one."""
-        return SIDES if self.spec.self_join else (side,)
+    @cached_property
+    def roles(self) -> dict[str, tuple[str, ...]]:
+        """Of each side the sides whose rows are its own."""
+        return {side: SIDES if self.spec.self_join else (side,) for side in SIDES}
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether the engine lets rows wait until the watermark, or the end of the streams, decides their result."""
+        return self.spec.closing or self.spec.as_of is not None
 
     @property
     def output_columns(self) -> list[tuple[str, str, str]]:
@@ -184,7 +191,7 @@ class JoinPlan:
         columns = self.spec.output_columns(left, right) if given else []
         logged: dict[str, pa.Schema] = {}
         for side in self.streams:
-            roles = self.roles(side)
+            roles = self.roles[side]
             names = {name for taken, name, _ in columns if taken in (*roles, "both")}
             if aggregates is not None:
                 names |= {name for role in roles for name in aggregates.logged.get(role, ())}
@@ -223,7 +230,7 @@ class JoinPlan:
             return self
         schema = schema.remove_metadata()
         self.spec.check_side(side, schema)
-        schemas = {**self.schemas, **dict.fromkeys(self.roles(side), schema)}
+        schemas = {**self.schemas, **dict.fromkeys(self.roles[side], schema)}
         plan = dataclasses.replace(self, schemas=schemas)
         return plan._completed() if len(schemas) == len(SIDES) else plan
 
@@ -234,7 +241,7 @@ class JoinPlan:
         partitions = self._placed()
         columns = {}
         for side in SIDES:
-            names = {name for role in self.roles(side) for name in self.spec.kept_columns(role, left, right)}
+            names = {name for role in self.roles[side] for name in self.spec.kept_columns(role, left, right)}
             columns[side] = SideColumns.of(side, _only(self.schemas[side], names))
         return dataclasses.replace(self, columns=columns, output_schema=schema, partitions=partitions)
 
