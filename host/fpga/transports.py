@@ -86,43 +86,21 @@ class SimulatedBoards:
         Raises DeviceError if there is none, it cannot run here, or has no such number of lanes, or no such design.
         """
         simulation, lanes = _chosen(which.lower())
-        info = _simulated(simulation)
+        info, builds = _simulated(simulation), simulation.builds
         if not info.available:
             raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
-        return open_simulation(simulation, lanes=lanes)
-
-
-def open_simulation(simulation: Simulation, *, lanes: int = 1, scratch_bytes: int = SCRATCH_BYTES) -> FpgaDevice:
-    """The device of a simulation.
-
-    Parameters
-    ----------
-    simulation : Simulation
-    lanes : int
-        Engines that work side by side, where `Simulation.lanes` says that there may be several.
-    scratch_bytes : int
-        As of `FpgaDevice`.
-
-    Raises
-    ------
-    DeviceError
-        If a kernel cannot have so many lanes.
-    """
-    info, builds = _simulated(simulation), simulation.builds
-    if simulation.lanes:
-        try:
-            builds = {name: dataclasses.replace(build, lanes=lanes) for name, build in builds.items()}
-        except ParameterError as error:
-            raise DeviceError(f"device {info.name}: {error}") from error
-    elif lanes != 1:
-        raise DeviceError(f"device {info.name}: lanes must be 1, as on the board, not {lanes}")
-    if ENGINES[design_of(next(iter(builds.values()))).engine].shared:
-        info = dataclasses.replace(info, memory_bytes=simulation.memory_bytes - scratch_bytes)
-    if lanes > 1:
-        described = f"{info.description}; {lanes} lanes"
-        info = dataclasses.replace(info, name=f"{info.name}:lanes={lanes}", description=described)
-    way = functools.partial(_open_simulated, simulation, info.name)  # no method, as that would be a cycle
-    return FpgaDevice(info, builds, way, boards=simulation.boards, scratch_bytes=scratch_bytes)
+        if simulation.lanes:
+            try:
+                builds = {name: dataclasses.replace(build, lanes=lanes) for name, build in builds.items()}
+            except ParameterError as error:
+                raise DeviceError(f"device {info.name}: {error}") from error
+        elif lanes != 1:
+            raise DeviceError(f"device {info.name}: lanes must be 1, as on the board, not {lanes}")
+        if lanes > 1:
+            described = f"{info.description}; {lanes} lanes"
+            info = dataclasses.replace(info, name=f"{info.name}:lanes={lanes}", description=described)
+        way = functools.partial(_open_simulated, simulation, info.name)  # no method, as that would be a cycle
+        return FpgaDevice(info, builds, way, boards=simulation.boards)
 
 
 def _simulated(simulation: Simulation) -> DeviceInfo:

@@ -84,6 +84,8 @@ def test_lanes():
     assert open_device("sim:bisort-model:lanes=1").info == one.info
     with pytest.raises(DeviceError, match="device sim:bisort-model: lanes must be one of 1, 2, 4, 8, 16, 32, not 3"):
         open_device("sim:bisort-model:lanes=3")
+    with pytest.raises(DeviceError, match="device sim:ecpix5: lanes must be 1, as on the board, not 2"):
+        open_device("sim:ecpix5:lanes=2")
     for wrong in ("lanes=two", "lanes", "channels=2", ""):
         with pytest.raises(DeviceError, match=f"comes ':lanes=N' or nothing, not ':{wrong}'"):
             open_device(f"sim:bisort-model:{wrong}")
