@@ -32,8 +32,8 @@ from muntin.host.join.aggregate_engine import AggregateEngine
 from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import EngineSpec
-from muntin.host.join.native_engine import NativeEngine
-from muntin.host.join.splitjoin_threads import SplitJoinThreads
+from muntin.host.join.native_engine import NativeEngine, SharedEngine
+from muntin.host.join.splitjoin_cores import SplitJoinCores
 from muntin.host.join.spo_engine import SpoEngine
 from muntin.host.keys.constants import whole_number
 from muntin.host.memory import usable_memory
@@ -146,7 +146,7 @@ class CpuDevice(Device):
         """See `Device`."""
         if isinstance(index, SpoJoin):
             return SpoEngine(self, spec, generator, key_bits, index)
-        kind = SplitJoinThreads if spec.engine.name == SplitJoin.name else NativeEngine
+        kind = {SplitJoin.name: SplitJoinCores, Shared.name: SharedEngine}.get(spec.engine.name, NativeEngine)
         return kind(self, spec, generator, key_bits, index)
 
     def open_aggregates(

@@ -12,11 +12,11 @@ import os
 import weakref
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from muntin.host.engines import EngineKind, Shared
+from muntin.host.engines import Shared, Steps
 from muntin.host.errors import DeviceError, WindowError
 from muntin.host.index import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
 from muntin.host.join.boundary_generator import BoundaryGenerator
@@ -48,7 +48,7 @@ from muntin.host.native import _core
 
 MIN_STEP_ROWS = 1 << 14  # of both sides, that are joined and stored at a time
 MAX_STEP_ROWS = 1 << 20
-MOST_STEP_SHARE = (
+MAX_STEP_SHARE = (
     4  # a step's pairs take at most the free memory over this: its matches, and other parts, lie beside them
 )
 _ROW_OVERHEAD = 1.2  # bytes of a stored row over those of its key and number: the index, and what blocks are rounded to
@@ -119,13 +119,6 @@ def halved(bands: list[tuple[int | None, int | None]] | None) -> list[tuple[tupl
     return [(_halves(low, -_FAR), _halves(high, _FAR)) for low, high in bands or ()]
 
 
-def _engine_parameters(engine: EngineKind) -> dict[str, float]:
-    """Those of an engine over shared indexes, as the core takes them."""
-    if not isinstance(engine, Shared):
-        return {}
-    return {"task_size": float(engine.task_size), "blocking": float(engine.merge == "blocking")}
-
-
 class NativeEngine(Engine):
     """Joins batches in the native core.
 
@@ -188,13 +181,13 @@ class NativeEngine(Engine):
         self._core: _core.Engine | None = _core.Engine(
             key_bits=8 * self._dtype.itemsize,
             index=name,
-            parameters=parameters | _engine_parameters(spec.engine),
+            parameters=parameters | self._parameters(),
             window=(0, 0) if spec.counts is None else (spec.counts["left"], spec.counts["right"]),
             within=None if spec.within is None else (_halves(low, 0), _halves(high, 0)),
             bands=halved(bands),
             self_join=self._shared or (spec.self_join and not self._stores_once),
             splitjoin=self._splitjoin_options(),
-            engine=Shared.name if isinstance(spec.engine, Shared) else "steps",
+            engine=self._kind,
             others=[halved(other.constant_bands()) for other in spec.others],
         )
         step_rows = MAX_STEP_ROWS
@@ -210,7 +203,14 @@ class NativeEngine(Engine):
         return core_index(index, self.spec.time_unit)
 
     _applied = 0  # of the core, when the newest call was admitted
+    _kind = Steps.name  # as the core names it
     _stores_once = True  # the rows of a self join on one key
+    _refuses = True  # whether the core can refuse a step, which then has changed nothing
+    _by_arrival = False  # whether pairs come in the order of arrival of the rows that find them
+
+    def _parameters(self) -> dict[str, float]:
+        """What the core is told beside the parameters of the index."""
+        return {}
 
     def _splitjoin_options(self) -> dict[str, int] | None:
         """What the core is told where join cores share the windows."""
@@ -299,8 +299,7 @@ class NativeEngine(Engine):
             self._store(call)
             return
         engine, left, counting = self._engine, 0, call.want is Want.COUNTS
-        arrival_order = isinstance(self.spec.engine, Shared)
-        whole = arrival_order or self.spec.order == "none"
+        whole = self._by_arrival or self.spec.order == "none"
         for step, found in self._joined(call, whole=whole):
             if call.want is Want.RANGES:
                 yield from (
@@ -310,7 +309,7 @@ class NativeEngine(Engine):
             if counting:
                 probing = (step.batches[side].probing().rows for side in SIDES)
                 yield from (Counts(*each) for each in zip(SIDES, probing, found, strict=True))
-            elif arrival_order and self.spec.order != "none" and self.spec.self_join and not self._shared:
+            elif self._by_arrival and self.spec.order != "none" and self.spec.self_join and not self._shared:
                 yield OrderedPairs(*_by_stream(*found))
             elif whole:
                 yield OrderedPairs(*found)
@@ -323,8 +322,6 @@ class NativeEngine(Engine):
             engine.arrived(SIDES.index(side), call.arrived[side])
         if call.want is Want.RANGES:
             yield RunEvents({side: self._events(side) for side in SIDES})
-
-    _refuses = True  # whether the core can refuse a step, which then has changed nothing
 
     def _joined(self, call: Call, *, whole: bool) -> Iterator[tuple[Call, tuple[Any, ...]]]:
         """Parts of a call, with what the core gives for each: steps, or parts of one that finds too many pairs."""
@@ -348,12 +345,11 @@ class NativeEngine(Engine):
 
     def _max_step_pairs(self, call: Call) -> int:
         """Pairs that a step may find; where the core refuses none, those that there is memory for."""
-        refuses = self._refuses and not isinstance(self.spec.engine, Shared)
-        if refuses and call.max_pairs is not None:
+        if self._refuses and call.max_pairs is not None:
             return call.max_pairs
         room = max(self._device.host_memory.room // PAIR_BYTES, 1)
         # In one step, if it can be: what is refused is probed twice, and results of several parts are put together.
-        return max(room // MOST_STEP_SHARE, 1) if refuses else room
+        return max(room // MAX_STEP_SHARE, 1) if self._refuses else room
 
     def _step(self, call: Call, most: int | None, *, whole: bool) -> tuple[Any, ...]:
         step, want = call.batches, call.want
@@ -447,6 +443,18 @@ class NativeEngine(Engine):
     def close(self) -> None:
         self._core = None
         self._finalizer()
+
+
+class SharedEngine(NativeEngine):
+    """Joins batches row by row, on threads that share one index a side. See `NativeEngine` and `Shared`."""
+
+    _kind = Shared.name
+    _refuses = False
+    _by_arrival = True
+
+    def _parameters(self) -> dict[str, float]:
+        kind = cast(Shared, self.spec.engine)
+        return {"task_size": float(kind.task_size), "blocking": float(kind.merge == "blocking")}
 
 
 def _by_stream(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

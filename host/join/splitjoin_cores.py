@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import cast
 
 from muntin.host.engines import SplitJoin
 from muntin.host.errors import IncompleteError, UnsupportedError
@@ -22,7 +23,7 @@ STEP_ROWS = 1 << 16  # rows of a call whose pairs are gathered at a time
 _ORDERS = ("none", "outer", "inner")
 
 
-class SplitJoinThreads(NativeEngine):
+class SplitJoinCores(NativeEngine):
     """Joins batches on join cores of this process, row by row, in the order of arrival.
 
     Order is the engine's own: punctuation tells where the pairs of a group end, and mergers take their inputs in turn.
@@ -50,9 +51,8 @@ class SplitJoinThreads(NativeEngine):
         key_bits: dict[str, int],
         index: Index,
     ):
-        assert isinstance(spec.engine, SplitJoin)
-        self._kind = spec.engine
-        if spec.counts is None and self._kind.expiry == "passive":
+        self._cores = cast(SplitJoin, spec.engine)
+        if spec.counts is None and self._cores.expiry == "passive":
             raise UnsupportedError(
                 "expiry='passive' lets a new row push out the oldest one, which a time window does not allow: give "
                 "expiry='active' or 'auto'"
@@ -66,11 +66,11 @@ class SplitJoinThreads(NativeEngine):
         return super()._open_pacer(STEP_ROWS)
 
     def _splitjoin_options(self) -> dict[str, int]:
-        active = self._kind.expiry == "active" or self.spec.counts is None
+        active = self._cores.expiry == "active" or self.spec.counts is None
         return {
-            "cores": self._kind.cores,
-            "fan_out": self._kind.fan_out,
-            "queue_rows": self._kind.queue_rows,
+            "cores": self._cores.cores,
+            "fan_out": self._cores.fan_out,
+            "queue_rows": self._cores.queue_rows,
             "active": int(active),
             "order": _ORDERS.index(self.spec.order),
             "every": self.spec.every,
