@@ -90,7 +90,7 @@ class MatchBits:
         first[rows[::-1] - base] = np.arange(len(rows))[::-1]  # of the entries of a row, the first is written last
         return entries[first[rows - base] == np.arange(len(rows))]
 
-    def let_go(self, batch: Batch, limit: int | None) -> tuple[np.ndarray, np.ndarray]:
+    def expire(self, batch: Batch, limit: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Ends a call: the rows that no later row can meet wait no longer.
 
         Parameters
@@ -121,7 +121,7 @@ class MatchBits:
         return self._gone(rows)
 
     def rest(self) -> tuple[np.ndarray, np.ndarray]:
-        """All rows that wait, as `let_go` gives them, and wait no longer."""
+        """All rows that wait, as `expire` gives them, and wait no longer."""
         self._runs = []
         return self._gone(self._all(self._waits.end))
 

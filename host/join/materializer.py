@@ -109,7 +109,7 @@ class Materializer:
         for side, bits in self.bits.items():
             bits.add(call.batches[side], call.other_position[side])
             bits.match(matched[side])
-            bits.let_go(call.batches[side], call.expiry[side])
+            bits.expire(call.batches[side], call.expiry[side])
 
     def rest(self, found: list[Found]) -> tuple[pa.Table, int]:
         """At the end of both streams: the rows that have not matched, and what the engine has `found` of those
@@ -164,7 +164,7 @@ class Materializer:
         """The row numbers of the rows that from this call on can match nothing, -1 for the other side's."""
         gone = {}
         for side, bits in self.bits.items():
-            rows, places = bits.let_go(call.batches[side], call.expiry[side])
+            rows, places = bits.expire(call.batches[side], call.expiry[side])
             never = call.never[side]
             if len(never):
                 rows = np.concatenate([rows, never])
@@ -402,7 +402,7 @@ class PairBlocks:
         self._given = False  # a table
         self._full = 0  # rows that fill a table, as far as it is known
         if block_bytes is not None:
-            size, self._full = materializer.row_bytes(dict.fromkeys(SIDES, _NONE)), most_pairs(block_bytes)
+            size, self._full = materializer.row_bytes(dict.fromkeys(SIDES, _NONE)), max_pairs(block_bytes)
             if isinstance(size, int):
                 self._full = min(self._full, max(block_bytes // size, 1))
 
@@ -459,7 +459,7 @@ class PairBlocks:
         if self._bytes is None:
             yield self._materializer.whole_table(parts)
             return
-        sides, most = self._materializer.sides, most_pairs(self._bytes)
+        sides, most = self._materializer.sides, max_pairs(self._bytes)
         rows = {side: np.concatenate([_NONE, *parts[side]]) for side in sides}
         count, start = len(rows[sides[0]]), 0
         while start < count:
@@ -517,7 +517,7 @@ def slices(table: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
         yield table.slice(start, rows)
 
 
-def most_pairs(block_bytes: int) -> int:
+def max_pairs(block_bytes: int) -> int:
     """Pairs of row numbers that take as much as a block."""
     return max(block_bytes // PAIR_BYTES, 1)
 

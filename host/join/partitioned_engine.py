@@ -39,7 +39,7 @@ from muntin.host.join.engine import (
     ordered_within,
 )
 from muntin.host.join.folds import merged_aggregates
-from muntin.host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, Sight, open_placements
+from muntin.host.join.placement import Coordinates, Hashes, Keys, Placement, Planner, VisibleRange, open_placements
 from muntin.host.join.range_mirror import RUNS_OF_EVENT
 from muntin.host.native import _core
 
@@ -377,12 +377,12 @@ class PartitionedEngine(Engine):
             intervals = self.coordinates.reach(side, batch.keys[order], values[order])
             if placement.planner is not None:
                 placement.planner.probes(intervals, len(batch))
-        return list(placement.reached(intervals, len(batch), self._sight(side, batch))), order
+        return list(placement.reached(intervals, len(batch), self._visible(side, batch))), order
 
-    def _sight(self, side: str, batch: Batch) -> Sight:
+    def _visible(self, side: str, batch: Batch) -> VisibleRange:
         """What the rows of a batch may meet of the other side, by arrival and time."""
         if not len(batch):
-            return Sight(0, -1, 0, 0)
+            return VisibleRange(0, -1, 0, 0)
         first = 0
         if self.spec.counts is not None:
             first = int(batch.other_position.min()) - self.spec.counts[OTHER[side]]
@@ -393,9 +393,9 @@ class PartitionedEngine(Engine):
             if self._plan is not None and self._plan.prevailing:
                 times = int(_INT64.min), times[1]
         if self._closing:  # whatever came first
-            return Sight(0, int(_INT64.max), *times)
+            return VisibleRange(0, int(_INT64.max), *times)
         # A row of a self join may meet itself, as engines of aggregates find it.
-        return Sight(first, int(batch.other_position.max()) - (not self.spec.self_join), *times)
+        return VisibleRange(first, int(batch.other_position.max()) - (not self.spec.self_join), *times)
 
 
 _WORK = tuple(f"{what}_{side}" for what in ("rows", "probes") for side in SIDES)

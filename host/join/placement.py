@@ -301,7 +301,7 @@ class _Subwindows:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sight:
+class VisibleRange:
     """Which stored rows some probes may meet at all: arrival numbers and times, the last included."""
 
     first_row: int
@@ -439,7 +439,9 @@ class Placement:
 
     # Probing
 
-    def reached(self, intervals: list[Interval] | None, probes: int, sight: Sight) -> Iterator[np.ndarray | bool]:
+    def reached(
+        self, intervals: list[Interval] | None, probes: int, visible: VisibleRange
+    ) -> Iterator[np.ndarray | bool]:
         """For each partition: which probes, by their place in the order of coordinates, meet rows that it may store.
 
         Parameters
@@ -448,7 +450,7 @@ class Placement:
             None: each may meet any row.
         probes : int
             How many there are.
-        sight : Sight
+        visible : VisibleRange
 
         Yields
         ------
@@ -458,10 +460,10 @@ class Placement:
         seen = [
             each
             for each in self._kept
-            if each.end > sight.first_row
-            and each.first <= sight.last_row
-            and each.times[1] >= sight.first_time
-            and each.times[0] <= sight.last_time
+            if each.end > visible.first_row
+            and each.first <= visible.last_row
+            and each.times[1] >= visible.first_time
+            and each.times[0] <= visible.last_time
         ]
         plans: dict[int, tuple[Plan, np.ndarray, np.ndarray]] = {}
         whole = np.zeros(self._count, np.bool_)

@@ -15,7 +15,7 @@ from muntin.host.errors import IncompleteError
 from muntin.host.join.as_of_engine import AsOfMaterializer, SlotLog
 from muntin.host.join.engine import SIDES, Call, Engine, Found, Held, Want
 from muntin.host.join.late_rows import late_rows
-from muntin.host.join.materializer import Materializer, PairBlocks, WholeResult, most_pairs
+from muntin.host.join.materializer import Materializer, PairBlocks, WholeResult, max_pairs
 from muntin.host.join.routes import Routes
 from muntin.host.join.row_log import RowLog
 from muntin.host.join.sequencer import SequencedCall, Sequencer
@@ -163,7 +163,7 @@ class Pipeline:
         MuntinError
             As `Sequencer.sequence`.
         """
-        most = None if block_bytes is None else most_pairs(block_bytes)
+        most = None if block_bytes is None else max_pairs(block_bytes)
         call = self.sequencer.sequence(tables, pushes, whole, tag=tag, max_pairs=most)
         for side in self._aggregates.folds if self._aggregates is not None else ():
             assert self._aggregates is not None

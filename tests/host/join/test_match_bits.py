@@ -60,7 +60,7 @@ def test_as_a_list(window: str, placed: bool, seed: int, first: int, sizes: list
         matched |= known
 
         limit = limit + int(rng.integers(0, 40)) if count is None else limit
-        gone, at = bits.let_go(batch, limit if limit >= 0 else None)
+        gone, at = bits.expire(batch, limit if limit >= 0 else None)
         expected = {
             row: held for row, held in waiting.items()
             if (row < newest - count if count is not None else held[0] <= limit)
