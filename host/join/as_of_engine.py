@@ -315,8 +315,8 @@ class AsOfMaterializer(Materializer):
         for answered in group:
             assert isinstance(answered, OrderedPairs)
             left, right = answered.left, answered.right
-            matched = right >= 0
-            if not matched.all():
+            if self._spec.how == "left" and len(right) and int(right.min()) < 0:
+                matched = right >= 0
                 self._alone.append(left[~matched])
                 left, right = left[matched], right[matched]
             parts["left"].append(left)
