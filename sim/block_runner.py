@@ -36,9 +36,7 @@ BUILD = ROOT / "build" / "blocks"
 _MAKEFLAGS = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
 # Only ports are seen from outside: with every signal public, compiling takes several times as long. One source file
 # needs no precompiled header, for which the wheel's makefile lacks a flag.
-# What a register holds that nothing sets, and what is undefined, is drawn anew with each seed.
-_DRAWN = ["--x-assign", "unique", "--x-initial", "unique"]
-_VERILATOR = ["-Wno-fatal", "-Wno-lint", "--no-public-flat-rw", *_DRAWN, "--output-split", "0"]
+_VERILATOR = ["-Wno-fatal", "-Wno-lint", "--no-public-flat-rw", "--output-split", "0"]
 # A netlist is too large for one source file.
 _OF_NETLISTS = [*_VERILATOR[:-1], "20000"]
 _MAKEFLAGS_OF_NETLISTS = f"{_MAKEFLAGS} CFG_CXXFLAGS_PCH_I=-include"
@@ -70,7 +68,7 @@ def run_bench(
     bench : str
         Import path of the module of cocotb tests.
     seed : int
-        Seeds the bench, and what is drawn for registers and values that nothing sets.
+        Seeds the bench.
     netlist : bool, optional
         Whether the block's netlist is run in its place; by default where the environment has ``NETLIST=1``.
     settings
@@ -108,7 +106,6 @@ def run_bench(
                 results_xml=str(folder / "results.xml"),
                 seed=seed,
                 waves=how.waves,
-                plusargs=["+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}"],
                 # cocotb takes COVERAGE for that of Python unless it is told.
                 extra_env={"BENCH_SETTINGS": json.dumps(settings | {"seed": seed}), "COCOTB_USER_COVERAGE": "0"},
                 log_file=log,
