@@ -69,7 +69,7 @@ def test_more_commands_than_the_queue_takes(board):
 
 def test_tags_start_anew(board):
     driver = KernelDriver(board, "test")
-    driver._tag = 0xFFFE
+    driver._tags = [0xFFFE]
     driver.run([copy()] * 4)
     driver.run([copy()])
     with pytest.raises(KernelError, match="COPY"):
