@@ -121,7 +121,8 @@ class _ClosingBuffer:
         assert batch.times is not None
         held = self._rows
         columns = ((held.keys, batch.keys), (held.rows, batch.rows), (held.other_position, batch.other_position))
-        keys, rows, other_position = (np.concatenate(parts) for parts in columns)
+        # Without a type, keys of 128 bits would get one with their words the other way round.
+        keys, rows, other_position = (np.concatenate(parts, dtype=parts[0].dtype) for parts in columns)
         self._rows = Batch(keys, rows, other_position)
         self._times = np.concatenate([self._times, batch.times])
 

@@ -434,8 +434,9 @@ def test_few_keys_of_closing_rows(kind, partitions):
             assert join.finish()["n"].to_pylist() == due
 
 
+@pytest.mark.parametrize("by", ["auto", "ranges"])
 @pytest.mark.parametrize("on", [Compare("a", "=", "b"), AllOf(Compare("k", "=", "k"), Band("a", "b", -4, 4))], ids=str)
-def test_closing_rows_after_restarts(on, tmp_path, seed):
+def test_closing_rows_after_restarts(on, by, tmp_path, seed):
     """Another process goes on from the state in every call, with another number of partitions."""
     rng = np.random.default_rng(seed)
 
@@ -458,7 +459,7 @@ def test_closing_rows_after_restarts(on, tmp_path, seed):
         end = rows(join.finish())
     assert sum(map(bool, due)) > 3
     for number, tables in enumerate(calls):
-        with WindowJoin(**options, state=tmp_path, partitions=1 + number % 3) as join:
+        with WindowJoin(**options, state=tmp_path, partitions=Partitions(1 + number % 3, by=by)) as join:
             if number:
                 assert rows(join.repeat()) == due[number - 1]
             assert rows(join.process(*tables)) == due[number]
