@@ -257,8 +257,8 @@ class Calls:
         traced = OpenSpan("join", batch=number, device=self._device.info.name, **rows)
         journal.opened().mark()
         self._tables = tables = journal.run(call, admitted, number, block_bytes, traced)
-        try:
-            with journal.breaking(marked=True):
+        with journal.breaking(marked=True):
+            try:
                 while True:
                     with self.turn(), PooledArrays():
                         if journal.unusable is not None:
@@ -267,18 +267,19 @@ class Calls:
                             raise DeviceError(f"this join is no longer usable: {journal.unusable}")
                         table = next(tables, None)
                         if table is None:
-                            self._collector.clear()
+                            if number is not None:  # pushed rows that wait are not those of a call that is repeated
+                                self._collector.clear()
                             return
                     if not left:
                         try:
                             yield table
                         except GeneratorExit:
                             left = True
-        except BaseException as error:
-            traced.end(error)
-            raise
-        finally:
-            traced.end()
+            except BaseException as error:
+                traced.end(error)
+                raise
+            finally:
+                traced.end()
 
     def _tables_of(self, left: ArrowRows | None, right: ArrowRows | None) -> dict[str, pa.Table | None]:
         """The rows of both sides, as a caller gives them."""

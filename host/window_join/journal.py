@@ -317,6 +317,7 @@ class Journal:
             pipeline = self.opened()
             call = pipeline.sequence({side: kept, OTHER[side]: columns[OTHER[side]].kept(None)})
             pipeline.load(call, {OTHER[side]: np.zeros(0, np.int64)})
+            pipeline.mark()  # the newest call of the log is still to come
             self._met = wanted
 
     # What it tells

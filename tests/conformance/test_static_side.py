@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from muntin import AllOf, AnyOf, AsOf, Band, Compare, Count, JoinSpec, Rows, Sum, Watermark, WindowJoin, Within
 from muntin.errors import PredicateError, SchemaError, StateError, UnsupportedError
+from muntin.host.join.engine import Want
+from muntin.host.window_join.pipeline import Pipeline
 from tests.conformance.test_no_window import HOWS, expected, near, sides
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("t", pa.int64())])
@@ -143,7 +145,7 @@ def test_an_as_of_join_answers_each_row_in_its_call(calls, rows, direction, how,
 
 
 @pytest.mark.parametrize("on", [Band("a", "b", -2, 2), AsOf("at", "at", by="group")])
-def test_a_repeated_call_meets_the_table_of_its_commit(on, tmp_path, seed: int) -> None:
+def test_a_repeated_call_meets_the_table_of_its_commit(on, tmp_path, seed: int, monkeypatch) -> None:
     left, right = sides(seed)
     options = {"on": on, "how": "left", "form": "pairs", "state": tmp_path / "s", "left_schema": left.schema}
 
@@ -164,7 +166,18 @@ def test_a_repeated_call_meets_the_table_of_its_commit(on, tmp_path, seed: int) 
         with WindowJoin(**options, right_table=changed) as join:
             assert join.last_batch == 1
             assert rows_of(join.repeat(left[20:30])) == rows_of(newest)
-    with WindowJoin(**options, right_table=changed) as join:  # or before
+    admit = Pipeline.admit
+
+    def interrupted(pipeline, call):
+        if call.want is Want.NOTHING:
+            return admit(pipeline, call)
+        raise KeyboardInterrupt
+
+    with WindowJoin(**options, right_table=changed) as join:  # or before, with the table of its commit there
+        with monkeypatch.context() as patched:
+            patched.setattr(Pipeline, "admit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                join.repeat()
         assert numbered(join.process(left[30:45]), 30) == alone(left[30:45], changed)
         assert join.stats.state_calls <= 2
     with WindowJoin(**options, right_table=right[:0]) as join:

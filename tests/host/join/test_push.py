@@ -176,6 +176,17 @@ def test_a_call_has_the_tag_of_its_last_push(tmp_path):
         assert (join.last_tag, join.last_batch) == (None, 5)
 
 
+def test_pushed_rows_outlast_the_repeat_of_a_call(tmp_path):
+    options = {"on": BAND, "left": 9, "right": 9, "form": "counts", "state": tmp_path, **BOTH}
+    with WindowJoin(**options) as join:
+        join.process(rows(1, 5), rows(1))
+    with WindowJoin(**options) as join:
+        join.push(rows(1), tag=b"a")
+        assert join.repeat()["matches"].to_pylist() == [0, 0, 1]
+        assert join.flush()["matches"].to_pylist() == [1]
+        assert join.last_tag == b"a"
+
+
 def test_rows_that_are_refused_wait_on_until_they_are_taken_back():
     with WindowJoin(on=BAND, left=9, right=9, sequence="t", form="pairs", **BOTH) as join:
         join.process(pa.table([[1], [7]], schema=SCHEMA))
