@@ -303,7 +303,8 @@ class JoinPlan:
                 )
         found = {}
         for side in SIDES:
-            logged, given = schema_of(record.join["schemas"][side]), schemas.get(side)
+            logged = schema_of(record.join["schemas"][side])
+            given = next((schemas[role] for role in (side, *self.roles[side]) if role in schemas), None)
             found[side] = logged if given is None else given.remove_metadata()
             _check_logged(side, found[side], logged, place)
         return found

@@ -295,6 +295,16 @@ def test_columns_may_be_added(tmp_path: Path) -> None:
             WindowJoin(**JOINS["count"], state=tmp_path, left_schema=columns, right_schema=right.schema)
 
 
+def test_columns_may_be_added_to_the_one_stream_of_a_self_join(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"on": ["k"], "left": 9, "right": 9, "self_join": True, "state": tmp_path}
+    with WindowJoin(**options) as join:
+        join.process(pa.table({"k": [1]}))
+    more = pa.table({"k": [1], "more": ["new"]})
+    with WindowJoin(**options, left_schema=more.schema) as join:
+        found = join.process(more).sort_by("more")
+        assert (found["more"].to_pylist(), found["more_right"].to_pylist()) == (["new", None], [None, "new"])
+
+
 def test_numbers_ascend(tmp_path: Path) -> None:
     tables = calls(1, 1)[0]
     join = WindowJoin(**JOINS["count"], state=tmp_path)
