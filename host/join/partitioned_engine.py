@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from muntin.host.engines import Partitions
-from muntin.host.errors import UnsupportedError
 from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.condition import Condition
 from muntin.host.join.engine import (
@@ -464,18 +463,10 @@ def open_partitions(
     plan: AggregatePlan | None = None,
     closing: bool = False,
 ) -> PartitionedEngine:
-    """An engine of partitions, as they go best for a condition. Raises as `open_engine`; UnsupportedError."""
-    by = partitions.by
-    if by == "auto":
-        by = "equality" if condition.has_equality else "ranges" if condition.bounded else "subwindows"
-    if by == "equality" and not condition.has_equality:
-        raise UnsupportedError(
-            "partitions by equality need a part of the condition that compares for equality, and this one has none: "
-            "use by='ranges' or by='subwindows'"
-        )
+    """An engine of partitions, which say by what they go. Raises as `open_engine`."""
     coordinates: Coordinates | None = None
-    if by != "subwindows":
-        coordinates = Hashes(condition) if by == "equality" else Keys(condition.generator)
+    if partitions.by != "subwindows":
+        coordinates = Hashes(condition) if partitions.by == "equality" else Keys(condition.generator)
     engines: list[Engine] = []
     try:
         for _ in range(partitions.count):
