@@ -30,7 +30,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 DEV_STAMP := $(VENV)/.installed-dev
 STAMP := $(DEV_STAMP) $(CORE)
 
-.PHONY: help demo demo-cluster test test-spark lint format docs bench bench-papers bench-cluster bench-grid bench-kafka bitstream report fault fault-real random-joins soak house walk wheel sanitize lock clean
+.PHONY: help demo demo-cluster test test-spark lint format docs bench bench-papers bench-cluster bench-grid bench-kafka bitstream report fault fault-real random-joins soak house walk drawings wheel sanitize lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12

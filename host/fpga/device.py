@@ -75,7 +75,7 @@ class FpgaDevice(RunDevice):
         self._most = boards
         self._scratch_bytes = scratch_bytes
         self._boards: weakref.WeakSet[Any] = weakref.WeakSet()  # one that is not shared goes with its join
-        self._shared: dict[int | None, BisortBoard] = {}  # by width of key
+        self._shared: dict[int, BisortBoard] = {}  # by width of key
         self._opening = threading.Lock()
 
     # Boards
@@ -90,15 +90,16 @@ class FpgaDevice(RunDevice):
             If all are taken, there is none, or it is not what it should be.
         """
         with self._opening:
-            if key_bits in self._shared:
-                return self._shared[key_bits]
+            for width, board in self._shared.items():
+                if key_bits in (None, width):
+                    return board
             fitting = self._fitting(key_bits)
             if self._most is not None and len(self._boards) >= self._most:
                 raise self._taken(key_bits)
             board = self._connected(fitting)
             self._boards.add(board)
             if self._hosted.shared:
-                self._shared[key_bits] = board
+                self._shared[board.parameters.key_bits] = board
             return board
 
     def _taken(self, key_bits: int | None) -> DeviceError:
@@ -173,9 +174,12 @@ class FpgaDevice(RunDevice):
 
     def close(self) -> None:
         """See `Device`."""
-        for board in list(self._boards):
-            self.release_board(board)
-        self._shared.clear()
+        with self._opening:
+            boards = list(self._boards)
+            self._boards.clear()
+            self._shared.clear()
+            for board in boards:
+                board.close()
 
     # Joins
 

@@ -91,6 +91,14 @@ def test_lanes():
             open_device(f"sim:bisort-model:{wrong}")
 
 
+def test_a_board_of_any_keys_is_that_of_its_own():
+    device = open_device("sim:bisort-model")
+    assert device.open_board(64) is device.open_board()
+    assert device.open_board(32) is not device.open_board(64)
+    device = open_device("sim:bisort-model")
+    assert device.open_board() is device.open_board(32)
+
+
 def test_a_selftest_of_all_lanes():
     lines = list(selftest("sim:bisort-model:lanes=2", hold=0))
     assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "soak", "join"]
