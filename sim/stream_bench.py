@@ -182,7 +182,7 @@ class StreamBench:
             sink.ready.value = 0
         await Timer(1, "ns")
         before = {
-            sink: (int(sink.valid.value), int(sink.payload.value) if sink.valid.value else 0)
+            sink: (int(sink.valid.value), int(sink.payload.value) if sink.valid.value else None)
             for sink in self.sinks.values()
         }
         ready = {}
@@ -196,7 +196,7 @@ class StreamBench:
             if sink.standing is not None and payload != sink.standing:
                 raise StreamLawError(f"{sink.name}: a payload did not stand still, cycle {self.cycle}")
             sink.standing = None if ready[sink] else payload
-            if valid and ready[sink]:
+            if payload is not None and ready[sink]:
                 sink.received.append(unpack(sink.layout, payload))
                 sink.cycles.append(self.cycle)
                 self.moved = self.cycle
