@@ -554,7 +554,10 @@ def _placed(
         return spec, Partitions(count, "equality")
     if spec.prevailing:
         by = "ranges or subwindows" if partitions.by == "auto" else partitions.by
-        out = "leave by= and width= out" if equal else "compare a column with itself, or leave partitions out"
+        itself = " of a column with itself" if spec.self_join else ""
+        out = "leave by= and width= out"
+        if not equal:
+            out = f"add an equality{itself} to the condition, or leave partitions out"
         raise UnsupportedError(
             "prevailing=True needs the rows of a value in one partition, for the newest before a window, and "
             f"{partitions} go by {by}: {out}"

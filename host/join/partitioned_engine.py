@@ -265,7 +265,8 @@ class PartitionedEngine(Engine):
             for side in SIDES:
                 stores, probes = own[side].stores, own[side].probes
                 work[f"rows_{side}"] += len(own[side]) if stores is None else int(np.count_nonzero(stores))
-                work[f"probes_{side}"] += len(own[side]) if probes is None else int(np.count_nonzero(probes))
+                if call.want is not Want.NOTHING:
+                    work[f"probes_{side}"] += len(own[side]) if probes is None else int(np.count_nonzero(probes))
 
     def _batches(self, batches: dict[str, Batch], placements: Placements) -> list[dict[str, Batch]]:
         """The rows of each partition, in their order, which the placements learn of."""

@@ -319,7 +319,7 @@ class JoinPlan:
         memory : int, optional
             Bytes on the device, of a join that is open.
         report : mapping of str to Any, optional
-            As of `Engine.report`, of one that is.
+            As of `EngineStatus.report`, of one that is.
 
         Raises
         ------
