@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.house.imports import breaches, circles, imports
+from tests.house.__main__ import drawn
+from tests.house.imports import TREE, breaches, circles, imports
 
 #: The imports that go the other way, of an older order of the parts. A line that is gone goes from here; none comes in.
 KNOWN = Path(__file__).with_name("breaches.txt").read_text().splitlines()
@@ -18,3 +19,8 @@ def test_parts_import_what_stands_above_them() -> None:
 
 def test_circles_of_imports_become_fewer() -> None:
     assert circles(imports()) <= CIRCLES
+
+
+def test_the_drawings_of_the_design_are_of_this_code() -> None:
+    page = (TREE / "docs/design.md").read_text()
+    assert drawn(page) == page, "run make drawings"
