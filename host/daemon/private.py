@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import secrets
 import select
 import selectors
@@ -192,7 +193,7 @@ def start_private(
         options["socket_handles"] = ",".join(map(str, file.handles))
     handles = () if file is None else file.handles
     try:
-        process, (address,) = launch(
+        process, addresses = launch(
             device, path, errors, timeout, handles, stdin=subprocess.PIPE, exit_with_stdin=True, **options
         )
     except BaseException:
@@ -202,7 +203,7 @@ def start_private(
         raise
     if file is not None:
         file.hand_over()
-    return PrivateDaemon(process, address, directory, errors)
+    return PrivateDaemon(process, addresses[0], directory, errors)
 
 
 def launch(
@@ -288,7 +289,7 @@ def _await_ready(process: subprocess.Popen[bytes], log: BinaryIO, timeout: float
         text += chunk
     line = text.split(b"\n", 1)[0].decode(errors="replace")
     if line.startswith(READY):
-        return line.removeprefix(READY).split()
+        return re.split(r" (?=grpc(?:\+tls)?://)", line.removeprefix(READY))  # a path may have spaces
     if line.startswith(FAILED):
         raise from_wire(json.loads(line.removeprefix(FAILED)))
     raise DaemonError(f"the daemon said {line!r} instead of being ready")

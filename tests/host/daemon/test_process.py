@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -196,6 +197,20 @@ def test_daemon_ends_at_once_with_another_process(directory: Path, monkeypatch: 
         executor.kill()
         assert daemon._ended.wait(30)
         assert daemon.run()
+
+
+def test_a_folder_with_a_space_and_a_second_address(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (directory / "a b").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory / "a b"))
+    token = directory / "token"
+    token.touch(0o600)
+    token.write_text("secret")
+    with start_private("numpy", listen="127.0.0.1:0", token_file=token) as daemon:
+        assert Path(daemon.address.removeprefix("unix:")).is_relative_to(directory / "a b")
+        with DaemonClient(daemon.address) as client:
+            socket, network = client.status()["addresses"]
+        assert socket == daemon.address
+        assert network.startswith("grpc://127.0.0.1:")
 
 
 def test_start_tells_the_daemons_own_error() -> None:
