@@ -135,8 +135,8 @@ def serve(
             memory=memory,
         )
     except MuntinError as error:
-        if exit_with_stdin:
-            click.echo(FAILED + json.dumps(to_wire(error)))  # for `start_private`
+        if exit_with_stdin or exit_with_process is not None:
+            click.echo(FAILED + json.dumps(to_wire(error)))  # for `launch`
         raise
     daemon.end_on_signals()
     if exit_with_stdin:

@@ -16,6 +16,7 @@ import pytest
 
 import muntin.host.daemon.daemon as daemon_module
 from muntin.host.daemon import AwaitedDaemon, DaemonClient, PrivateDaemon, start_private
+from muntin.host.daemon.private import launch
 from muntin.host.errors import ConnectionLostError, DaemonError, DeviceError
 from tests.host.daemon.conftest import batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
@@ -213,9 +214,11 @@ def test_a_folder_with_a_space_and_a_second_address(directory: Path, monkeypatch
         assert network.startswith("grpc://127.0.0.1:")
 
 
-def test_start_tells_the_daemons_own_error() -> None:
+def test_start_tells_the_daemons_own_error(directory: Path) -> None:
     with pytest.raises(DeviceError, match="no device 'abacus'"):
         start_private("abacus", timeout=30)
+    with (directory / "log").open("a+b") as log, pytest.raises(DeviceError, match="no device 'abacus'"):
+        launch("abacus", directory / "s", log, 30, exit_with_process=os.getpid())
     with pytest.raises(DaemonError, match="--no-such-option"):
         start_private("numpy", no_such_option=True, timeout=30)
 
