@@ -231,7 +231,9 @@ class Calls:
             try:
                 with of_input(lambda: journal.plan):
                     self._learn(tables)
-                    call, admitted = journal.catch_up().admitted(tables, pushes, whole, tag, block_bytes)
+                    journal.catch_up()
+                    journal.load_table()
+                    call, admitted = journal.opened().admitted(tables, pushes, whole, tag, block_bytes)
             except BaseException:
                 if journal.pipeline is None:
                     journal.plan = known  # a refused first call teaches nothing

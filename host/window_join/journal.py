@@ -132,8 +132,8 @@ class Journal:
 
     # A call
 
-    def catch_up(self) -> Pipeline:
-        """The pipeline after the newest call, with the table that the next one meets. Raises SchemaError."""
+    def catch_up(self) -> None:
+        """Has the rows of the newest call in the windows. Raises SchemaError."""
         self.opened()
         if (newest := self.repeatable) is not None:
             started = time.perf_counter()
@@ -141,8 +141,6 @@ class Journal:
                 self._load(newest)
             self._newest = None
             self.totals.restore_seconds += time.perf_counter() - started
-        self.load_table()
-        return self.opened()
 
     def run(
         self, call: SequencedCall, admitted: Call, number: int | None, block_bytes: int | None, traced: OpenSpan
