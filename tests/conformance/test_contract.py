@@ -5,6 +5,8 @@ product of windows, predicates, indexes, forms and orders, with the other axes d
 """
 
 import itertools
+from contextlib import ExitStack
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from muntin import WindowJoin
 from muntin.host import errors
 from muntin.host.engines import Outer
+from muntin.host.window_join import journal, pipeline, stages
 from tests.conformance.check import check_join, host_arguments, oracle
 from tests.conformance.devices import DeviceCase
 from tests.conformance.keys import KEYS, SHAPES, WIDE_KEYS
@@ -52,15 +55,20 @@ def run(
     sequenced = case["sequence"] != "none"
     order = Outer(every=5) if case["order"] == "outer, every 5" else case["order"]
     streams = make_streams(key, case["shape"], window, case["sequence"], case["cut"], count, rng)
-    with type("Late", (WindowJoin,), {"_first_row": first_row})(
-        **host_arguments(predicate, key, window, sequenced),
-        index=case["index"],
-        form=case["form"],
-        order=order,
-        device=device,
-        left_schema=streams.left.schema,
-        right_schema=streams.right.schema,
-    ) as join:
+    with ExitStack() as numbered:
+        for module in (journal, pipeline, stages):
+            numbered.enter_context(mock.patch.object(module, "FIRST_ROW", first_row))
+        join = numbered.enter_context(
+            WindowJoin(
+                **host_arguments(predicate, key, window, sequenced),
+                index=case["index"],
+                form=case["form"],
+                order=order,
+                device=device,
+                left_schema=streams.left.schema,
+                right_schema=streams.right.schema,
+            )
+        )
         check_join(join, oracle(predicate, key, window, sequenced), streams, case["form"], order, first_row)
 
 

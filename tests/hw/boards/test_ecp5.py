@@ -259,7 +259,8 @@ def test_a_clock_that_nothing_reaches(tmp_path):
 def test_a_tool_that_refuses(tmp_path):
     refused = dataclasses.replace(_small(_CountingBoard, seeds=(1,)), device="um5g-999k")
     with pytest.raises(
-        BuildError, match=r"run_nextpnr_ecp5 failed with exit status \d+; all of it is in .*route-1\.log"
+        BuildError,
+        match=r"run_nextpnr_ecp5 failed with exit status \d+, with --um5g-999k .*; all of it is in .*route-1\.log",
     ):
         build(refused, root=tmp_path)
 
