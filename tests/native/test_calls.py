@@ -337,8 +337,13 @@ def long_join(rows, **options):
 
 def under_way(join, call=None):
     # Waits until a call of the join probes.
-    journal = join._calls.journal
-    while journal.pipeline is None or not any((*(core := journal.pipeline.engine._engine).seconds[:1], core.applied)):
+    def begun():
+        if (pipeline := join._calls.journal.pipeline) is None:
+            return False
+        cores = [each._engine for each in getattr(pipeline.engine, "_engines", [pipeline.engine])]
+        return any(core.seconds[0] or core.applied for core in cores)
+
+    while not begun():
         assert call is None or call.is_alive()
         time.sleep(0.01)
     time.sleep(0.1)
