@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from muntin import Band, Rows, WindowJoin
-from muntin.host import content
 from muntin.host.daemon import DaemonClient
 from muntin.host.errors import ReplayError
+from muntin.host.keys import content
 from muntin.host.keys.content import Content, row_hashes
 from tests.host.daemon.conftest import batch, client, daemon, directory, either, expected, open_query, process, start  # noqa: F401  # noqa: F401
 from tests.random_joins.values import plain
