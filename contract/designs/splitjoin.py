@@ -400,7 +400,7 @@ def _setting_registers() -> tuple[Register, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinSettings:
-    """What a kernel is told before a join: the values of its settings. All stand still while it is not idle.
+    """What a kernel is told before a join: the values of its settings. All are held constant while it is not idle.
 
     Predicate and time window are bands on the right row minus the left one, ``low <= right - left <= high``. Both
     bounds are one bit wider than what they bound, and signed: the least value leaves the lower bound open, the greatest
@@ -427,7 +427,7 @@ class JoinSettings:
         How much earlier than a row of each stream a later one can be: what no later row can match is dropped. 0 where
         times never decrease; all ones where rows promise nothing, and only marks do.
     core_timeout_cycles : int
-        How long a core may stand still that has something to do; 0 for ever.
+        How long a core that has work may stall, in cycles; 0: without limit.
     """
 
     windows: tuple[int, int] = (0, 0)

@@ -83,7 +83,7 @@ class TableWriter:
             with self._named():
                 self._writer.close()
                 if self._place == STANDARD:
-                    self._sink.flush()  # raises where nobody reads any more
+                    self._sink.flush()  # raises BrokenPipeError where the reader is gone
                 else:
                     self._sink.close()
                 if kind is None and self._temporary is not None:

@@ -149,7 +149,7 @@ class DramStart:
         return chosen
 
     def _set(self, lanes: int, bitslip: int, delay: int) -> None:
-        """Sets some lanes, then lets all of them, which stood still meanwhile, go on in step."""
+        """Sets some lanes, then lets all of them, which were paused meanwhile, go on in step."""
         every = (1 << self._lanes) - 1
         self._client.write(
             [

@@ -157,7 +157,7 @@ def _open_simulated(simulation: Simulation, name: str, builds: Mapping[str, Any]
     try:
         if simulation.line == "opencl":
             return _opencl().open_opencl_model(build, simulation.memory_bytes)
-        # Only here, so that nobody needs Amaranth who does not simulate.
+        # Imported here: only simulations need Amaranth.
         module, entry = simulation.entry.split(":")
         start = getattr(importlib.import_module(f"muntin.sim.{module}"), entry)
         if not simulation.compiles:
