@@ -5,11 +5,24 @@ The message names the column, value, limit or file at fault and says what to do 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class MuntinError(Exception):
     """Base of every error that Muntin raises on purpose.
+
+    Attributes
+    ----------
+    side : str or None
+        Where a call of a join was refused for values in its rows: the side of these, "left" or "right".
+    rows : tuple of int
+        Their places in the batch of that side, ascending: all that have this fault. Nothing of the call was applied,
+        and it may be made again without them; another fault in another row is another error. Empty where no rows
+        are the reason. It does not cross the wire.
 
     Examples
     --------
@@ -21,6 +34,14 @@ class MuntinError(Exception):
     ...     print(type(error).__name__, "-", error)
     PredicateError - low=5 lies above high=-5: the band is empty
     """
+
+    side: str | None = None
+    rows: tuple[int, ...] = ()
+
+    def of_rows(self, side: str | None, rows: Sequence[int] | np.ndarray) -> Self:
+        """This error, of these rows."""
+        self.side, self.rows = side, tuple(map(int, rows))
+        return self
 
 
 class PredicateError(MuntinError, ValueError):

@@ -72,10 +72,10 @@ class Column:
             return np.where(np.isnan(raw), _INT64.max, encode_float(raw))
         if pa.types.is_decimal(self.kind):
             low, high = self.words()
-            if ((high != low >> 63) & valid).any():
+            if (wrong := (high != low >> 63) & valid).any():
                 raise KeyTypeError(
                     f"a value of type {self.kind} has more digits than that: cast the column to more digits"
-                )
+                ).of_rows(None, np.flatnonzero(wrong))
             return low
         if pa.types.is_uint64(self.kind):
             return (self.raw ^ np.uint64(1 << 63)).view(np.int64)

@@ -127,6 +127,11 @@ def places(command: Callable[..., None]) -> Callable[..., None]:
 @places
 @click.option("--state", metavar="PLACE", help="Of topics: a folder or address for what the next process goes on from.")
 @click.option("--name", help="Of topics: names the join in Kafka; needed with --state.")
+@click.option(
+    "--dead-letters",
+    metavar="kafka://HOST/TOPIC",
+    help="Of topics: for messages that cannot be read, or are refused; without it they end the join.",
+)
 @click.option("--to-end", is_flag=True, help="Of topics: ends where they end now, rather than on Ctrl-C or SIGTERM.")
 def join(**options: Any) -> None:
     """Join two tables.

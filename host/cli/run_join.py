@@ -51,6 +51,7 @@ def run_join(
     select: str | None,
     state: str | None,
     name: str | None,
+    dead_letters: str | None,
     to_end: bool,
     **options: Any,
 ) -> None:
@@ -68,9 +69,10 @@ def run_join(
         within=arguments.within(within), counted=left_rows is not None or right_rows is not None,
     )  # fmt: skip
     topics = [place for place in (left, right) if place.startswith("kafka:")]
-    if not topics and (state is not None or name is not None or to_end or output.startswith("kafka:")):
+    of_topics = state is not None or name is not None or dead_letters is not None or to_end
+    if not topics and (of_topics or output.startswith("kafka:")):
         raise click.UsageError(
-            "--state, --name, --to-end and a topic at --output are for LEFT and RIGHT that are topics"
+            "--state, --name, --dead-letters, --to-end and a topic at --output are for LEFT and RIGHT that are topics"
         )
     if topics:
         from muntin.host.cli.run_kafka import run_kafka_join
@@ -78,9 +80,9 @@ def run_join(
         if len(topics) == 1:
             raise click.UsageError("one of LEFT and RIGHT is a topic: both are, or none")
         run_kafka_join(
-            left, right, parsed, output, explain=explain, state=state, name=name, to_end=to_end, batch_rows=batch_rows,
-            output_format=output_format, device=device, select=arguments.names(select), **_rows(left_rows, right_rows),
-            **options,
+            left, right, parsed, output, explain=explain, state=state, name=name, dead_letters=dead_letters,
+            to_end=to_end, batch_rows=batch_rows, output_format=output_format, device=device,
+            select=arguments.names(select), **_rows(left_rows, right_rows), **options,
         )  # fmt: skip
         return
     if left == right == STANDARD:

@@ -111,6 +111,7 @@ def run_kafka_join(
     state: str | None,
     name: str | None,
     to_end: bool,
+    dead_letters: str | None,
     batch_rows: int,
     output_format: str | None,
     **options: Any,
@@ -135,6 +136,11 @@ def run_kafka_join(
     target = Topic(output) if to_topic else None
     if target is not None and target.servers != left.servers:
         raise click.UsageError("--output is a topic of another cluster: one transaction is of one")
+    letters = None if dead_letters is None else Topic(dead_letters)
+    if letters is not None and (target is None or letters.servers != left.servers):
+        raise click.UsageError(
+            "--dead-letters is written in the transaction of --output: both are topics of the cluster of LEFT and RIGHT"
+        )
     if state is not None and target is None and output != STANDARD:
         raise click.UsageError(
             f"{output} is complete once this ends, and what is in it before would be lost with the process, but not be "
@@ -158,7 +164,7 @@ def run_kafka_join(
             KafkaJoin(
                 (left.name, right.name), condition, servers=left.servers, output=target.name if target else write,
                 left_format=left.format, right_format=right.format, output_format=target.format if target else None,
-                state=state, name=name, max_rows=batch_rows, **options,
+                state=state, name=name, dead_letters=letters.name if letters else None, max_rows=batch_rows, **options,
             )
         )  # fmt: skip
         if threading.current_thread() is threading.main_thread():

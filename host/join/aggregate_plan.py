@@ -15,7 +15,7 @@ from muntin.host.errors import KeyTypeError, SchemaError, SqlError, SumOverflowE
 from muntin.host.join.condition import Filter, condition_columns, parts_of
 from muntin.host.join.folds import FOLDS
 from muntin.host.keys.columns import column_of, column_type, has_column, root_column
-from muntin.host.keys.key_type import _raw_values
+from muntin.host.keys.key_type import _raw_values, of_column
 from muntin.host.predicates import one_sided
 from muntin.host.windows import Within
 from muntin.host.windows.time_axis import TimeAxis
@@ -317,20 +317,25 @@ class AggregatePlan:
         for kept in self._kept[side]:
             counts = np.logical_and.reduce([passing[kept.filter], *(valid[path] for path in kept.columns)])
             needed = [] if kept.fold in ("some", "each") else [column(path) for path in kept.columns]
-            out.append(values.encoded(kept.fold, needed, counts, batch))
+            try:
+                with of_column(", ".join(kept.columns), side):
+                    out.append(values.encoded(kept.fold, needed, counts, batch))
+            except KeyTypeError as error:
+                error.of_rows(side, places[list(error.rows)])
+                raise
         for aggregate, kinds, field in zip(self._aggregates, self._kinds, self.fields, strict=True):
             plain = side in kinds and not _is_null(kinds[side])
             for path, (least, greatest, why) in aggregate._ends(kinds[side]).items() if plain else ():
                 paths = (path, *aggregate.columns)
                 counts = np.logical_and.reduce([passing[aggregate.filter], *(valid[each] for each in paths)])
                 if (wrong := counts & values.beyond(column(path), least, greatest)).any():
-                    at = int(np.flatnonzero(wrong)[0])
+                    at = int(np.argmax(wrong))
                     raise SumOverflowError(
                         f"{aggregate.output!r} is {field.type}, and {why}: column {path!r} of {side} row "
                         f"{batch.rows[at]} has {column_of(table, path)[int(places[at])].as_py()}. Nothing of the call "
                         "has been applied: leave the row out, by filter= too, or cast the column to fewer digits or to "
                         "double"
-                    )
+                    ).of_rows(side, places[wrong])
         return tuple(out)
 
     def columns(self, side: str, counts: np.ndarray, results: list[Any], log: RowLog | None) -> list[pa.ChunkedArray]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.errors import KeyTypeError, PredicateError
+from muntin.host.errors import PredicateError
 from muntin.host.join.boundary_generator import CODE_TYPE, BoundaryGenerator
 from muntin.host.join.condition import Condition, Filter, both
 from muntin.host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
 from muntin.host.keys.columns import column_of, column_type
-from muntin.host.keys.key_type import Family, KeyType, key_types
+from muntin.host.keys.key_type import Family, KeyType, key_types, of_column
 from muntin.host.predicates import AsOf, Compare
 from muntin.host.predicates.literal import float_bound
 from muntin.host.windows import Watermark
@@ -59,10 +59,8 @@ class AsOfCondition(Condition):
         passing = self._passing(side, table)
         columns = [column_of(table, name) for name in self._on.names(side)]
         if self._plain is not None:
-            try:
+            with of_column(self._on.names(side)[0], side):
                 keys, valid = self._plain.encode(comparable_values(columns[0]))
-            except KeyTypeError as error:
-                raise KeyTypeError(f"column {self._on.names(side)[0]!r} of the {side} side: {error}") from error
             return keys.astype(np.int64, copy=False), both(passing, valid), ()
         if self.codes is not None:
             keys, valid = self.codes.encode(side, columns, rows)

@@ -23,7 +23,7 @@ from muntin.host.keys.columns import column_of, column_type
 from muntin.host.keys.constants import exact_float, moment, read_moment
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.keys.float_order import decode_float
-from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
+from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types, of_column
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
 from muntin.host.predicates.where import DISTINCT
 
@@ -225,10 +225,8 @@ class Condition:
         column = column_of(table, name)
         if self._unequal and part in self._unequal:
             return self._unequal[part].encode(side, [column], rows)
-        try:
+        with of_column(name, side):
             keys, valid = kind.encode(column)
-        except KeyTypeError as error:
-            raise KeyTypeError(f"column {name!r} of the {side} side: {error}") from error
         if column.null_count and isinstance(part, AnyOf) and part.null_safe:
             null = pc.is_null(column).to_numpy()
             keys, valid = np.where(null, keys.dtype.type(kind.zero), keys), null | valid
@@ -451,10 +449,8 @@ def _test(where: Where, kind: pa.DataType) -> Callable[[pa.ChunkedArray], np.nda
     exact = _constant(where, of)
 
     def encoded(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
-        try:
+        with of_column(where.column, where.side):
             return of.encode(comparable_values(column))
-        except KeyTypeError as error:
-            raise KeyTypeError(f"column {where.column!r} of the {where.side} side: {error}") from error
 
     if of.family is Family.FLOAT:
         number = float(exact)

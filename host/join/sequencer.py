@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.host.engines import order_parts
-from muntin.host.errors import OrderError, StateError
+from muntin.host.errors import MuntinError, OrderError, StateError
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import OTHER, SIDES, Batch, Call, EngineSpec, Want
 from muntin.host.join.residual import ResidualPart
@@ -46,6 +48,8 @@ class SequencedCall(Call):
         Arrival numbers of the rows of each side that can match nothing and are not late.
     late_rows : dict of str to ndarray of int64
         Of the sides that have late rows, the places of these in `tables`.
+    orders : dict of str to ndarray of int64
+        Of the sides that were put in order, the place that each row of `tables` had as the rows were given.
     last_sequence : int or None
         The greatest sequence value so far.
     whole : WholeCall or None
@@ -62,6 +66,7 @@ class SequencedCall(Call):
     newest: dict[str, int]
     never: dict[str, np.ndarray]
     late_rows: dict[str, np.ndarray]
+    orders: dict[str, np.ndarray]
     last_sequence: int | None
     whole: WholeCall | None
     pushes: list[tuple[int, int]] | None
@@ -245,7 +250,7 @@ class Sequencer:
             tables = {"left": tables["left"]}
         more: dict[str, Any] = {"whole": whole, "pushes": pushes, "tag": tag}
         more |= {"want": self._want, "max_pairs": max_pairs if self._want is Want.PAIRS else None}
-        ordered, values, last_sequence = self._ordered(tables, pushes, whole)
+        ordered, orders, values, last_sequence = self._ordered(tables, pushes, whole)
         if whole is not None and whole.order is not None:
             placed = dict(tables)
             return self._encoded(placed, *self._placed(placed, whole), last_sequence, **more)
@@ -273,16 +278,16 @@ class Sequencer:
                 through = np.minimum(through, np.searchsorted(left, right, "right"))
             other_position = {"left": first["right"] + earlier, "right": first["left"] + through}
         rows = {side: np.arange(first[side], first[side] + len(ordered[side]), dtype=np.int64) for side in SIDES}
-        return self._encoded(ordered, rows, other_position, last_sequence, **more)
+        return self._encoded(ordered, rows, other_position, orders, last_sequence, **more)
 
     def _placed(
         self, tables: dict[str, pa.Table], whole: WholeCall
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Puts tables in the order that the whole call gives their rows; their numbers, and other positions."""
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Puts tables in the order that the whole call gives their rows; their numbers, other positions, and orders."""
         sides = SIDES[:1] if self._spec.self_join else SIDES
-        numbers, other_position = {}, {}
+        numbers, other_position, orders = {}, {}, {}
         for side in sides:
-            order = np.argsort(whole.rows[side], kind="stable")
+            orders[side] = order = np.argsort(whole.rows[side], kind="stable")
             tables[side] = picked(tables[side], order)
             numbers[side] = self.arrived[side] + whole.rows[side][order]
             other_position[side] = self.arrived[OTHER[side]] + whole.other_position(side)
@@ -290,23 +295,25 @@ class Sequencer:
             tables["right"], numbers["right"] = tables["left"], numbers["left"]
             own = self.arrived["left"] + np.arange(whole.arrived("left"), dtype=np.int64)
             other_position = dict.fromkeys(SIDES, own)
-        return numbers, other_position
+        return numbers, other_position, orders
 
     def _encoded(
         self,
         tables: dict[str, pa.Table],
         numbers: dict[str, np.ndarray],
         other_position: dict[str, np.ndarray],
+        orders: dict[str, np.ndarray],
         last_sequence: int | None,
         *,
         whole: WholeCall | None,
         **more: Any,
     ) -> SequencedCall:
         """The call of rows that are in order."""
-        left = self._encode("left", tables["left"], numbers["left"], other_position["left"])
-        right = left
-        if not (self._spec.self_join and self.generator.one_column):
-            right = self._encode("right", tables["right"], numbers["right"], other_position["right"])
+        with self.as_given(orders):
+            left = self._encode("left", tables["left"], numbers["left"], other_position["left"])
+            right = left
+            if not (self._spec.self_join and self.generator.one_column):
+                right = self._encode("right", tables["right"], numbers["right"], other_position["right"])
         sides = {"left": left, "right": right}
         batches = {"left": left.batch, "right": right.batch}
         newest = {side: of.newest for side, of in sides.items() if of.newest is not None}
@@ -323,10 +330,22 @@ class Sequencer:
             expiry=self._expiry(newest),
             never={"left": left.never, "right": right.never},
             late_rows={side: of.late for side, of in sides.items() if len(of.late)},
+            orders=orders,
             last_sequence=last_sequence,
             whole=whole,
             **more,
         )
+
+    @contextmanager
+    def as_given(self, orders: dict[str, np.ndarray]) -> Iterator[None]:
+        """Has an error of rows, which are in these orders, give their places as they were given."""
+        try:
+            yield
+        except MuntinError as error:
+            if error.rows and error.side is not None:
+                side, rows = "left" if self._spec.self_join else error.side, np.array(error.rows)
+                error.of_rows(side, np.sort(orders[side][rows]) if side in orders else rows)
+            raise
 
     def advance(self, call: SequencedCall) -> None:
         """Ends a call: its rows have arrived, and move the watermark."""
@@ -363,11 +382,12 @@ class Sequencer:
 
     def _ordered(
         self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None, whole: WholeCall | None
-    ) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], int | None]:
-        """The tables by sequence value, those values, and the greatest so far."""
+    ) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], dict[str, np.ndarray], int | None]:
+        """The tables by sequence value, the order in which their rows then are, those values, and the greatest so
+        far."""
         if self._spec.sequence is None:
-            return dict(tables), {}, None
-        ordered, values, last = dict(tables), {}, self._last_sequence
+            return dict(tables), {}, {}, None
+        ordered, orders, values, last = dict(tables), {}, {}, self._last_sequence
         if whole is not None and whole.sequence is not None:
             least, greatest = whole.sequence
             if last is not None and least < last:
@@ -382,15 +402,16 @@ class Sequencer:
         for side, table in tables.items():
             own = values[side]
             if len(own):
+                if self._last_sequence is not None and (least := int(own.min())) < self._last_sequence:
+                    back = np.flatnonzero([each < self._last_sequence for each in own.tolist()])
+                    raise self._goes_back(least, f"the {side}").of_rows(side, back)
                 if np.any(own[1:] < own[:-1]):
-                    order = np.argsort(own, kind="stable")
+                    orders[side] = order = np.argsort(own, kind="stable")
                     ordered[side], own = picked(table, order), own[order]
-                if self._last_sequence is not None and int(own[0]) < self._last_sequence:
-                    raise self._goes_back(int(own[0]), f"the {side}")
                 newest = int(own[-1])
                 last = newest if last is None else max(last, newest)
             values[side] = own
-        return ordered, values, last
+        return ordered, orders, values, last
 
     def _check_pushes(self, values: dict[str, np.ndarray], counts: np.ndarray) -> None:
         """Raises OrderError if a sequence value lies before one of an earlier push."""
@@ -423,11 +444,11 @@ class Sequencer:
             return None
         column = table.column(self._spec.sequence)
         if column.null_count:
-            row = next(i for i, value in enumerate(column) if not value.is_valid)
+            rows = np.flatnonzero(column.is_null().to_numpy())
             raise OrderError(
-                f"row {row} of the {side} batch has no value in the sequence column {self._spec.sequence!r}: "
+                f"row {rows[0]} of the {side} batch has no value in the sequence column {self._spec.sequence!r}: "
                 "every row needs one"
-            )
+            ).of_rows(side, rows)
         if pa.types.is_timestamp(column.type) or pa.types.is_null(column.type):  # of no rows
             column = column.cast(pa.int64())
         elif pa.types.is_date(column.type):
@@ -441,7 +462,7 @@ class Sequencer:
             raise OrderError(
                 f"sequence value {values[wrong][0]} in column {self._spec.sequence!r} of the {side} side "
                 "does not fit the unit of the other side's: cast both to one unit"
-            )
+            ).of_rows(side, np.flatnonzero(wrong))
         return values * scale
 
     def _encode(self, side: str, table: pa.Table, rows: np.ndarray, other_position: np.ndarray) -> _Encoded:

@@ -12,7 +12,7 @@ from muntin.host.arrow_versions import is_binary_view, is_string_view
 from muntin.host.errors import CapacityError, KeyTypeError
 from muntin.host.join.engine import SIDES
 from muntin.host.keys.float_order import decode_float, encode_float
-from muntin.host.keys.key_type import Family, KeyType, key_types
+from muntin.host.keys.key_type import Family, KeyType, key_types, of_column
 
 MOST_CODES = 1 << 29  # of values that the windows hold at a time
 _APART = {side: object() for side in SIDES}  # stands for NaN
@@ -217,13 +217,14 @@ class _Listed(_Words):
 class _NumberLeaf:
     """A column, or a field of a struct, of a type that encodes to 64 bits."""
 
-    def __init__(self, path: dict[str, list[int]], kinds: dict[str, KeyType]):
-        self._path, self._kinds = path, kinds
+    def __init__(self, path: dict[str, list[int]], kinds: dict[str, KeyType], names: dict[str, str]):
+        self._path, self._kinds, self._names = path, kinds, names
         self._unit = min(kind.unit for kind in kinds.values())
 
     def words(self, side: str, column: pa.ChunkedArray) -> _Words:
         column, kind = comparable_values(_field(column, self._path[side])), self._kinds[side]
-        keys, valid = kind.encode(column)
+        with of_column(self._names[side], side):
+            keys, valid = kind.encode(column)
         null = pc.is_null(column).to_numpy() if column.null_count else None
         if kind.family is Family.FLOAT:
             nan = None if valid is None else ~valid if null is None else ~valid & ~null
@@ -291,7 +292,7 @@ def _leaves(
                 f"cast {name!r}"
             )
     kinds_of = dict(zip(SIDES, key_types(kinds[0], left_name, kinds[1], right_name), strict=True))
-    return [_NumberLeaf(path, kinds_of)]
+    return [_NumberLeaf(path, kinds_of, {"left": left_name, "right": right_name})]
 
 
 def comparable_type(kind: pa.DataType) -> pa.DataType:

@@ -28,9 +28,13 @@ class BadValueError(ValueError):
     """Values of messages among which one cannot be read. `field` is the column at fault, where one is."""
 
     def __init__(self, reason: str, field: str | None = None):
-        # It may quote the value, and is written with it: both have to be one message.
-        super().__init__(reason if len(reason) <= REASON_LENGTH else f"{reason[:REASON_LENGTH]}...")
+        super().__init__(cut(reason))
         self.field = field
+
+
+def cut(reason: str) -> str:
+    """Why a message is none; it may quote the value, and is written with it: both have to be one message."""
+    return reason if len(reason) <= REASON_LENGTH else f"{reason[:REASON_LENGTH]}..."
 
 
 @public("muntin.kafka")
@@ -60,6 +64,10 @@ class Format(abc.ABC):
     @abc.abstractmethod
     def encode(self, table: pa.Table) -> Iterator[bytes]:
         """The values of the messages that rows become."""
+
+    def rows_of(self, values: Sequence[bytes]) -> list[int]:
+        """How many rows each of some messages has, which can be read."""
+        return [1] * len(values)
 
     def decode_some(
         self, values: Sequence[bytes | None], schema: pa.Schema
@@ -298,6 +306,9 @@ class Arrow(Format):
                 raise BadValueError(f"its value is no Arrow IPC stream: {error}") from error
             tables.append(_conform(table, schema))
         return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def rows_of(self, values: Sequence[bytes]) -> list[int]:
+        return [pa.ipc.open_stream(value).read_all().num_rows for value in values]
 
     def encode(self, table: pa.Table) -> Iterator[bytes]:
         if not table.num_rows:

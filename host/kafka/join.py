@@ -12,18 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions
-from muntin.host.errors import KafkaError, SchemaError, StateError, WindowError
+from muntin.host.errors import KafkaError, MuntinError, SchemaError, StateError, WindowError
 from muntin.host.frames import ArrowColumns, as_schema
 from muntin.host.index import Index
 from muntin.host.join.collector import MAX_ROWS
 from muntin.host.join.engine import SIDES
 from muntin.host.join.late_rows import marked_schema
-from muntin.host.kafka.formats import Arrow, Format, Json
+from muntin.host.kafka.formats import Arrow, Format, Json, cut
 from muntin.host.kafka.sinks import CallbackSink, Letter, Sink, TopicSink
 from muntin.host.kafka.source import LOG, Aborted, Offsets, Source
 from muntin.host.keys.constants import whole_number
@@ -77,9 +78,11 @@ class KafkaJoin:
     output_key : str, optional
         The column of the result whose text is the key of its messages, which has Kafka put equal ones into one
         partition; not for `Arrow`, whose messages are of many rows.
-    dead_letters : str, optional
-        The topic for messages that cannot be read, written in the batch's transaction, their place and error in
-        headers. By default such a message is an error, and nothing after it is read.
+    dead_letters : str or callable, optional
+        The topic for messages that cannot be read, or have a row that the join refuses, written in the batch's
+        transaction, their place and error in headers. Where `output` is a function, a function, called after it where
+        the batch has such messages, with a pyarrow.Table of `topic`, `partition`, `offset`, `error`, `column` and
+        `value`, and the batch's number. By default such a message is an error, and nothing after it is read.
     start : str
         From where a join without state reads: ``"earliest"`` or ``"latest"``.
     max_rows : int
@@ -142,7 +145,7 @@ class KafkaJoin:
         right_format: Format | None = None,
         output_format: Format | None = None,
         output_key: str | None = None,
-        dead_letters: str | None = None,
+        dead_letters: str | Callable[[pa.Table, int], object] | None = None,
         start: str = "earliest",
         max_rows: int = MAX_ROWS,
         max_delay: str | dt.timedelta = "100 ms",
@@ -182,8 +185,11 @@ class KafkaJoin:
             raise KafkaError("a join with state= needs name=, under which Kafka keeps what was given out")
         if state is None and not callable(output):
             raise KafkaError(f"output={output!r} is a topic, written exactly once: give state= and name=")
-        if dead_letters is not None and callable(output):
-            raise KafkaError("dead_letters= is written with the results: output= must be a topic, too")
+        if dead_letters is not None and callable(dead_letters) != callable(output):
+            raise KafkaError(
+                f"output={output!r} and dead_letters={dead_letters!r} must be two topics, written in one transaction, "
+                "or two functions"
+            )
         self._rows, self._seconds, self._start, self._timeout = rows, delay / 1e9, start, timeout
         self._name, self._state = name or f"muntin-{secrets.token_hex(8)}", state
         self._output, self._dead_letters, self._taken = output, dead_letters, taken
@@ -228,7 +234,7 @@ class KafkaJoin:
             if isinstance(self._output, str):
                 self._sink = TopicSink(
                     self._settings, self._name, self._output, self._output_format, self._output_key,
-                    self._dead_letters, self._timeout,
+                    None if callable(self._dead_letters) else self._dead_letters, self._timeout,
                 )  # fmt: skip
                 self._sink.begin()  # before the state is read: what an earlier process writes is complete, or ended
             join = self._join = WindowJoin(**self._options)
@@ -239,7 +245,8 @@ class KafkaJoin:
             self._check_formats(schema)
             if self._sink is None:
                 assert callable(self._output)
-                self._sink = CallbackSink(self._output, schema, durable=self._state is not None)
+                letters = self._dead_letters if callable(self._dead_letters) else None
+                self._sink = CallbackSink(self._output, schema, letters, durable=self._state is not None)
             offsets = self._of_tag(join)
             if self._state is not None:
                 given = source.given() if self._taken is None else self._taken
@@ -249,7 +256,8 @@ class KafkaJoin:
                 if self._owed and self._letters and self._dead_letters is None:
                     raise StateError(
                         f"batch {join.last_batch} of the state in {self._state} was not given out, and has messages "
-                        "that could not be read: give dead_letters=, and the output, of the process that has joined it"
+                        "that could not be read or joined: give dead_letters=, and the output, of the process that has "
+                        "joined it"
                     )
             self._taken = None  # from now on the group knows
             source.begin(offsets)
@@ -328,7 +336,8 @@ class KafkaJoin:
         Raises
         ------
         RecordError
-            A message cannot be read, and there is no `dead_letters`. It names topic, partition, offset and column.
+            A message cannot be read, or the join refuses a row of it, and there is no `dead_letters`. It names topic,
+            partition, offset and column; its cause is the error of the join.
         StateTakenError
             Another process has gone on with the state.
         KafkaError
@@ -377,24 +386,53 @@ class KafkaJoin:
                 self._written = time.monotonic()
             return None
         self._letters = []
-        tables = {side: self._rows_of(side, messages[topic]) for side, topic in self._sides}
-        if self._letters and self._dead_letters is None:
-            raise self._letters[0].error()
-        self._owed = True
-        blocks = join.process_blocks(**tables, tag=self._tag(source.offsets), block_bytes=sink.block_bytes)
-        return self._give(join.last_batch + 1, marked(join, blocks, self._schema))
+        given = {side: self._readable(side, messages[topic]) for side, topic in self._sides}
+        while True:
+            tables, tag = {side: table for side, (_, table) in given.items()}, self._tag(source.offsets)
+            self._owed = True
+            try:
+                blocks = join.process_blocks(**tables, tag=tag, block_bytes=sink.block_bytes)
+            except MuntinError as error:  # it has changed nothing
+                if not error.rows or error.side is None:
+                    raise
+                given[error.side] = self._accepted(error.side, *given[error.side], error)
+            else:
+                return self._give(join.last_batch + 1, marked(join, blocks, self._schema))
 
-    def _rows_of(self, side: str, messages: list[Any]) -> pa.Table | None:
-        """The rows of messages; those that are none are noted."""
+    def _readable(self, side: str, messages: list[Any]) -> tuple[list[Any], pa.Table | None]:
+        """Those messages that can be read, and their rows."""
         if not messages:
-            return None
-        values = [message.value() for message in messages]
-        tables, bad = self._formats[side].decode_some(values, self._schemas[side])
+            return [], None
+        tables, bad = self._formats[side].decode_some([message.value() for message in messages], self._schemas[side])
         for place, error in bad:
-            message = messages[place]
-            at = message.topic(), message.partition(), message.offset()
-            self._letters.append(Letter(values[place], *at, str(error), error.field))
-        return pa.concat_tables(tables) if tables else None
+            self._put_aside(messages[place], error, error.field)
+        gone = {place for place, _ in bad}
+        readable = [message for place, message in enumerate(messages) if place not in gone]
+        return readable, pa.concat_tables(tables) if tables else None
+
+    def _accepted(
+        self, side: str, messages: list[Any], table: pa.Table | None, error: MuntinError
+    ) -> tuple[list[Any], pa.Table | None]:
+        """Those messages none of whose rows the join has refused, and their rows."""
+        assert table is not None
+        counts = self._formats[side].rows_of([message.value() for message in messages])
+        accepted = np.ones(len(messages), np.bool_)
+        accepted[np.searchsorted(np.cumsum(counts), error.rows, side="right")] = False
+        for place in np.flatnonzero(~accepted).tolist():
+            self._put_aside(messages[place], error)
+        readable = [message for message, kept in zip(messages, accepted.tolist(), strict=True) if kept]
+        return readable, table.filter(pa.array(np.repeat(accepted, counts)))
+
+    def _put_aside(self, message: Any, error: Exception, field: str | None = None) -> None:
+        """Has a message be a dead letter. Raises RecordError where there are none."""
+        rows = error.rows if isinstance(error, MuntinError) else ()
+        reason = cut(
+            str(error) if len(rows) < 2 else f"{len(rows):,} rows of the batch are refused, the first: {error}"
+        )
+        letter = Letter(message.value(), message.topic(), message.partition(), message.offset(), reason, field)
+        if self._dead_letters is None:
+            raise letter.error() from error
+        self._letters.append(letter)
 
     def _give(self, number: int, tables: Tables) -> int:
         assert self._sink is not None

@@ -19,6 +19,19 @@ HEADER = "muntin.batch"
 """Of each message of a result: the number of its batch."""
 
 
+LETTERS = pa.schema(
+    [
+        pa.field("topic", pa.string(), False),
+        pa.field("partition", pa.int32(), False),
+        pa.field("offset", pa.int64(), False),
+        pa.field("error", pa.string(), False),
+        ("column", pa.string()),
+        ("value", pa.binary()),
+    ]
+)
+"""Of messages that could not be read or joined, as a function gets them."""
+
+
 class Sink(abc.ABC):
     """What the results go to."""
 
@@ -51,18 +64,30 @@ class CallbackSink(Sink):
     callback : callable
     schema : pyarrow.Schema
         Of the results.
+    dead_letters : callable, optional
+        Is handed the messages that could not be read or joined, as a table, with the number of their batch.
     durable : bool
         The join goes on in another process, which is told what was handed over.
     """
 
     block_bytes = 32 << 20
 
-    def __init__(self, callback: Callable[[pa.Table, int], Any], schema: pa.Schema, *, durable: bool):
-        self._callback, self._schema, self._durable = callback, schema, durable
+    def __init__(
+        self,
+        callback: Callable[[pa.Table, int], Any],
+        schema: pa.Schema,
+        dead_letters: Callable[[pa.Table, int], Any] | None,
+        *,
+        durable: bool,
+    ):
+        self._callback, self._schema, self._dead_letters, self._durable = callback, schema, dead_letters, durable
 
     def write(self, number: int, tables: Iterable[pa.Table], source: Source, letters: Iterable[Letter]) -> None:
         found = list(tables)
         self._callback(pa.concat_tables(found) if found else self._schema.empty_table(), number)
+        if rows := [letter.row for letter in letters]:
+            assert self._dead_letters is not None
+            self._dead_letters(pa.Table.from_pylist(rows, LETTERS), number)
         self.keep(number, source)
 
     def keep(self, number: int, source: Source) -> None:
@@ -84,7 +109,7 @@ class TopicSink(Sink):
     key : str, optional
         The column whose text is the key of a message.
     dead_letters : str, optional
-        The topic for messages that could not be read.
+        The topic for messages that could not be read or joined.
     timeout : float
         Seconds for an answer.
     """
@@ -156,7 +181,7 @@ class TopicSink(Sink):
 
 @dataclass(frozen=True)
 class Letter:
-    """A message that could not be read; its place, column and error as of `RecordError`."""
+    """A message that could not be read or joined; its place, column and error as of `RecordError`."""
 
     value: bytes | None
     topic: str
@@ -170,13 +195,18 @@ class Letter:
         where = f"topic {self.topic!r}, partition {self.partition}, offset {self.offset}"
         of = "" if self.field is None else f", column {self.field!r}"
         return RecordError(
-            f"{where}{of}: {self.reason}. Give dead_letters=, a topic for such messages, or correct the columns",
+            f"{where}{of}: {self.reason}. Give dead_letters=, for such messages, or correct the columns",
             self.topic, self.partition, self.offset, self.field,
         )  # fmt: skip
 
     @property
+    def row(self) -> dict[str, object]:
+        """As a row of `LETTERS`."""
+        place = {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+        return {**place, "error": self.reason, "column": self.field, "value": self.value}
+
+    @property
     def headers(self) -> list[tuple[str, bytes]]:
         """What a topic of such messages has of it."""
-        told: dict[str, object] = {"topic": self.topic, "partition": self.partition, "offset": self.offset}
-        told |= {"error": self.reason, **({} if self.field is None else {"column": self.field})}
+        told = {name: value for name, value in self.row.items() if name != "value" and value is not None}
         return [(f"muntin.{name}", str(value).encode()) for name, value in told.items()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -142,8 +144,17 @@ class KeyType:
             raise KeyTypeError(
                 f"a key of type {self.arrow} in row {int(np.argmax(wrong))} does not fit 64 bits: "
                 "cast the column to fewer digits"
-            )
+            ).of_rows(None, np.flatnonzero(wrong))
         return low, valid
+
+
+@contextmanager
+def of_column(name: str, side: str) -> Iterator[None]:
+    """Has a KeyTypeError of values in here name their column and side."""
+    try:
+        yield
+    except KeyTypeError as error:
+        raise KeyTypeError(f"column {name!r} of the {side} side: {error}").of_rows(side, error.rows) from error
 
 
 def _raw_values(array: pa.Array) -> np.ndarray:

@@ -169,7 +169,8 @@ class Pipeline:
             assert self._aggregates is not None
             batch = call.batches[side]
             places = np.searchsorted(call.numbers[side], batch.rows)
-            values = self._aggregates.encode(side, call.tables[side], batch, places)
+            with self.sequencer.as_given(call.orders):
+                values = self._aggregates.encode(side, call.tables[side], batch, places)
             call.batches[side] = dataclasses.replace(batch, values=values)
         return call
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.host.devices import Device
@@ -95,11 +96,11 @@ class SideColumns:
         elif not table.schema.equals(self.schema):
             table = table.select(self.schema.names)
         for name in self.strict:
-            if table.column(name).null_count:
+            if (column := table.column(name)).null_count:
                 raise SchemaError(
                     f"column {name!r} of the {self.side} batch has NULL, and is not null by the columns that the join "
                     "was opened with: give them as they may be, by left_schema= and right_schema="
-                )
+                ).of_rows(self.side, np.flatnonzero(column.is_null().to_numpy()))
         if not table.schema.equals(self.schema):
             table = pa.table(table.columns, schema=self.schema)
         return table if self.as_is else kept(table)

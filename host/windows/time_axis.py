@@ -12,7 +12,7 @@ import pyarrow as pa
 from muntin.host.errors import KeyTypeError, MuntinError, WindowError
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.keys.float_order import decode_float, encode_float
-from muntin.host.keys.key_type import NANOS_PER_DAY, Family, key_type, key_types
+from muntin.host.keys.key_type import NANOS_PER_DAY, Family, key_type, key_types, of_column
 from muntin.host.predicates.literal import is_duration
 from muntin.host.windows import Watermark, Within
 from muntin.host.windows.watermark_tracker import WatermarkTracker
@@ -151,10 +151,8 @@ class Axis:
             If a time does not fit 64 bits in the finer unit of the two sides.
         """
         kind, name = self._kinds[side], self._columns[side]
-        try:
+        with of_column(name, side):
             keys, valid = kind.encode(column)
-        except KeyTypeError as error:
-            raise KeyTypeError(f"column {name!r} of the {side} side: {error}") from error
         times = (
             encode_float(decode_float(keys).astype(np.float64)) if self.floats else keys.astype(np.int64, copy=False)
         )
@@ -171,7 +169,7 @@ class Axis:
                 raise KeyTypeError(
                     f"time {int(times[np.argmax(wrong)]) + kind.offset} of column {name!r} of the {side} side does not "
                     "fit 64 bits in the unit of the other side's times: cast both to one type"
-                )
+                ).of_rows(side, np.flatnonzero(wrong))
         with np.errstate(over="ignore"):  # what is not valid may wrap
             times = (times.view(np.uint64) + np.uint64(shift % _BEYOND)).view(np.int64) if shift else times
             return times * by if by != 1 else times, valid

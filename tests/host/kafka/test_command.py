@@ -87,6 +87,20 @@ def test_topics_to_a_topic(servers: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert "window:    -20 <= right.at - left.t <= 20" in told.stdout
 
 
+def test_dead_letters(servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent_kafka, "Producer", Producer)
+    topics = Topics(servers, "aside", "torn")
+    topics.send("torn", [b'{"id": 1, "t": 1, "limit": 1}', b'{"id": '])
+    words = (f"kafka://{servers}/torn?{COLUMNS[0]}", f"kafka://{servers}/quotes?{COLUMNS[1]}", *OPTIONS)
+    words += ("-o", f"kafka://{servers}/pairs", "--state", str(tmp_path), "--name", "aside")
+    told = CliRunner().invoke(main, ["join", *words])
+    assert (told.exit_code, "topic 'torn', partition 1, offset 0: " in told.stderr) == (1, True), told.stderr
+    assert "Give --dead-letters, for such messages, or correct the columns" in told.stderr
+    told = CliRunner().invoke(main, ["join", *words, "--dead-letters", f"kafka://{servers}/aside"])
+    assert told.exit_code == 0, told.output
+    assert [message.value() for message in topics.read("aside")] == [b'{"id": ']
+
+
 def test_ends_on_a_signal(servers: str) -> None:
     words = [
         f"kafka://{servers}/{topic}?{columns}" for topic, columns in zip(("orders", "quotes"), COLUMNS, strict=True)
@@ -113,6 +127,7 @@ def test_ends_on_a_signal(servers: str) -> None:
         ([], "avro=nowhere.avsc", "nowhere.avsc"),
         (["-o", "kafka:/pairs"], COLUMNS[0], "is no address of a topic"),
         (["-o", "kafka://elsewhere/pairs"], COLUMNS[0], "--output is a topic of another cluster"),
+        (["--dead-letters", "SERVERS"], COLUMNS[0], "--dead-letters is written in the transaction of --output"),
         (["--state", "state"], COLUMNS[0], "needs --name"),
         (["--name", "x", "-o", "SERVERS"], COLUMNS[0], "is a topic, written exactly once: give --state and --name"),
         (["--left-rows", "5"], COLUMNS[0], "give either count windows"),

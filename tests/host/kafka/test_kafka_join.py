@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,85 +21,14 @@ import pyarrow as pa
 import pytest
 
 from muntin import Compare, Watermark, WindowJoin, Within
-from muntin.errors import KafkaError, OrderError, RecordError, SchemaError, StateError, StateTakenError, WindowError
+from muntin.errors import KafkaError, SchemaError, StateError, StateTakenError, WindowError
 from muntin.host.join.range_mirror import RUNS
 from muntin.host.kafka import source
 from muntin.kafka import Arrow, Avro, Format, Json, KafkaJoin
-from tests.host.kafka.cluster import PARTITIONS, Producer, Topics, batch_of, cluster, given
+from tests.host.kafka.cluster import PARTITIONS, Producer, batch_of, given
 from tests.host.kafka.worker import LEFT, ON, RIGHT, WATERMARK, WITHIN
-from tests.host.kafka.worker import join as join_of
+from tests.host.kafka.world import Died, Mortal, World, batch, pairs
 from tests.pages import run
-
-NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with cluster() as address:
-        yield address
-
-
-class World:
-    """Two topics and those for results, of names of their own, and what was written to them."""
-
-    def __init__(self, servers: str, folder: Path, *, span: int = 60):
-        number = next(NUMBERS)
-        self.left, self.right, self.out, self.dead = (f"{name}-{number}" for name in ("left", "right", "out", "dead"))
-        self.name, self.servers, self.state = f"join-{number}", servers, folder / f"state-{number}"
-        self.topics = Topics(servers, self.left, self.right, self.out, self.dead)
-        self.rows: dict[str, list[pa.Table]] = {"left": [], "right": []}
-        self._rng, self._span = np.random.default_rng(number), span
-        self.newest = -1  # batch that was given out before `shown` was asked
-
-    def write(self, count: int, left: Format | None = None, right: Format | None = None) -> None:
-        """So many rows more on each side."""
-        for side, schema, topic, format in (("left", LEFT, self.left, left), ("right", RIGHT, self.right, right)):
-            first = sum(map(len, self.rows[side]))
-            numbers = np.arange(first, first + count)
-            times = numbers + self._rng.integers(-20, 20, count)
-            rows = pa.table([numbers, times, self._rng.integers(0, self._span, count)], schema=schema)
-            self.rows[side].append(rows)
-            self.topics.send(topic, (format or Json()).encode(rows))
-
-    def open(self, output: str | Callable[[pa.Table, int], object] | None = None, **options: Any) -> KafkaJoin:
-        options = {"servers": self.servers, "name": self.name, "state": self.state, **options}
-        return join_of((self.left, self.right), output=output or self.out, **options)
-
-    def due(self) -> Counter[tuple[int, int]]:
-        """The pairs of all rows, by DuckDB."""
-        left_rows, right_rows = (pa.concat_tables(self.rows[side]) for side in ("left", "right"))
-        con = duckdb.connect()
-        con.register("l", left_rows)
-        con.register("r", right_rows)
-        # Hours of a hundred, of which DuckDB makes a hash join: it has none for a band alone.
-        con.execute("CREATE VIEW near AS SELECT *, unnest([0, 1, 2]) - 1 + (t + 1000) // 100 AS hour FROM l")
-        on = "hour = (u + 1000) // 100 AND b BETWEEN a - 2 AND a + 2 AND u BETWEEN t - 50 AND t + 50"
-        return Counter(con.execute(f"SELECT id, rid FROM near JOIN r ON {on}").fetchall())
-
-    def shown(self) -> list[dict[str, Any]]:
-        """What a broker would show of the rows that were written since this was asked, all writers being dead: those of
-        batches that were given out."""
-        before, (self.newest, _) = self.newest, given(self.servers, self.name, (self.left, self.right))
-        messages = self.topics.read(self.out)
-        assert all(batch_of(message) > before for message in messages), "a batch was given out twice"
-        return [json.loads(message.value()) for message in messages if batch_of(message) <= self.newest]
-
-
-def batch(join: KafkaJoin) -> int:
-    """The number of the next one."""
-    while (number := join.step()) is None:
-        pass
-    return number
-
-
-def pairs(rows: list[dict[str, Any]]) -> Counter[tuple[int, int]]:
-    return Counter((row["id"], row["rid"]) for row in rows)
-
-
-@pytest.fixture
-def world(servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(confluent_kafka, "Producer", Producer)
-    return World(servers, tmp_path)
 
 
 @pytest.mark.parametrize("format", ["json", "arrow", "avro"])
@@ -210,35 +138,6 @@ def test_a_million_messages_and_fifty_kills(servers: str, tmp_path: Path) -> Non
     killed(World(servers, tmp_path, span=600), 1_000_000, 50)
 
 
-class Died(BaseException):
-    """The process has ended."""
-
-
-class Mortal(Producer):
-    """Ends its process before, or right after, one of its operations."""
-
-    operations = 0
-    die_at = float("inf")
-
-    def _do(self, name: str, *given: Any, **named: Any) -> Any:
-        if Mortal.operations > Mortal.die_at:
-            raise Died  # it does nothing more
-        Mortal.operations += 1
-        if Mortal.operations > Mortal.die_at:
-            if Mortal.die_at % 1:
-                getattr(Producer, name)(self, *given, **named)
-            raise Died
-        return getattr(Producer, name)(self, *given, **named)
-
-
-for _name in ("begin_transaction", "flush", "send_offsets_to_transaction", "commit_transaction", "abort_transaction"):
-
-    def _operation(self: Mortal, *given: Any, _name: str = _name) -> Any:
-        return self._do(_name, *given)
-
-    setattr(Mortal, _name, _operation)
-
-
 @pytest.mark.parametrize("half", [0, 0.5])
 def test_dies_at_every_operation(half: float, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a batch, of the one after it, and of a batch that is given out again."""
@@ -321,60 +220,6 @@ def test_a_self_join_and_other_forms(world: World) -> None:
     assert len(found) == due.fetchall()[0][0] > 0
 
 
-def test_a_message_that_cannot_be_read_ends_the_join_or_goes_to_its_topic(world: World) -> None:
-    world.write(10)
-    world.topics.send(world.right, [b'{"rid": 1, "u": "now"}', None])
-    world.write(10)
-    with world.open(max_rows=4) as join:
-        for _ in range(2):  # the second time from the state
-            with pytest.raises(
-                RecordError, match=f"topic '{world.right}', partition 0, offset .*column 'u': "
-            ) as caught:
-                join.run(to_end=True)
-            assert (caught.value.topic, caught.value.partition, caught.value.field) == (world.right, 0, "u")
-            assert caught.value.offset in (2, 3)
-    with world.open(dead_letters=world.dead) as join:
-        join.run(to_end=True)
-    assert pairs(world.shown()) == world.due()
-    letters = [(message.value(), dict(message.headers())) for message in world.topics.read(world.dead)]
-    assert sorted(value or b"" for value, _ in letters) == [b"", b'{"rid": 1, "u": "now"}']
-    for value, headers in letters:
-        assert headers["muntin.topic"].decode() == world.right
-        assert headers["muntin.partition"] == (b"1" if value is None else b"0")
-        assert headers.get("muntin.column") == (None if value is None else b"u")
-        assert set(headers) - {"muntin.column"} == {
-            "muntin.batch", "muntin.topic", "muntin.partition", "muntin.offset", "muntin.error"
-        }  # fmt: skip
-
-
-@pytest.mark.parametrize("half", [0, 0.5])
-def test_dead_letters_outlive_their_process(half: float, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confluent_kafka, "Producer", Mortal)
-    world.topics.send(world.left, [b"\xff", None])
-    Mortal.operations, Mortal.die_at = 0, half  # as the transaction begins: the batch is in the state, or not
-    with pytest.raises(Died), world.open(dead_letters=world.dead) as join:
-        join.run(to_end=True)
-    Mortal.die_at = float("inf")
-    with world.open(dead_letters=world.dead) as join:
-        join.run(to_end=True)
-        assert join.last_batch == 0
-    assert {message.value() for message in world.topics.read(world.dead)} == {b"\xff", None}
-
-
-def test_dead_letters_that_are_due_need_their_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.topics.send(world.left, [b"no object"])
-    with monkeypatch.context() as dying:
-        dying.setattr(Producer, "commit_transaction", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError), world.open(dead_letters=world.dead) as join:
-            join.run(to_end=True)
-    for output in (world.out, print):
-        with pytest.raises(StateError, match=r"batch 0 of the state in .* could not be read: give dead_letters="):
-            world.open(output)
-    with world.open(dead_letters=world.dead) as join:
-        join.run(to_end=True)
-    assert {message.value() for message in world.topics.read(world.dead)} == {b"no object"}
-
-
 @pytest.mark.parametrize("waiting", [50, 10_000])
 def test_partitions_are_read_in_the_order_of_time(waiting: int, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join that catches up has no late rows, though each partition comes as a whole, and is paused where it waits."""
@@ -435,7 +280,8 @@ def test_what_does_not_fit_together_is_refused(world: World, tmp_path: Path) -> 
         ({"start": "now"}, KafkaError, "start='now' must be"),
         ({"name": None}, KafkaError, "needs name="),
         ({"state": None}, KafkaError, "is a topic, written exactly once: give state="),
-        ({"output": print, "dead_letters": "x"}, KafkaError, "output= must be a topic, too"),
+        ({"output": print, "dead_letters": "x"}, KafkaError, "must be two topics, written in one transaction, or two"),
+        ({"dead_letters": print}, KafkaError, "must be two topics, written in one transaction, or two functions"),
         ({"state": other.state, "name": other.name, "left_schema": None}, SchemaError, "columns of the sides are not"),
         ({"config": {"no.such.setting": 1}}, KafkaError, "cannot open a consumer: No such configuration property"),
     ):  # fmt: skip
@@ -520,17 +366,6 @@ def test_without_a_delay_it_waits_for_a_first_message(world: World) -> None:
         while join.step() is None:
             pass
     assert sum(map(len, taken)) > 0
-
-
-def test_an_error_of_the_join_takes_nothing(world: World) -> None:
-    world.write(30)
-    options: dict[str, Any] = {"sequence": "t", "select": ["id"], "left": 5, "right": 5, "within": None}
-    schema = pa.schema([("rid", pa.int64()), ("t", pa.int64()), ("b", pa.int64())])
-    with world.open(**options, watermark=None, right_schema=schema) as join:
-        for _ in range(2):
-            with pytest.raises(OrderError, match="row 0 of the right batch has no value in the sequence column 't'"):
-                join.run(to_end=True)
-    assert given(world.servers, world.name, [world.left]) == (-1, 0)
 
 
 def test_offsets_are_committed_again_before_brokers_forget_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
