@@ -111,8 +111,8 @@ docs: $(STAMP) ## the documents as a site, into build/site; links and anchors ar
 bench: $(STAMP) ## the benchmark tables (BENCH_ARGS="--help" lists its options)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
-bench-papers: $(STAMP) ## the papers' figures, made again (BENCH_ARGS="--help" lists its options)
-	@$(BIN)/python -m bench.papers $(BENCH_ARGS)
+bench-papers: $(STAMP) ## the papers' figures, made again; one of them: PAPER=pim-tree FIGURE=9a (BENCH_ARGS="--help" lists more)
+	@$(BIN)/python -m bench.papers $(PAPER) $(addprefix --figure=,$(FIGURE)) $(BENCH_ARGS)
 
 bench-cluster: $(STAMP) ## a model of 8 to 64 machines, fitted to work measured here (BENCH_ARGS="--help" lists its options)
 	@$(BIN)/python -m bench.cluster_model $(BENCH_ARGS)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from muntin.host.devices.cpu_device import check_judy
 from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
 from muntin.host.frames import ArrowArray, ArrowStream, as_array
-from muntin.host.index import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed, open_index
+from muntin.host.index import ORDERED, Index, RadixTree, Slices, TimeKeyed, open_index
 from muntin.host.join.native_engine import core_index
 from muntin.host.keys.constants import plain, whole_number
 from muntin.host.keys.float_order import decode_float, encode_float
@@ -91,10 +91,10 @@ class RangeIndex:
         chosen = open_index(index)
         check_judy(chosen)
         ordered = chosen.of if isinstance(chosen, (Slices, TimeKeyed)) else chosen
-        if not isinstance(ordered, (CsbTree, BurstTrie, Judy)):
+        if ordered.name not in ORDERED:  # type: ignore[union-attr]
             raise UnsupportedError(
                 f"the index {chosen.name!r} has no range search in order of keys: "
-                "use csb_tree, burst_trie, judy, or slices of one"
+                f"use {', '.join(ORDERED)}, or slices of one"
             )
         length = whole_number(span)
         if length is None or not 1 <= length < 1 << 62:
@@ -165,7 +165,7 @@ class RangeIndex:
         f: Mapper | Callable[[Any, Any], object],
         *,
         after: int | None = None,
-        way: Literal["mapper", "iterator", "thread"] = "mapper",
+        way: Literal["mapper", "iterator", "root", "thread"] = "mapper",
     ) -> Number | None:
         """Applies a function to the rows with ``low <= key <= high``; builds no list.
 
@@ -179,8 +179,10 @@ class RangeIndex:
         after : int or None
             Only rows of later times than this.
         way : str
-            For native mappers: through the structure by ``mapper``, or with the same function over its ``iterator``,
-            or over a ``thread`` that maps into a buffer.
+            For native mappers: through the structure by ``mapper``, in one traversal; or with the same function over
+            its ``iterator``, over a ``thread`` that maps into a buffer, or, of a `RadixTree`, over an iterator that starts
+            at the ``root`` for each key. Of a `Judy` array the mapper and the iterator are the library's iterator, which
+            starts at the root.
 
         Returns
         -------
@@ -191,6 +193,8 @@ class RangeIndex:
         ------
         WindowError
             If there is no such mapper or way.
+        UnsupportedError
+            If the index has no iterator that starts at the root.
         """
         bounds = self._bounds(low, high)
         if callable(f):
@@ -199,8 +203,8 @@ class RangeIndex:
             return None
         if f not in ("count", "sum", "min", "max", "mean"):
             raise WindowError(f"f must be count, sum, min, max, mean or a function of key and value, not {f!r}")
-        if way not in ("mapper", "iterator", "thread"):
-            raise WindowError(f"way must be mapper, iterator or thread, not {way!r}")
+        if way != "mapper":
+            self._check_way(way, "mapper, iterator, root or thread")
         count, upper, lower, *ends = (0, 0, 0, 0, 0, 0.0, 0.0, 0.0)
         if bounds is not None:
             count, upper, lower, *ends = self._core.fold(*bounds, f == "count", after, way)
@@ -221,23 +225,34 @@ class RangeIndex:
         high: Number | None = None,
         *,
         after: int | None = None,
-        way: Literal["iterator", "thread"] = "iterator",
+        way: Literal["iterator", "root", "thread"] = "iterator",
     ) -> Iterator[tuple[Any, Any]]:
         """Yields key and value of the rows with ``low <= key <= high``, in the order of `map`.
 
-        By the structure's own iterator, or by a thread that maps into a buffer. Until it has ended or is closed the
-        index takes no other call.
+        By the structure's own iterator, by a thread that maps into a buffer, or, of a `RadixTree`, from the root for each
+        key. Until it has ended or is closed the index takes no other call.
 
         Raises
         ------
         WindowError
             If there is no such way.
+        UnsupportedError
+            If the index has no iterator that starts at the root.
         RuntimeError
             If a call comes in between.
         """
-        if way not in ("iterator", "thread"):
-            raise WindowError(f"way must be iterator or thread, not {way!r}")
+        self._check_way(way, "iterator, root or thread")
         return self._iterate(self._bounds(low, high), after, way)
+
+    def _check_way(self, way: str, ways: str) -> None:
+        """Raises WindowError for what is none of the ways to iterate, UnsupportedError for one that the index lacks."""
+        if way not in ("iterator", "root", "thread"):
+            raise WindowError(f"way must be {ways}, not {way!r}")
+        sliced = self.index.of if isinstance(self.index, Slices) else self.index
+        if way == "root" and not isinstance(sliced, RadixTree):
+            raise UnsupportedError(
+                f"the index {self.index.name!r} has no iterator that starts at the root: radix_tree has"
+            )
 
     def _iterate(self, bounds: tuple[int, int] | None, after: int | None, way: str) -> Iterator[tuple[Any, Any]]:
         if bounds is None:
@@ -252,13 +267,38 @@ class RangeIndex:
         finally:
             cursor.close()
 
-    def find(self, keys: Column) -> np.ndarray:
+    def find(self, keys: Column, at: Column | None = None) -> np.ndarray:
         """The arrival number of the newest row of each key, -1 where there is none; int64, shape (n,).
 
+        Of slices, one is asked where the time is known, else all there are: `searches` of their figures counts keys
+        looked for in slices.
+
+        Parameters
+        ----------
+        keys : array_like, shape (n,)
+        at : int or array_like of int, shape (n,), or None
+            Only rows of this time, one for all keys or one for each.
+
+        Raises
+        ------
+        KeyTypeError
+            If a key or time does not fit its type exactly.
+        WindowError
+            If there is neither one time nor one for each key.
+
+        Notes
+        -----
         It is for rows that came in order of time: in a slice that has expired in part, the row that came last may have
         expired before one that came earlier, and then there is none.
         """
-        return self._core.find(self._encode(keys))
+        encoded = self._encode(keys)
+        when = None
+        if at is not None:
+            when = _exact("time", at, np.dtype(np.int64))
+            if len(when) not in (1, len(encoded)):
+                raise WindowError("`at` must be one time, or have one for each key")
+            when = np.ascontiguousarray(np.broadcast_to(when, encoded.shape))
+        return self._core.find(encoded, when)
 
     def expire(self, until: int) -> None:
         """Rows of this time and earlier ones go: slices whole and in the background, else row by row."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import matplotlib
 
@@ -16,6 +16,9 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from rich.console import Console
 from rich.table import Table
+
+
+Name = TypeVar("Name")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,56 @@ class Scale:
 
     quick: bool
     seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What a paper finds in a figure, as a ratio that is above 1 where it is so, and by what rule it is judged.
+
+    It *holds* if the ratio is above 1 in three of four turns and, where the paper has a number, its gain here (the ratio
+    less 1) is at least half the paper's; it *holds less* if that gain is smaller; else it *does not hold*.
+
+    Attributes
+    ----------
+    says : str
+        What is over what, such as ``"the iterator's time over the mapper's"``.
+    ratios : list of float
+        One for each turn, in which both contenders were measured.
+    paper : float or None
+        The paper's ratio, read off its figure or text; None where it says no more than which is ahead.
+
+    Examples
+    --------
+    >>> Finding("a over b", [1.4, 1.5, 1.6], paper=2.0).verdict
+    'holds'
+    >>> Finding("a over b", [1.1, 1.2, 1.1], paper=2.0).verdict
+    'holds less'
+    >>> Finding("a over b", [1.1, 0.9, 1.0]).verdict
+    'does not hold'
+    """
+
+    says: str
+    ratios: list[float]
+    paper: float | None = None
+
+    VERDICTS: ClassVar[tuple[str, ...]] = ("holds", "holds less", "does not hold")
+
+    @property
+    def here(self) -> float:
+        """The median of the turns."""
+        return statistics.median(self.ratios)
+
+    @property
+    def verdict(self) -> str:
+        """One of `VERDICTS`."""
+        if sum(ratio > 1 for ratio in self.ratios) < 0.75 * len(self.ratios):
+            return "does not hold"
+        less = self.paper is not None and self.here - 1 < (self.paper - 1) / 2
+        return "holds less" if less else "holds"
+
+    def __str__(self) -> str:
+        paper = "" if self.paper is None else f", {self.paper:.3g} in the paper"
+        return f"{self.says} {self.here:.3g} ({min(self.ratios):.3g} to {max(self.ratios):.3g}{paper})"
 
 
 @dataclasses.dataclass
@@ -51,6 +104,8 @@ class Figure:
     log_x, log_y : bool
     note : str
         Why it differs where it does, with the number that shows it; what is simulated, and what was left out and why.
+    findings : list of Finding
+        What the paper finds in it; the figure's verdict is that of the worst of them. None: it is not judged.
     """
 
     paper: str
@@ -63,6 +118,27 @@ class Figure:
     log_x: bool = False
     log_y: bool = False
     note: str = ""
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+
+    @property
+    def verdict(self) -> str | None:
+        """The worst of its findings', None without any."""
+        return max((finding.verdict for finding in self.findings), key=Finding.VERDICTS.index, default=None)
+
+
+def in_turns(contenders: Mapping[Name, Callable[[], float]], turns: int = 5) -> dict[Name, list[float]]:
+    """What each contender gives, turn by turn: one after the other in each, so that what slows the machine slows all."""
+    found: dict[Name, list[float]] = {name: [] for name in contenders}
+    for turn in range(turns):
+        names = list(contenders)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:  # no one is always the first
+            found[name].append(contenders[name]())
+    return found
+
+
+def ratios(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """What is measured of one contender over another, turn by turn."""
+    return [a / b for a, b in zip(one, other, strict=True)]
 
 
 def median_rate(run: Callable[[], float], turns: int = 5) -> float:
@@ -94,6 +170,8 @@ def print_figure(figure: Figure, console: Console) -> None:
     console.print(f"paper: {figure.claim}", highlight=False)
     if figure.note:
         console.print(f"here:  {figure.note}", highlight=False)
+    if figure.findings:
+        console.print(f"{figure.verdict}: {'; '.join(map(str, figure.findings))}", highlight=False)
     console.print()
 
 

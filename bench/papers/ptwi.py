@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import shutil
+import statistics
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,8 +18,8 @@ import numpy as np
 
 from bench.contenders.contender import Unavailable
 from bench.linear_road import SEGMENTS, VEHICLES, distinct_keys, road_key
-from bench.papers.figure import Figure, Scale, median_rate
-from muntin.host.index import BurstTrie, CsbTree, Index, Judy, Slices, TimeKeyed
+from bench.papers.figure import Figure, Finding, Scale, in_turns, median_rate, ratios
+from muntin.host.index import BPlusTree, BurstTrie, CsbTree, Index, Judy, RadixTree, Slices, TimeKeyed
 from muntin.host.native import _core
 from muntin.host.range_index import open_window_index
 
@@ -29,7 +30,12 @@ _ABSL = ("-DWITH_ABSL", "-labsl_throw_delegate", "-labsl_raw_logging_internal")
 _EXPRESSWAYS = 16
 _ONE_SLICE = 1 << 60  # all rows in one index, as the paper measures them
 
-INDEXES: dict[str, Index] = {"CSB+-Tree": CsbTree(), "burst trie": BurstTrie()}
+INDEXES: dict[str, Index] = {
+    "B+-Tree": BPlusTree(),
+    "CSB+-Tree": CsbTree(),
+    "burst trie": BurstTrie(),
+    "radix tree": RadixTree(),
+}
 if _core.has_index(Judy.name):
     INDEXES["Judy"] = Judy()
 
@@ -37,9 +43,11 @@ if _core.has_index(Judy.name):
 class _Ours:
     """One slice of an index of the native core."""
 
-    ways = ("mapper", "iterator", "thread")
-
     def __init__(self, index: Index):
+        # Judy's nodes are the library's own: what is called its mapper would be its iterator.
+        self.ways = ("iterator", "thread") if isinstance(index, Judy) else ("mapper", "iterator", "thread")
+        if isinstance(index, RadixTree):
+            self.ways += ("root",)
         self._index = open_window_index(Slices(of=index, stride=_ONE_SLICE), span=1, key_type="uint32")
 
     def insert(self, keys: np.ndarray) -> None:
@@ -59,7 +67,7 @@ class _Ours:
 class _Peer:
     """An ordered map that others wrote."""
 
-    ways = ("iterator",)
+    ways: tuple[str, ...] = ("iterator",)
 
     def __init__(self, library: ctypes.CDLL, kind: int):
         self._library, self._map = library, library.om_new(kind)
@@ -178,6 +186,7 @@ def _grown(keys: str, scale: Scale) -> list[dict[str, Any]]:
         asked = rng.choice(column[:size], 50_000)
         ranges = _ranges(keys, rng, scale)
         sums = set()
+        searches: dict[tuple[str, str], Callable[[], float]] = {}
         for name, index in held.items():
             point = {
                 "series": name,
@@ -185,17 +194,21 @@ def _grown(keys: str, scale: Scale) -> list[dict[str, Any]]:
                 "insert": 1e9 * _seconds(partial(index.insert, step)) / len(step),
                 "find": 1e9 / len(asked) * median_rate(partial(_seconds, partial(index.find, asked)), 3),
                 "bytes": index.bytes / size,
-                "range": {},
             }
             for way in index.ways:
-                found: list[int] = []
 
-                def search(index: Any = index, way: str = way, found: list[int] = found) -> None:
-                    found[:] = [index.sum(low, high, way) for low, high in ranges]  # noqa: B023
+                def search(index: Any = index, way: str = way) -> None:
+                    sums.add(tuple(index.sum(low, high, way) for low, high in ranges))  # noqa: B023
 
-                point["range"][way] = 1e3 * median_rate(lambda: _seconds(search), 3) / len(ranges)
-                sums.add(tuple(found))
+                searches[name, way] = partial(_seconds, search)
             points.append(point)
+        found = in_turns(searches, 5)
+        for point in points[-len(held) :]:
+            point["range"] = {
+                way: [1e3 * seconds / len(ranges) for seconds in turns]
+                for (name, way), turns in found.items()
+                if name == point["series"]
+            }
         if len(sums) != 1:
             raise AssertionError(f"the contenders differ on {keys} keys at {size} rows")
     return points
@@ -214,27 +227,35 @@ def _figure(
     return Figure(PAPER, number, title, claim, "rows in the index", unit, points, log_x=True, note=note, **options)
 
 
-def _range_figure(number: str, claim: str, keys: str, scale: Scale) -> Figure:
+def _range_figure(
+    number: str, claim: str, keys: str, scale: Scale, findings: Callable[[dict[str, Any]], list[Finding]]
+) -> Figure:
     points = [
-        {"series": f"{point['series']}, {way}", "x": point["x"], "y": value}
+        {"series": f"{point['series']}, {way}", "x": point["x"], "y": statistics.median(turns)}
         for point in _grown(keys, scale)
-        for way, value in point["range"].items()
+        for way, turns in point["range"].items()
     ]
     last = {p["series"]: p["range"] for p in _grown(keys, scale) if p["x"] == _sizes(scale)[-1]}
-    ratios = "; ".join(
-        f"{name}: the iterator takes {ways['iterator'] / ways['mapper']:.2g} and thread and buffer "
-        f"{ways['thread'] / ways['mapper']:.2g} times as long as the mapper"
-        for name, ways in last.items()
-        if "mapper" in ways
+    mapped = {name: ways for name, ways in last.items() if "mapper" in ways}
+    times = "; ".join(
+        f"{name}: the iterator takes {statistics.median(ratios(ways['iterator'], ways['mapper'])):.2g} and thread and "
+        f"buffer {statistics.median(ratios(ways['thread'], ways['mapper'])):.2g} times as long as the mapper"
+        for name, ways in mapped.items()
     )
     note = (
-        f"{ratios}: CPU time of both threads, what they wait for one another left out. Judy's mapper reads by "
-        f"JudyLNext, as Debian's package keeps its nodes to itself. {_left_out()}"
+        f"{times}: CPU time of both threads, what they wait for one another left out. The radix tree stands for Judy with a "
+        "mapper: a compact trie whose nodes can be read; its *root* starts at the root for each key, as Judy's iterator "
+        f"does. {_left_out()}"
     )
     return Figure(
         PAPER, number, f"range search, {keys} keys", claim, "rows in the index", "ms of CPU time a search", points,
-        log_x=True, log_y=True, note=note,
+        log_x=True, log_y=True, note=note, findings=findings(last),
     )  # fmt: skip
+
+
+def _over(last: dict[str, Any], slow: tuple[str, str], fast: tuple[str, str], paper: float | None = None) -> Finding:
+    turns = [last[name][way] for name, way in (slow, fast)]
+    return Finding(f"the time of {', '.join(slow)}, over that of {', '.join(fast)}:", ratios(*turns), paper)
 
 
 def fig_4(scale: Scale) -> Figure:
@@ -287,14 +308,31 @@ def fig_10(scale: Scale) -> Figure:
 
 def fig_11(scale: Scale) -> Figure:
     """Range search under LRB key distribution."""
-    claim = "Judy's mapper is well ahead of its iterator and almost as fast as a B-tree"
-    return _range_figure("11", claim, "Linear Road", scale)
+    claim = "Judy's mapper is well ahead of its iterator, almost as fast as a B-tree, and ahead of the burst trie's"
+
+    def findings(last: dict[str, Any]) -> list[Finding]:
+        judy = [_over(last, ("Judy", "iterator"), ("radix tree", "mapper"))] if "Judy" in last else []
+        return [
+            _over(last, ("radix tree", "root"), ("radix tree", "mapper")),
+            *judy,
+            _over(last, ("burst trie", "mapper"), ("radix tree", "mapper")),
+            _over(last, ("radix tree", "mapper"), ("B+-Tree", "mapper")),
+        ]
+
+    return _range_figure("11", claim, "Linear Road", scale, findings)
 
 
 def fig_12(scale: Scale) -> Figure:
     """Range search under random key distribution."""
     claim = "Judy's mapper falls behind B-trees, and scales better than the burst trie's"
-    return _range_figure("12", claim, "random", scale)
+
+    def findings(last: dict[str, Any]) -> list[Finding]:
+        return [
+            _over(last, ("radix tree", "mapper"), ("B+-Tree", "mapper")),
+            _over(last, ("burst trie", "mapper"), ("radix tree", "mapper")),
+        ]
+
+    return _range_figure("12", claim, "random", scale, findings)
 
 
 def fig_13(scale: Scale) -> Figure:

@@ -20,6 +20,7 @@ from muntin.host.index import (
     Judy,
     NestedLoop,
     PimTree,
+    RadixTree,
     RapTable,
     Slices,
     SortedArray,
@@ -64,7 +65,7 @@ class CpuDevice(Device):
     indexes = (
         *(kind.name for kind in (SortedRuns, BiSort, SortedArray, BPlusTree, BChain, IbChain, ImTree, PimTree)),
         *(kind.name for kind in (RapTable, WibTree, SpoJoin)),
-        *(kind.name for kind in (CsbTree, BurstTrie, Slices)),
+        *(kind.name for kind in (CsbTree, BurstTrie, RadixTree, Slices)),
         *((Judy.name,) if _core.has_index(Judy.name) else ()),
     )
     range_indexes: ClassVar[tuple[str, ...]] = (SortedRuns.name, BiSort.name)

@@ -6,8 +6,10 @@ from muntin.host.index.run_policies import BiSort, RunPolicy, SortedRuns
 from muntin.host.index.spec import Index, NestedLoop, SortedArray
 from muntin.host.index.specs import (
     BurstTrie,
+    ORDERED,
     CsbTree,
     Judy,
+    RadixTree,
     Slices,
     SpoJoin,
     TimeKeyed,
@@ -16,7 +18,7 @@ from muntin.host.index.specs import (
 )
 
 __all__ = [
-    "Auto", "BChain", "BPlusTree", "BiSort", "BurstTrie", "Chain", "CsbTree", "IbChain", "ImTree", "Index", "Judy",
-    "NestedLoop", "PimTree", "RapTable", "RunPolicy", "Slices", "SortedArray", "SortedRuns", "SpoJoin", "TimeKeyed",
+    "ORDERED", "Auto", "BChain", "BPlusTree", "BiSort", "BurstTrie", "Chain", "CsbTree", "IbChain", "ImTree", "Index", "Judy",
+    "NestedLoop", "PimTree", "RadixTree", "RapTable", "RunPolicy", "Slices", "SortedArray", "SortedRuns", "SpoJoin", "TimeKeyed",
     "WibTree", "index_from_dict", "open_index",
 ]  # fmt: skip

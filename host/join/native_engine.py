@@ -53,7 +53,12 @@ MAX_STEP_SHARE = (
 )
 _ROW_OVERHEAD = 1.2  # bytes of a stored row over those of its key and number: the index, and what blocks are rounded to
 _TREE_OVERHEAD = 1.6  # the same of trees: nodes that are not full, the order of arrival, and what a merge writes
-_TEMPORAL_OVERHEAD = {"csb_tree": 4.0, "burst_trie": 8.0, "judy": 4.0}  # as `_ROW_OVERHEAD`, logs of keys included
+_TEMPORAL_OVERHEAD = {
+    "csb_tree": 4.0,
+    "burst_trie": 8.0,
+    "radix_tree": 8.0,
+    "judy": 4.0,
+}  # as `_ROW_OVERHEAD`, logs of keys included
 _FIRST_TIME_ROWS = 1 << 14  # of a time window, that memory is set aside for at first
 _FAR = 1 << 100  # beyond this no bound differs from another
 _FAR_ROWS = 1 << 62  # beyond all windows

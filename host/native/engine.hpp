@@ -633,7 +633,7 @@ struct IndexKind {
 extern const std::vector<IndexKind> kSortedIndexes;   // sorted_runs, sorted_array
 extern const std::vector<IndexKind> kPanJoinIndexes;  // rap_table, wib_tree, bisort
 extern const std::vector<IndexKind> kPimIndexes;      // bplus_tree, b_chain, ib_chain, im_tree, pim_tree
-extern const std::vector<IndexKind> kTemporalIndexes; // csb_tree, burst_trie, judy, slices
+extern const std::vector<IndexKind> kTemporalIndexes; // csb_tree, burst_trie, radix_tree, judy, slices
 extern const std::vector<IndexKind> kConjunctionIndexes;  // spo_join
 extern const std::vector<IndexKind> kSharedIndexes;   // the same, under engine="shared"
 

@@ -1,7 +1,8 @@
 // Judy, as Debian's libjudy-dev has it: a JudyL array from keys to rows; of a key that comes more often, to a list.
 //
 // Source: the partitioned temporal window index, section 2. Its mapper reads Judy's own nodes, which the package keeps to
-// itself: ranges are read by JudyLNext, which starts from the root each time.
+// itself: ranges are read by JudyLNext, which starts from the root each time, so that `map` is the library's iterator too.
+// A mapper over nodes of our own: radix_tree.hpp.
 #pragma once
 
 #include <Judy.h>

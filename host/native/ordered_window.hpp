@@ -150,6 +150,11 @@ class OrderedWindow {
   }
   using Cursor = typename Tree::Cursor;
   Cursor cursor(Key low, Key high) const { return Cursor(tree_, low, high); }
+  auto root_cursor(Key low, Key high) const
+    requires requires { typename Tree::RootCursor; }
+  {
+    return typename Tree::RootCursor(tree_, low, high);
+  }
 
   size_t rows() const { return tree_.size(); }
   size_t bytes() const { return tree_.bytes() + log_bytes_; }

@@ -21,11 +21,6 @@ std::unique_ptr<EngineBase> open_pim(const Opening& opening) {
   return make_engine<PimIndex<Key>>(opening, [&](int side) { return make_pim<Key>(opening, side, kPartitioned); });
 }
 
-template <class Key>
-std::unique_ptr<AnyIndex<Key>> hold_bplus(const Making&) {
-  return std::make_unique<HeldIndex<BPlusIndex<Key>>>();
-}
-
 template <class Key, bool kImmutable>
 std::unique_ptr<AnyIndex<Key>> hold_chain(const Making& making) {
   return std::make_unique<HeldIndex<ChainIndex<Key>>>(making.number("length", 2, 2), making.window_rows, making.time_width,
@@ -45,7 +40,6 @@ std::unique_ptr<AnyIndex<Key>> hold_pim(const Making& making) {
 template <class Key>
 Makers<Key> pim_makers() {
   return {
-      {"bplus_tree", &hold_bplus<Key>},
       {"b_chain", &hold_chain<Key, false>},
       {"ib_chain", &hold_chain<Key, true>},
       {"im_tree", &hold_pim<Key, false>},

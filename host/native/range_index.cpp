@@ -113,14 +113,6 @@ class RangeBase {
   virtual std::unique_ptr<RangeCursor<int64_t>> cursor(int64_t low, int64_t high, const std::string& way) const = 0;
 };
 
-enum class Way { kIterator, kThread };
-
-Way way_of(const std::string& way) {
-  if (way == "iterator") return Way::kIterator;
-  if (way == "thread") return Way::kThread;
-  throw std::invalid_argument("a range is read by mapper, iterator or thread");
-}
-
 template <class Key>
 class Range final : public RangeBase {
  public:
@@ -165,8 +157,10 @@ class Range final : public RangeBase {
     std::unique_ptr<RangeCursor<Key>> inner_;
   };
   std::unique_ptr<RangeCursor<Key>> open(Key low, Key high, const std::string& way) const {
-    if (way_of(way) == Way::kThread) return std::make_unique<ThreadCursor<Key>>(*index, low, high);
-    return index->cursor(low, high);
+    if (way == "thread") return std::make_unique<ThreadCursor<Key>>(*index, low, high);
+    if (way == "iterator") return index->cursor(low, high, Scan::kPlace);
+    if (way == "root") return index->cursor(low, high, Scan::kRoot);
+    throw std::invalid_argument("a range is read by mapper, iterator, root or thread");
   }
 };
 
@@ -214,12 +208,13 @@ class PyRangeIndex {
   }
 
   template <class Key>
-  Numbers find(const Array<Key>& keys) {
+  Numbers find(const Array<Key>& keys, const std::optional<Array<int64_t>>& at) {
+    if (at && at->size() != keys.size()) throw nb::value_error("each key has a time, or none has");
     std::vector<int64_t> rows(keys.size(), -1);
     {
       const Turn turn(busy_);
       const nb::gil_scoped_release release;
-      ranges<Key>().index->find(keys.data(), keys.size(), rows.data());
+      ranges<Key>().index->find(keys.data(), keys.size(), rows.data(), at ? at->data() : nullptr, times_);
       for (int64_t& row : rows) {
         if (row >= 0 && sliced_ && filtered_ && times_.of(row) <= limit_) row = -1;
       }
@@ -370,8 +365,8 @@ void bind_range_index(nb::module_& m) {
       .def("insert", &PyRangeIndex::insert<int32_t>, "keys"_a.noconvert(), "times"_a.noconvert(), "values"_a.noconvert() = nb::none())
       .def("insert", &PyRangeIndex::insert<int64_t>, "keys"_a.noconvert(), "times"_a.noconvert(), "values"_a.noconvert() = nb::none())
       .def("expire", &PyRangeIndex::expire, "limit"_a)
-      .def("find", &PyRangeIndex::find<int32_t>, "keys"_a.noconvert())
-      .def("find", &PyRangeIndex::find<int64_t>, "keys"_a.noconvert())
+      .def("find", &PyRangeIndex::find<int32_t>, "keys"_a.noconvert(), "at"_a.noconvert() = nb::none())
+      .def("find", &PyRangeIndex::find<int64_t>, "keys"_a.noconvert(), "at"_a.noconvert() = nb::none())
       .def("fold", &PyRangeIndex::fold, "low"_a, "high"_a, "counting"_a, "after"_a.none(), "way"_a)
       .def("visit", &PyRangeIndex::visit, "low"_a, "high"_a, "after"_a.none(), "f"_a)
       .def("figures", &PyRangeIndex::figures)

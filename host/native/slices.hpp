@@ -63,6 +63,9 @@ class RangeCursor {
   virtual bool next(Key& key, int64_t& row) = 0;
 };
 
+// Iterators: with a place in the structure, or from its root on for each key.
+enum class Scan { kPlace, kRoot };
+
 // An index of any kind behind one interface: a call is for a batch, so that what it costs to make it does not count.
 template <class K>
 class AnyIndex {
@@ -85,12 +88,13 @@ class AnyIndex {
   virtual size_t runs() const = 0;
   virtual int64_t oldest(int64_t none) const = 0;
   virtual Figures figures() const = 0;
-  // The greatest arrival number of each key's rows, where it is greater than what `rows` holds.
-  virtual void find(const Key* keys, size_t count, int64_t* rows) const = 0;
+  // The greatest arrival number of each key's rows, where it is greater than what `rows` holds; where `at` is not null, of
+  // those rows whose time is the key's in it.
+  virtual void find(const Key* keys, size_t count, int64_t* rows, const int64_t* at, const Times& times) const = 0;
   // Range search, both ends included: by native mapper; by any, until it returns false; by iterator.
   virtual void fold(Key low, Key high, RangeTotals& totals) const = 0;
   virtual bool visit(Key low, Key high, const Visit& f) const = 0;
-  virtual std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high) const = 0;
+  virtual std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high, Scan scan) const = 0;
 };
 
 inline Extent extent_of(const int64_t* times, size_t count, int64_t first_row) {
@@ -163,10 +167,14 @@ class HeldIndex final : public AnyIndex<typename Index::Key> {
   int64_t oldest(int64_t none) const override { return index_.oldest(none); }
   Figures figures() const override { return index_.figures(); }
 
-  void find(const Key* keys, size_t count, int64_t* rows) const override {
+  void find(const Key* keys, size_t count, int64_t* rows, const int64_t* at, const Times& times) const override {
     const auto number = numbers();
     for (size_t i = 0; i < count; ++i) {
-      map(keys[i], keys[i], [&](Key, Row row) { return rows[i] = std::max(rows[i], number(row)), true; });
+      map(keys[i], keys[i], [&](Key, Row row) {
+        const int64_t found = number(row);
+        if (at == nullptr || times.of(found) == at[i]) rows[i] = std::max(rows[i], found);
+        return true;
+      });
     }
   }
   void fold(Key low, Key high, RangeTotals& totals) const override {
@@ -195,18 +203,23 @@ class HeldIndex final : public AnyIndex<typename Index::Key> {
     const auto number = numbers();
     return map(low, high, [&](Key key, Row row) { return f(key, number(row)); });
   }
-  std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high) const override {
+  std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high, Scan scan) const override {
+    if constexpr (requires { index_.root_cursor(low, high); }) {
+      if (scan == Scan::kRoot) return held(index_.root_cursor(low, high));
+    }
+    if (scan == Scan::kRoot) throw std::invalid_argument("this index has no iterator that starts at the root");
     if constexpr (requires { index_.cursor(low, high); }) {
-      return std::make_unique<Cursor>(*this, low, high);
+      return held(index_.cursor(low, high));
     } else {
       throw std::invalid_argument("this index has no iterator: use a mapper");
     }
   }
 
  private:
+  template <class Inner, class Numbers>
   class Cursor final : public RangeCursor<Key> {
    public:
-    Cursor(const HeldIndex& held, Key low, Key high) : number_(held.numbers()), cursor_(held.index_.cursor(low, high)) {}
+    Cursor(Inner&& cursor, const Numbers& number) : number_(number), cursor_(std::move(cursor)) {}
     bool next(Key& key, int64_t& row) override {
       Row stored;
       if (!cursor_.next(key, stored)) return false;
@@ -215,9 +228,14 @@ class HeldIndex final : public AnyIndex<typename Index::Key> {
     }
 
    private:
-    decltype(std::declval<const HeldIndex&>().numbers()) number_;
-    decltype(std::declval<const Index&>().cursor(Key{}, Key{})) cursor_;
+    const Numbers number_;
+    Inner cursor_;
   };
+  template <class Inner>
+  std::unique_ptr<RangeCursor<Key>> held(Inner&& cursor) const {
+    const auto number = numbers();
+    return std::make_unique<Cursor<Inner, std::remove_const_t<decltype(number)>>>(std::move(cursor), number);
+  }
 
   auto numbers() const {
     return [base = index_.oldest(0)](Row row) { return base + static_cast<Row>(row - static_cast<Row>(base)); };
@@ -394,6 +412,7 @@ class Slices final : public AnyIndex<K> {
     Figures figures{{"slices", static_cast<int64_t>(live_)},
                     {"slices_dropped", dropped_},
                     {"slices_waiting", waiting_->load()},
+                    {"searches", searches_},
                     {"slots", static_cast<int64_t>(slots_.size())}};
     int64_t chained = 0;
     std::map<Wide, const Slice*> in_order;
@@ -414,8 +433,21 @@ class Slices final : public AnyIndex<K> {
     return figures;
   }
 
-  void find(const Key* keys, size_t count, int64_t* rows) const override {
-    for (const Slice* slice : in_order()) slice->index->find(keys, count, rows);
+  void find(const Key* keys, size_t count, int64_t* rows, const int64_t* at, const Times& times) const override {
+    if (at == nullptr || !timed_) {
+      const auto slices = in_order();
+      for (const Slice* slice : slices) slice->index->find(keys, count, rows, at, times);
+      searches_ += static_cast<int64_t>(slices.size() * count);
+      return;
+    }
+    // All rows of a time lie in one slice.
+    for (size_t from = 0, to; from < count; from = to) {
+      for (to = from + 1; to < count && number(at[to]) == number(at[from]);) ++to;
+      for_each(at[from], at[from], [&](const Slice& slice) {
+        slice.index->find(keys + from, to - from, rows + from, at + from, times);
+        searches_ += static_cast<int64_t>(to - from);
+      });
+    }
   }
   void fold(Key low, Key high, RangeTotals& totals) const override {
     const RangeTotals asked = totals;
@@ -431,8 +463,8 @@ class Slices final : public AnyIndex<K> {
     }
     return true;
   }
-  std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high) const override {
-    return std::make_unique<Cursor>(in_order(), low, high);
+  std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high, Scan scan) const override {
+    return std::make_unique<Cursor>(in_order(), low, high, scan);
   }
 
  private:
@@ -452,12 +484,13 @@ class Slices final : public AnyIndex<K> {
   // One slice after the other.
   class Cursor final : public RangeCursor<Key> {
    public:
-    Cursor(std::vector<const Slice*> slices, Key low, Key high) : slices_(std::move(slices)), low_(low), high_(high) {}
+    Cursor(std::vector<const Slice*> slices, Key low, Key high, Scan scan)
+        : slices_(std::move(slices)), low_(low), high_(high), scan_(scan) {}
     bool next(Key& key, int64_t& row) override {
       while (true) {
         if (inner_ != nullptr && inner_->next(key, row)) return true;
         if (at_ == slices_.size()) return false;
-        inner_ = slices_[at_++]->index->cursor(low_, high_);
+        inner_ = slices_[at_++]->index->cursor(low_, high_, scan_);
       }
     }
 
@@ -465,6 +498,7 @@ class Slices final : public AnyIndex<K> {
     const std::vector<const Slice*> slices_;
     size_t at_ = 0;
     const Key low_, high_;
+    const Scan scan_;
     std::unique_ptr<RangeCursor<Key>> inner_;
   };
 
@@ -605,6 +639,7 @@ class Slices final : public AnyIndex<K> {
   Wide least_ = 0, most_ = 0;  // numbers of the slices there are
   size_t live_ = 0, rows_ = 0;
   int64_t dropped_ = 0;
+  mutable int64_t searches_ = 0;  // of keys in slices; one thread at a time looks for keys
   std::vector<Piece> pieces_;
   std::shared_ptr<std::atomic<int64_t>> waiting_ = std::make_shared<std::atomic<int64_t>>(0);
 };

@@ -1,4 +1,5 @@
-// The partitioned temporal window index and what its paper compares in it: CSB+-Tree, burst trie and Judy.
+// The partitioned temporal window index and what its paper compares in it: B-trees, CSB+-Tree, burst trie and Judy, and the
+// adaptive radix tree.
 #include "temporal_indexes.hpp"
 
 #include <pthread.h>
@@ -10,7 +11,9 @@
 #include "burst_trie.hpp"
 #include "csb_tree.hpp"
 #include "ordered_window.hpp"
+#include "radix_tree.hpp"
 #include "time_keyed.hpp"
+#include "trees.hpp"
 #ifdef MUNTIN_JUDY
 #include "judy_array.hpp"
 #endif
@@ -87,6 +90,8 @@ Makers<Key> temporal_makers() {
   return {
       {"csb_tree", &make_tree<CsbTree<Key>>},
       {"burst_trie", &make_tree<BurstTrie<Key>>},
+      {"radix_tree", &make_tree<RadixTree<Key>>},
+      {"bplus_tree", &make_tree<BPlusEntries<Key>>},
 #ifdef MUNTIN_JUDY
       {"judy", &make_tree<JudyArray<Key>>},
 #endif
@@ -180,6 +185,8 @@ std::unique_ptr<AnyIndex<Key>> open_range_index(const std::string& name, const O
       if (opening.of == "burst_trie") {
         return std::make_unique<TimeKeyed<BurstTrie<int64_t>>>(BurstTrie<int64_t>(within.number("container_rows", 1, 64)));
       }
+      if (opening.of == "radix_tree") return std::make_unique<TimeKeyed<RadixTree<int64_t>>>(RadixTree<int64_t>());
+      if (opening.of == "bplus_tree") return std::make_unique<TimeKeyed<BPlusEntries<int64_t>>>(BPlusEntries<int64_t>());
 #ifdef MUNTIN_JUDY
       if (opening.of == "judy") return std::make_unique<TimeKeyed<JudyArray<int64_t>>>(JudyArray<int64_t>());
 #endif
@@ -194,6 +201,7 @@ template std::unique_ptr<AnyIndex<int64_t>> open_range_index(const std::string& 
 const std::vector<IndexKind> kTemporalIndexes = {
     {"csb_tree", &open_tree<CsbTree<int32_t>>, &open_tree<CsbTree<int64_t>>},
     {"burst_trie", &open_tree<BurstTrie<int32_t>>, &open_tree<BurstTrie<int64_t>>},
+    {"radix_tree", &open_tree<RadixTree<int32_t>>, &open_tree<RadixTree<int64_t>>},
 #ifdef MUNTIN_JUDY
     {"judy", &open_tree<JudyArray<int32_t>>, &open_tree<JudyArray<int64_t>>},
 #endif

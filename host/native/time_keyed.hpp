@@ -94,10 +94,10 @@ class TimeKeyed final : public AnyIndex<int32_t> {
     return figures;
   }
 
-  void find(const Key* keys, size_t count, int64_t* rows) const override {
+  void find(const Key* keys, size_t count, int64_t* rows, const int64_t* at, const Times&) const override {
     const auto number = numbers();
     for (size_t i = 0; i < count; ++i) {
-      map(keys[i], keys[i], kFirst, kLast, [&](Key, Row row) { return rows[i] = std::max(rows[i], number(row)), true; });
+      map(keys[i], keys[i], at ? at[i] : kFirst, at ? at[i] : kLast, [&](Key, Row row) { return rows[i] = std::max(rows[i], number(row)), true; });
     }
   }
   void fold(Key low, Key high, RangeTotals& totals) const override {
@@ -111,7 +111,8 @@ class TimeKeyed final : public AnyIndex<int32_t> {
     const auto number = numbers();
     return map(low, high, kFirst, kLast, [&](Key key, Row row) { return f(key, number(row)); });
   }
-  std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high) const override {
+  std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high, Scan scan) const override {
+    if (scan == Scan::kRoot) throw std::invalid_argument("this index has no iterator that starts at the root");
     return std::make_unique<Cursor>(*this, low, high);
   }
 

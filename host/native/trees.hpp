@@ -174,10 +174,13 @@ class BPlusTree {
     return true;
   }
 
-  // Gives `see` the items from `low` on in ascending order, until it returns false; false where it did.
-  template <class See>
-  bool from(const Item& low, const See& see) const {
-    if (root_ == nullptr) return true;
+  // Where the first item of at least `low` is: at `at` of a leaf, or behind its last one; without a leaf of an empty tree.
+  struct Place {
+    const Leaf* leaf;
+    size_t at;
+  };
+  Place place(const Item& low) const {
+    if (root_ == nullptr) return {nullptr, 0};
     const Node* node = root_;
     for (size_t level = height_; level > 0; --level) {
       const auto* inner = static_cast<const Inner*>(node);
@@ -186,6 +189,13 @@ class BPlusTree {
     const auto* leaf = static_cast<const Leaf*>(node);
     size_t at = not_past(leaf->items, leaf->count, low);
     if (at > 0 && !(leaf->items[at - 1] < low)) --at;  // `low` itself
+    return {leaf, at};
+  }
+
+  // Gives `see` the items from `low` on in ascending order, until it returns false; false where it did.
+  template <class See>
+  bool from(const Item& low, const See& see) const {
+    auto [leaf, at] = place(low);
     for (; leaf != nullptr; leaf = leaf->next, at = 0) {
       if (leaf->next != nullptr) __builtin_prefetch(leaf->next);
       for (; at < leaf->count; ++at) {
@@ -321,6 +331,73 @@ class BPlusTree {
 
   Node* root_ = nullptr;
   size_t height_ = 0;  // inner levels
+};
+
+// A B+-Tree as ordered entries, in a pool of its own.
+template <class K>
+class BPlusEntries {
+ public:
+  using Key = K;
+
+  void insert(Key key, Row row) {
+    tree_.insert(make_item(key, row), *pool_);
+    ++size_;
+  }
+  bool erase(Key key, Row row) {
+    const bool some = tree_.erase(make_item(key, row), *pool_);
+    size_ -= some;
+    return some;
+  }
+
+  template <class Visit>
+  bool map(Key low, Key high, const Visit& f) const {
+    bool on = true;
+    if (low > high) return on;
+    tree_.from(make_item(low, 0), [&](const auto& item) {
+      if (key_of(item) > high) return false;
+      return on = f(key_of(item), row_of(item));
+    });
+    return on;
+  }
+
+  // Where an iterator is. It holds as long as the tree is not changed.
+  class Cursor {
+   public:
+    Cursor(const BPlusEntries& entries, Key low, Key high) : place_(entries.tree_.place(make_item(low, 0))), high_(high) {
+      if (low > high) place_.leaf = nullptr;
+    }
+    bool next(Key& key, Row& row) {
+      while (place_.leaf != nullptr && place_.at == place_.leaf->count) {
+        place_ = {place_.leaf->next, 0};
+        if (place_.leaf != nullptr) __builtin_prefetch(place_.leaf->next);
+      }
+      if (place_.leaf == nullptr) return false;
+      const auto& item = place_.leaf->items[place_.at++];
+      key = key_of(item);
+      row = row_of(item);
+      if (key <= high_) return true;
+      place_.leaf = nullptr;
+      return false;
+    }
+
+   private:
+    typename BPlusTree<Key>::Place place_;
+    Key high_;
+  };
+
+  size_t size() const { return size_; }
+  size_t bytes() const { return pool_->bytes(); }
+  Figures figures() const {
+    return {{"depth", static_cast<int64_t>(tree_.depth())},
+            {"fan_out", static_cast<int64_t>(BPlusTree<Key>::Inner::kMost)},
+            {"leaf_items", static_cast<int64_t>(BPlusTree<Key>::Leaf::kMost)},
+            {"nodes", static_cast<int64_t>(pool_->used())}};
+  }
+
+ private:
+  std::unique_ptr<NodePool> pool_ = std::make_unique<NodePool>();
+  BPlusTree<Key> tree_;
+  size_t size_ = 0;
 };
 
 // Sorted items under levels of keys in one array, level by level from the root. The nodes of a level have as many keys

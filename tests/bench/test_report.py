@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from bench.__main__ import main
 from bench.contenders import CppSortedArray, NumpySearchsorted, Pairs, Unavailable
 from bench.contenders.cpp_library import compiled
-from bench.papers.__main__ import write_page
-from bench.papers.figure import Figure
+from bench.papers.figure import Figure, Finding, in_turns, ratios
+from bench.papers.page import keep, write_page
 from bench.readme import _BLOCKS, DOCUMENTS, filled
 from bench.readme import main as readme
 from bench.report import operator_rows, slow_rows
@@ -199,16 +199,57 @@ def test_unavailable_is_not_swallowed_when_nobody_is_left(tmp_path: Path) -> Non
 def test_a_papers_figures_stand_in_one_page(tmp_path: Path) -> None:
     points = [{"series": series, "x": x, "y": 2.5, "spread": 1} for series in ("ours", "a|b") for x in (1024, 2048)]
     figure = Figure("PIM-Tree", "8a", "rows", "Twice.", "window", "M rows/s", points, note="Half: memory bound.")
-    bars = Figure("SPO-Join", "7", "bars", "More.", "query", "ms", [{"series": "ours", "x": "Q1", "y": 0.25}])
+    findings = [Finding("a over b:", [1.3, 1.4, 1.2, 0.9], paper=1.5), Finding("b over c:", [1.1, 1.1], paper=3.0)]
+    points = [{"series": "ours", "x": "Q1", "y": 0.25}]
+    bars = Figure("SPO-Join", "7", "bars", "More.", "query", "ms", points, findings=findings)
     result = {
         "date": "2026-01-02T03:04:05", "commit": "abc", "quick": False, "machine": {"cores": 2, "cpu": "some"},
         "figures": [{**dataclasses.asdict(one), "seconds": 1.0, "commit": "abc"} for one in (figure, bars)],
     }  # fmt: skip
-    written = write_page(json.loads(json.dumps(result)), tmp_path)
+    kept = keep(json.loads(json.dumps(result)), tmp_path / "results.json")
+    assert keep({**result, "figures": []}, tmp_path / "results.json") == kept
+    written = write_page(kept, tmp_path)
     page = (tmp_path / "papers.md").read_text()
     assert "### Figure 8a: rows [M rows/s]\n\n*Paper*: Twice.\n\n*Here*: Half: memory bound." in page
     assert "| window | ours | a&#124;b |\n| :-- | --: | --: |\n| 1,024 | 2.5 | 2.5 |" in page
     assert "| Q1 | 0.25 |" in page
-    assert "At commit abc: PIM-Tree 8a; SPO-Join 7.\n" in page
+    assert "Measured 2026-01-02, at commit abc, 2 cores, some: PIM-Tree 8a; SPO-Join 7.\n" in page
+    assert "| PIM-Tree | 0 | 0 | 0 | 1 |\n| SPO-Join | 0 | 1 | 0 | 0 |\n| all | 0 | 1 | 0 | 1 |\n" in page
+    assert (
+        "*Verdict*: holds less.\n\n- holds: a over b: 1.25 (0.9 to 1.4, 1.5 in the paper)\n- holds less: b over c:"
+        in page
+    )
+    # One of them measured again takes the place of the one before; the other stays.
+    again = {**result, "date": "2026-02-01", "figures": [{**result["figures"][0], "commit": "def"}]}
+    write_page(keep(again, tmp_path / "results.json"), tmp_path)
+    page = (tmp_path / "papers.md").read_text()
+    assert "Measured 2026-02-01, at commit def, 2 cores, some: PIM-Tree 8a.\n" in page
+    assert "Measured 2026-01-02, at commit abc, 2 cores, some: SPO-Join 7.\n" in page
     assert [path.name for path in written] == ["papers.md", "papers-pim-tree.png", "papers-spo-join.png"]
     assert all(path.stat().st_size > 1000 for path in written[1:])
+
+
+@pytest.mark.parametrize(
+    ("ratios", "paper", "verdict"),
+    [
+        ([1.01, 1.01, 1.01, 0.99], None, "holds"),
+        ([1.01, 1.01, 0.99, 0.99], None, "does not hold"),
+        ([1.5, 1.5, 1.5], 2.0, "holds"),  # half the paper's gain
+        ([1.49, 1.49, 1.49], 2.0, "holds less"),
+        ([9.0, 9.0, 0.5], 2.0, "does not hold"),  # whatever the median
+    ],
+)
+def test_a_verdict_follows_from_the_turns(ratios, paper, verdict) -> None:
+    finding = Finding("one over another:", ratios, paper)
+    assert finding.verdict == verdict
+    figure = Figure("PTWI", "1", "", "", "", "", [], findings=[Finding("", [2.0]), finding])
+    assert figure.verdict == verdict
+    assert Figure("PTWI", "1", "", "", "", "", []).verdict is None
+
+
+def test_contenders_take_turns() -> None:
+    calls: list[str] = []
+    found = in_turns({name: lambda name=name: calls.append(name) or len(calls) for name in "abc"}, 3)
+    assert "".join(calls) == "abcbcacab"
+    assert found == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
+    assert ratios(found["a"], found["b"]) == [0.5, 1.5, 8 / 9]

@@ -96,7 +96,7 @@ DEVICES = [
         "cpu",
         indexes=(
             *("auto", "bisort", "sorted_array", "bplus_tree", "b_chain", "ib_chain", "im_tree", "pim_tree"),
-            *("csb_tree", "burst_trie", "slices", "rap_table", "wib_tree", "spo_join"),
+            *("csb_tree", "burst_trie", "radix_tree", "slices", "rap_table", "wib_tree", "spo_join"),
             *(("judy",) if _core.has_index("judy") else ()),
         ),
     ),

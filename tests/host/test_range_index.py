@@ -6,25 +6,42 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
-from muntin.host.index import BurstTrie, CsbTree, Judy, Slices, SortedRuns, TimeKeyed
+from muntin.host.index import BPlusTree, BurstTrie, CsbTree, Judy, RadixTree, Slices, SortedRuns, TimeKeyed
 from muntin.host.native import _core
 from muntin.host.range_index import open_window_index
 
 needs_judy = pytest.mark.skipif(
     not _core.has_index("judy"), reason="this build of the core has no Judy arrays (Debian: apt install libjudy-dev)"
 )
-TREES = [CsbTree(), BurstTrie(), BurstTrie(container_rows=2), pytest.param(Judy(), marks=needs_judy)]
+TREES = [
+    BPlusTree(),
+    CsbTree(),
+    BurstTrie(),
+    BurstTrie(container_rows=2),
+    RadixTree(),
+    pytest.param(Judy(), marks=needs_judy),
+]
 INDEXES = [
     *TREES,
     Slices(of=CsbTree(), stride=7),
     Slices(of=BurstTrie(container_rows=3)),
     pytest.param(Slices(of=Judy(), stride=3), marks=needs_judy),
+    Slices(of=BPlusTree(), stride=11),
+    Slices(of=RadixTree(), stride=5),
     TimeKeyed(),
+    TimeKeyed(of="bplus_tree"),
+    TimeKeyed(of="radix_tree"),
     TimeKeyed(of="burst_trie"),
     pytest.param(TimeKeyed(of="judy"), marks=needs_judy),
 ]
 KEYS = ("int32", "uint32", "float32", "int64", "uint64", "float64")
 WAYS = ("mapper", "iterator", "thread")
+
+
+def ways_of(index) -> tuple[str, ...]:
+    rooted = isinstance(index, RadixTree) or (isinstance(index, Slices) and isinstance(index.of, RadixTree))
+    return (*WAYS, "root") if rooted else WAYS
+
 
 steps = st.tuples(
     st.integers(0, 2**32 - 1),  # seed
@@ -70,7 +87,7 @@ def test_every_way_finds_the_rows_of_a_range(index, key_type, real, calls) -> No
                 met &= (exact >= low) & (exact <= high)
             expected = sorted(zip(keys[met].tolist(), values[met].tolist(), strict=True))
             assert window.map(low, high, "count") == len(expected)
-            for way in WAYS:
+            for way in ways_of(index):
                 assert window.map(low, high, "sum", way=way) == values[met].sum()
             if expected:
                 assert window.map(low, high, "min") == values[met].min()
@@ -83,7 +100,7 @@ def test_every_way_finds_the_rows_of_a_range(index, key_type, real, calls) -> No
             assert sorted(found) == expected
             if not isinstance(index, (Slices, TimeKeyed)):
                 assert [key for key, _ in found] == [key for key, _ in expected]
-            for way in WAYS[1:]:
+            for way in ways_of(index)[1:]:
                 assert list(window.iterate(low, high, way=way)) == found
             recent = met & (times > now - 20)
             assert window.map(low, high, "sum", after=now - 20) == values[recent].sum()
@@ -91,6 +108,13 @@ def test_every_way_finds_the_rows_of_a_range(index, key_type, real, calls) -> No
         last = {key: row for row, key in enumerate(keys.tolist())}
         asked = [key for key, row in last.items() if live[row]][:8]
         assert window.find(np.array(asked, key_type)).tolist() == [last[key] for key in asked]
+        # Of one time, the newest row; rows of one key may have come at several.
+        newest = {(key, time): row for row, (key, time) in enumerate(zip(keys.tolist(), times.tolist(), strict=True))}
+        asked_at = [pair for pair, row in newest.items() if live[row]][:8]
+        if asked_at:
+            wanted, at = zip(*asked_at, strict=True)
+            assert window.find(np.array(wanted, key_type), at).tolist() == [newest[pair] for pair in asked_at]
+            assert window.find(np.array(wanted[:1], key_type), 10**6).tolist() == [-1]
 
 
 @pytest.mark.parametrize("index", TREES, ids=repr)
@@ -121,7 +145,10 @@ def test_a_structure_fills_and_empties(index, order, bits, seed) -> None:
     assert (window.rows, list(window.iterate())) == (0, [])
     figures = window.figures()
     assert figures["erased"] == rows
-    assert not any(figures.get(name, 0) for name in ("node_groups", "leaves", "trie_nodes", "trie_containers", "keys"))
+    assert not any(
+        figures.get(name, 0) for name in ("node_groups", "leaves", "trie_nodes", "trie_containers", "keys", "nodes")
+    )
+    assert not any(figures.get(f"nodes_{size}", 0) for size in (4, 16, 48, 256))
 
 
 def test_a_csb_tree_has_the_depth_of_its_fan_out(seed) -> None:
@@ -171,6 +198,50 @@ def test_a_trie_and_a_csb_tree_have_full_nodes_and_no_empty_ones(count, most, sp
             assert count / 7 <= figures["leaves"] <= max(1, count)
             assert figures["leaf_fill"] == pytest.approx(count / (7 * figures["leaves"]))
             assert figures["leaves"] <= 15 ** (figures["depth"] - 1)
+
+
+def test_a_radix_tree_has_nodes_of_the_size_of_their_children(seed) -> None:
+    """Forks, growth, and shrinking back as rows leave in the order in which they came."""
+    rng = np.random.default_rng(seed)
+    for count, kind in (
+        (4, "nodes_4"),
+        (5, "nodes_16"),
+        (16, "nodes_16"),
+        (17, "nodes_48"),
+        (48, "nodes_48"),
+        (49, "nodes_256"),
+    ):
+        window = open_window_index(RadixTree(), span=1000, key_type="int32")
+        window.insert(rng.permutation(count), np.arange(count))  # keys that differ in the last byte alone: one node
+        kinds = {name: value for name, value in window.figures().items() if name.startswith("nodes_")}
+        assert kinds == {"nodes_4": 0, "nodes_16": 0, "nodes_48": 0, "nodes_256": 0} | {kind: 1}
+        window.insert([1 << 30], [count])  # bytes that all keys of a node share take no node: two, not five
+        assert (sum(window.figures()[name] for name in kinds), window.figures()["depth"]) == (2, 3)
+    window = open_window_index(RadixTree(), span=10**6, key_type="int64")
+    keys = rng.permutation(256) << 40
+    window.insert(keys, np.arange(256))
+    assert window.figures() | {"nodes_256": 1, "leaves": 256, "depth": 2} == window.figures()
+    for left, kind in ((40, "nodes_48"), (12, "nodes_16"), (3, "nodes_4")):
+        window.expire(255 - left)
+        assert window.figures() | {kind: 1, "leaves": left} == window.figures()
+        assert [key for key, _ in window.iterate()] == np.sort(keys[-left:]).tolist()
+    window.expire(254)  # an only child takes its node's place
+    assert window.figures() | {"nodes_4": 0, "leaves": 1, "depth": 1} == window.figures()
+
+
+def test_a_search_at_a_time_asks_one_slice() -> None:
+    window = open_window_index(Slices(of=RadixTree(), stride=60), span=300)
+    window.insert(np.arange(300) % 50, np.arange(300))
+    assert window.find([7, 8]).tolist() == [257, 258]
+    assert window.figures()["searches"] == 10  # two keys in five slices
+    assert window.find([7, 8, 7, 7], at=[207, 208, 257, 256]).tolist() == [207, 208, 257, -1]
+    assert window.figures()["searches"] == 14
+    assert window.find([7, 8], at=10**9).tolist() == [-1, -1]  # no slice has such a time
+    assert window.figures()["searches"] == 14
+    window.expire(208)
+    assert window.find([7, 9], at=[207, 209]).tolist() == [-1, 209]
+    with pytest.raises(WindowError, match="one time"):
+        window.find([7, 8], at=[1, 2, 3])
 
 
 @given(
@@ -280,6 +351,7 @@ def test_what_is_refused() -> None:
         ({"span": 1, "index": SortedRuns()}, UnsupportedError, "range search"),
         ({"span": 1, "index": Slices(of=SortedRuns())}, UnsupportedError, "range search"),
         ({"span": 1, "index": TimeKeyed()}, UnsupportedError, "32 bits"),
+        ({"span": 1, "index": Slices(of="pim_tree")}, UnsupportedError, "bplus_tree"),
         ({"span": 1, "index": "tree"}, WindowError, "tree"),
         ({"span": 1, "index": Slices(stride="1 minute")}, WindowError, "integer"),
     ]:
@@ -299,6 +371,10 @@ def test_what_is_refused() -> None:
         window.map(0, 1, "sum", way="magic")
     with pytest.raises(WindowError, match="way"):
         window.iterate(0, 1, way="mapper")
+    with pytest.raises(UnsupportedError, match="root"):
+        window.iterate(0, 1, way="root")
+    with pytest.raises(UnsupportedError, match="root"):
+        open_window_index(TimeKeyed(of=RadixTree()), span=5, key_type="int32").map(0, 1, "sum", way="root")
     with pytest.raises(KeyTypeError, match="NaN"):
         open_window_index(span=5, key_type="float64").map(float("nan"), None, "count")
     with pytest.raises(KeyTypeError, match="exactly"):

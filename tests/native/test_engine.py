@@ -36,8 +36,10 @@ SORTED = [
 TEMPORAL = [
     {"index": "csb_tree"},
     {"index": "burst_trie", "container_rows": 2},
+    {"index": "radix_tree"},
     {"index": "slices/csb_tree", "stride": 100},
     {"index": "slices/burst_trie"},
+    {"index": "slices/radix_tree", "stride": 90},
     {"index": "slices/sorted_runs", "stride": 1000},
     {"index": "slices/bisort", "stride": 7, "of.buffer_rows": 9},
     {"index": "slices/sorted_array", "stride": 30},
