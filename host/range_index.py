@@ -180,9 +180,9 @@ class RangeIndex:
             Only rows of later times than this.
         way : str
             For native mappers: through the structure by ``mapper``, in one traversal; or with the same function over
-            its ``iterator``, over a ``thread`` that maps into a buffer, or, of a `RadixTree`, over an iterator that starts
-            at the ``root`` for each key. Of a `Judy` array the mapper and the iterator are the library's iterator, which
-            starts at the root.
+            its ``iterator``, over a ``thread`` that maps into a buffer, or, of a `RadixTree`, over an iterator that
+            starts at the ``root`` for each key. Of a `Judy` array the mapper and the iterator are the library's
+            iterator, which starts at the root.
 
         Returns
         -------
@@ -229,8 +229,8 @@ class RangeIndex:
     ) -> Iterator[tuple[Any, Any]]:
         """Yields key and value of the rows with ``low <= key <= high``, in the order of `map`.
 
-        By the structure's own iterator, by a thread that maps into a buffer, or, of a `RadixTree`, from the root for each
-        key. Until it has ended or is closed the index takes no other call.
+        By the structure's own iterator, by a thread that maps into a buffer, or, of a `RadixTree`, from the root for
+        each key. Until it has ended or is closed the index takes no other call.
 
         Raises
         ------

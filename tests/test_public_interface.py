@@ -35,8 +35,8 @@ PUBLIC = {
         RecordError ReplayError ResultTooLargeError SchemaError SqlError StateError StateLostError StateTakenError
         SumOverflowError UnknownQueryError UnsupportedError WindowError""",
     "muntin.hardware": "Device DeviceInfo list_devices open_device",
-    "muntin.index": """Auto BChain BPlusTree BiSort BurstTrie CsbTree IbChain ImTree Index Judy PimTree RadixTree RangeIndex
-        RangeMirror RapTable Slices SortedRuns SpoJoin TimeKeyed WibTree open_window_index""",
+    "muntin.index": """Auto BChain BPlusTree BiSort BurstTrie CsbTree IbChain ImTree Index Judy PimTree RadixTree
+        RangeIndex RangeMirror RapTable Slices SortedRuns SpoJoin TimeKeyed WibTree open_window_index""",
     "muntin.kafka": "Arrow Avro Format Json KafkaJoin",
     "muntin.spark": """BatchProgress JavaNotFoundError JoinListener JoinProgress WorkerPythonError ensure_java listen
         window_join""",

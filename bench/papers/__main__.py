@@ -65,7 +65,7 @@ def main(
                 spent = round(time.monotonic() - start, 1)
                 result["figures"].append({**dataclasses.asdict(figure), "seconds": spent, "commit": commit})
                 print_figure(figure, console)
-                plotfigures_of([figure], out / f"{slug(figure.paper)}-{figure.number}.png")
+                plot_figures([figure], out / f"{slug(figure.paper)}-{figure.number}.png")
                 # After each figure, so that an interrupt loses none.
                 (out / "latest.json").write_text(json.dumps(result, indent=1))
             progress.advance(task)

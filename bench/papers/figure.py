@@ -17,7 +17,6 @@ from matplotlib.axes import Axes
 from rich.console import Console
 from rich.table import Table
 
-
 Name = TypeVar("Name")
 
 
@@ -41,8 +40,8 @@ class Scale:
 class Finding:
     """What a paper finds in a figure, as a ratio that is above 1 where it is so, and by what rule it is judged.
 
-    It *holds* if the ratio is above 1 in three of four turns and, where the paper has a number, its gain here (the ratio
-    less 1) is at least half the paper's; it *holds less* if that gain is smaller; else it *does not hold*.
+    It *holds* if the ratio is above 1 in three of four turns and, where the paper has a number, its gain here (the
+    ratio less 1) is at least half the paper's; it *holds less* if that gain is smaller; else it *does not hold*.
 
     Attributes
     ----------
@@ -127,7 +126,7 @@ class Figure:
 
 
 def in_turns(contenders: Mapping[Name, Callable[[], float]], turns: int = 5) -> dict[Name, list[float]]:
-    """What each contender gives, turn by turn: one after the other in each, so that what slows the machine slows all."""
+    """What each contender gives, turn by turn: in each all run, so that what slows the machine slows all of them."""
     found: dict[Name, list[float]] = {name: [] for name in contenders}
     for turn in range(turns):
         names = list(contenders)

@@ -64,15 +64,17 @@ def _machine(machine: Mapping[str, Any]) -> str:
 
 
 RULE = """
-A figure is judged by what its paper finds in it. Each finding is a ratio that is above 1 where the paper is right, such as the time of one contender over that
-of another, taken in several turns: in each turn all contenders run, one after the other, each of them first in its turn.
+A figure is judged by what its paper finds in it. Each finding is a ratio that is above 1 where the paper is right, such
+as the time of one contender over that of another, taken in several turns: in each turn all contenders run, one after
+the other, each turn begun by another one.
 
-- A finding *holds* if the ratio is above 1 in at least three of four turns and, where the paper has a number for it, the gain here (the ratio less 1) is at
-  least half the paper's.
+- A finding *holds* if the ratio is above 1 in at least three of four turns and, where the paper has a number for it,
+  the gain here (the ratio less 1) is at least half the paper's.
 - It *holds less* if the ratio is above 1 in three of four turns, and the gain is less than half the paper's.
 - Else it *does not hold*.
 
-The verdict of a figure is that of the worst of its findings; a figure without findings that are measured in this way is *not judged*.
+The verdict of a figure is that of the worst of its findings; a figure without findings that are measured in this way is
+*not judged*.
 """
 
 
@@ -100,9 +102,10 @@ def write_page(kept: list[dict[str, Any]], folder: Path = DOCS) -> list[Path]:
     lines = [
         "# The papers' figures",
         "",
-        "`make bench-papers` measures them, and prints each as a table with a plot; `make bench-papers PAPER=pim-tree FIGURE=9a` makes one again. This page is",
-        "made of those kept in `bench/papers/results.json`: `python -m bench.papers --write build/bench/papers/latest.json` puts a run's figures among them.",
-        "*Paper* is what the paper says that its figure shows; *here* is how it was measured, and why it differs where it does.",
+        "`make bench-papers` measures them, and prints each as a table with a plot; one of them again:",
+        "`make bench-papers PAPER=pim-tree FIGURE=9a`. This page is made of those kept in `bench/papers/results.json`;",
+        "`python -m bench.papers --write build/bench/papers/latest.json` puts a run's figures among them. *Paper* is",
+        "what the paper says that its figure shows; *here* is how it was measured, and why it differs where it does.",
         "",
         "## Verdicts",
         *RULE.splitlines(),

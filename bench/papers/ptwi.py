@@ -45,7 +45,9 @@ class _Ours:
 
     def __init__(self, index: Index):
         # Judy's nodes are the library's own: what is called its mapper would be its iterator.
-        self.ways = ("iterator", "thread") if isinstance(index, Judy) else ("mapper", "iterator", "thread")
+        self.ways: tuple[str, ...] = (
+            ("iterator", "thread") if isinstance(index, Judy) else ("mapper", "iterator", "thread")
+        )
         if isinstance(index, RadixTree):
             self.ways += ("root",)
         self._index = open_window_index(Slices(of=index, stride=_ONE_SLICE), span=1, key_type="uint32")
@@ -243,9 +245,9 @@ def _range_figure(
         for name, ways in mapped.items()
     )
     note = (
-        f"{times}: CPU time of both threads, what they wait for one another left out. The radix tree stands for Judy with a "
-        "mapper: a compact trie whose nodes can be read; its *root* starts at the root for each key, as Judy's iterator "
-        f"does. {_left_out()}"
+        f"{times}: CPU time of both threads, what they wait for one another left out. The radix tree stands for Judy "
+        "with a mapper: a compact trie whose nodes can be read; its *root* starts at the root for each key, as Judy's "
+        f"iterator does. {_left_out()}"
     )
     return Figure(
         PAPER, number, f"range search, {keys} keys", claim, "rows in the index", "ms of CPU time a search", points,

@@ -5,8 +5,8 @@ from muntin.host.index.pim_tree import BChain, BPlusTree, Chain, IbChain, ImTree
 from muntin.host.index.run_policies import BiSort, RunPolicy, SortedRuns
 from muntin.host.index.spec import Index, NestedLoop, SortedArray
 from muntin.host.index.specs import (
-    BurstTrie,
     ORDERED,
+    BurstTrie,
     CsbTree,
     Judy,
     RadixTree,
@@ -18,7 +18,7 @@ from muntin.host.index.specs import (
 )
 
 __all__ = [
-    "ORDERED", "Auto", "BChain", "BPlusTree", "BiSort", "BurstTrie", "Chain", "CsbTree", "IbChain", "ImTree", "Index", "Judy",
-    "NestedLoop", "PimTree", "RadixTree", "RapTable", "RunPolicy", "Slices", "SortedArray", "SortedRuns", "SpoJoin", "TimeKeyed",
-    "WibTree", "index_from_dict", "open_index",
+    "ORDERED", "Auto", "BChain", "BPlusTree", "BiSort", "BurstTrie", "Chain", "CsbTree", "IbChain", "ImTree", "Index",
+    "Judy", "NestedLoop", "PimTree", "RadixTree", "RapTable", "RunPolicy", "Slices", "SortedArray", "SortedRuns",
+    "SpoJoin", "TimeKeyed", "WibTree", "index_from_dict", "open_index",
 ]  # fmt: skip

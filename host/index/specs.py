@@ -74,8 +74,8 @@ class BurstTrie(Index):
 class RadixTree(Index):
     """The adaptive radix tree: inner nodes with room for 4, 16, 48 or 256 children, as many as they need.
 
-    A node branches on the first byte in which the keys below it differ. Like Judy, a compact trie whose nodes take forms
-    that suit what they hold; its own nodes are there to be read, so that a mapper goes through a range in one traversal.
+    A node branches on the first byte in which the keys below it differ. Like Judy, a compact trie whose nodes take
+    forms that suit what they hold; its nodes can be read, so that a mapper goes through a range in one traversal.
     Its figures: `nodes_4`, `nodes_16`, `nodes_48`, `nodes_256`, `leaves` (of keys that come more than once, and of keys
     of 64 bits with more than three bytes left), `depth`.
 
@@ -100,7 +100,8 @@ class RadixTree(Index):
 class Judy(Index):
     """A Judy array, where Debian's libjudy-dev was installed when the native core was built.
 
-    Ranges are read by the library's iterator, which starts at the root for each key, by mappers too: its nodes are its own.
+    Its nodes are the library's own: ranges are read by its iterator, which starts at the root for each key, by mappers
+    too.
 
     Source: the partitioned temporal window index, section 2, after Silverstein and Baskins.
 
