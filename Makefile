@@ -4,6 +4,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# Hundreds of processes import the same modules: Python keeps them compiled, whatever the machine's default is.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first interpreter that is new enough; PYTHON=... on the command line takes another.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
