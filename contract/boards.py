@@ -270,4 +270,15 @@ _ECPIX5 = Board(
     ),
 )
 
-BOARDS: dict[str, Board] = {board.name: board for board in (_DE5A, _ECPIX5)}
+# Radiona's ULX3S with an ECP5-85. Source of what is at its USB: FTDI's data sheet of the FT231X, whose one port is both
+# the serial line and, by other pins, JTAG.
+_ULX3S = Board(
+    name="ulx3s",
+    description="Radiona ULX3S 85F: Lattice LFE5U-85F, 32 MiB of SDR SDRAM, built with Yosys, nextpnr and Trellis",
+    part="Lattice LFE5U-85F-6BG381C",
+    memory_bytes=1 << 25,
+    parameters={"bisort": Parameters.preset("ulx3s")},
+    serial=SerialLine(baud=1_000_000, usb=(0x0403, 0x6015), usb_ports=1, usb_port=0),
+)
+
+BOARDS: dict[str, Board] = {board.name: board for board in (_DE5A, _ECPIX5, _ULX3S)}

@@ -130,6 +130,7 @@ _MODEL_BYTES = 1 << 28
 _ROWS_BYTES = 1 << 24  # of memory for rows and results on their way
 _OPERATOR = SplitJoinParameters.preset("operator")
 _LINKED = ("amaranth", "litedram", "liteeth", "dpkt", "serial")
+_LINKED_SERIAL = ("amaranth", "litedram", "serial")
 
 SIMULATIONS: dict[str, Simulation] = {
     simulation.name: simulation
@@ -180,6 +181,18 @@ SIMULATIONS: dict[str, Simulation] = {
             compiles=True,
         ),
         Simulation(
+            name="sim:ulx3s",
+            description="what the board ulx3s carries on Verilator, with LiteDRAM and a model of its SDRAM, at a "
+            "serial line",
+            memory_bytes=1 << 25,
+            builds=_of_board("ulx3s", "runs"),
+            entry="linked.linked_board:LinkedBoard",
+            line="serial",
+            board="ulx3s",
+            modules=_LINKED_SERIAL,
+            compiles=True,
+        ),
+        Simulation(
             name="sim:bisort-model",
             description="model of the BI-Sort kernel in NumPy, without a clock",
             memory_bytes=_MODEL_BYTES,
@@ -225,7 +238,7 @@ SIMULATIONS: dict[str, Simulation] = {
             line="serial",
             board="ecpix5",
             boards=1,
-            modules=("amaranth", "litedram", "serial"),
+            modules=_LINKED_SERIAL,
             compiles=True,
         ),
         Simulation(

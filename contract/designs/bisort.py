@@ -176,6 +176,25 @@ PRESETS: dict[str, Parameters] = {
         alternate_bytes=2048,
         clock_hz=40_000_000,
     ),
+    # The ULX3S: the same part in a slower grade, and 32 MiB whose chip gives two bytes a cycle.
+    "ulx3s": Parameters(
+        key_bits=32,
+        width=2,
+        partition_log2=6,
+        index_rows=4096,
+        buffer_rows=16,
+        bound_rows=128,
+        queue_rows=16,
+        lanes=1,
+        channels=1,
+        data_bits=64,
+        address_bits=25,
+        burst_bytes=256,
+        outstanding=4,
+        turn_bytes=1024,
+        alternate_bytes=0,
+        clock_hz=25_000_000,
+    ),
     # The paper's board: an Arria 10 with two channels of DDR3-1066, 64 bits wide, at the paper's clock.
     "de5a": Parameters(
         key_bits=32,

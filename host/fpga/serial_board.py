@@ -22,6 +22,7 @@ _HARDWARE, _CLOCK, _TERMINATION, _NO_RESET = (1 << bit for bit in range(4))
 _SOFTWARE = _CLOCK | _TERMINATION | _NO_RESET
 _ALL_BANKS = 1 << 10
 _SEEDS = (1, 2, 3)
+_WORDS = 16
 _SETTLE_CYCLES = 64
 
 
@@ -48,7 +49,8 @@ class DramStart:
     """Starts a board's memory: LiteDRAM's generated sequence, then read levelling.
 
     Levelling writes a pattern and reads it with every bitslip and delay that the physical layer has, all lanes at
-    once, and sets each lane to the middle of the widest range of delays with which it was read right.
+    once, and sets each lane to the middle of the widest range of delays with which it was read right. A physical layer
+    without delays has nothing to level.
 
     Parameters
     ----------
@@ -67,17 +69,18 @@ class DramStart:
         self._lanes: int = start["lanes"]
 
     def run(self) -> list[LaneTiming]:
-        """Starts the memory: how its lanes were set. What it held is lost.
+        """Starts the memory: how its lanes were set, none where there are no delays. What it held is lost.
 
         Raises
         ------
         MemoryStartError
-            If a lane is read right with none of the settings.
+            If a lane is read right with none of the settings, or wrong once it is started.
         """
         self._client.write([self._to("dram_dfii_control", _SOFTWARE)])
         self._sequence()
-        chosen = self._level()
+        chosen = self._level() if self._start["delays"] else []
         self._client.write([self._to("dram_dfii_control", _HARDWARE)])
+        self._check()
         return chosen
 
     def _at(self, name: str, word: int = 0) -> int:
@@ -147,6 +150,20 @@ class DramStart:
                 f"them ({set_to}): {check}"
             )
         return chosen
+
+    def _check(self) -> None:
+        """Writes the first words of the memory and reads them."""
+        written = np.random.default_rng(_SEEDS[0]).integers(0, 1 << 32, _WORDS, np.uint32)
+        self._client.write_memory(0, written.tolist())
+        read = np.array(self._client.read_memory(0, _WORDS), np.uint32)
+        different = (written ^ read).view(np.uint8).reshape(-1, self._lanes)
+        if different.any():
+            lanes = ", ".join(map(str, np.unique(different.nonzero()[1])))
+            raise MemoryStartError(
+                f"the memory was started, and its byte lanes {lanes} do not give back what was written: check "
+                f"the board's memory and its supply; the first of {_WORDS} words was written as {written[0]:#010x} and "
+                f"read as {read[0]:#010x}"
+            )
 
     def _set(self, lanes: int, bitslip: int, delay: int) -> None:
         """Sets some lanes, then lets all of them, which were paused meanwhile, go on in step."""

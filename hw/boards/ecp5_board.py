@@ -1,4 +1,4 @@
-"""A board with a Lattice ECP5 and DDR3, built with open tools."""
+"""A board with a Lattice ECP5 and DRAM, built with open tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ETHERNET_HZ = 125_000_000  # of RGMII at 1 Gbit/s
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ecp5Board(BoardBuild):
-    """A board with a Lattice ECP5 and one DDR3 channel.
+    """A board with a Lattice ECP5 and one DRAM channel.
 
     Parameters
     ----------
@@ -32,7 +32,10 @@ class Ecp5Board(BoardBuild):
     device, package, speed : str
         As nextpnr calls them.
     pins : mapping of str to str
-        For each port of `muntin.hw.boards.ecp5_top`, the resource of the platform.
+        For each port of `muntin.hw.boards.ecp5_top`, the resource of the platform; the clock is the one that begins
+        with ``clk``.
+    high : tuple of str
+        Ports that the board needs to be 1.
     pulled_up : tuple of str
         Ports whose pins are pulled up.
     output_registers : tuple of str
@@ -53,7 +56,7 @@ class Ecp5Board(BoardBuild):
         nextpnr's router for designs that "router2", the faster one that routes all others, leaves with overused
         wires: "router1".
     for_delays : tuple of str
-        Designs that are placed with `muntin.hw.boards.ecp5_placement.FOR_DELAYS`.
+        Designs that are placed with `muntin.hw.boards.ecp5_scripts.FOR_DELAYS`.
     """
 
     platform: str
@@ -66,6 +69,7 @@ class Ecp5Board(BoardBuild):
     row_bits: int
     bank_bits: int
     seeds: tuple[int, ...]
+    high: tuple[str, ...] = ()
     pulled_up: tuple[str, ...] = ()
     output_registers: tuple[str, ...] = ()
     free_rows: tuple[str, ...] = ()
@@ -83,7 +87,8 @@ class Ecp5Board(BoardBuild):
         from muntin.hw.dram.ecp5_dram import ecp5_dram
         from muntin.hw.ethernet.ecp5_ethernet import ecp5_ethernet
 
-        clocks, verilog = {"clk100": self.input_hz}, {}
+        (clock,) = (port for port in self.pins if port.startswith("clk"))
+        clocks, verilog = {clock: self.input_hz}, {}
         dram = self.dram_of(design)
         with steps.step("memory controller to Verilog"):
             core = ecp5_dram(dram, "dram", input_hz=self.input_hz, row_bits=self.row_bits)
@@ -104,7 +109,15 @@ class Ecp5Board(BoardBuild):
             stride=core.row_bytes,
             ethernet=ethernet is not None,
         )
-        top = Ecp5Top(linked, chip_bits=dram.chip_bits, row_bits=self.row_bits, bank_bits=self.bank_bits)
+        top = Ecp5Top(
+            linked,
+            ports=pins,
+            clock=clock,
+            high=self.high,
+            dram=dram,
+            row_bits=self.row_bits,
+            bank_bits=self.bank_bits,
+        )
         with steps.step("design to RTLIL, the form that Yosys reads fastest"):
             ports = [getattr(top, name) for name in top.signature.members]
             text = rtlil.convert(top, name="top", ports=[*ports, *top.pads], emit_src=False)

@@ -1,1 +1,1 @@
-"""DDR3 memories of boards: LiteDRAM's controller with a physical layer."""
+"""DRAM of boards: LiteDRAM's controller with a physical layer."""

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import Any
 
 from litedram.gen import LiteDRAMECP5DDRPHYCRG
+from litedram.phy import GENSDRPHY
+from litex.build.io import DDROutput
 from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
-from migen import ClockSignal, Module, Record, ResetSignal, Signal
+from litex.soc.cores.clock import ECP5PLL
+from migen import ClockDomain, ClockSignal, Module, Record, ResetSignal, Signal
 
-from muntin.hw.dram.dram_settings import DramCore, DramSettings
+from muntin.hw.dram.dram_settings import Ddr3Settings, DramCore, DramSettings, SdrSettings
 from muntin.hw.dram.ecp5_phy import ecp5_phy
 from muntin.hw.dram.litedram_channel import litedram_channel
 
 _INIT_HZ = 25e6
+_LATER = 90  # degrees of the clock's phase at the chips, as on LiteX's ULX3S
 
 
 def ecp5_dram(settings: DramSettings, name: str, *, input_hz: int, row_bits: int) -> DramCore:
     """Make LiteDRAM's controller for an ECP5, with its clocks.
+
+    The reset ends once the clocks are locked to the board's.
 
     Parameters
     ----------
@@ -34,51 +41,52 @@ def ecp5_dram(settings: DramSettings, name: str, *, input_hz: int, row_bits: int
     -------
     DramCore
         Its module takes ``clk`` and ``rst``, gives ``user_clk``, ``user_rst`` and ``pll_locked``, and has the pads
-        ``ddram_a`` and so on, of which ``ddram_dq`` and ``ddram_dqs_p`` go both ways. Of pairs there is the positive
-        half; the other is driven with it.
+        `DramSettings.out` and `DramSettings.both`. Of pairs there is the positive half; the other is driven with it.
     """
-    overrides = lattice_ecp5_trellis_special_overrides
+    add = _PHYS[type(settings)]
 
     def add_phy(top: Module, chip: Any) -> tuple[Any, set[Signal]]:
         outside = {pin: Signal(name_override=pin) for pin in ("clk", "rst", "pll_locked", "user_clk", "user_rst")}
-        # The generator's own clocks and resets, which ask a platform for the pins.
-        platform = type("Pins", (), {"request": lambda self, pin: outside[pin]})()
-        config = {
-            "memtype": "DDR3",
-            "input_clk_freq": input_hz,
-            "sys_clk_freq": settings.clock_hz,
-            "init_clk_freq": _INIT_HZ,
-        }
-        top.submodules.clocks = clocks = LiteDRAMECP5DDRPHYCRG(platform, config)
-        lanes = settings.chip_bits // 8
-        pads = Record(
-            [
-                ("clk_p", 1),
-                ("cke", 1),
-                ("odt", 1),
-                ("ras_n", 1),
-                ("cas_n", 1),
-                ("we_n", 1),
-                ("a", row_bits),
-                ("ba", chip.geom_settings.bankbits),
-                ("dm", lanes),
-                ("dq", settings.chip_bits),
-                ("dqs_p", lanes),
-            ],
-            name="ddram",
-        )
-        phy = ecp5_phy(pads, settings)
-        top.comb += [
-            clocks.stop.eq(phy.init.stop),
-            clocks.reset.eq(phy.init.reset),
-            outside["user_clk"].eq(ClockSignal("sys")),
-            outside["user_rst"].eq(ResetSignal("sys")),
-        ]
+        widths = settings.out(row_bits, chip.geom_settings.bankbits) | settings.both()
+        pads = Record(list(widths.items()), name=settings.pads)
+        phy = add(top, settings, input_hz, outside, pads)
+        top.comb += [outside["user_clk"].eq(ClockSignal("sys")), outside["user_rst"].eq(ResetSignal("sys"))]
         for pad, *_ in pads.layout:
-            getattr(pads, pad).name_override = f"ddram_{pad}"
+            getattr(pads, pad).name_override = f"{settings.pads}_{pad}"
         return phy, {*outside.values(), *pads.flatten()}
 
-    core = litedram_channel(settings, name, add_phy, overrides)
+    core = litedram_channel(settings, name, add_phy, lattice_ecp5_trellis_special_overrides)
     # What the overrides make of a pad that goes both ways looks like an input to Migen.
-    verilog = re.sub(r"\binput  wire(.*\bddram_dqs?(_p)?,)", r"inout  wire\1", core.verilog)
+    both = "|".join(f"{settings.pads}_{pad}" for pad in settings.both())
+    verilog = re.sub(rf"\binput  wire(.*\b(?:{both}),)", r"inout  wire\1", core.verilog)
     return dataclasses.replace(core, verilog=verilog)
+
+
+def _ddr3(top: Module, settings: Ddr3Settings, input_hz: int, outside: dict[str, Signal], pads: Record) -> Any:
+    # The generator's own clocks and resets, which ask a platform for the pins.
+    platform = type("Pins", (), {"request": lambda self, pin: outside[pin]})()
+    config = {
+        "memtype": "DDR3",
+        "input_clk_freq": input_hz,
+        "sys_clk_freq": settings.clock_hz,
+        "init_clk_freq": _INIT_HZ,
+    }
+    top.submodules.clocks = clocks = LiteDRAMECP5DDRPHYCRG(platform, config)
+    phy = ecp5_phy(pads, settings)
+    top.comb += [clocks.stop.eq(phy.init.stop), clocks.reset.eq(phy.init.reset)]
+    return phy
+
+
+def _sdr(top: Module, settings: SdrSettings, input_hz: int, outside: dict[str, Signal], pads: Record) -> Any:
+    top.clock_domains.cd_sys = ClockDomain("sys")
+    top.clock_domains.cd_chips = ClockDomain("chips", reset_less=True)
+    top.submodules.clocks = clocks = ECP5PLL()
+    top.comb += [clocks.reset.eq(outside["rst"]), outside["pll_locked"].eq(clocks.locked)]
+    clocks.register_clkin(outside["clk"], input_hz)
+    clocks.create_clkout(top.cd_sys, settings.clock_hz, margin=0)
+    clocks.create_clkout(top.cd_chips, settings.clock_hz, margin=0, phase=_LATER, with_reset=False)
+    top.specials += DDROutput(1, 0, pads.clk, ClockSignal("chips"))
+    return GENSDRPHY(pads, sys_clk_freq=settings.clock_hz)
+
+
+_PHYS: dict[type[DramSettings], Callable[..., Any]] = {Ddr3Settings: _ddr3, SdrSettings: _sdr}

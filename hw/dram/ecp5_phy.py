@@ -9,7 +9,7 @@ from litedram.phy import ecp5ddrphy
 from migen import Record, Signal
 from migen.genlib.cdc import MultiReg
 
-from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.dram_settings import Ddr3Settings
 
 
 class _Start(ecp5ddrphy.ECP5DDRPHYInit):
@@ -21,14 +21,14 @@ class _Start(ecp5ddrphy.ECP5DDRPHYInit):
         self.specials += MultiReg(pause, self.pause, "sys")
 
 
-def ecp5_phy(pads: Record, settings: DramSettings) -> Any:
+def ecp5_phy(pads: Record, settings: Ddr3Settings) -> Any:
     """Make LiteDRAM's physical layer for the ECP5.
 
     Parameters
     ----------
     pads : Record
         ``clk_p``, ``a``, ``dq`` and so on.
-    settings : DramSettings
+    settings : Ddr3Settings
         Its `command_delay` and `termination` are set: the latter in mode register 1 of the start.
     """
     with mock.patch.object(ecp5ddrphy, "ECP5DDRPHYInit", _Start):

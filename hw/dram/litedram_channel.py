@@ -54,13 +54,13 @@ def litedram_channel(
     Returns
     -------
     DramCore
-        Its module has a port ``memory_started``, too: 1 once the memory was started and levelled.
+        Its module has a port ``memory_started``, too: 1 once the memory was started, and levelled where it has to be.
     """
     part = getattr(modules, settings.module)
     timings = copy.copy(part.speedgrade_timings[settings.speedgrade])
     timings.tRFC = (None, settings.refresh_ns)
     chip_type = type(part.__name__, (part,), {"speedgrade_timings": {settings.speedgrade: timings, "default": timings}})
-    chip = chip_type(settings.clock_hz, "1:2", speedgrade=settings.speedgrade)
+    chip = chip_type(settings.clock_hz, settings.rate, speedgrade=settings.speedgrade)
 
     top = Module()
     phy, ios = add_phy(top, chip)
@@ -98,7 +98,7 @@ def litedram_channel(
 
     # Memory: the kernel's ports, then the link's.
     for number in range(settings.ports + 1):
-        native = dram.crossbar.get_port()
+        native = dram.crossbar.get_port(data_width=settings.beat_bits)
         address_width = native.address_width + (native.data_width // 8).bit_length() - 1
         axi = LiteDRAMAXIPort(data_width=native.data_width, address_width=address_width, id_width=1)
         own = number < settings.ports

@@ -7,7 +7,7 @@ from litedram.phy.model import SDRAMPHYModel
 from litex.soc.interconnect.csr import CSR, AutoCSR, CSRStatus, CSRStorage
 from migen import Case, If, Module, Record, Signal
 
-from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.dram_settings import Ddr3Settings
 from muntin.hw.dram.ecp5_phy import ecp5_phy
 
 WORKING = ((1, 2, 5), (3, 1, 6))
@@ -23,10 +23,10 @@ class Ecp5PhyModel(Module, AutoCSR):
     Parameters
     ----------
     chip : SDRAMModule
-    dram : DramSettings
+    dram : Ddr3Settings
     """
 
-    def __init__(self, chip, dram: DramSettings):
+    def __init__(self, chip, dram: Ddr3Settings):
         chip_bits = dram.chip_bits
         lanes = chip_bits // 8
         single = ("clk_p", "cke", "odt", "ras_n", "cas_n", "we_n")

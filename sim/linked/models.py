@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from litedram.phy import GENSDRPHY
 from liteeth.common import eth_phy_description
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
-from migen import ClockDomain, Module, ResetSignal, Signal
+from migen import ClockDomain, ClockSignal, Instance, Module, Record, ResetSignal, Signal
 
 from muntin.contract.boards import EthernetLine
-from muntin.hw.dram.dram_settings import DramCore, DramSettings
+from muntin.hw.dram.dram_settings import Ddr3Settings, DramCore, DramSettings, SdrSettings
 from muntin.hw.dram.litedram_channel import litedram_channel
 from muntin.hw.ethernet.udp_core import udp_core
 from muntin.sim.linked.ecp5_phy_model import Ecp5PhyModel
@@ -48,7 +53,10 @@ class EthernetPhyModel(LiteXModule):
 
 
 def simulated_dram(settings: DramSettings, name: str) -> DramCore:
-    """Make a memory controller as `muntin.hw.dram.ecp5_dram` does, over a model of its physical layer and chips.
+    """Make a memory controller as `muntin.hw.dram.ecp5_dram` does, over a model of its chips.
+
+    The physical layer of DDR3, which is made of hard cells, is a model too (`Ecp5PhyModel`); that of SDR SDRAM is what
+    is built for the board, with registers for its pins.
 
     Parameters
     ----------
@@ -56,13 +64,45 @@ def simulated_dram(settings: DramSettings, name: str) -> DramCore:
     name : str
         Name of the Verilog module, which takes ``clk`` and ``rst``.
     """
+    make = _PHYS[type(settings)]
 
     def add_phy(top: Module, chip: Any) -> tuple[Any, set[Signal]]:
         top.clock_domains.cd_sys = ClockDomain("sys")
         top.cd_sys.clk.name_override, top.cd_sys.rst.name_override = "clk", "rst"
-        return Ecp5PhyModel(chip, settings), {top.cd_sys.clk, top.cd_sys.rst}
+        return make(top, chip, settings), {top.cd_sys.clk, top.cd_sys.rst}
 
-    return litedram_channel(settings, name, add_phy)
+    core = litedram_channel(settings, name, add_phy)
+    return dataclasses.replace(core, verilog=core.verilog + _CHIPS[type(settings)])
+
+
+def _ddr3(top: Module, chip: Any, settings: Ddr3Settings) -> Any:
+    return Ecp5PhyModel(chip, settings)
+
+
+def _sdr(top: Module, chip: Any, settings: SdrSettings) -> Any:
+    geometry = chip.geom_settings
+    widths = settings.out(geometry.rowbits, geometry.bankbits) | settings.both()
+    pads = Record([(pad, width) for pad, width in widths.items() if pad != "clk"], name=settings.pads)
+    pins = {f"{'io' if pad in settings.both() else 'i'}_{pad}": getattr(pads, pad) for pad, *_ in pads.layout}
+    timings = {}
+    for timing in ("RCD", "RP", "RAS", "RFC"):
+        cycles, nanoseconds = chip.get(f"t{timing}")
+        timings[f"p_{timing}"] = max(cycles or 0, math.ceil((nanoseconds or 0) * settings.clock_hz / 1e9))
+    top.specials += Instance(
+        "sdr_chip",
+        p_ROW_BITS=geometry.rowbits,
+        p_COLUMN_BITS=geometry.colbits,
+        p_BANK_BITS=geometry.bankbits,
+        p_WIDTH=settings.chip_bits,
+        **timings,
+        i_clk=~ClockSignal("sys"),  # behind the controller's, as on the board
+        **pins,
+    )
+    return GENSDRPHY(pads, sys_clk_freq=settings.clock_hz)
+
+
+_PHYS: dict[type[DramSettings], Callable[..., Any]] = {Ddr3Settings: _ddr3, SdrSettings: _sdr}
+_CHIPS = {Ddr3Settings: "", SdrSettings: Path(__file__).with_name("sdr_chip.v").read_text()}
 
 
 def simulated_ethernet(line: EthernetLine, name: str, *, clock_hz: int) -> str:

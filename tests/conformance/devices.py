@@ -50,7 +50,7 @@ class DeviceCase:
     every
         Of the products in `PRODUCTS` one case in so many is run on it without ``--full``; other devices run others.
     pinned_only
-        The pinned tests are all that is run on it, with ``--full`` too.
+        The pinned tests are all that is run on it, with ``--full`` too; those of them that are `long` with it alone.
     """
 
     name: str
@@ -66,7 +66,9 @@ class DeviceCase:
 
     def is_left_out(self, test: str, full: bool) -> bool:
         """Whether a test is not run on this device."""
-        return self.needs_full(test) and (not full or self.pinned_only)
+        if self.pinned_only and not test.startswith(self.pinned or ()):
+            return True
+        return self.needs_full(test) and not full
 
     def needs_full(self, test: str) -> bool:
         """Whether a test (as pytest names it, from its file's name on) is run on this device only with ``--full``."""
@@ -230,6 +232,18 @@ DEVICES = [
         "sim:ecpix5",
         key_bits=32,
         pinned=("test_contract.py::test_sample[sim:ecpix5-rows-unequal-back/band-open/",),
+        pinned_only=True,
+    ),
+    # The same on another board, with SDR SDRAM. More of them with --full.
+    DeviceCase(
+        "sim:ulx3s",
+        key_bits=32,
+        pinned=(
+            "test_contract.py::test_sample[sim:ulx3s-rows-unequal-back/band-open/",
+            "test_count_windows.py::test_null_keys_take",
+            "test_time_windows.py::test_the_watermark_makes_room",
+        ),
+        long=("test_count_windows.py", "test_time_windows.py"),
         pinned_only=True,
     ),
     # The same board with SplitJoin: a small join of each kind of window, with keys of 64 bits and, in the time window,

@@ -591,6 +591,7 @@ def test_devices_of_the_simulation_and_what_keeps_one_away(monkeypatch: pytest.M
         "sim:bisort-fast",
         "sim:ecpix5",
         "sim:ecpix5:ethernet",
+        "sim:ulx3s",
         "sim:bisort-model",
         "sim:de5a",
         "sim:splitjoin",

@@ -46,7 +46,7 @@ def test_what_does_not_fit_is_refused(change, message):
 
 
 def test_unknown_preset():
-    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, ecpix5, de5a, not 'u280'"):
+    with pytest.raises(ParameterError, match="preset must be one of tiny, ecp5, ecpix5, ulx3s, de5a, not 'u280'"):
         Parameters.preset("u280")
 
 

@@ -51,6 +51,11 @@ def test_a_selftest_passes(device):
     assert "key_bits 32, width 2" in lines[1]
 
 
+def test_a_selftest_passes_with_sdram():
+    lines = list(selftest(simulated("sim:ulx3s", 32), hold=0))
+    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "soak", "join"]
+
+
 @pytest.mark.full
 def test_a_selftest_passes_with_splitjoin():
     lines = list(selftest(simulated("sim:ecpix5:design=splitjoin", 64), hold=0))

@@ -6,7 +6,7 @@ litex-boards. The two differ in the reset button's pin (AB1, N5): pulled up, one
 
 from muntin.contract.boards import board
 from muntin.hw.boards.ecp5_board import Ecp5Board
-from muntin.hw.dram.dram_settings import DramSettings
+from muntin.hw.dram.dram_settings import Ddr3Settings
 
 _BOARD = board("ecpix5")
 
@@ -40,11 +40,12 @@ BUILD = Ecp5Board.of(
     },
     pulled_up=("rst_n", "eth_rx_data"),  # the latter tells the chip, in its reset, to offer all rates of RGMII
     input_hz=100_000_000,
-    dram=DramSettings(
+    dram=Ddr3Settings(
         module="MT41K256M16",
         speedgrade="800",
         refresh_ns=260,
         chip_bits=16,
+        beat_transfers=8,
         clock_hz=_BOARD.parameters["bisort"].clock_hz,
         ports=2,
         read_buffer=64,

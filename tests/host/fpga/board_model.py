@@ -77,9 +77,11 @@ class BoardModel:
         As `WORKING`.
     kernel
         What it has, with `MEMORY_BYTES` of memory.
+    delays
+        Of a lane; 0 for a memory that is not levelled.
     """
 
-    def __init__(self, board="ecpix5", design="bisort", parameters=PARAMETERS, working=WORKING, kernel=None):
+    def __init__(self, board="ecpix5", design="bisort", parameters=PARAMETERS, working=WORKING, kernel=None, delays=8):
         self.kernel = kernel or KernelModel(PARAMETERS, MEMORY_BYTES)
         self.started = []  # steps of the memory's start, and what the control register became
         self.resets = 0
@@ -98,7 +100,7 @@ class BoardModel:
             parameters=parameters,
             clock_hz=CLOCK_HZ,
             memory_bytes=MEMORY_BYTES,
-            start=start(),
+            start=start() | {"delays": delays},
         )
         self._description = len(told).to_bytes(4, "little") + told + bytes(-len(told) % 4)
 

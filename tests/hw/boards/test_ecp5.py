@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import math
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, Const, Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from litedram import modules
 
 from muntin.contract.boards import from_description
 from muntin.hw.boards.board_build import build_of
@@ -31,18 +33,28 @@ from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.linked.models import simulated_dram, simulated_ethernet
 
 ECPIX5 = build_of("ecpix5")
+ULX3S = build_of("ulx3s")
+DESIGNS = [(board, design) for board in (ECPIX5, ULX3S) for design in board.designs]
+each_design = pytest.mark.parametrize(("board", "design"), DESIGNS, ids=[f"{b.name}-{d}" for b, d in DESIGNS])
 
 
-def test_every_pin_is_placed_once():
-    clocks = {"clk100": 100_000_000, "eth_clk_rx": 125_000_000}
-    text = ecp5_constraints(ECPIX5.platform, ECPIX5.pins, clocks, ("rst_n",))
+@pytest.mark.parametrize("board", [ECPIX5, ULX3S], ids=lambda board: board.name)
+def test_every_pin_is_placed_once(board):
+    text = ecp5_constraints(board.platform, board.pins, {}, board.pulled_up)
     placed = re.findall(r'LOCATE COMP "(.*)" SITE "(.*)";', text)
     assert len({port for port, _ in placed}) == len({site for _, site in placed}) == len(placed)
-    bits = {"a": ECPIX5.row_bits, "ba": ECPIX5.bank_bits, "dm": 2, "dq": 16, "dqs_p": 2}
-    bits = {f"ddram_{pad}": width for pad, width in bits.items()} | {"eth_rx_data": 4, "eth_tx_data": 4}
-    expected = {port for port in ECPIX5.pins if port not in bits}
-    expected |= {f"{port}[{bit}]" for port, width in bits.items() for bit in range(width)}
+    widths = board.dram.out(board.row_bits, board.bank_bits) | board.dram.both()
+    bits = {f"{board.dram.pads}_{pad}": width for pad, width in widths.items()}
+    assert set(bits) <= set(board.pins)
+    bits = {port: width for port, width in (bits | {"eth_rx_data": 4, "eth_tx_data": 4}).items() if width > 1}
+    expected = set(board.pins) - set(bits)
+    expected |= {f"{port}[{bit}]" for port in bits.keys() & board.pins.keys() for bit in range(bits[port])}
     assert {port for port, _ in placed} == expected
+
+
+def test_attributes_of_pins():
+    clocks = {"clk100": 100_000_000, "eth_clk_rx": 125_000_000}
+    text = ecp5_constraints(ECPIX5.platform, ECPIX5.pins, clocks, ("rst_n",))
     assert 'IOBUF PORT "ddram_dqs_p[1]" IO_TYPE=SSTL15D_I SLEWRATE=FAST TERMINATION=OFF DIFFRESISTOR=100;' in text
     assert 'IOBUF PORT "rst_n" IO_TYPE=LVCMOS33 PULLMODE=UP;' in text
     assert 'IOBUF PORT "clk100" IO_TYPE=LVCMOS33;' in text
@@ -54,22 +66,51 @@ def test_a_resource_that_the_platform_lacks():
         ecp5_constraints(ECPIX5.platform, {"clk": "nothing"}, {"clk": 1})
 
 
-@pytest.mark.parametrize("design", ECPIX5.designs)
-def test_the_simulated_memory_is_started_as_the_real_one(design):
-    dram = ECPIX5.dram_of(design)
-    real = ecp5_dram(dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
+@each_design
+def test_the_simulated_memory_is_started_as_the_real_one(board, design):
+    dram = board.dram_of(design)
+    real = ecp5_dram(dram, "dram", input_hz=board.input_hz, row_bits=board.row_bits)
     simulated = simulated_dram(dram, "dram")
     for field in ("row_bytes", "memory_bytes", "start"):
         assert getattr(real, field) == getattr(simulated, field), field
-    assert real.memory_bytes == ECPIX5.memory_bytes
-    assert real.start["banks"] == [8, 2048]
-    assert real == ecp5_dram(dram, "dram", input_hz=ECPIX5.input_hz, row_bits=ECPIX5.row_bits)
-    for pad in ("ddram_dq", "ddram_dqs_p"):
-        assert re.search(rf"^\s*inout  wire .*\b{pad},?$", real.verilog, re.M)
-    told = from_description(ECPIX5.description_of(design, real.start))
-    assert (told["board"], told["design"], told["start"]) == ("ecpix5", design, json.loads(json.dumps(real.start)))
-    assert told["parameters"] == dataclasses.asdict(ECPIX5.parameters[design])
-    assert told["clock_hz"] == dram.clock_hz == ECPIX5.parameters[design].clock_hz
+    assert real.memory_bytes == board.memory_bytes
+    assert real.start["banks"] == [1 << board.bank_bits, {"ecpix5": 2048, "ulx3s": 1024}[board.name]]
+    assert real == ecp5_dram(dram, "dram", input_hz=board.input_hz, row_bits=board.row_bits)
+    for pad in dram.both():
+        assert re.search(rf"^\s*inout  wire .*\b{dram.pads}_{pad},?$", real.verilog, re.M)
+    told = from_description(board.description_of(design, real.start))
+    assert (told["board"], told["design"], told["start"]) == (board.name, design, json.loads(json.dumps(real.start)))
+    assert told["parameters"] == dataclasses.asdict(board.parameters[design])
+    assert told["clock_hz"] == dram.clock_hz == board.parameters[design].clock_hz
+    assert dram.beat_bits == board.parameters[design].data_bits
+
+
+@pytest.mark.parametrize("chip", ["MT48LC16M16", "IS42S16160", "AS4C16M16", "AS4C32M16", "W9825G6KH6"])
+def test_the_memory_of_each_ulx3s_is_served(chip):
+    """Its rows, columns and banks are there, and no timing of it is longer than those that the controller keeps."""
+    dram = ULX3S.dram
+    built = getattr(modules, dram.module)(dram.clock_hz, dram.rate)
+    found = getattr(modules, chip)(dram.clock_hz, dram.rate)
+    geometry = built.geom_settings
+    assert (geometry.bankbits, geometry.rowbits) == (found.geom_settings.bankbits, found.geom_settings.rowbits)
+    assert geometry.colbits <= found.geom_settings.colbits
+    for timing in ("tRP", "tRCD", "tWR", "tRFC", "tRAS", "tRRD"):
+        refresh = (0, dram.refresh_ns)
+        kept, needed = (refresh if timing == "tRFC" else built.get(timing)), found.get(timing)
+        cycles = [math.ceil(max(of[0], of[1] * dram.clock_hz / 1e9)) if of else 0 for of in (kept, needed)]
+        assert cycles[0] >= cycles[1], timing
+    assert built.timing_settings.tREFI <= found.timing_settings.tREFI
+
+
+def test_the_clock_of_sdram_is_a_quarter_behind():
+    text = ecp5_dram(ULX3S.dram, "dram", input_hz=ULX3S.input_hz, row_bits=ULX3S.row_bits).verilog
+    pll = {name: int(value) for name, value in re.findall(r"\.(CLK\w+|CLKI_DIV)\s*\(\d+'d(\d+)\)", text)}
+    assert ULX3S.input_hz / pll["CLKI_DIV"] * pll["CLKFB_DIV"] / pll["CLKOP_DIV"] == ULX3S.dram.clock_hz
+    assert pll["CLKOS_DIV"] == pll["CLKOP_DIV"]
+    later = pll["CLKOS_CPHASE"] - pll["CLKOP_CPHASE"] + (pll["CLKOS_FPHASE"] - pll["CLKOP_FPHASE"]) / 8
+    assert later / pll["CLKOS_DIV"] == 0.25
+    # The reset ends once the clocks are locked.
+    assert re.search(r"FD1S3BX FD1S3BX\(\s*\.CK \(sys_clk\),\s*\.D  \(1'd0\),\s*\.PD \(\(~core_locked\)\),", text)
 
 
 @functools.cache
