@@ -231,19 +231,19 @@ DEVICES = [
     DeviceCase(
         "sim:ecpix5",
         key_bits=32,
-        pinned=("test_contract.py::test_sample[sim:ecpix5-rows-unequal-back/band-open/",),
+        pinned=("test_contract.py::test_sample[sim:ecpix5-rows-unequal/band-open-low/bisort/rows/inner/int16-int32/",),
         pinned_only=True,
     ),
-    # The same on another board, with SDR SDRAM. More of them with --full.
+    # The same on another board, with SDR SDRAM.
     DeviceCase(
         "sim:ulx3s",
         key_bits=32,
         pinned=(
-            "test_contract.py::test_sample[sim:ulx3s-rows-unequal-back/band-open/",
-            "test_count_windows.py::test_null_keys_take",
-            "test_time_windows.py::test_the_watermark_makes_room",
+            "test_contract.py::test_sample[sim:ulx3s-rows-unequal-back/band-zero/auto/counts/none/int32/",
+            "test_contract.py::test_sample[sim:ulx3s-rows-wide/any-",
+            "test_contract.py::test_sample[sim:ulx3s-within-late/",
         ),
-        long=("test_count_windows.py", "test_time_windows.py"),
+        long=("test_contract.py::test_sample[sim:ulx3s-rows-wide", "test_contract.py::test_sample[sim:ulx3s-within"),
         pinned_only=True,
     ),
     # The same board with SplitJoin: a small join of each kind of window, with keys of 64 bits and, in the time window,
@@ -254,7 +254,7 @@ DEVICES = [
         indexes=("auto",),
         pinned=(
             "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-rows-wide/compare-greater-equal/auto/rows/",
-            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-within-late-right/any-not-equal/auto/rows/",
+            "test_contract.py::test_sample[sim:ecpix5:design=splitjoin-within-late-right/any-overlapping/auto/rows/",
         ),
         pinned_only=True,
     ),

@@ -16,7 +16,7 @@ from muntin.host import errors
 from muntin.host.engines import Outer
 from muntin.host.window_join import journal, pipeline, stages
 from tests.conformance.check import check_join, host_arguments, oracle
-from tests.conformance.devices import DeviceCase
+from tests.conformance.devices import DEVICES, DeviceCase
 from tests.conformance.keys import KEYS, SHAPES, WIDE_KEYS
 from tests.conformance.pairwise import pairwise
 from tests.conformance.predicates import PREDICATES
@@ -78,6 +78,19 @@ SAMPLE = pairwise(OPERATOR_AXES | STREAM_AXES, SEED)
 @pytest.mark.parametrize("case", SAMPLE, ids=name_of)
 def test_sample(case, device_case, device, seed):
     run(case, device_case, device, np.random.default_rng([seed, SAMPLE.index(case)]))
+
+
+@pytest.mark.parametrize("on", [on for on in DEVICES if on.pinned_only], ids=lambda on: on.name)
+def test_a_board_joins_what_is_pinned_on_it(on):
+    """Of the cases of each name that is pinned, one at least is carried out without --full or with it."""
+    for pinned in on.pinned:
+        named = [
+            case for case in SAMPLE if f"test_contract.py::test_sample[{on.name}-{name_of(case)}".startswith(pinned)
+        ]
+        reasons = [
+            on.may_refuse(case["index"], case["form"], WINDOWS[case["window"]], ALL_KEYS[case["key"]]) for case in named
+        ]
+        assert None in reasons, pinned
 
 
 @pytest.mark.parametrize(
